@@ -1,4 +1,6 @@
-"""What has to be done so that a pod runs as it is meant to: a pure function of the pod, the runtime's state and probes."""
+"""Computes the actions that bring a pod to its desired state: a pure function of the pod, the
+runtime's state and probe results.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,19 @@ from transom.machinery.objects import Object
 from transom.runtime.api import Container
 
 Probed = Callable[[str], bool | None]
-"""The result of a probe by container id; None where there is none."""
+"""The probe result by container id; None if there is no result."""
 
 
-class Kill(NamedTuple):
+class KillReason(NamedTuple):
     container: Container
     message: str
 
 
 class PodActions(NamedTuple):
-    """`kill_pod` stops everything there is; a new sandbox is made when `create_sandbox`, with this attempt, instead of
-    the one of `sandbox_id`. `start` are containers, `init` the one init container whose turn it is."""
+    """`kill_pod` stops all containers and the sandbox; `create_sandbox` creates a new sandbox with
+    this attempt to replace `sandbox_id`. `start` lists the containers to start, `init` is the next
+    init container to run.
+    """
 
     kill_pod: bool = False
     create_sandbox: bool = False
@@ -30,20 +34,33 @@ class PodActions(NamedTuple):
     init: Object | None = None
     start: tuple[Object, ...] = ()
     ephemeral: tuple[Object, ...] = ()
-    kill: tuple[Kill, ...] = ()
+    kill: tuple[KillReason, ...] = ()
 
     def __bool__(self) -> bool:
-        """There is something to do."""
-        return bool(self.kill_pod or self.create_sandbox or self.init or self.start or self.ephemeral or self.kill)
+        """Whether any action is needed."""
+        return bool(
+            self.kill_pod
+            or self.create_sandbox
+            or self.init
+            or self.start
+            or self.ephemeral
+            or self.kill
+        )
 
 
-def compute(pod: Object, state: PodState, liveness: Probed, startup: Probed) -> PodActions:
+def compute_pod_actions(
+    pod: Object, state: PodState, liveness: Probed, startup: Probed
+) -> PodActions:
     changed, attempt, sandbox_id = _sandbox_changed(pod, state)
     if changed:
         return _new_sandbox(pod, state, attempt, sandbox_id)
 
     # Ephemeral containers start once, whatever the init containers do.
-    ephemeral = tuple(c for c in pod["spec"].get("ephemeralContainers") or () if state.container(c["name"]) is None)
+    ephemeral = tuple(
+        c
+        for c in pod["spec"].get("ephemeralContainers") or ()
+        if state.container(c["name"]) is None
+    )
     base = PodActions(sandbox_id=sandbox_id, attempt=attempt, ephemeral=ephemeral)
 
     last, following, done = next_init(pod, state)
@@ -69,9 +86,10 @@ def _sandbox_changed(pod: Object, state: PodState) -> tuple[bool, int, str]:
 def _new_sandbox(pod: Object, state: PodState, attempt: int, sandbox_id: str) -> PodActions:
     actions = PodActions(kill_pod=True, sandbox_id=sandbox_id, attempt=attempt)
     if not _restarts(pod) and attempt and state.containers:
-        return actions  # it has run; that was all
+        return actions  # it has run once and is never restarted
     start = tuple(
-        c for c in pod["spec"]["containers"]
+        c
+        for c in pod["spec"]["containers"]
         if not (pod["spec"].get("restartPolicy") == "OnFailure" and _succeeded(c, state))
     )
     if not start and next_init(pod, state)[2]:
@@ -82,13 +100,20 @@ def _new_sandbox(pod: Object, state: PodState, attempt: int, sandbox_id: str) ->
     return actions._replace(start=start)
 
 
-def _initialise(pod: Object, base: PodActions, last: Container | None, following: Object) -> PodActions:
+def _initialise(
+    pod: Object, base: PodActions, last: Container | None, following: Object
+) -> PodActions:
     if last is not None and _failed(last) and not _restarts(pod):
         return base._replace(kill_pod=True)
     if last is not None and last.state == "unknown":
-        # It may still run; never have two of it.
+        # It may still be running; never run two instances of a container.
         return base._replace(
-            init=following, kill=(Kill(last, 'Init container is in "unknown" state, try killing it before restart'),)
+            init=following,
+            kill=(
+                KillReason(
+                    last, 'Init container is in "unknown" state, try killing it before restart'
+                ),
+            ),
         )
     return base._replace(init=following)
 
@@ -97,7 +122,7 @@ def _containers(
     pod: Object, state: PodState, base: PodActions, liveness: Probed, startup: Probed
 ) -> PodActions:
     start: list[Object] = []
-    kill: list[Kill] = []
+    kill: list[KillReason] = []
     keep = 0
     for spec in pod["spec"]["containers"]:
         container = state.container(spec["name"])
@@ -105,7 +130,12 @@ def _containers(
             if should_restart(spec, pod, state):
                 start.append(spec)
                 if container is not None and container.state == "unknown":
-                    kill.append(Kill(container, 'Container is in "unknown" state, try killing it before restart'))
+                    kill.append(
+                        KillReason(
+                            container,
+                            'Container is in "unknown" state, try killing it before restart',
+                        )
+                    )
             continue
         restart = _restarts(pod)
         if container.annotations.get(HASH) != container_hash(spec):
@@ -121,7 +151,7 @@ def _containers(
         if restart:
             message += ", will be restarted"
             start.append(spec)
-        kill.append(Kill(container, message))
+        kill.append(KillReason(container, message))
     return base._replace(start=tuple(start), kill=tuple(kill), kill_pod=not keep and not start)
 
 
@@ -148,7 +178,7 @@ def next_init(pod: Object, state: PodState) -> tuple[Container | None, Object | 
 
 
 def should_restart(spec: Object, pod: Object, state: PodState) -> bool:
-    """Whether a container that does not run is to be started (again)."""
+    """Whether to start (or restart) a container that is not running."""
     if is_deleted(pod):
         return False
     container = state.container(spec["name"])
@@ -172,5 +202,7 @@ def _succeeded(spec: Object, state: PodState) -> bool:
 
 
 def _failed(container: Container) -> bool:
-    """An init container that has to be run again. One in an unknown state counts."""
-    return (container.state == "exited" and container.exit_code != 0) or container.state == "unknown"
+    """Whether an init container must run again. An unknown state counts as failed."""
+    return (
+        container.state == "exited" and container.exit_code != 0
+    ) or container.state == "unknown"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from transom.hosts.api import Files
 from transom.machinery import podutil
 from transom.machinery.objects import Object
+from transom.machines.api import Files
+from transom.machines.smallfiles import read_small_file
 
 _ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _LOCALHOST = "localhost/"
@@ -12,14 +13,18 @@ _FREE = ("", "runtime/default", "unconfined")
 PROFILES = "/sys/kernel/security/apparmor/profiles"
 
 
-def problem(pod: Object, files: Files) -> str:
-    """Why the pod cannot be run as it asks; empty when it can."""
+def apparmor_node_problem(pod: Object, files: Files) -> str:
+    """Why the pod cannot run with these profiles; empty when it can."""
     annotations = pod["metadata"].get("annotations") or {}
-    asked = {k[len(_ANNOTATION):]: v for k, v in annotations.items() if k.startswith(_ANNOTATION) and v != "unconfined"}
+    asked = {
+        k[len(_ANNOTATION) :]: v
+        for k, v in annotations.items()
+        if k.startswith(_ANNOTATION) and v != "unconfined"
+    }
     if not asked:
         return ""
     loaded = _loaded(files)
-    for container in podutil.containers(pod["spec"]):
+    for container in podutil.visit_containers(pod["spec"]):
         profile = asked.get(container["name"], "")
         if profile in _FREE:
             continue
@@ -32,8 +37,8 @@ def problem(pod: Object, files: Files) -> str:
 
 
 def _loaded(files: Files) -> set[str]:
-    """One line for each: `docker-default (enforce)`."""
+    """One line per profile: `docker-default (enforce)`."""
     if not files.exists(PROFILES):
         return set()
-    lines = files.read(PROFILES).decode().splitlines()
+    lines = read_small_file(files, PROFILES).decode().splitlines()
     return {line.partition("(")[0].strip() for line in lines if "(" in line}

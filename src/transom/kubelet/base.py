@@ -1,63 +1,70 @@
-"""What every part of a kubelet is given, and the failures they tell each other of."""
+"""What every part of a kubelet receives."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
-from transom.hosts.api import Host
+from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery.objects import Object
+from transom.machines.api import Host
 from transom.network.api import Dial
-from transom.runtime.api import Runtime
+from transom.runtime.api import ContainerRuntime
 
 
-class Services(Protocol):
-    """Services of a namespace, for the environment of containers; kept up by somebody for all kubelets of a process."""
+class ServiceCache(Protocol):
+    """The Services of a namespace, for the environment of containers; all kubelets of a process
+    share one informer.
+    """
 
     async def synced(self) -> None: ...
     def list(self, namespace: str) -> Sequence[Object]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Env:
-    """A kubelet's surroundings. `client` speaks as the node; `node` is its Node object as last seen (None before)."""
+class DriverFolders:
+    """Directories of this machine, for the FlexVolume drivers of a node with real files. Empty: no
+    driver runs.
+    """
+
+    programs: str = ""  # the drivers, installed by the cluster's owner
+    staging: str = ""  # where drivers mount volumes; no container can reach it
+    writable: tuple[str, ...] = ()  # containers can write here, so nothing here is ever executed
+
+
+RunProgram = Callable[[Sequence[str], float], Awaitable[tuple[int, bytes]]]
+"""`await run_program(argv, seconds)` runs a program of the node, with the node's files, and returns
+its exit code and output. Raises OSError when it cannot be started, TimeoutError when it takes too
+long.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletContext:
+    """A kubelet's environment. `client` authenticates as the node; `node` is its Node object as
+    last seen (None before).
+    """
 
     config: KubeletConfig
     os: OsRules
-    client: Client
+    client: ApiClient
     clock: Clock
     rng: random.Random
     events: EventRecorder
     host: Host
-    runtime: Runtime
-    services: Services
-    dial: Dial  # to an address of a pod, as from this node
+    runtime: ContainerRuntime
+    services: ServiceCache
+    dial: Dial  # connects to a pod's address from this node
     node: Callable[[], Object | None]
-
-
-class ContainerFailure(Exception):
-    """A container cannot go on. `reason` is what `state.waiting.reason` says (CreateContainerConfigError,
-    ErrImagePull ...), `str()` the message."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class VolumeFailure(Exception):
-    """A volume cannot be set up now; the text is the event's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """The node does not take the pod: it becomes Failed with these."""
-
-    reason: str
-    message: str
+    drivers: DriverFolders = DriverFolders()
+    cloud: CloudProvider | None = None  # the provider whose disks and shares the node can use
+    run_program: RunProgram | None = (
+        None  # on a simulated node; None where the node cannot run programs
+    )

@@ -1,6 +1,8 @@
-"""A kubelet's settings, with the names and defaults of Kubernetes' KubeletConfiguration where it has them.
+"""A kubelet's settings, with the names and defaults of Kubernetes' KubeletConfiguration where it
+has them.
 
-Pure data; `check` gives the errors with which a kubelet refuses to start, which differ by operating system.
+Pure data; `check` returns the errors with which a kubelet refuses to start, which differ by
+operating system.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ DEFAULT_EVICTION_LINUX = {
     "nodefs.inodesFree": "5%",
     "imagefs.available": "15%",
 }
-DEFAULT_EVICTION_WINDOWS = {"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+DEFAULT_EVICTION_WINDOWS = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "imagefs.available": "15%",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,11 @@ class KubeletConfig:
     cgroups_per_qos: bool = True
     enforce_node_allocatable: tuple[str, ...] = ("pods",)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    secondary_node_ip: str = ""  # the second one of --node-ip, of the other family
+    secondary_node_ip: str = ""  # the second address of --node-ip, of the other family
     windows_priorityclass: str = DEFAULT_PRIORITY_CLASS
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     serialize_image_pulls: bool = True
-    image_pull_progress_deadline: float = 60.0  # seconds; docker's side of the kubelet minds it
+    image_pull_progress_deadline: float = 60.0  # seconds; used with docker only
     enable_debugging_handlers: bool = True
     registry_pull_qps: float = 5.0
     registry_burst: int = 10
@@ -76,6 +82,6 @@ class KubeletConfig:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Of the kubelet: (1, 20) for v1.20.15."""
+        """The kubelet's minor version: (1, 20) for v1.20.15."""
         major, minor = self.version.removeprefix("v").split(".")[:2]
         return int(major), int(minor.rstrip("+"))

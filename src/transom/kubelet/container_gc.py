@@ -1,7 +1,8 @@
-"""Dead containers, sandboxes and logs that nobody needs any more.
+"""Garbage collection of dead containers, sandboxes and logs.
 
-Of each container of a pod the newest dead one is kept, for its log and its status, and of each pod the newest sandbox;
-of pods that are gone nothing. Decides by the runtime's lists and the pods it is shown; stops nothing that runs.
+Keeps the newest dead instance of each container of a pod, for its log and its status, and the
+newest sandbox of each pod; keeps nothing of deleted pods. Decides by the runtime's lists and the
+pods it is given; never stops anything that runs.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from transom.hosts.api import Files
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import POD_NAME, POD_NAMESPACE, POD_UID
-from transom.kubelet.logrotate import remove_all
+from transom.kubelet.logrotate import remove_logs
 from transom.kubelet.podstate import TERMINAL, is_deleted, not_running
 from transom.machinery.objects import Object
+from transom.machines.api import Files
 from transom.runtime.api import Container, RuntimeFailure, Sandbox
 
 log = logging.getLogger("transom.kubelet")
@@ -28,15 +29,23 @@ _LONGEST_LINK = 256 - 4  # a file name without .log
 class ContainerGC:
     __slots__ = ("_env", "_pod", "_sources_ready")
 
-    def __init__(self, env: Env, pod: Callable[[str], Object | None], sources_ready: Callable[[], bool]) -> None:
-        """`pod` gives a pod with its newest status by uid; until all sources have told of their pods nothing counts as
-        gone."""
+    def __init__(
+        self,
+        env: KubeletContext,
+        pod: Callable[[str], Object | None],
+        sources_ready: Callable[[], bool],
+    ) -> None:
+        """`pod` returns a pod with its newest status by uid; until all sources have delivered their
+        pods, no pod counts as deleted.
+        """
         self._env = env
         self._pod = pod
         self._sources_ready = sources_ready
 
     async def collect(self, *, terminated_too: bool = False) -> None:
-        """`terminated_too`: also the newest remains of pods that have ended but are not deleted, to free disk space."""
+        """`terminated_too`: also remove the newest dead containers of pods that have ended but are
+        not deleted, to free disk space.
+        """
         ready = self._sources_ready()
         await self._containers(ready, terminated_too)
         if ready:
@@ -44,8 +53,12 @@ class ContainerGC:
             self._log_directories()
         self._dead_links()
 
-    async def clean_up_pod(self, uid: str, container_id: str = "", *, everything: bool = False) -> None:
-        """A container has died: older dead ones of the same name go, or all dead ones of the pod with `everything`."""
+    async def clean_up_pod(
+        self, uid: str, container_id: str = "", *, everything: bool = False
+    ) -> None:
+        """Called when a container has died: removes older dead ones of the same name, or all dead
+        ones of the pod with `everything`.
+        """
         keep = 0 if everything else KEEP_PER_CONTAINER
         dead = [c for c in self._env.runtime.containers(uid) if c.state == "exited"]
         if not everything and container_id:
@@ -54,16 +67,19 @@ class ContainerGC:
         for container in _newest_first(dead)[keep:]:
             await self._remove(container)
 
-    # ---- containers ----------------------------------------------------------------------------------------------
+    # ---- containers
+    # ----------------------------------------------------------------------------------------------
 
     async def _containers(self, ready: bool, terminated_too: bool) -> None:
         units: dict[tuple[str, str], list[Container]] = {}
         for container in self._env.runtime.containers():
             if container.state != "running":
-                units.setdefault((container.labels.get(POD_UID, ""), container.name), []).append(container)
+                units.setdefault((container.labels.get(POD_UID, ""), container.name), []).append(
+                    container
+                )
         for (uid, _), containers in units.items():
             gone = ready and self._is_gone(uid, terminated_too)
-            for container in _newest_first(containers)[0 if gone else KEEP_PER_CONTAINER:]:
+            for container in _newest_first(containers)[0 if gone else KEEP_PER_CONTAINER :]:
                 await self._remove(container)
 
     async def _remove(self, container: Container) -> None:
@@ -75,7 +91,8 @@ class ContainerGC:
         except (RuntimeFailure, OSError) as problem:
             log.warning("the container %s was not removed: %s", container.id, problem)
 
-    # ---- sandboxes -----------------------------------------------------------------------------------------------
+    # ---- sandboxes
+    # ----------------------------------------------------------------------------------------------
 
     async def _sandboxes(self, terminated_too: bool) -> None:
         in_use = {c.sandbox_id for c in self._env.runtime.containers()}
@@ -84,7 +101,7 @@ class ContainerGC:
             by_pod.setdefault(sandbox.config.uid, []).append(sandbox)
         for uid, sandboxes in by_pod.items():
             sandboxes.sort(key=lambda s: s.created_at, reverse=True)
-            for sandbox in sandboxes[0 if self._is_gone(uid, terminated_too) else 1:]:
+            for sandbox in sandboxes[0 if self._is_gone(uid, terminated_too) else 1 :]:
                 if sandbox.state != "ready" and sandbox.id not in in_use:
                     await self._remove_sandbox(sandbox)
 
@@ -95,7 +112,8 @@ class ContainerGC:
         except RuntimeFailure as problem:
             log.warning("the sandbox %s was not removed: %s", sandbox.id, problem)
 
-    # ---- logs ----------------------------------------------------------------------------------------------------
+    # ---- logs
+    # ----------------------------------------------------------------------------------------------
 
     def _log_directories(self) -> None:
         files, root = self._env.host.files, self._env.config.pod_logs_dir
@@ -113,11 +131,12 @@ class ContainerGC:
             if not name.endswith(".log") or files.exists(path):
                 continue
             container = self._env.runtime.container(name.removesuffix(".log").rpartition("-")[2])
-            # While a log is rotated, the link of a running container leads nowhere for a moment.
+            # During a log rotation, the link of a running container is dangling for a moment.
             if container is None or container.state == "exited":
                 files.remove(path)
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods
+    # ----------------------------------------------------------------------------------------------
 
     def _is_gone(self, uid: str, terminated_too: bool) -> bool:
         pod = self._pod(uid)
@@ -138,15 +157,15 @@ def log_link(container: Container) -> str:
     return name[:_LONGEST_LINK] + ".log"
 
 
-def _links_directory(env: Env) -> str:
-    """Beside the directory of the pods' logs: /var/log/containers."""
+def _links_directory(env: KubeletContext) -> str:
+    """The directory next to that of the pods' logs: /var/log/containers."""
     root = env.config.pod_logs_dir
     cut = max(root.rfind("/"), root.rfind("\\"))
     return env.os.join(root[:cut], "containers")
 
 
-def link_log(env: Env, container: Container) -> None:
-    """Programs that collect logs look for them by the names of links."""
+def link_log(env: KubeletContext, container: Container) -> None:
+    """Log collectors find logs by the names of these links."""
     files, directory = env.host.files, _links_directory(env)
     try:
         if container.log_path and files.exists(container.log_path):
@@ -156,15 +175,15 @@ def link_log(env: Env, container: Container) -> None:
         log.warning("no link to the log %s: %s", container.log_path, problem)
 
 
-def remove_log(env: Env, container: Container) -> None:
-    """With what was rotated, and the link to it."""
+def remove_log(env: KubeletContext, container: Container) -> None:
+    """Includes rotated logs and the link to the log."""
     if container.log_path:
-        remove_all(env.host.files, container.log_path)
+        remove_logs(env.host.files, container.log_path)
     link = env.os.join(_links_directory(env), log_link(container))
     try:
         env.host.files.remove(link)
     except FileNotFoundError:
-        return  # not every runtime makes one
+        return  # not every runtime creates one
 
 
 def _listed(files: Files, path: str) -> Sequence[str]:

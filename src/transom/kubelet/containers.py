@@ -1,4 +1,4 @@
-"""Turns pods and containers into what the runtime is told: sandbox and container configurations."""
+"""Turns pods and containers into the sandbox and container configurations of the runtime."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from typing import Final
 from transom.client.api import is_not_found
 from transom.client.resources import RUNTIME_CLASSES
 from transom.kubelet import hostsfile, labels, paths
-from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.dns import pod_dns
-from transom.kubelet.environment import config_error, environment
-from transom.kubelet.expansion import expand_all, mapping
-from transom.kubelet.mounts import devices, volume_mounts
+from transom.kubelet.environment import create_container_config_error, make_environment_variables
+from transom.kubelet.expansion import expand_all_variables, variable_mapping
+from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.mounts import volume_devices, volume_mounts
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import read_small_file
 from transom.network.api import PortMapping
-from transom.runtime.api import ContainerConfig, Image, LinuxContainer, Mount, Sandbox, SandboxConfig
+from transom.runtime.api import (
+    ContainerConfig,
+    Image,
+    LinuxContainer,
+    Mount,
+    Sandbox,
+    SandboxConfig,
+)
 
 _SANDBOX: Final = "CreatePodSandboxConfigError"
 _CONTAINER: Final = "CreateContainerConfigError"
@@ -27,7 +36,9 @@ _CONTAINER: Final = "CreateContainerConfigError"
 class ContainerBuilder:
     __slots__ = ("_env", "_objects", "_volumes")
 
-    def __init__(self, env: Env, volumes: VolumeManager, objects: ReferencedObjects) -> None:
+    def __init__(
+        self, env: KubeletContext, volumes: VolumeManager, objects: ReferencedObjects
+    ) -> None:
         self._env = env
         self._volumes = volumes
         self._objects = objects
@@ -40,10 +51,16 @@ class ContainerBuilder:
             found = await self._env.client.get(RUNTIME_CLASSES, "", name)
         except ApiError as problem:
             if is_not_found(problem):
-                raise ContainerFailure(_SANDBOX, f'runtimeclass.node.k8s.io "{name}" not found') from problem
-            raise ContainerFailure(_SANDBOX, f"failed to lookup RuntimeClass {name}: {problem}") from problem
+                raise ContainerFailure(
+                    _SANDBOX, f'runtimeclass.node.k8s.io "{name}" not found'
+                ) from problem
+            raise ContainerFailure(
+                _SANDBOX, f"failed to lookup RuntimeClass {name}: {problem}"
+            ) from problem
         except OSError as problem:
-            raise ContainerFailure(_SANDBOX, f"failed to lookup RuntimeClass {name}: {problem}") from problem
+            raise ContainerFailure(
+                _SANDBOX, f"failed to lookup RuntimeClass {name}: {problem}"
+            ) from problem
         return str(found.get("handler") or "")
 
     def sandbox_config(self, pod: Object, attempt: int) -> SandboxConfig:
@@ -64,7 +81,11 @@ class ContainerBuilder:
             hostname=hostname,
             log_directory=paths.pod_logs_dir(env, pod),
             dns=dns,
-            ports=tuple(port for container in spec.get("containers") or () for port in port_mappings(container)),
+            ports=tuple(
+                port
+                for container in spec.get("containers") or ()
+                for port in port_mappings(container)
+            ),
             labels=labels.pod_labels(pod),
             annotations=meta.get("annotations") or {},
             linux=linux,
@@ -80,8 +101,8 @@ class ContainerBuilder:
         hostname, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _CONTAINER)
         hostsfile.kernel_hostname(pod, hostname, domain, _CONTAINER)
         volumes = self._volumes.of(uid)
-        raw = devices(env, container, volumes)
-        variables = await environment(env, self._objects, pod, container, pod_ips)
+        raw = volume_devices(env, container, volumes)
+        variables = await make_environment_variables(env, self._objects, pod, container, pod_ips)
         values = dict(variables)
         mounts = volume_mounts(env, container, volumes, values)
         hosts = self._hosts_file(pod, container, pod_ips, hostname, domain)
@@ -92,14 +113,14 @@ class ContainerBuilder:
         if termination is not None:
             mounts.append(termination)
         self._log_directory(pod, name)
-        resolve = mapping(values)
+        resolve = variable_mapping(values)
         return ContainerConfig(
             name=name,
             attempt=attempt,
             image=container.get("image") or "",
             image_ref=image.id,
-            command=expand_all(container.get("command"), resolve),
-            args=expand_all(container.get("args"), resolve),
+            command=expand_all_variables(container.get("command"), resolve),
+            args=expand_all_variables(container.get("args"), resolve),
             working_dir=container.get("workingDir") or "",
             env=variables,
             mounts=tuple(mounts),
@@ -116,16 +137,18 @@ class ContainerBuilder:
         )
 
     def _target(self, uid: str, container: Object) -> str:
-        """The container whose processes an ephemeral one wants to see."""
+        """The container whose processes an ephemeral container targets."""
         name = container.get("targetContainerName")
         if not name:
             return ""
         for known in self._env.runtime.containers(uid):
             if known.name == name:
                 return known.id
-        raise config_error(f"unable to find target container {name}")
+        raise create_container_config_error(f"unable to find target container {name}")
 
-    def _linux(self, pod: Object, options: LinuxContainer | None, target: str) -> LinuxContainer | None:
+    def _linux(
+        self, pod: Object, options: LinuxContainer | None, target: str
+    ) -> LinuxContainer | None:
         if options is None:
             return None
         groups = self._volumes.groups(pod)
@@ -138,7 +161,9 @@ class ContainerBuilder:
     def _hosts_file(
         self, pod: Object, container: Object, pod_ips: tuple[str, ...], hostname: str, domain: str
     ) -> Mount | None:
-        """Not before the pod has an address, and not where the container brings its own."""
+        """Only once the pod has an address, and only where the container does not bring its own
+        file.
+        """
         env = self._env
         if not pod_ips or not env.os.manages_hosts_file(env.runtime.version, env.config.release):
             return None
@@ -150,12 +175,14 @@ class ContainerBuilder:
         path = env.os.join(paths.pod_dir(env, pod["metadata"]["uid"]), "etc-hosts")
         try:
             if pod["spec"].get("hostNetwork"):
-                content = hostsfile.of_node(files.read(of_node), aliases)
+                content = hostsfile.node_hosts_file(read_small_file(files, of_node), aliases)
             else:
-                content = hostsfile.managed(pod_ips, hostname, domain, aliases)
+                content = hostsfile.managed_hosts_file(pod_ips, hostname, domain, aliases)
             files.write(path, content, 0o644)
         except OSError as problem:
-            raise config_error(env.os.file_error("open", problem.filename or path, problem)) from problem
+            raise create_container_config_error(
+                env.os.file_error("open", problem.filename or path, problem)
+            ) from problem
         return Mount(container_path=in_container, host_path=path)
 
     def _termination_log(self, uid: str, container: Object) -> Mount | None:
@@ -179,11 +206,13 @@ class ContainerBuilder:
             env.host.files.mkdir(directory, 0o755)
         except OSError as problem:
             text = env.os.file_error("mkdir", directory, problem)
-            raise config_error(f"create container log directory for container {name} failed: {text}") from problem
+            raise create_container_config_error(
+                f"create container log directory for container {name} failed: {text}"
+            ) from problem
 
 
 def port_mappings(container: Object) -> tuple[PortMapping, ...]:
-    """Its declared ports; of those with the same name, or the same in everything, the first."""
+    """The declared ports; of ports with the same name, or identical ports, only the first."""
     ports = container.get("ports")
     if not ports:
         return ()

@@ -1,6 +1,7 @@
-"""Pods on a node from their sources to their end: puts the pod list, workers, status and termination together.
+"""Manages pods on a node from their sources to their termination: combines the pod list, workers,
+status and termination.
 
-Knows the other parts of a kubelet only as `parts.py` describes them.
+Knows the other parts of a kubelet only through the interfaces in `parts.py`.
 """
 
 from __future__ import annotations
@@ -10,33 +11,51 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.events import WARNING
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import POD_UID, is_static
-from transom.kubelet.parts import Admission, ContainerBuilder, Hooks, Images, Mirrors, OnProbe, PodSource, Prober, Volumes
+from transom.kubelet.parts import (
+    ContainerConfigSource,
+    Hooks,
+    ImagePuller,
+    Mirrors,
+    OnProbe,
+    PodAdmitHandler,
+    PodSource,
+    Prober,
+    Volumes,
+)
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, uid_of
 from transom.kubelet.refs import pod_ref
-from transom.kubelet.starter import Starter
-from transom.kubelet.status import ready_condition
+from transom.kubelet.starter import ContainerStarter
+from transom.kubelet.status import make_ready_condition
 from transom.kubelet.status_manager import StatusManager
-from transom.kubelet.sync import Parts, PodSync
+from transom.kubelet.sync import PodSync, PodSyncParts
 from transom.kubelet.termination import Terminator
-from transom.kubelet.workers import KillRequest, Workers
+from transom.kubelet.workers import KillRequest, PodWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.runtime.api import Event
+from transom.runtime.api import RuntimeEvent
 
 log = logging.getLogger("transom.kubelet")
 
 _SHORTEST_KILL_WAIT = 10
 
 
-class Core:
-    """A new one on the same runtime goes on with what runs there."""
+class KubeletCore:
+    """A new instance on the same runtime adopts what runs there."""
 
     def __init__(
-        self, env: Env, *, images: Images, builder: ContainerBuilder, hooks: Hooks, volumes: Volumes,
-        admission: Admission, mirrors: Mirrors, prober: Callable[[OnProbe], Prober],
+        self,
+        env: KubeletContext,
+        *,
+        images: ImagePuller,
+        builder: ContainerConfigSource,
+        hooks: Hooks,
+        volumes: Volumes,
+        admission: PodAdmitHandler,
+        mirrors: Mirrors,
+        prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
     ) -> None:
         self._env = env
@@ -50,17 +69,25 @@ class Core:
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
-        starter = Starter(env, images, builder, hooks, self._terminator)
+        starter = ContainerStarter(env, images, builder, hooks, self._terminator)
         self._sync = PodSync(
-            env, Parts(volumes, admission, self.prober, mirrors), self.pods, self.statuses, starter, self._terminator
+            env,
+            PodSyncParts(volumes, admission, self.prober, mirrors),
+            self.pods,
+            self.statuses,
+            starter,
+            self._terminator,
         )
-        self.workers = Workers(env.clock, env.rng, env.config.sync_frequency, self._sync)
+        self.workers = PodWorkers(env.clock, env.rng, env.config.sync_frequency, self._sync)
         self._sync.workers = self.workers
 
-    # ---- life ----------------------------------------------------------------------------------------------------
+    # ---- lifecycle
+    # ---------------------------------------------------------------------------------------------
 
     async def run(self, node: Awaitable[None] | None = None) -> None:
-        """Until cancelled. The runtime keeps what it has then. Pods of the API are taken when `node` is known."""
+        """Runs until cancelled; the runtime keeps running its containers then. Accepts pods of the
+        API once `node` is known.
+        """
         unsubscribe = self._env.runtime.subscribe(self._happened)
         try:
             async with asyncio.TaskGroup() as group:
@@ -79,7 +106,7 @@ class Core:
             await self._stop()
 
     async def ready(self) -> None:
-        """All sources are known, and pods are worked on."""
+        """Whether all sources are known and pods are being synced."""
         await self._ready.wait()
 
     @property
@@ -94,8 +121,9 @@ class Core:
             task.cancel()
 
     def _clean_up(self) -> None:
-        """What is on the node and belongs to nobody: pods that went away while the kubelet was down, and mirrors whose
-        static pods did."""
+        """Cleans up what belongs to no pod: pods that were deleted while the kubelet was down, and
+        mirrors of removed static pods.
+        """
         runtime = self._env.runtime
         uids = {sandbox.config.uid for sandbox in runtime.sandboxes()}
         uids |= {c.labels.get(POD_UID, "") for c in runtime.containers()}
@@ -105,12 +133,13 @@ class Core:
                 self.workers.wake(self.workers.add(uid, None))
         for pod in self.pods:
             if is_static(pod):
-                self.workers.wake_uid(uid_of(pod))  # it can have its mirror now
+                self.workers.wake_uid(uid_of(pod))  # its mirror can be created now
         for mirror in self.pods.mirrors():
             if self.pods.pod(mirror["metadata"]["namespace"], mirror["metadata"]["name"]) is None:
                 self._delete_mirror(mirror)
 
-    # ---- pods come and go ----------------------------------------------------------------------------------------
+    # ---- pod updates
+    # ---------------------------------------------------------------------------------------------
 
     def pod_added(self, pod: Object) -> None:
         uid = uid_of(pod)
@@ -119,14 +148,19 @@ class Core:
             rejection = self._admission.admit(pod, active)
             if rejection is not None:
                 self._env.events.event(pod_ref(pod), WARNING, rejection.reason, rejection.message)
-                self.statuses.set(pod, {
-                    "phase": "Failed", "reason": rejection.reason, "message": "Pod " + rejection.message,
-                })
+                self.statuses.set(
+                    pod,
+                    {
+                        "phase": "Failed",
+                        "reason": rejection.reason,
+                        "message": "Pod " + rejection.message,
+                    },
+                )
         worker = self.workers.get(uid)
         if worker is None:
             worker = self.workers.add(uid, pod)
         else:
-            # Its remains were about to be cleared away.
+            # Its cleanup was about to start.
             worker.pod, worker.gone, worker.finished = pod, False, False
         if not self.pods.terminated(pod):
             self.prober.add_pod(pod)
@@ -142,12 +176,14 @@ class Core:
             if not _gates_moved(pod) and not self._ended_by_others(pod):
                 return
         else:
-            worker.resync = True  # volumes may show labels and annotations
+            worker.resync = True  # downward API volumes may show labels and annotations
         self.workers.wake(worker)
 
     def _ended_by_others(self, pod: Object) -> bool:
-        """Somebody says that it has ended, and here it has not: so be it."""
-        return (pod.get("status") or {}).get("phase") in TERMINAL and self.pods.told(pod).get("phase") not in TERMINAL
+        """A client set a terminal phase while the pod still runs here: accept it."""
+        return (pod.get("status") or {}).get("phase") in TERMINAL and self.pods.reported_status(
+            pod
+        ).get("phase") not in TERMINAL
 
     def pod_removed(self, pod: Object) -> None:
         worker = self.workers.get(uid_of(pod))
@@ -172,16 +208,23 @@ class Core:
             try:
                 await self._mirrors.delete(meta["namespace"], meta["name"], meta["uid"])
             except (ApiError, OSError) as problem:
-                log.warning("the mirror %s/%s, which shows nothing, stays: %s", meta["namespace"], meta["name"], problem)
+                log.warning(
+                    "the mirror %s/%s, which shows nothing, stays: %s",
+                    meta["namespace"],
+                    meta["name"],
+                    problem,
+                )
 
         task = asyncio.get_running_loop().create_task(delete())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def _happened(self, event: Event) -> None:
+    def _happened(self, event: RuntimeEvent) -> None:
         worker = self.workers.get(event.pod_uid)
-        # While a worker is busy, what starts is its own doing.
-        if worker is not None and (event.kind == "died" or (event.kind != "removed" and worker.task is None)):
+        # While a worker is busy, it caused the start itself.
+        if worker is not None and (
+            event.kind == "died" or (event.kind != "removed" and worker.task is None)
+        ):
             self.workers.wake(worker)
 
     def _probed(self, uid: str) -> None:
@@ -191,10 +234,15 @@ class Core:
                 self._sync.refresh(worker)
             self.workers.wake(worker)
 
-    # ---- what others ask -----------------------------------------------------------------------------------------
+    # ---- queries
+    # ----------------------------------------------------------------------------------------------
 
-    async def kill_pod(self, pod: Object, reason: str, message: str, grace: int | None = None) -> None:
-        """The pod becomes Failed with these; returns when it has stopped, or when that takes much longer than it may."""
+    async def kill_pod(
+        self, pod: Object, reason: str, message: str, grace: int | None = None
+    ) -> None:
+        """The pod becomes Failed with this reason and message; returns when it has stopped, or when
+        stopping takes much longer than its grace period.
+        """
         worker = self.workers.get(uid_of(pod))
         if worker is None or worker.gone:
             return
@@ -204,13 +252,19 @@ class Core:
             worker.kill = KillRequest(status, grace, done)
         request = worker.kill
         self.workers.wake(worker)
-        allowed = grace if grace is not None else pod["spec"].get("terminationGracePeriodSeconds") or 0
-        timer = self._env.clock.call_later(max(allowed + allowed // 2, _SHORTEST_KILL_WAIT), _expire, request.done)
+        allowed = (
+            grace if grace is not None else pod["spec"].get("terminationGracePeriodSeconds") or 0
+        )
+        timer = self._env.clock.call_later(
+            max(allowed + allowed // 2, _SHORTEST_KILL_WAIT), _expire, request.done
+        )
         try:
             await asyncio.shield(request.done)
         except TimeoutError:
             self._env.events.event(
-                pod_ref(pod), WARNING, "ExceededGracePeriod",
+                pod_ref(pod),
+                WARNING,
+                "ExceededGracePeriod",
                 "Container runtime did not kill the pod within specified grace period.",
             )
         finally:
@@ -223,21 +277,26 @@ def _expire(done: asyncio.Future[None]) -> None:
 
 
 def _only_status(old: Object, pod: Object) -> bool:
-    """Nothing in the pod was changed that would be of interest to its containers."""
+    """Whether the update changed nothing that its containers can see."""
     a, b = old["metadata"], pod["metadata"]
     return bool(
         old["spec"] == pod["spec"]
-        and all(a.get(k) == b.get(k) for k in ("labels", "annotations", "deletionTimestamp", "deletionGracePeriodSeconds"))
+        and all(
+            a.get(k) == b.get(k)
+            for k in ("labels", "annotations", "deletionTimestamp", "deletionGracePeriodSeconds")
+        )
     )
 
 
 def _gates_moved(pod: Object) -> bool:
-    """A readiness gate was opened or closed, and Ready does not say so yet."""
+    """Whether a readiness gate changed and the Ready condition does not reflect that yet."""
     spec, status = pod["spec"], pod.get("status") or {}
     if not spec.get("readinessGates"):
         return False
     conditions = status.get("conditions") or ()
-    wanted = ready_condition(spec, conditions, status.get("containerStatuses") or (), status.get("phase", ""))
+    wanted = make_ready_condition(
+        spec, conditions, status.get("containerStatuses") or (), status.get("phase", "")
+    )
     current = next((c for c in conditions if c["type"] == "Ready"), None)
     return current is not None and (
         current["status"] != wanted["status"] or current.get("message") != wanted.get("message")

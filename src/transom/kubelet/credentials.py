@@ -1,7 +1,8 @@
-"""Which user names and passwords of a pod's pull secrets go with an image.
+"""Selects the credentials from a pod's pull secrets that apply to an image.
 
-A credential is for a registry, or for a part of it by the beginning of the path; parts of a host name may be patterns
-(`*.example.com`). More particular credentials are tried first. Pure: secrets are handed in.
+A credential is for a registry, or for part of it by path prefix; parts of a host name may be
+patterns (`*.example.com`). More specific credentials are tried first. Pure: the caller passes in
+the secrets.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import orjson
 
+from transom.kit.caching import text_cache
+from transom.kit.regexp import Regexp, RegexpError, compile_regexp
 from transom.machinery.objects import Object
-from transom.runtime.api import Auth
+from transom.runtime.api import AuthConfig
 
 _DEFAULT_HOST = "index.docker.io"
 _JSON_TYPE, _JSON_KEY = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
@@ -25,7 +27,7 @@ _CFG_TYPE, _CFG_KEY = "kubernetes.io/dockercfg", ".dockercfg"
 
 
 class CredentialError(ValueError):
-    """A pull secret holds something that is no docker configuration."""
+    """A pull secret holds something that is not a docker configuration."""
 
 
 class _Place(NamedTuple):
@@ -34,15 +36,22 @@ class _Place(NamedTuple):
     path: str
 
 
-def lookup(secrets: Iterable[Object], repository: str) -> list[Auth]:
-    """Credentials for a repository (`registry/path`), those to try first in front. Raises CredentialError."""
-    by_key: dict[str, list[Auth]] = {}
+def lookup_credentials(secrets: Iterable[Object], repository: str) -> list[AuthConfig]:
+    """Credentials for a repository (`registry/path`), in the order to try them. Raises
+    CredentialError.
+    """
+    by_key: dict[str, list[AuthConfig]] = {}
     for secret in secrets:
         for place, entry in _entries(secret).items():
             key = _key(place)
             if key is not None:
                 by_key.setdefault(key, []).append(_auth(entry))
-    found = [auth for key in sorted(by_key, reverse=True) if _matches(key, repository) for auth in by_key[key]]
+    found = [
+        auth
+        for key in sorted(by_key, reverse=True)
+        if _matches(key, repository)
+        for auth in by_key[key]
+    ]
     if not found and _is_default_registry(repository):
         return by_key.get(_DEFAULT_HOST, [])
     return found
@@ -51,7 +60,13 @@ def lookup(secrets: Iterable[Object], repository: str) -> list[Auth]:
 def _entries(secret: Object) -> Mapping[str, Any]:
     data = secret.get("data") or {}
     kind = secret.get("type")
-    raw = data.get(_JSON_KEY) if kind == _JSON_TYPE else data.get(_CFG_KEY) if kind == _CFG_TYPE else None
+    raw = (
+        data.get(_JSON_KEY)
+        if kind == _JSON_TYPE
+        else data.get(_CFG_KEY)
+        if kind == _CFG_TYPE
+        else None
+    )
     if not raw:
         return {}
     try:
@@ -61,27 +76,35 @@ def _entries(secret: Object) -> Mapping[str, Any]:
         raise CredentialError(str(problem)) from problem
     if entries is None:
         return {}
-    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
-        raise CredentialError("json: cannot unmarshal into Go value of type credentialprovider.DockerConfig")
+    if not isinstance(entries, dict) or not all(
+        isinstance(entry, dict) for entry in entries.values()
+    ):
+        raise CredentialError(
+            "json: cannot unmarshal into Go value of type credentialprovider.DockerConfig"
+        )
     return entries
 
 
-def _auth(entry: Mapping[str, Any]) -> Auth:
+def _auth(entry: Mapping[str, Any]) -> AuthConfig:
     packed = entry.get("auth") or ""
     if not packed:
-        return Auth(entry.get("username") or "", entry.get("password") or "")
+        return AuthConfig(entry.get("username") or "", entry.get("password") or "")
     try:
         text = packed if packed.strip().endswith("=") else packed + "=" * (-len(packed) % 4)
-        username, colon, password = base64.b64decode(text, validate=True).decode(errors="replace").partition(":")
+        username, colon, password = (
+            base64.b64decode(text, validate=True).decode(errors="replace").partition(":")
+        )
     except (binascii.Error, ValueError, AttributeError) as problem:
         raise CredentialError(f"illegal base64 data: {problem}") from problem
     if not colon:
-        raise CredentialError("unable to parse auth field, must be formatted as base64(username:password)")
-    return Auth(username, password)
+        raise CredentialError(
+            "unable to parse auth field, must be formatted as base64(username:password)"
+        )
+    return AuthConfig(username, password)
 
 
 def _key(place: str) -> str | None:
-    """`https://index.docker.io/v1/` -> `index.docker.io`; a path stays."""
+    """`https://index.docker.io/v1/` -> `index.docker.io`; a path is kept."""
     rest = place.partition("://")[2] if place.startswith(("https://", "http://")) else place
     host, slash, path = rest.partition("/")
     path = unquote(slash + path.partition("?")[0].partition("#")[0])
@@ -91,7 +114,7 @@ def _key(place: str) -> str | None:
     return host + path if path and path != "/" else host
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def _place(text: str) -> _Place:
     authority, slash, path = text.partition("/")
     host, colon, port = authority.rpartition(":")
@@ -115,12 +138,14 @@ def _fits(pattern: str, name: str) -> bool:
     if pattern == name:
         return True
     expression = _expression(pattern)
-    return expression is not None and expression.fullmatch(name) is not None
+    return expression is not None and expression.match_string(name)
 
 
-@lru_cache(maxsize=256)
-def _expression(pattern: str) -> re.Pattern[str] | None:
-    """A shell pattern as Go has it: `*`, `?`, `[a-z]`, `[^a-z]`, `\\c`. None for one that is broken: it fits nothing."""
+@text_cache(256)
+def _expression(pattern: str) -> Regexp | None:
+    """A shell pattern by Go's rules: `*`, `?`, `[a-z]`, `[^a-z]`, `\\c`. None for a malformed one,
+    which matches nothing.
+    """
     out, i = [], 0
     while i < len(pattern):
         ch = pattern[i]
@@ -144,8 +169,8 @@ def _expression(pattern: str) -> re.Pattern[str] | None:
         else:
             out.append(re.escape(ch))
     try:
-        return re.compile("".join(out))
-    except re.error:
+        return compile_regexp(f"^(?:{''.join(out)})$")
+    except RegexpError:
         return None
 
 
@@ -153,4 +178,8 @@ def _is_default_registry(repository: str) -> bool:
     first, slash, _ = repository.partition("/")
     if not first:
         return False
-    return not slash or first in ("docker.io", _DEFAULT_HOST) or ("." not in first and ":" not in first)
+    return (
+        not slash
+        or first in ("docker.io", _DEFAULT_HOST)
+        or ("." not in first and ":" not in first)
+    )

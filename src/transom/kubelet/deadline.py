@@ -1,4 +1,4 @@
-"""A limit of time by the kubelet's clock, as `asyncio.timeout` is one by the machine's."""
+"""A timeout by the kubelet's clock, like `asyncio.timeout` by the machine's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from types import TracebackType
 from transom.kit.clock import Clock, Timer
 
 
-class Within:
-    """`async with Within(clock, 3): ...` raises TimeoutError when the block takes longer than three seconds."""
+class TimeLimit:
+    """`async with Within(clock, 3): ...` raises TimeoutError when the block takes longer than three
+    seconds.
+    """
 
     __slots__ = ("_before", "_clock", "_expired", "_seconds", "_task", "_timer")
 
@@ -18,7 +20,7 @@ class Within:
         self._seconds = seconds
         self._expired = False
 
-    async def __aenter__(self) -> Within:
+    async def __aenter__(self) -> TimeLimit:
         task = asyncio.current_task()
         assert task is not None
         self._task: asyncio.Task[object] = task
@@ -31,8 +33,15 @@ class Within:
         self._task.cancel()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._timer.cancel()
-        if self._expired and self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
+        if (
+            self._expired
+            and self._task.uncancel() <= self._before
+            and kind is asyncio.CancelledError
+        ):
             raise TimeoutError from problem

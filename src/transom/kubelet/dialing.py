@@ -1,4 +1,4 @@
-"""Connections that a kubelet itself opens, as from its node."""
+"""Connections that the kubelet opens itself, from its node."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import socket
 
 from transom.http import goerrors
-from transom.http.goerrors import join_host_port
-from transom.kubelet.base import Env
+from transom.http.goerrors import NetworkTexts, join_host_port
+from transom.kubelet.base import KubeletContext
 from transom.network.api import Dial
 
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
-def from_node(env: Env) -> Dial:
-    """Where no packet would come back it waits until it is cancelled, as a real connection does."""
+def from_node(env: KubeletContext) -> Dial:
+    """Where no packet would come back, this waits until cancelled, as a real connection does."""
     node_ip = env.config.node_ip
 
     async def connect(host: str, port: int) -> socket.socket:
@@ -27,8 +27,8 @@ def from_node(env: Env) -> Dial:
     return connect
 
 
-def failure_text(host: str, port: int, problem: OSError) -> str:
-    """What Go says of a connection that failed."""
+def failure_text(host: str, port: int, problem: OSError, texts: NetworkTexts) -> str:
+    """Go's error text for a failed connection, on the node's operating system."""
     if isinstance(problem, socket.gaierror):
-        return goerrors.lookup(host, problem)
-    return goerrors.dial(join_host_port(host, port), problem)
+        return goerrors.lookup_error(host, problem, texts)
+    return goerrors.dial_error(join_host_port(host, port), problem, texts)

@@ -1,4 +1,4 @@
-"""Which name servers, search domains and options a pod gets."""
+"""Computes the name servers, search domains and options of a pod."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from functools import lru_cache
 from typing import Final
 
 from transom.client.events import WARNING
-from transom.kubelet.base import ContainerFailure, Env
+from transom.kit.caching import text_cache
+from transom.kit.goquote import go_quote
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.refs import node_ref
-from transom.kubelet.security import described
-from transom.machinery.field import go_quote
+from transom.kubelet.security import describe_pod
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import read_small_file
 from transom.network.api import DnsConfig
 
 MAX_SERVERS: Final = 3
@@ -19,14 +22,17 @@ MAX_SEARCHES: Final = 6
 MAX_SEARCH_CHARACTERS: Final = 256
 _CLUSTER_OPTIONS: Final = ("ndots:5",)
 _MISSING: Final = (
-    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to '
+    "kubelet does not have ClusterDNS IP configured and cannot create Pod using "
+    '"ClusterFirst" policy. Falling back to '
     '"Default" policy.'
 )
 
 
-@lru_cache(maxsize=64)  # the same file for every pod, and on most nodes
+@text_cache(64, longest=4096)  # the same file for every pod, and on most nodes
 def parse_resolv_conf(text: str) -> DnsConfig:
-    """Raises ValueError. Name servers add up; of several search and options lines the last one counts."""
+    """Raises ValueError. Name servers accumulate; of several search or options lines, the last one
+    counts.
+    """
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -50,7 +56,7 @@ def parse_resolv_conf(text: str) -> DnsConfig:
     return DnsConfig(tuple(servers), searches, options)
 
 
-def pod_dns(env: Env, pod: Object, reason: str) -> DnsConfig:
+def pod_dns(env: KubeletContext, pod: Object, reason: str) -> DnsConfig:
     """Raises ContainerFailure with `reason` when the node's own settings cannot be read."""
     spec = pod["spec"]
     dns = _of_host(env, reason)
@@ -60,12 +66,15 @@ def pod_dns(env: Env, pod: Object, reason: str) -> DnsConfig:
     if policy == "None":
         dns = DnsConfig()
     elif policy != "Default" and env.config.cluster_dns:
-        dns = _of_cluster(pod["metadata"]["namespace"], env.config.cluster_domain, env.config.cluster_dns, dns)
+        dns = _of_cluster(
+            pod["metadata"]["namespace"], env.config.cluster_domain, env.config.cluster_dns, dns
+        )
     else:
         if policy != "Default":
             _say_missing(env, pod)
         if not env.config.resolv_conf:
-            # No settings at all would make the runtime copy the node's: this disables look-ups instead.
+            # With no settings at all the runtime would copy the node's; this disables lookups
+            # instead.
             local = "::1" if ":" in env.config.node_ip else "127.0.0.1"
             dns = dns._replace(servers=(local,), searches=(".",))
     if asked := spec.get("dnsConfig"):
@@ -77,12 +86,12 @@ def pod_dns(env: Env, pod: Object, reason: str) -> DnsConfig:
     return _within_limits(env, pod, dns)
 
 
-def _of_host(env: Env, reason: str) -> DnsConfig:
+def _of_host(env: KubeletContext, reason: str) -> DnsConfig:
     path = env.config.resolv_conf
     if not path:
         return DnsConfig()
     try:
-        return parse_resolv_conf(env.host.files.read(path).decode("utf-8", "replace"))
+        return parse_resolv_conf(read_small_file(env.host.files, path).decode("utf-8", "replace"))
     except OSError as problem:
         raise ContainerFailure(reason, env.os.file_error("open", path, problem)) from problem
     except ValueError as problem:
@@ -90,16 +99,20 @@ def _of_host(env: Env, reason: str) -> DnsConfig:
 
 
 @lru_cache(maxsize=1024)  # all pods of a namespace share it
-def _of_cluster(namespace: str, domain: str, servers: tuple[str, ...], host: DnsConfig) -> DnsConfig:
+def _of_cluster(
+    namespace: str, domain: str, servers: tuple[str, ...], host: DnsConfig
+) -> DnsConfig:
     searches = host.searches
     if domain:
         searches = _unique((f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *searches))
     return DnsConfig(servers, searches, _CLUSTER_OPTIONS)
 
 
-def _say_missing(env: Env, pod: Object) -> None:
+def _say_missing(env: KubeletContext, pod: Object) -> None:
     env.events.event(node_ref(env.config.node_name), WARNING, "MissingClusterDNS", _MISSING)
-    env.events.event(pod, WARNING, "MissingClusterDNS", f"pod: {go_quote(described(pod))}. {_MISSING}")
+    env.events.event(
+        pod, WARNING, "MissingClusterDNS", f"pod: {go_quote(describe_pod(pod))}. {_MISSING}"
+    )
 
 
 def _unique(values: Iterable[str]) -> tuple[str, ...]:
@@ -116,13 +129,18 @@ def _merged_options(existing: Sequence[str], asked: Sequence[Object]) -> tuple[s
     return tuple(f"{name}:{value}" if value else name for name, value in options.items())
 
 
-def _within_limits(env: Env, pod: Object, dns: DnsConfig) -> DnsConfig:
+def _within_limits(env: KubeletContext, pod: Object, dns: DnsConfig) -> DnsConfig:
     servers, searches = dns.servers, dns.searches
     if len(servers) > MAX_SERVERS:
         servers = servers[:MAX_SERVERS]
         env.events.event(
-            pod, WARNING, "DNSConfigForming",
-            "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "
+            pod,
+            WARNING,
+            "DNSConfigForming",
+            (
+                "Nameserver limits were exceeded, some nameservers have been omitted, the "
+                "applied nameserver line is: "
+            )
             + " ".join(servers),
         )
     fitting = searches[:MAX_SEARCHES]
@@ -130,15 +148,24 @@ def _within_limits(env: Env, pod: Object, dns: DnsConfig) -> DnsConfig:
         fitting = fitting[:-1]
     if len(fitting) < len(searches):
         env.events.event(
-            pod, WARNING, "DNSConfigForming",
-            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "
+            pod,
+            WARNING,
+            "DNSConfigForming",
+            (
+                "Search Line limits were exceeded, some search paths have been omitted, the "
+                "applied search line is: "
+            )
             + " ".join(fitting),
         )
-    return dns if (servers, fitting) == (dns.servers, searches) else dns._replace(servers=servers, searches=fitting)
+    return (
+        dns
+        if (servers, fitting) == (dns.servers, searches)
+        else dns._replace(servers=servers, searches=fitting)
+    )
 
 
-def check_node_limits(env: Env) -> None:
-    """Tells, when the kubelet starts, that the node's own search line is too long for pods."""
+def check_node_limits(env: KubeletContext) -> None:
+    """Reports, when the kubelet starts, that the node's own search line is too long for pods."""
     path = env.config.resolv_conf
     if not path:
         return
@@ -149,7 +176,13 @@ def check_node_limits(env: Env) -> None:
         return
     allowed = MAX_SEARCHES - (3 if env.config.cluster_domain else 0)
     if len(searches) > allowed:
-        _say_limits(env, f"Resolv.conf file '{path}' contains search line consisting of more than {allowed} domains!")
+        _say_limits(
+            env,
+            (
+                f"Resolv.conf file '{path}' contains search line consisting of more than "
+                f"{allowed} domains!"
+            ),
+        )
     elif len(" ".join(searches)) > MAX_SEARCH_CHARACTERS:
         _say_limits(
             env,
@@ -158,5 +191,5 @@ def check_node_limits(env: Env) -> None:
         )
 
 
-def _say_limits(env: Env, message: str) -> None:
+def _say_limits(env: KubeletContext, message: str) -> None:
     env.events.event(node_ref(env.config.node_name), WARNING, "CheckLimitsForResolvConf", message)

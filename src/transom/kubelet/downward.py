@@ -1,6 +1,7 @@
-"""Values of a pod that it may see itself: its fields and the resources of its containers.
+"""Values that the downward API exposes: a pod's fields and the resources of its containers.
 
-Used for environment variables and for downward API volumes, which differ only in which fields are allowed.
+Used for environment variables and for downward API volumes, which differ only in which fields are
+allowed.
 """
 
 from __future__ import annotations
@@ -8,29 +9,41 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from transom.kit.goquote import go_quote
 from transom.machinery import quantity
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import is_qualified_name
 
 _DEFAULTED = ("cpu", "memory", "ephemeral-storage")
-_KNOWN = frozenset((
-    "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
-    "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP",
-    "status.podIP", "status.podIPs",
-))
+_KNOWN = frozenset(
+    (
+        "metadata.annotations",
+        "metadata.labels",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.serviceAccountName",
+        "spec.schedulerName",
+        "status.phase",
+        "status.hostIP",
+        "status.podIP",
+        "status.podIPs",
+    )
+)
 _ZERO = quantity.ZERO
 
 
-class Unsupported(ValueError):
-    """There is no such value; the text is Kubernetes'."""
+class UnsupportedFieldPath(ValueError):
+    """The value does not exist; the text is Kubernetes'."""
 
 
 def env_field(pod: Object, field_path: str, host_ip: str, pod_ips: tuple[str, ...]) -> str:
-    """A field for an environment variable: the addresses are those the kubelet knows now."""
+    """A field for an environment variable, with the addresses that the kubelet currently knows."""
     path = "spec.nodeName" if field_path == "spec.host" else field_path
     if _split(path) is None and path not in _KNOWN:
-        raise Unsupported(f"field label not supported: {path}")
+        raise UnsupportedFieldPath(f"field label not supported: {path}")
     spec = pod["spec"]
     match path:
         case "spec.nodeName":
@@ -47,16 +60,20 @@ def env_field(pod: Object, field_path: str, host_ip: str, pod_ips: tuple[str, ..
 
 
 def pod_field(pod: Object, field_path: str) -> str:
-    """A field of the metadata, which volumes can show too."""
+    """A metadata field, which volumes support too."""
     meta = pod["metadata"]
     subscripted = _split(field_path)
     if subscripted is not None:
         path, key = subscripted
         if path not in ("metadata.annotations", "metadata.labels"):
-            raise Unsupported(f"fieldPath {go_quote(field_path)} does not support subscript")
+            raise UnsupportedFieldPath(
+                f"fieldPath {go_quote(field_path)} does not support subscript"
+            )
         problems = is_qualified_name(key.lower() if path == "metadata.annotations" else key)
         if problems:
-            raise Unsupported(f"invalid key subscript in {field_path}: {';'.join(problems)}")
+            raise UnsupportedFieldPath(
+                f"invalid key subscript in {field_path}: {';'.join(problems)}"
+            )
         return str((meta.get(path.removeprefix("metadata.")) or {}).get(key, ""))
     match field_path:
         case "metadata.annotations":
@@ -65,7 +82,7 @@ def pod_field(pod: Object, field_path: str) -> str:
             return _lines(meta.get("labels") or {})
         case "metadata.name" | "metadata.namespace" | "metadata.uid":
             return str(meta.get(field_path.removeprefix("metadata.")) or "")
-    raise Unsupported(f"unsupported fieldPath: {field_path}")
+    raise UnsupportedFieldPath(f"unsupported fieldPath: {field_path}")
 
 
 def _split(path: str) -> tuple[str, str] | None:
@@ -79,17 +96,22 @@ def _lines(values: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={go_quote(values[key])}" for key in sorted(values))
 
 
-def resource_value(pod: Object, container: Object | None, ref: Object, allocatable: Mapping[str, str]) -> str:
-    """A resource of the container (or of the one that `ref` names), in units of its divisor, rounded up. A limit that is
-    not set is all that the node can give."""
+def resource_value(
+    pod: Object, container: Object | None, ref: Object, allocatable: Mapping[str, str]
+) -> str:
+    """A resource of the container (or of the one that `ref` names), in units of its divisor,
+    rounded up. A limit that is not set defaults to the node's allocatable.
+    """
     name = ref.get("containerName")
     if name or container is None:
         container = _find(pod, name or "")
     kind, _, resource = str(ref.get("resource") or "").partition(".")
-    if kind not in ("limits", "requests") or not (resource in _DEFAULTED or resource.startswith("hugepages-")):
-        raise Unsupported(f"unsupported container resource : {ref.get('resource')}")
+    if kind not in ("limits", "requests") or not (
+        resource in _DEFAULTED or resource.startswith("hugepages-")
+    ):
+        raise UnsupportedFieldPath(f"unsupported container resource : {ref.get('resource')}")
     amount = _amount(container, kind, resource, allocatable)
-    divisor = quantity.parse(ref.get("divisor") or "0")
+    divisor = quantity.parse_quantity(ref.get("divisor") or "0")
     if divisor.is_zero:
         divisor = quantity.from_int(1)
     if resource == "cpu":
@@ -103,12 +125,14 @@ def _find(pod: Object, name: str) -> Object:
         for container in spec.get(group) or ():
             if container["name"] == name:
                 return dict(container)
-    raise Unsupported(f"container {name} not found")
+    raise UnsupportedFieldPath(f"container {name} not found")
 
 
-def _amount(container: Object, kind: str, resource: str, allocatable: Mapping[str, str]) -> quantity.Quantity:
+def _amount(
+    container: Object, kind: str, resource: str, allocatable: Mapping[str, str]
+) -> quantity.Quantity:
     text = ((container.get("resources") or {}).get(kind) or {}).get(resource)
-    amount = quantity.parse(text) if text is not None else _ZERO
+    amount = quantity.parse_quantity(text) if text is not None else _ZERO
     if kind == "limits" and resource in _DEFAULTED and amount.is_zero and resource in allocatable:
-        return quantity.parse(allocatable[resource])
+        return quantity.parse_quantity(allocatable[resource])
     return amount

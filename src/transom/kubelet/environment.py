@@ -1,4 +1,6 @@
-"""The environment of a container: from config maps and secrets, as declared, and the services of its namespace."""
+"""The environment of a container: from config maps and secrets, declared variables, and the
+Services of its namespace.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from transom.client.events import WARNING
 from transom.kubelet import downward
-from transom.kubelet.base import ContainerFailure, Env
-from transom.kubelet.expansion import expand, mapping
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.expansion import expand_variables, variable_mapping
+from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.referenced import ReferencedObjects, ReferenceFailure, secret_bytes
 from transom.kubelet.service_variables import Variable, service_variables
@@ -17,12 +20,16 @@ from transom.machinery.validation.names import is_env_var_name
 _MASTER_NAMESPACE = "default"
 
 
-def config_error(message: str) -> ContainerFailure:
+def create_container_config_error(message: str) -> ContainerFailure:
     return ContainerFailure("CreateContainerConfigError", message)
 
 
-async def environment(
-    env: Env, objects: ReferencedObjects, pod: Object, container: Object, pod_ips: tuple[str, ...]
+async def make_environment_variables(
+    env: KubeletContext,
+    objects: ReferencedObjects,
+    pod: Object,
+    container: Object,
+    pod_ips: tuple[str, ...],
 ) -> tuple[Variable, ...]:
     """Names and values. Raises ContainerFailure."""
     services = await _services(env, pod)
@@ -30,12 +37,12 @@ async def environment(
     own: dict[str, str] = {}
     for entry in container.get("envFrom") or ():
         await _take_all(env, pod, entry, sources, own)
-    resolve = mapping(own, _Values(services))
+    resolve = variable_mapping(own, _Values(services))
     for variable in container.get("env") or ():
         name = variable["name"]
         value = variable.get("value") or ""
         if value:
-            value = expand(value, resolve)
+            value = expand_variables(value, resolve)
         elif variable.get("valueFrom"):
             found = await _value_from(env, pod, container, variable["valueFrom"], sources, pod_ips)
             if found is None:
@@ -46,16 +53,18 @@ async def environment(
 
 
 class _Values(dict[str, str]):
-    """Services' variables are kept as pairs that everybody shares; expansion wants only the value."""
+    """Service variables are stored as shared pairs; expansion needs only the value."""
 
     def __init__(self, pairs: Mapping[str, Variable]) -> None:
         super().__init__({name: pair[1] for name, pair in pairs.items()})
 
 
-async def _services(env: Env, pod: Object) -> dict[str, Variable]:
+async def _services(env: KubeletContext, pod: Object) -> dict[str, Variable]:
     links = pod["spec"].get("enableServiceLinks")
     if links is None:
-        raise config_error("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
+        raise create_container_config_error(
+            "nil pod.spec.enableServiceLinks encountered, cannot construct envvars"
+        )
     if not is_static(pod):
         await env.services.synced()
     namespace = pod["metadata"]["namespace"]
@@ -64,8 +73,9 @@ async def _services(env: Env, pod: Object) -> dict[str, Variable]:
 
 
 class _Sources:
-    """The config maps and secrets of one container, each asked for once. An answer of None: there is none, and it was
-    optional."""
+    """The config maps and secrets of one container, each fetched once. None means an optional
+    object that does not exist.
+    """
 
     __slots__ = ("_found", "_namespace", "_objects")
 
@@ -85,12 +95,14 @@ class _Sources:
         except ReferenceFailure as problem:
             if problem.missing and ref.get("optional"):
                 return None
-            raise config_error(str(problem)) from problem
+            raise create_container_config_error(str(problem)) from problem
         self._found[kind, name] = obj
         return obj
 
 
-async def _take_all(env: Env, pod: Object, entry: Object, sources: _Sources, into: dict[str, str]) -> None:
+async def _take_all(
+    env: KubeletContext, pod: Object, entry: Object, sources: _Sources, into: dict[str, str]
+) -> None:
     kind = "configMap" if entry.get("configMapRef") else "secret"
     ref = entry.get(kind + "Ref")
     if not ref:
@@ -109,8 +121,11 @@ async def _take_all(env: Env, pod: Object, entry: Object, sources: _Sources, int
     if wrong:
         where = f"{pod['metadata']['namespace']}/{ref.get('name') or ''}"
         env.events.event(
-            pod, WARNING, "InvalidEnvironmentVariableNames",
-            f"Keys [{', '.join(sorted(wrong))}] from the EnvFrom {kind} {where} were skipped since they are considered "
+            pod,
+            WARNING,
+            "InvalidEnvironmentVariableNames",
+            f"Keys [{', '.join(sorted(wrong))}] from the EnvFrom {kind} {where} were skipped "
+            "since they are considered "
             "invalid environment variable names.",
         )
 
@@ -120,16 +135,21 @@ def _text(kind: str, value: str) -> str:
 
 
 async def _value_from(
-    env: Env, pod: Object, container: Object, source: Object, sources: _Sources, pod_ips: tuple[str, ...]
+    env: KubeletContext,
+    pod: Object,
+    container: Object,
+    source: Object,
+    sources: _Sources,
+    pod_ips: tuple[str, ...],
 ) -> str | None:
-    """None when the variable is left out."""
+    """None when the variable is omitted."""
     try:
         if ref := source.get("fieldRef"):
             return downward.env_field(pod, ref.get("fieldPath") or "", env.config.node_ip, pod_ips)
         if ref := source.get("resourceFieldRef"):
-            return downward.resource_value(pod, container, ref, allocatable(env))
-    except downward.Unsupported as problem:
-        raise config_error(str(problem)) from problem
+            return downward.resource_value(pod, container, ref, allocatable_amounts(env))
+    except downward.UnsupportedFieldPath as problem:
+        raise create_container_config_error(str(problem)) from problem
     if ref := source.get("configMapKeyRef"):
         return await _key(pod, "configMap", "ConfigMap", ref, sources)
     if ref := source.get("secretKeyRef"):
@@ -137,10 +157,10 @@ async def _value_from(
     return ""
 
 
-def allocatable(env: Env) -> Mapping[str, str]:
+def allocatable_amounts(env: KubeletContext) -> Mapping[str, str]:
     node = env.node()
     if node is None:
-        raise config_error("failed to find node object, expected a node")
+        raise create_container_config_error("failed to find node object, expected a node")
     return (node.get("status") or {}).get("allocatable") or {}
 
 
@@ -154,4 +174,6 @@ async def _key(pod: Object, kind: str, word: str, ref: Object, sources: _Sources
         return _text(kind, value)
     if ref.get("optional"):
         return None
-    raise config_error(f"couldn't find key {key} in {word} {pod['metadata']['namespace']}/{ref.get('name') or ''}")
+    raise create_container_config_error(
+        f"couldn't find key {key} in {word} {pod['metadata']['namespace']}/{ref.get('name') or ''}"
+    )

@@ -1,7 +1,7 @@
 """`$(VAR)` in commands, arguments, environment values and sub-paths, by Kubernetes' rules.
 
-`$$` stands for one `$`, a reference to a variable that is not there stays as it is written, and a `$` before anything
-else is only a `$`.
+`$$` stands for one `$`, a reference to an undefined variable is kept as written, and a `$` before
+anything else is literal.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 
-def expand(text: str, resolve: Callable[[str], str]) -> str:
-    """The text with every reference replaced by what `resolve` gives for its name."""
+def expand_variables(text: str, resolve: Callable[[str], str]) -> str:
+    """The text with every reference replaced by the result of `resolve` for its name."""
     if "$" not in text:
         return text
     out: list[str] = []
@@ -32,8 +32,10 @@ def expand(text: str, resolve: Callable[[str], str]) -> str:
             out.append("$" + follows)
 
 
-def mapping(*sources: Mapping[str, str]) -> Callable[[str], str]:
-    """Looks a name up in each source in turn; a name that none has is left as a reference."""
+def variable_mapping(*sources: Mapping[str, str]) -> Callable[[str], str]:
+    """Looks a name up in each source in turn; a name that none of them has is kept as a
+    reference.
+    """
 
     def resolve(name: str) -> str:
         for source in sources:
@@ -45,16 +47,20 @@ def mapping(*sources: Mapping[str, str]) -> Callable[[str], str]:
     return resolve
 
 
-def expand_all(texts: Sequence[str] | None, resolve: Callable[[str], str]) -> tuple[str, ...]:
-    return tuple(expand(text, resolve) for text in texts or ())
+def expand_all_variables(
+    texts: Sequence[str] | None, resolve: Callable[[str], str]
+) -> tuple[str, ...]:
+    return tuple(expand_variables(text, resolve) for text in texts or ())
 
 
 class MissingValue(ValueError):
-    """A variable that a sub-path needs has no value."""
+    """A variable that a sub-path references has no value."""
 
 
 def expand_strictly(text: str, variables: Mapping[str, str]) -> str:
-    """As `expand`, but a variable that is missing or empty is an error: it would mount more than was asked for."""
+    """Like `expand_variables`, but a missing or empty variable is an error: it would mount more
+    than was requested.
+    """
     missing = set()
 
     def resolve(name: str) -> str:
@@ -63,7 +69,7 @@ def expand_strictly(text: str, variables: Mapping[str, str]) -> str:
             missing.add(name)
         return value
 
-    expanded = expand(text, resolve)
+    expanded = expand_variables(text, resolve)
     if missing:
         raise MissingValue("missing value for " + ", ".join(sorted(missing)))
     return expanded

@@ -1,27 +1,34 @@
-"""Kubernetes' check of what lies at a path of the host, by the type that the pod gave it. The same on both systems."""
+"""Kubernetes' check of a hostPath by the type that the pod gives. The same on both systems."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from transom.hosts.api import Files
-from transom.kubelet.base import VolumeFailure
+from transom.kubelet.failures import VolumeFailure
+from transom.machines.api import Files
 
 FileError = Callable[[str, str, OSError], str]
-"""Words a failure as the system does: the operation, the path, the error."""
+"""Formats an error as the system does: the operation, the path, the error."""
 
 _FILE_KINDS: Final = {
-    "directory": "Directory", "file": "File", "socket": "Socket", "char": "CharDevice", "block": "BlockDevice",
+    "directory": "Directory",
+    "file": "File",
+    "socket": "Socket",
+    "char": "CharDevice",
+    "block": "BlockDevice",
 }
 _KIND_WORDS: Final = {
-    "Directory": "a directory", "File": "a file", "Socket": "a socket file", "CharDevice": "a character device",
+    "Directory": "a directory",
+    "File": "a file",
+    "Socket": "a socket file",
+    "CharDevice": "a character device",
     "BlockDevice": "a block device",
 }
 
 
-def check_host_path(files: Files, path: str, kind: str, file_error: FileError) -> None:
-    """Raises VolumeFailure. Makes what may be made."""
+def prepare_host_path(files: Files, path: str, kind: str, file_error: FileError) -> None:
+    """Raises VolumeFailure. Creates the path where the type allows it."""
     if not kind:
         return
     try:
@@ -47,4 +54,6 @@ def _make(files: Files, path: str, kind: str, file_error: FileError) -> None:
         else:
             files.write(path, b"", 0o644)
     except OSError as problem:
-        raise VolumeFailure(file_error("mkdir" if kind == "Directory" else "open", path, problem)) from problem
+        raise VolumeFailure(
+            file_error("mkdir" if kind == "Directory" else "open", path, problem)
+        ) from problem

@@ -1,11 +1,11 @@
-"""A pod's own name, and the hosts file in which it finds it."""
+"""A pod's hostname, and the hosts file that resolves it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.kubelet.base import ContainerFailure
-from transom.machinery.field import go_quote
+from transom.kit.goquote import go_quote
+from transom.kubelet.failures import ContainerFailure
 from transom.machinery.objects import Object
 from transom.machinery.validation.names import is_dns1123_label
 
@@ -33,7 +33,10 @@ def hostname_and_domain(pod: Object, cluster_domain: str, reason: str) -> tuple[
     if len(hostname) > _MAX_HOSTNAME:
         cut = hostname[:_MAX_HOSTNAME].rstrip("-.")
         if not cut:
-            raise ContainerFailure(reason, f"hostname for pod {go_quote(meta['name'])} was invalid: {go_quote(hostname)}")
+            raise ContainerFailure(
+                reason,
+                f"hostname for pod {go_quote(meta['name'])} was invalid: {go_quote(hostname)}",
+            )
         hostname = cut
     subdomain = spec.get("subdomain")
     if not subdomain:
@@ -45,30 +48,39 @@ def hostname_and_domain(pod: Object, cluster_domain: str, reason: str) -> tuple[
 def _check(value: str, what: str, reason: str) -> None:
     problems = is_dns1123_label(value)
     if problems:
-        raise ContainerFailure(reason, f"pod {what} {go_quote(value)} is not a valid DNS label: {';'.join(problems)}")
+        raise ContainerFailure(
+            reason, f"pod {what} {go_quote(value)} is not a valid DNS label: {';'.join(problems)}"
+        )
 
 
 def kernel_hostname(pod: Object, hostname: str, domain: str, reason: str) -> str:
-    """What `hostname` says in its containers: the full name when the pod asked for that."""
+    """What `hostname` prints in its containers: the fully qualified name when the pod requests
+    that.
+    """
     if not domain or not pod["spec"].get("setHostnameAsFQDN"):
         return hostname
     full = f"{hostname}.{domain}"
     if len(full) > _MAX_FQDN:
         raise ContainerFailure(
             reason,
-            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long "
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is "
+            "too long "
             f"({_MAX_FQDN} characters is the max, {len(full)} characters requested)",
         )
     return full
 
 
-def managed(addresses: Sequence[str], hostname: str, domain: str, aliases: Sequence[Object]) -> bytes:
+def managed_hosts_file(
+    addresses: Sequence[str], hostname: str, domain: str, aliases: Sequence[Object]
+) -> bytes:
     """The hosts file of a pod with a network of its own."""
     names = f"{hostname}.{domain}\t{hostname}" if domain else hostname
-    return (HEADER + _LOCAL + "".join(f"{a}\t{names}\n" for a in addresses) + _aliases(aliases)).encode()
+    return (
+        HEADER + _LOCAL + "".join(f"{a}\t{names}\n" for a in addresses) + _aliases(aliases)
+    ).encode()
 
 
-def of_node(content: bytes, aliases: Sequence[Object]) -> bytes:
+def node_hosts_file(content: bytes, aliases: Sequence[Object]) -> bytes:
     """The hosts file of a pod on its node's network: the node's own."""
     return HEADER_HOST_NETWORK.encode() + content + _aliases(aliases).encode()
 
@@ -76,5 +88,8 @@ def of_node(content: bytes, aliases: Sequence[Object]) -> bytes:
 def _aliases(aliases: Sequence[Object]) -> str:
     if not aliases:
         return ""
-    lines = (f"{alias.get('ip', '')}\t" + "\t".join(alias.get("hostnames") or ()) + "\n" for alias in aliases)
+    lines = (
+        f"{alias.get('ip', '')}\t" + "\t".join(alias.get("hostnames") or ()) + "\n"
+        for alias in aliases
+    )
     return "\n# Entries added by HostAliases.\n" + "".join(lines)

@@ -1,6 +1,7 @@
-"""What a kubelet does from time to time, in one place: evictions, rotation of logs, removal of what is dead.
+"""The kubelet's periodic work in one place: evictions, log rotation, garbage collection.
 
-There is one timer, and only while the node has a sandbox or container or is under pressure: an empty node costs nothing.
+There is one timer, and only while the node has a sandbox or container or is under pressure: an
+empty node costs nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Sequence
 from transom.client.events import WARNING
 from transom.kit.clock import Timer
 from transom.kubelet import container_gc, eviction, image_gc, logrotate
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.image_gc import ImageGC
 from transom.kubelet.logrotate import LogRotator
 from transom.kubelet.refs import node_ref
-from transom.runtime.api import Container, Event, RuntimeFailure
+from transom.runtime.api import Container, RuntimeEvent, RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
 
@@ -27,10 +28,25 @@ assert logrotate.PERIOD == _ROUND
 
 
 class Housekeeping:
-    __slots__ = ("_containers", "_env", "_evictions", "_images", "_next_containers", "_next_images", "_rotator", "_task",
-                 "_timer")
+    __slots__ = (
+        "_containers",
+        "_env",
+        "_evictions",
+        "_images",
+        "_next_containers",
+        "_next_images",
+        "_rotator",
+        "_task",
+        "_timer",
+    )
 
-    def __init__(self, env: Env, evictions: EvictionManager, containers: ContainerGC, images: ImageGC) -> None:
+    def __init__(
+        self,
+        env: KubeletContext,
+        evictions: EvictionManager,
+        containers: ContainerGC,
+        images: ImageGC,
+    ) -> None:
         self._env = env
         self._evictions = evictions
         self._containers = containers
@@ -41,8 +57,8 @@ class Housekeeping:
         self._next_containers = self._next_images = 0.0
 
     async def run(self) -> None:
-        """Until cancelled."""
-        unsubscribe = self._env.runtime.subscribe(self._heard)
+        """Runs until cancelled."""
+        unsubscribe = self._env.runtime.subscribe(self._on_event)
         try:
             if self._busy():
                 self._arm(first=True)
@@ -54,7 +70,7 @@ class Housekeeping:
             if self._task is not None:
                 self._task.cancel()
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: RuntimeEvent) -> None:
         if self._timer is None and self._task is None and event.kind in ("sandbox", "started"):
             self._arm(first=True)
 
@@ -63,7 +79,7 @@ class Housekeeping:
         return self._evictions.pressed or bool(runtime.sandboxes()) or bool(runtime.containers())
 
     def _arm(self, *, first: bool = False) -> None:
-        # Nodes that get their pods together need not all look at themselves at the same time.
+        # Spread the rounds of nodes that get their pods at the same time.
         seconds = _ROUND * (self._env.rng.random() if first else 1.0)
         if first:
             now = self._env.clock.monotonic()
@@ -76,8 +92,13 @@ class Housekeeping:
         self._timer = None
         now = self._env.clock.monotonic()
         long = self._rotator.due() if self._rotator.enabled else []
-        # Most rounds find nothing, and then need no task.
-        if self._evictions.observe() or long or now >= min(self._next_containers, self._next_images) or not self._busy():
+        # Most rounds find nothing and then need no task.
+        if (
+            self._evictions.observe()
+            or long
+            or now >= min(self._next_containers, self._next_images)
+            or not self._busy()
+        ):
             self._task = asyncio.get_running_loop().create_task(self._work(now, long))
         else:
             self._arm()
@@ -105,4 +126,6 @@ class Housekeeping:
         try:
             await self._containers.collect()
         except (OSError, RuntimeFailure) as problem:
-            self._env.events.event(node_ref(self._env.config.node_name), WARNING, "ContainerGCFailed", str(problem))
+            self._env.events.event(
+                node_ref(self._env.config.node_name), WARNING, "ContainerGCFailed", str(problem)
+            )

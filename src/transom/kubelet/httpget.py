@@ -1,6 +1,6 @@
-"""One GET over a connection that the network hands out: for probes and hooks.
+"""One GET over a connection that the network provides: for probes and hooks.
 
-Speaks as Go's client does, redirects and failure texts included. Knows nothing of pods.
+Behaves like Go's client, redirects and error texts included. Knows nothing of pods.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from transom.http import goerrors
-from transom.http.goerrors import join_host_port
-from transom.http.outgoing import CallError, Outgoing, client_context
+from transom.http.goerrors import NetworkTexts, join_host_port
+from transom.http.outgoing import CallError, OutgoingConnection, client_context
 from transom.kit.clock import Clock
-from transom.kubelet.deadline import Within
+from transom.kit.goquote import go_quote
+from transom.kubelet.deadline import TimeLimit
 from transom.kubelet.dialing import failure_text
-from transom.machinery.field import go_quote
 from transom.network.api import Dial
 
 BODY_LIMIT = 10 << 10
@@ -27,28 +27,28 @@ _REDIRECTS = 10
 _REDIRECT_STATUS = frozenset((301, 302, 303, 307, 308))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# What Go leaves as it is in a path; a % stands for itself where it begins an escape.
+# Characters that Go does not escape in a path; a % is literal where it begins an escape.
 _PATH_SAFE = "/!$&'()*+,;=:@-._~%"
-# Headers that are not written from the table of headers: they have a place of their own, or none.
+# Headers that are not written from the header table: they are written separately, or not at all.
 _PLACED = frozenset(("Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"))
 _SHUTDOWN = 0.5
 
 
 class GetFailure(Exception):
-    """No answer; the text is Go's, with `Get "URL": ` in front."""
+    """No response; the text is Go's, with `Get "URL": ` in front."""
 
 
 class BodyFailure(Exception):
-    """The answer broke off."""
+    """The response was cut off."""
 
 
-class Url(NamedTuple):
+class ProbeUrl(NamedTuple):
     scheme: str
     host: str  # without brackets
     port: int
     target: str  # path and query, escaped
     fragment: str = ""
-    explicit: bool = True  # the port is written
+    explicit: bool = True  # whether the port is written
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}{self.fragment}"
@@ -60,24 +60,24 @@ class Url(NamedTuple):
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-class Answer(NamedTuple):
+class HttpGetResponse(NamedTuple):
     status: int
-    body: bytes  # the beginning of it
+    body: bytes  # truncated
 
 
 Headers = Mapping[str, Sequence[str]]
 
 
-def make_url(scheme: str, host: str, port: int, path: str) -> Url:
-    """The path may carry a query; one with broken escapes is taken as it is written."""
+def make_url(scheme: str, host: str, port: int, path: str) -> ProbeUrl:
+    """The path may include a query; one with invalid escapes is used as written."""
     if _BROKEN_ESCAPE.search(path) or _has_control(path):
-        return Url(scheme, host, port, _rooted(quote(path, safe=_PATH_SAFE.replace("%", ""))))
+        return ProbeUrl(scheme, host, port, _rooted(quote(path, safe=_PATH_SAFE.replace("%", ""))))
     rest, hash_mark, fragment = path.partition("#")
     if rest.startswith("//"):
         rest = "/" + rest[2:].partition("/")[2]
     route, question, query = rest.partition("?")
     route = quote(route, safe=_PATH_SAFE)
-    return Url(scheme, host, port, _rooted(route) + question + query, hash_mark + fragment)
+    return ProbeUrl(scheme, host, port, _rooted(route) + question + query, hash_mark + fragment)
 
 
 def _rooted(path: str) -> str:
@@ -88,8 +88,8 @@ def _has_control(text: str) -> bool:
     return any(ord(ch) < 0x20 or ord(ch) == 0x7F for ch in text)
 
 
-def _parse(text: str) -> Url | None:
-    """An absolute URL; None for what is none that can be called."""
+def _parse(text: str) -> ProbeUrl | None:
+    """An absolute URL; None for one that cannot be requested."""
     try:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname or ""
@@ -98,58 +98,77 @@ def _parse(text: str) -> Url | None:
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
         return None
-    target = _rooted(quote(parts.path, safe=_PATH_SAFE)) + (f"?{parts.query}" if parts.query else "")
-    return Url(scheme, host, port if port is not None else _DEFAULT_PORTS[scheme], target,
-               f"#{parts.fragment}" if parts.fragment else "", port is not None)
+    target = _rooted(quote(parts.path, safe=_PATH_SAFE)) + (
+        f"?{parts.query}" if parts.query else ""
+    )
+    return ProbeUrl(
+        scheme,
+        host,
+        port if port is not None else _DEFAULT_PORTS[scheme],
+        target,
+        f"#{parts.fragment}" if parts.fragment else "",
+        port is not None,
+    )
 
 
-async def get(
-    dial: Dial, clock: Clock, url: Url, headers: Headers, *, seconds: float | None, dial_seconds: float | None = None,
+async def http_get(
+    dial: Dial,
+    clock: Clock,
+    url: ProbeUrl,
+    headers: Headers,
+    *,
+    seconds: float | None,
+    dial_seconds: float | None = None,
     host: str = "",
-) -> Answer:
+    texts: NetworkTexts = goerrors.POSIX,
+) -> HttpGetResponse:
     """GET with redirects on the same host. `host` is a Host header that differs from the URL's.
 
-    `seconds` limits all of it, `dial_seconds` the making of a connection alone.
+    `seconds` limits the whole request, `dial_seconds` only the connection attempt.
 
-    Raises GetFailure when there is no answer and BodyFailure when it breaks off. TLS takes any certificate.
+    Raises GetFailure when there is no response and BodyFailure when it is cut off. TLS accepts any
+    certificate.
     """
     if dial_seconds is not None:
         dial = _limited(dial, clock, dial_seconds)
-    call = _Call(url)
+    call = _Call(url, texts)
     if seconds is None:
         return await call.run(dial, headers, host)
     try:
-        async with Within(clock, seconds):
+        async with TimeLimit(clock, seconds):
             return await call.run(dial, headers, host)
     except TimeoutError:
         if call.reading:
             raise BodyFailure(
                 f"{goerrors.DEADLINE} (Client.Timeout or context cancellation while reading body)"
             ) from None
-        raise call.failure(f"{goerrors.DEADLINE} (Client.Timeout exceeded while awaiting headers)") from None
+        raise call.failure(
+            f"{goerrors.DEADLINE} (Client.Timeout exceeded while awaiting headers)"
+        ) from None
 
 
 def _limited(dial: Dial, clock: Clock, seconds: float) -> Dial:
     async def connect(host: str, port: int) -> socket.socket:
-        async with Within(clock, seconds):
+        async with TimeLimit(clock, seconds):
             return await dial(host, port)
 
     return connect
 
 
 class _Call:
-    """A GET under way, with what a failure has to tell of it."""
+    """A GET in progress, with what an error message needs."""
 
-    __slots__ = ("reading", "url")
+    __slots__ = ("reading", "texts", "url")
 
-    def __init__(self, url: Url) -> None:
+    def __init__(self, url: ProbeUrl, texts: NetworkTexts) -> None:
         self.url = url
+        self.texts = texts
         self.reading = False
 
     def failure(self, text: str, where: str = "") -> GetFailure:
         return GetFailure(f"Get {go_quote(where or str(self.url))}: {text}")
 
-    async def run(self, dial: Dial, headers: Headers, host: str) -> Answer:
+    async def run(self, dial: Dial, headers: Headers, host: str) -> HttpGetResponse:
         hops = 0
         referer = ""
         while True:
@@ -162,18 +181,22 @@ class _Call:
             following = _parse(whole)
             hops += 1
             if following is None:
-                raise self.failure(f"unsupported protocol scheme {go_quote(urlsplit(whole).scheme)}", whole)
+                raise self.failure(
+                    f"unsupported protocol scheme {go_quote(urlsplit(whole).scheme)}", whole
+                )
             if hops >= _REDIRECTS:
                 raise self.failure(f"stopped after {_REDIRECTS} redirects", location)
-            referer = "" if self.url.scheme == "https" and following.scheme == "http" else str(self.url)
+            referer = (
+                "" if self.url.scheme == "https" and following.scheme == "http" else str(self.url)
+            )
             if urlsplit(location).scheme:
                 host = ""
             self.url = following
 
     async def _exchange(
         self, dial: Dial, headers: Headers, host: str, referer: str
-    ) -> tuple[Answer | None, str, int]:
-        """The answer, or where a redirect on the same host leads (and its status)."""
+    ) -> tuple[HttpGetResponse | None, str, int]:
+        """The response, or the target of a redirect on the same host (and its status)."""
         url = self.url
         connection = await self._connect(dial)
         try:
@@ -187,11 +210,11 @@ class _Call:
                 if not location or target == url.host.lower():
                     return None, location, head.status
             self.reading = True
-            return Answer(head.status, await _beginning(connection)), "", head.status
+            return HttpGetResponse(head.status, await _beginning(connection)), "", head.status
         finally:
             connection.abort()
 
-    async def _connect(self, dial: Dial) -> Outgoing:
+    async def _connect(self, dial: Dial) -> OutgoingConnection:
         url = self.url
         address = join_host_port(url.host, url.port)
         try:
@@ -199,18 +222,24 @@ class _Call:
         except TimeoutError:
             raise self.failure(f"dial tcp {address}: i/o timeout") from None
         except OSError as problem:
-            raise self.failure(failure_text(url.host, url.port, problem)) from problem
+            raise self.failure(failure_text(url.host, url.port, problem, self.texts)) from problem
         context = client_context(b"", True, None) if url.scheme == "https" else None
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Outgoing(address, address), sock=sock, ssl=context,
+                lambda: OutgoingConnection(address, address, self.texts),
+                sock=sock,
+                ssl=context,
                 server_hostname=url.host if context is not None else None,
                 ssl_shutdown_timeout=_SHUTDOWN if context is not None else None,
             )
         except ssl.SSLError as problem:
-            raise self.failure(goerrors.tls(problem)) from problem
+            raise self.failure(goerrors.tls_error(problem)) from problem
         except OSError as problem:
-            text = "EOF" if problem.errno is None else goerrors.read(address, address, problem)
+            text = (
+                "EOF"
+                if problem.errno is None
+                else goerrors.read_error(address, address, problem, self.texts)
+            )
             raise self.failure(text) from problem
         except BaseException:
             sock.close()
@@ -218,7 +247,7 @@ class _Call:
         return connection
 
 
-async def _beginning(connection: Outgoing) -> bytes:
+async def _beginning(connection: OutgoingConnection) -> bytes:
     parts, size = [], 0
     try:
         while size < BODY_LIMIT and (data := await connection.read()):
@@ -229,7 +258,7 @@ async def _beginning(connection: Outgoing) -> bytes:
     return b"".join(parts)[:BODY_LIMIT]
 
 
-def _request(url: Url, headers: Headers, host: str, referer: str) -> bytes:
+def _request(url: ProbeUrl, headers: Headers, host: str, referer: str) -> bytes:
     lines = [f"GET {url.target or '/'} HTTP/1.1", f"Host: {host or url.authority}"]
     agent = headers.get("User-Agent", ("Go-http-client/1.1",))[0]
     if agent:

@@ -1,7 +1,8 @@
-"""Images that no container uses go when their disk is too full, those that were not used for longest first.
+"""Image garbage collection: removes unused images when their disk is too full, least recently used
+first.
 
-An image that came a short while ago stays: a container may be about to use it. The images are the runtime's; the disk is
-the host's, on which they lie.
+Keeps images that were pulled recently: a container may be about to use them. The images are the
+runtime's; the disk is the host's, on which they are stored.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from typing import NamedTuple
 
 from transom.client.events import WARNING
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.refs import node_ref
 from transom.runtime.api import RuntimeFailure
 
@@ -22,7 +23,7 @@ _LONG_AGO = float("-inf")
 
 
 class ImageGCFailure(Exception):
-    """Less was freed than needed; the text is the event's."""
+    """Less was freed than required; the text is the event's."""
 
 
 class _Record:
@@ -44,7 +45,7 @@ class _Candidate(NamedTuple):
 class ImageGC:
     __slots__ = ("_env", "_failed_before", "_initialized", "_records")
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: KubeletContext) -> None:
         self._env = env
         self._records: dict[str, _Record] = {}
         self._initialized = False
@@ -55,25 +56,31 @@ class ImageGC:
         return self._env.config.image_gc_high_threshold_percent < 100
 
     def detect(self) -> None:
-        """Note which images there are and which are in use. What is found first was there since long."""
+        """Records which images exist and which are in use. Images found in the first round count as
+        old.
+        """
         self._detect(self._env.clock.monotonic() if self._initialized else _LONG_AGO)
         self._initialized = True
 
     async def collect(self) -> None:
-        """One round: notes the images, frees space where the disk is too full. Repeated failures become an event."""
+        """One round: records the images and frees space when the disk is too full. Repeated
+        failures become an event.
+        """
         self.detect()
         try:
             await self.free_by_policy()
         except ImageGCFailure as failure:
             log.warning("garbage collection of images: %s", failure)
             if self._failed_before:
-                self._env.events.event(node_ref(self._env.config.node_name), WARNING, "ImageGCFailed", str(failure))
+                self._env.events.event(
+                    node_ref(self._env.config.node_name), WARNING, "ImageGCFailed", str(failure)
+                )
             self._failed_before = True
         else:
             self._failed_before = False
 
     async def free_by_policy(self) -> None:
-        """Above the high threshold, free down to the low one. Raises ImageGCFailure."""
+        """Above the high threshold, frees space down to the low one. Raises ImageGCFailure."""
         disk, config = self._env.host.disk(), self._env.config
         if disk.capacity == 0:
             raise self._failure("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
@@ -86,12 +93,13 @@ class ImageGC:
         if freed < wanted:
             raise self._failure(
                 "FreeDiskSpaceFailed",
-                f"failed to garbage collect required amount of images. Wanted to free {wanted} bytes, "
+                "failed to garbage collect required amount of images. Wanted to free "
+                f"{wanted} bytes, "
                 f"but freed {freed} bytes",
             )
 
     async def delete_unused(self) -> None:
-        """All that are not in use, to relieve the disk. Raises ImageGCFailure."""
+        """Removes all unused images to free disk space. Raises ImageGCFailure."""
         await self._free(_EVERYTHING)
 
     def _failure(self, reason: str, message: str) -> ImageGCFailure:
@@ -100,10 +108,16 @@ class ImageGC:
 
     def _detect(self, detected: float) -> set[str]:
         runtime, now = self._env.runtime, self._env.clock.monotonic()
-        # A container names its image by whatever the runtime gave: an id, or the digest that it was pulled by.
+        # A container references its image by what the runtime reported: an id, or the digest that
+        # it was pulled by.
         used = {container.image_ref for container in runtime.containers()}
-        in_use = {image.id if (image := runtime.image(reference)) is not None else reference for reference in used}
-        pause = runtime.image(self._env.config.pod_infra_image or self._env.os.default_pause_image())
+        in_use = {
+            image.id if (image := runtime.image(reference)) is not None else reference
+            for reference in used
+        }
+        pause = runtime.image(
+            self._env.config.pod_infra_image or self._env.os.default_pause_image()
+        )
         if pause is not None:
             in_use.add(pause.id)
         present = set()
@@ -120,17 +134,21 @@ class ImageGC:
         return in_use
 
     async def _free(self, wanted: int) -> int:
-        """Bytes that were freed."""
+        """Returns the bytes freed."""
         now = self._env.clock.monotonic()
         in_use = self._detect(now)
         candidates = sorted(
             _Candidate(record.used, record.detected, image, record.size)
-            for image, record in self._records.items() if image not in in_use
+            for image, record in self._records.items()
+            if image not in in_use
         )
         freed = 0
         problems: list[str] = []
         for candidate in candidates:
-            if candidate.used >= now or now - candidate.detected < self._env.config.image_minimum_gc_age:
+            if (
+                candidate.used >= now
+                or now - candidate.detected < self._env.config.image_minimum_gc_age
+            ):
                 continue
             try:
                 await self._env.runtime.remove_image(candidate.id)
@@ -144,6 +162,7 @@ class ImageGC:
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             raise ImageGCFailure(
-                f"wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {text}"
+                f"wanted to free {wanted} bytes, but freed {freed} bytes space with errors "
+                f"in image deletion: {text}"
             )
         return freed

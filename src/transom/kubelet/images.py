@@ -1,6 +1,7 @@
-"""Images for containers: by the pull policy, one pull after the other, with a back-off after failures.
+"""Ensures that images are present: applies the pull policy, pulls one image at a time, backs off
+after failures.
 
-Tells all events about images. What a pull is, the runtime knows; which credentials go with it is in `credentials.py`.
+Records all image events. The runtime pulls; `credentials.py` selects the credentials.
 """
 
 from __future__ import annotations
@@ -9,45 +10,54 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import SECRETS
+from transom.kit.durations import format_duration
+from transom.kit.goquote import go_quote
 from transom.kubelet import credentials, imagenames
-from transom.kubelet.backoff import Backoff
-from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.credentials import CredentialError
+from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.imagenames import ImageNameError
 from transom.kubelet.refs import container_ref
-from transom.machinery import goduration
 from transom.machinery.errors import ApiError
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
-from transom.runtime.api import Auth, Image, RuntimeFailure, SandboxConfig
+from transom.runtime.api import AuthConfig, Image, RuntimeFailure, SandboxConfig
 
 log = logging.getLogger("transom.kubelet")
 
 _QPS_EXCEEDED = "pull QPS exceeded"
+# A pull from a real registry takes at least this long, even for an image that is present, so
+# serialized pulls never reach the default limit of 5 per second. Runtimes whose images are on this
+# machine are faster.
+_FASTEST_PULL = 1.0
+_CLOCK_RESOLUTION = 0.001
 
 
 class _PullFailure(Exception):
-    """The text of the failure, as events have it."""
+    """The error text as events show it."""
 
 
 class ImageManager:
     __slots__ = ("_backoff", "_bucket", "_env", "_turn")
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: KubeletContext) -> None:
         config = env.config
         self._env = env
-        self._backoff = Backoff()
+        self._backoff = KeyedBackoff()
         self._turn = asyncio.Lock() if config.serialize_image_pulls else None
         self._bucket = (
-            TokenBucket(env.clock, config.registry_pull_qps, config.registry_burst) if config.registry_pull_qps > 0 else None
+            TokenBucket(env.clock, config.registry_pull_qps, config.registry_burst)
+            if config.registry_pull_qps > 0
+            else None
         )
 
     async def ensure(self, pod: Object, container: Object, sandbox: SandboxConfig | None) -> Image:
-        """The image is on the node when this returns. Raises ContainerFailure with ErrImagePull, ImagePullBackOff,
-        ErrImageNeverPull, InvalidImageName or ImageInspectError."""
+        """Ensures that the image is on the node. Raises ContainerFailure with ErrImagePull,
+        ImagePullBackOff, ErrImageNeverPull, InvalidImageName or ImageInspectError.
+        """
         try:
             return await self._ensure(pod, container, sandbox)
         except ContainerFailure as failure:
@@ -60,17 +70,30 @@ class ImageManager:
         try:
             name = imagenames.with_default_tag(named)
         except ImageNameError as problem:
-            message = f"Failed to apply default image tag {quoted}: couldn't parse image reference {quoted}: {problem}"
-            raise self._failure(pod, container, "InspectFailed", "InvalidImageName", message) from problem
+            message = (
+                f"Failed to apply default image tag {quoted}: couldn't parse image reference "
+                f"{quoted}: {problem}"
+            )
+            raise self._failure(
+                pod, container, "InspectFailed", "InvalidImageName", message
+            ) from problem
         try:
             present = self._env.runtime.image(name)
         except RuntimeFailure as problem:
             message = f"Failed to inspect image {quoted}: {problem}"
-            raise self._failure(pod, container, "InspectFailed", "ImageInspectError", message) from problem
+            raise self._failure(
+                pod, container, "InspectFailed", "ImageInspectError", message
+            ) from problem
         policy = container.get("imagePullPolicy")
         if policy != "Always" and (present is not None or policy != "IfNotPresent"):
             if present is not None:
-                self._tell(pod, container, NORMAL, "Pulled", f"Container image {quoted} already present on machine")
+                self._tell(
+                    pod,
+                    container,
+                    NORMAL,
+                    "Pulled",
+                    f"Container image {quoted} already present on machine",
+                )
                 return present
             message = f"Container image {quoted} is not present with pull policy of Never"
             raise self._failure(pod, container, "ErrImageNeverPull", "ErrImageNeverPull", message)
@@ -95,23 +118,30 @@ class ImageManager:
                 async with self._turn:
                     reference = await self._pull(pod, name, sandbox)
         except _PullFailure as problem:
-            self._tell(pod, container, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}")
+            self._tell(
+                pod, container, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}"
+            )
             failed = clock.monotonic()
             self._backoff.next(key, failed, failed)
             raise ContainerFailure("ErrImagePull", str(problem)) from problem
-        took = goduration.show(clock.monotonic() - start)
-        self._tell(pod, container, NORMAL, "Pulled", f"Successfully pulled image {quoted} in {took}")
+        took = format_duration(clock.monotonic() - start)
+        self._tell(
+            pod, container, NORMAL, "Pulled", f"Successfully pulled image {quoted} in {took}"
+        )
         self._backoff.collect(clock.monotonic())
-        return self._env.runtime.image(reference) or self._env.runtime.image(name) or Image(reference, (), (), 0)
+        return (
+            self._env.runtime.image(reference)
+            or self._env.runtime.image(name)
+            or Image(reference, (), (), 0)
+        )
 
     def retry_after(self, pod: Object, container: Object) -> float:
-        """Seconds until a pull of the container's image would be tried again; 0 for at once."""
+        """Seconds until a pull of the container's image is retried; 0 for immediately."""
         key = f"{pod['metadata']['uid']}_{container.get('image') or ''}"
         return self._backoff.left(key, self._env.clock.monotonic())
 
     async def _pull(self, pod: Object, name: str, sandbox: SandboxConfig | None) -> str:
-        if self._bucket is not None and not self._bucket.allow():
-            raise _PullFailure(_QPS_EXCEEDED)
+        await self._wait_for_token()
         texts: list[str] = []
         for auth in await self._credentials(pod, name):
             try:
@@ -125,8 +155,18 @@ class ImageManager:
                 texts.append(f"imageRef of image {go_quote(name)} is not set")
         raise _PullFailure(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
-    async def _credentials(self, pod: Object, name: str) -> Sequence[Auth | None]:
-        """What to try in turn; a pull without any is `None`."""
+    async def _wait_for_token(self) -> None:
+        """Raises _PullFailure when pulls exceed --registry-qps."""
+        while self._bucket is not None and not self._bucket.allow():
+            wait = self._bucket.wait()
+            if self._turn is None or wait > _FASTEST_PULL:
+                raise _PullFailure(_QPS_EXCEEDED)
+            await self._env.clock.sleep(
+                wait + _CLOCK_RESOLUTION
+            )  # event loop timers may fire early by this much
+
+    async def _credentials(self, pod: Object, name: str) -> Sequence[AuthConfig | None]:
+        """The credentials to try in turn; `None` is an anonymous pull."""
         references = pod["spec"].get("imagePullSecrets")
         if not references:
             return (None,)
@@ -134,16 +174,29 @@ class ImageManager:
         meta = pod["metadata"]
         for reference in references:
             try:
-                secrets.append(await self._env.client.get(SECRETS, meta["namespace"], reference.get("name") or ""))
+                secrets.append(
+                    await self._env.client.get(
+                        SECRETS, meta["namespace"], reference.get("name") or ""
+                    )
+                )
             except (ApiError, OSError) as problem:
-                log.warning("the pull secret %s/%s of the pod %s cannot be read: %s", meta["namespace"],
-                            reference.get("name"), meta["name"], problem)
+                log.warning(
+                    "the pull secret %s/%s of the pod %s cannot be read: %s",
+                    meta["namespace"],
+                    reference.get("name"),
+                    meta["name"],
+                    problem,
+                )
         try:
-            return credentials.lookup(secrets, imagenames.parse(name).repository) or (None,)
+            return credentials.lookup_credentials(secrets, imagenames.parse(name).repository) or (
+                None,
+            )
         except CredentialError as problem:
             raise _PullFailure(str(problem)) from problem
 
-    def _failure(self, pod: Object, container: Object, event: str, reason: str, message: str) -> ContainerFailure:
+    def _failure(
+        self, pod: Object, container: Object, event: str, reason: str, message: str
+    ) -> ContainerFailure:
         self._tell(pod, container, WARNING, event, message)
         return ContainerFailure(reason, message)
 

@@ -1,6 +1,7 @@
-"""A whole kubelet: its parts put together, started and stopped.
+"""A whole kubelet: assembles its parts, starts and stops it.
 
-It keeps nothing that could not be found again: a new one on the same machine and runtime goes on with what runs there.
+It holds no state that cannot be rebuilt: a new one on the same machine and runtime adopts what runs
+there.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from socket import socket
 
 from transom.kubelet import static_pods
 from transom.kubelet.admission.chain import PodAdmission
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.containers import ContainerBuilder
-from transom.kubelet.core import Core
+from transom.kubelet.core import KubeletCore
 from transom.kubelet.dns import check_node_limits
 from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.hooks import HookRunner
@@ -26,49 +27,66 @@ from transom.kubelet.images import ImageManager
 from transom.kubelet.node import checks
 from transom.kubelet.node.agent import NodeAgent
 from transom.kubelet.parts import PodView
-from transom.kubelet.plugins.drivers import Drivers
+from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.plugins.manager import PluginManager
 from transom.kubelet.prober import ProbeManager
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.server.server import KubeletServer, TlsContext
-from transom.kubelet.static_pods import ApiMirrors, Folder, StaticPods
-from transom.kubelet.stats.counting import counted
-from transom.kubelet.stats.metrics import Metrics
+from transom.kubelet.static_pods import ApiMirrors, ManifestFolder, StaticPods
+from transom.kubelet.stats.counting import count_runtime_operations
+from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
 
 
 class BadConfiguration(Exception):
-    """The kubelet refuses to start; the text says why."""
+    """The kubelet refuses to start; the text is the reason."""
 
 
 class Kubelet:
-    """`env.node` may be anything: the kubelet knows its node itself. Whoever made `env.events` runs it.
+    """`env.node` may be anything: the kubelet tracks its node itself. The creator of `env.events`
+    runs it.
 
-    `static` is a folder of manifests in place of the one that the configuration names. `server.handler` answers requests
-    also without a listener."""
+    `static` is a manifest directory that replaces the one in the configuration. `server.handler`
+    answers requests even without a listener.
+    """
 
-    def __init__(self, env: Env, *, tls: TlsContext | None = None, static: Folder | None = None) -> None:
-        problems = checks.check(env.config, env.os, env.host)
+    def __init__(
+        self,
+        env: KubeletContext,
+        *,
+        tls: TlsContext | None = None,
+        static: ManifestFolder | None = None,
+    ) -> None:
+        problems = checks.check_node_configuration(env.config, env.os, env.host)
         if problems:
             raise BadConfiguration("\n".join(problems))
-        metrics = Metrics()
-        env = replace(env, node=self.node, runtime=counted(env.runtime, metrics, env.clock, self._pod))
+        metrics = KubeletMetrics()
+        env = replace(
+            env,
+            node=self.node,
+            runtime=count_runtime_operations(env.runtime, metrics, env.clock, self._pod),
+        )
         self.env = env
         self.agent = NodeAgent(env)
         objects = ReferencedObjects(env.client, env.clock)
-        drivers = Drivers()
+        drivers = CsiDriverRegistry()
         volumes = VolumeManager(env, objects, drivers)
         volumes.in_use_changed = self.agent.changed
         self.agent.set_volumes_in_use(volumes.in_use)
         self._plugins = PluginManager(env, drivers)
         containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)
         evictions = EvictionManager(
-            env, self._active_pods, self.kill_pod,
-            (lambda: containers.collect(terminated_too=True), images.delete_unused), self.agent.changed,
+            env,
+            self._active_pods,
+            self.kill_pod,
+            (lambda: containers.collect(terminated_too=True), images.delete_unused),
+            self.agent.changed,
         )
-        source = StaticPods(env, static) if static is not None else static_pods.source(env)
-        self.core = Core(
+        source = (
+            StaticPods(env, static) if static is not None else static_pods.static_pod_source(env)
+        )
+        self.core = KubeletCore(
             env,
             images=ImageManager(env),
             builder=ContainerBuilder(env, volumes, objects),
@@ -82,7 +100,13 @@ class Kubelet:
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)
         self.server = KubeletServer(
-            env, self.core.pods, tls=tls, metrics=metrics, mounted=volumes.of, probes=lambda: self._probes.counts()
+            env,
+            self.core.pods,
+            tls=tls,
+            metrics=metrics,
+            mounted=volumes.of,
+            measure=volumes.measure,
+            probes=lambda: self._probes.counts(),
         )
         self._running: asyncio.Task[None] | None = None
 
@@ -95,11 +119,11 @@ class Kubelet:
         return self.agent.node()
 
     async def kill_pod(self, pod: Object, reason: str, message: str, grace: int | None) -> None:
-        """The pod becomes Failed with these, and is stopped."""
+        """The pod becomes Failed with this reason and message, and is stopped."""
         await self.core.kill_pod(pod, reason, message, grace)
 
     async def run(self, listener: socket | None = None) -> None:
-        """Until cancelled or stopped. What runs on the node goes on without it."""
+        """Runs until cancelled or stopped. The node's containers keep running without it."""
         self._running = asyncio.current_task()
         try:
             if listener is not None:
@@ -120,7 +144,9 @@ class Kubelet:
             await self._plugins.run()
 
     async def stop(self) -> None:
-        """As when the process ends: nothing is said to the API, nothing on the node is touched."""
+        """Simulates the end of the process: sends nothing to the API and changes nothing on the
+        node.
+        """
         task = self._running
         if task is not None:
             task.cancel()

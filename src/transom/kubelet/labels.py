@@ -1,4 +1,6 @@
-"""The labels and annotations by which a kubelet finds its sandboxes and containers again after it was away."""
+"""The labels and annotations by which a kubelet finds its sandboxes and containers after a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,18 @@ CONFIG_SEEN = "kubernetes.io/config.seen"
 
 
 def container_hash(container: Object) -> str:
-    """Another one when anything in the container's spec was changed."""
+    """Changes whenever the container's spec changes."""
     return f"{zlib.crc32(orjson.dumps(container, option=orjson.OPT_SORT_KEYS)):x}"
 
 
 def pod_labels(pod: Object) -> dict[str, str]:
-    """Labels of a sandbox: the pod's own and the three that say whose it is."""
+    """Labels of a sandbox: the pod's own and the three that identify its owner."""
     meta = pod["metadata"]
     return {
         **(meta.get("labels") or {}),
-        POD_NAME: meta["name"], POD_NAMESPACE: meta["namespace"], POD_UID: meta["uid"],
+        POD_NAME: meta["name"],
+        POD_NAMESPACE: meta["namespace"],
+        POD_UID: meta["uid"],
     }
 
 
@@ -47,12 +51,16 @@ def container_labels(pod: Object, container: Object) -> dict[str, str]:
     meta = pod["metadata"]
     return {
         CONTAINER_NAME: container["name"],
-        POD_NAME: meta["name"], POD_NAMESPACE: meta["namespace"], POD_UID: meta["uid"],
+        POD_NAME: meta["name"],
+        POD_NAMESPACE: meta["namespace"],
+        POD_UID: meta["uid"],
     }
 
 
 def container_annotations(pod: Object, container: Object, restarts: int) -> dict[str, str]:
-    """What is needed to stop a container properly and to tell of it when the pod's spec is not at hand."""
+    """The data to stop a container properly and to record its events when the pod's spec is not
+    available.
+    """
     out = {
         HASH: container_hash(container),
         RESTART_COUNT: str(restarts),
@@ -74,7 +82,7 @@ def container_annotations(pod: Object, container: Object, restarts: int) -> dict
 
 
 def is_static(pod: Object) -> bool:
-    """From a file, not from the API."""
+    """Whether the pod comes from a file, not from the API."""
     return _annotations(pod).get(CONFIG_SOURCE, "api") != "api"
 
 

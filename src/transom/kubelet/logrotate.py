@@ -1,7 +1,8 @@
-"""Logs of containers are cut into files of a limited size, of which a limited number is kept.
+"""Rotates container logs by size and keeps a limited number of files.
 
-The newest rotated file stays as it is for those who still read it; older ones are compressed. Names carry the time, so
-their order is that of the alphabet. Docker rotates its own logs, so the kubelet's rotation is for the other runtimes.
+The newest rotated file stays uncompressed for its readers; older ones are compressed. Names contain
+the time, so they sort chronologically. Docker rotates its own logs, so this is for the other
+runtimes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import logging
 import time
 from collections.abc import Sequence
 
-from transom.hosts.api import Files
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
+from transom.machines.api import Files
 from transom.runtime.api import Container, RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
@@ -27,17 +28,21 @@ _OWN_ROTATION = frozenset(("docker",))
 class LogRotator:
     __slots__ = ("_env",)
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: KubeletContext) -> None:
         self._env = env
 
     @property
     def enabled(self) -> bool:
-        return self._env.config.container_log_max_size >= 0 and self._env.runtime.version.name not in _OWN_ROTATION
+        return (
+            self._env.config.container_log_max_size >= 0
+            and self._env.runtime.version.name not in _OWN_ROTATION
+        )
 
     def due(self) -> list[Container]:
-        """Running containers whose logs have grown too long."""
+        """Rotates the logs of running containers that have grown too long."""
         return [
-            container for container in self._env.runtime.containers()
+            container
+            for container in self._env.runtime.containers()
             if container.state == "running" and container.log_path and self._is_long(container)
         ]
 
@@ -53,7 +58,7 @@ class LogRotator:
         try:
             try:
                 size = files.stat(path).size
-            except FileNotFoundError:  # lost by a rotation that was interrupted
+            except FileNotFoundError:  # lost in an interrupted rotation
                 self._env.runtime.reopen_log(container.id)
                 size = files.stat(path).size
         except (OSError, RuntimeFailure) as problem:
@@ -62,29 +67,30 @@ class LogRotator:
         return size >= self._env.config.container_log_max_size
 
     async def _rotate(self, container: Container) -> None:
-        files, path = self._env.host.files, container.log_path
-        in_use, unused = split(rotated(files, path))
-        # The file written next and the one rotated now come on top of those that are kept.
+        path = container.log_path
+        # Pods may mount the directory as a volume: do not follow links out of it.
+        files = self._env.host.files.below(self._env.os.parent(path))
+        in_use, unused = split_log_names(is_rotated(files, path))
+        # The current file and the one rotated now count in addition to the kept ones.
         keep = max(0, self._env.config.container_log_max_files - 2)
         excess = max(0, len(in_use) - keep)
         for name in (*unused, *in_use[:excess]):
             files.remove(name)
         for name in in_use[excess:]:
             if not name.endswith(_COMPRESSED):
-                await self._compress(name)
+                await self._compress(files, name)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(self._env.clock.time()))
         newest = f"{path}.{stamp}"
         files.rename(path, newest)
         try:
             self._env.runtime.reopen_log(container.id)
         except RuntimeFailure:
-            files.rename(newest, path)  # tried again in the next round
+            files.rename(newest, path)  # retried in the next round
             raise
 
-    async def _compress(self, name: str) -> None:
-        files = self._env.host.files
+    async def _compress(self, files: Files, name: str) -> None:
         data = files.read(name)
-        # A long log takes too long for the event loop.
+        # Compressing a long log would block the event loop for too long.
         packed = await asyncio.to_thread(_pack, data) if len(data) > _MUCH else _pack(data)
         files.write(name + _TEMPORARY, packed)
         files.rename(name + _TEMPORARY, name + _COMPRESSED)
@@ -95,29 +101,31 @@ def _pack(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
-def rotated(files: Files, path: str) -> list[str]:
-    """All files beside a log that were made of it."""
+def is_rotated(files: Files, path: str) -> list[str]:
+    """All rotated files of a log."""
     cut = max(path.rfind("/"), path.rfind("\\")) + 1
     directory, base = path[:cut], path[cut:]
     names = files.listdir(directory.rstrip("/\\") or directory)
     return sorted(directory + name for name in names if name.startswith(base + "."))
 
 
-def split(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those in use, the oldest first, and leftovers of a rotation that was interrupted."""
+def split_log_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files in use, oldest first, and leftovers of an interrupted rotation."""
     known = set(names)
     in_use: list[str] = []
     unused: list[str] = []
     for name in sorted(names):
-        left_over = name.endswith(_TEMPORARY) or (not name.endswith(_COMPRESSED) and name + _COMPRESSED in known)
+        left_over = name.endswith(_TEMPORARY) or (
+            not name.endswith(_COMPRESSED) and name + _COMPRESSED in known
+        )
         (unused if left_over else in_use).append(name)
     return in_use, unused
 
 
-def remove_all(files: Files, path: str) -> None:
-    """The log and everything made of it."""
+def remove_logs(files: Files, path: str) -> None:
+    """Removes the log and its rotated files."""
     try:
-        names = [*rotated(files, path), path]
+        names = [*is_rotated(files, path), path]
     except FileNotFoundError:
         return
     for name in names:

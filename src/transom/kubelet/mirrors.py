@@ -1,4 +1,4 @@
-"""When a static pod gets its mirror in the API, and when that is made anew."""
+"""Creates and replaces the mirror pods of static pods in the API."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import logging
 
 from transom.kit.clock import Clock
 from transom.kubelet.parts import Mirrors
-from transom.kubelet.podstate import describe, is_deleted, uid_of
+from transom.kubelet.podstate import format_pod, is_deleted, uid_of
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
 log = logging.getLogger("transom.kubelet")
 
 
-# A real kubelet is never faster. Whoever waits for the end of a mirror must be looking before the next one is there: it has
-# the same name.
+# A real kubelet is never faster. A client that waits for the deletion of a mirror must start
+# watching before the next one exists: it has the same name.
 _PAUSE = 0.25
 
 
-async def keep_mirror(node: Object | None, pod: Object, mirror: Object | None, mirrors: Mirrors, clock: Clock) -> None:
-    """A mirror that shows another manifest, or that somebody deletes, goes; one that is missing comes, unless the node
-    itself is gone. Failures are tried again at the next look."""
+async def keep_mirror(
+    node: Object | None, pod: Object, mirror: Object | None, mirrors: Mirrors, clock: Clock
+) -> None:
+    """Deletes a mirror that shows another manifest or that a client is deleting; creates a missing
+    one, unless the node itself is deleted. Failures are retried at the next sync.
+    """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     try:
         if mirror is not None:
@@ -33,4 +36,4 @@ async def keep_mirror(node: Object | None, pod: Object, mirror: Object | None, m
         if node is not None and not is_deleted(node):
             await mirrors.create(pod)
     except (ApiError, OSError) as problem:
-        log.warning("the mirror of static pod %s: %s", describe(pod), problem)
+        log.warning("the mirror of static pod %s: %s", format_pod(pod), problem)

@@ -1,34 +1,44 @@
-"""What a kubelet does on Linux only. See `osrules.OsRules` for what each method decides."""
+"""The Linux-specific behaviour of the kubelet. See `osrules.OsRules` for what each method
+decides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from transom.hosts.api import Disk, Host, Identity
+from transom.http import goerrors
 from transom.kit.clock import rfc3339
 from transom.kubelet import apparmor
 from transom.kubelet.config import DEFAULT_EVICTION_LINUX, KubeletConfig
+from transom.kubelet.os_linux_disks import LinuxDisks
 from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
-from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
+from transom.machines.api import DiskSpace, Host, SystemInfo
+from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 
 _APPARMOR_UNSAID_SINCE: Final = (1, 30)
 SIGNALS: Final = (
-    "memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available",
-    "imagefs.inodesFree", "pid.available",
+    "memory.available",
+    "allocatableMemory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
 )
-# A machine without reserved huge pages still shows the sizes its processor knows.
+# A machine without reserved huge pages still reports the sizes its processor supports.
 _HUGE_PAGES: Final[Mapping[str, str]] = {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
 _MAX_PID: Final = 32768
 _SYSTEM_PROCESSES: Final = 150  # of a machine without pods
 
 
-class LinuxRules(LinuxPods):
+class LinuxRules(LinuxPods, LinuxDisks):
     __slots__ = ()
 
     name: Literal["linux"] = "linux"
+    network_texts = goerrors.POSIX
 
     # The node
 
@@ -41,7 +51,7 @@ class LinuxRules(LinuxPods):
     def refuses_overcommitment(self) -> bool:
         return True
 
-    def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]:
+    def default_labels(self, identity: SystemInfo, release: tuple[int, int]) -> Mapping[str, str]:
         arch = identity.architecture
         return {
             "beta.kubernetes.io/arch": arch,
@@ -51,7 +61,9 @@ class LinuxRules(LinuxPods):
             "kubernetes.io/os": "linux",
         }
 
-    def node_info(self, identity: Identity, runtime: Version, config: KubeletConfig) -> Object:
+    def node_info(
+        self, identity: SystemInfo, runtime: RuntimeVersion, config: KubeletConfig
+    ) -> Object:
         return {
             "machineID": identity.machine_id,
             "systemUUID": identity.system_uuid,
@@ -76,7 +88,7 @@ class LinuxRules(LinuxPods):
         return f"{ready}. AppArmor enabled" if release < _APPARMOR_UNSAID_SINCE else ready
 
     def apparmor_problem(self, pod: Object, host: Host) -> str:
-        return apparmor.problem(pod, host.files)
+        return apparmor.apparmor_node_problem(pod, host.files)
 
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         return ""
@@ -86,17 +98,21 @@ class LinuxRules(LinuxPods):
 
     # Statistics and eviction
 
-    def cadvisor_stats(self, runtime: Version) -> bool:
+    def cadvisor_stats(self, runtime: RuntimeVersion) -> bool:
         return runtime.name == "docker"
 
     def cadvisor_containers(self) -> bool:
         return True
 
     def node_stats(
-        self, host: Host, containers: Sequence[ContainerStats], sandboxes: Sequence[SandboxStats], now: float
+        self,
+        host: Host,
+        containers: Sequence[ContainerStats],
+        sandboxes: Sequence[SandboxStats],
+        now: float,
     ) -> Object:
         use = host.memory()
-        memory = shapes.memory(
+        memory = shapes.memory_stats(
             now,
             availableBytes=max(0, use.total - use.working_set),
             usageBytes=use.usage,
@@ -106,23 +122,36 @@ class LinuxRules(LinuxPods):
             majorPageFaults=sum(c.major_page_faults for c in containers),
         )
         seen = [i for sandbox in sandboxes for i in sandbox.interfaces]
-        card = Interface("eth0", sum(i.rx_bytes for i in seen), sum(i.tx_bytes for i in seen), 0, 0)
+        card = InterfaceStats(
+            "eth0", sum(i.rx_bytes for i in seen), sum(i.tx_bytes for i in seen), 0, 0
+        )
         processes = _SYSTEM_PROCESSES + sum(c.processes for c in containers) + len(sandboxes)
         return {
             "memory": memory,
-            "network": shapes.network(now, [card], card),
+            "network": shapes.network_stats(now, [card], card),
             "rlimit": {"time": rfc3339(now), "maxpid": _MAX_PID, "curproc": processes},
         }
 
-    def system_containers(self, node: Object, pods: Sequence[Object], now: float, started: float) -> list[Object]:
-        """The cgroups of the kubelet, of the runtime and of all pods. What is not the pods' is shared out."""
+    def system_containers(
+        self, node: Object, pods: Sequence[Object], now: float, started: float
+    ) -> list[Object]:
+        """The cgroups of the kubelet, of the runtime and of all pods. The first two each
+        get a share of the usage outside of pods.
+        """
         boot = node["startTime"]
         inside = {
-            kind: {name: shapes.total((p[kind] for p in pods if kind in p), name) for name in names}
+            kind: {
+                name: shapes.total_stats((p[kind] for p in pods if kind in p), name)
+                for name in names
+            }
             for kind, names in (("cpu", shapes.CPU), ("memory", shapes.MEMORY))
         }
         rows: list[Object] = []
-        for name, start, share in (("kubelet", rfc3339(started), 0.2), ("runtime", boot, 0.3), ("pods", boot, None)):
+        for name, start, share in (
+            ("kubelet", rfc3339(started), 0.2),
+            ("runtime", boot, 0.3),
+            ("pods", boot, None),
+        ):
             row: Object = {"name": name, "startTime": start}
             for kind, names in (("cpu", shapes.CPU), ("memory", shapes.MEMORY)):
                 row[kind] = {"time": rfc3339(now)}
@@ -140,8 +169,13 @@ class LinuxRules(LinuxPods):
     def pod_network_stats(self, stats: SandboxStats | None) -> Object | None:
         if stats is None or not stats.interfaces:
             return None
-        interfaces = [i._replace(rx_errors=i.rx_errors or 0, tx_errors=i.tx_errors or 0) for i in stats.interfaces]
-        return shapes.network(stats.time, interfaces, next((i for i in interfaces if i.name == "eth0"), None))
+        interfaces = [
+            i._replace(rx_errors=i.rx_errors or 0, tx_errors=i.tx_errors or 0)
+            for i in stats.interfaces
+        ]
+        return shapes.network_stats(
+            stats.time, interfaces, next((i for i in interfaces if i.name == "eth0"), None)
+        )
 
     def memory_stats(self, stats: ContainerStats, limit: int) -> Object:
         fields = {
@@ -153,18 +187,25 @@ class LinuxRules(LinuxPods):
         }
         if limit:
             fields["availableBytes"] = max(0, limit - fields["workingSetBytes"])
-        return shapes.memory(stats.time, **fields)
+        return shapes.memory_stats(stats.time, **fields)
 
     def pod_memory_stats(self, containers: Sequence[Object], limit: int) -> Object:
-        fields = {name: shapes.total(containers, name) for name in shapes.MEMORY if name != "availableBytes"}
+        fields = {
+            name: shapes.total_stats(containers, name)
+            for name in shapes.MEMORY
+            if name != "availableBytes"
+        }
         if limit:
             fields["availableBytes"] = max(0, limit - fields["workingSetBytes"])
-        return {"time": containers[-1]["time"], **{name: fields[name] for name in shapes.MEMORY if name in fields}}
+        return {
+            "time": containers[-1]["time"],
+            **{name: fields[name] for name in shapes.MEMORY if name in fields},
+        }
 
-    def volume_disk(self, host: Host, in_memory: bool) -> Disk:
+    def volume_disk(self, host: Host, in_memory: bool) -> DiskSpace:
         if not in_memory:
             return host.disk()
-        return Disk(host.hardware.memory // 2, 0, host.hardware.memory // 8192, 0)
+        return DiskSpace(host.hardware.memory // 2, 0, host.hardware.memory // 8192, 0)
 
     def no_such_file(self, path: str) -> str:
         return f"lstat {path}: no such file or directory"

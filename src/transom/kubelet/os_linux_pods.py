@@ -1,4 +1,6 @@
-"""What a pod's spec means on Linux: security contexts, resources, paths and mounts. A part of `os_linux.LinuxRules`."""
+"""What a pod's spec means on Linux: security contexts, resources, paths and mounts. A part of
+`os_linux.LinuxRules`.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,50 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol, cast
 
-from transom.hosts.api import Files, Host, Stat
-from transom.kubelet.base import ContainerFailure
+from transom.kit.goquote import go_quote
 from transom.kubelet.config import KubeletConfig
-from transom.kubelet.hostpath import check_host_path
+from transom.kubelet.failures import ContainerFailure
+from transom.kubelet.hostpath import prepare_host_path
 from transom.kubelet.security import (
-    described,
-    effective,
+    describe_pod,
+    effective_security_context,
     has_privileged_container,
+    needs_host_users,
     pod_context,
+    pod_sysctls,
     root_problem,
-    sysctls,
 )
 from transom.machinery import podutil, quantity
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
-from transom.runtime.api import Image, LinuxContainer, LinuxResources, LinuxSandbox, Version, WindowsContainer
+from transom.machines.api import Files, Host, HostFiles, Stat
+from transom.runtime.api import (
+    Image,
+    LinuxContainer,
+    LinuxResources,
+    LinuxSandbox,
+    RuntimeVersion,
+    WindowsContainer,
+)
 
 MASKED: Final = (
-    "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
-    "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
 )
-READ_ONLY: Final = ("/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+READ_ONLY: Final = (
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+)
 
 _MIN_SHARES, _SHARES_A_CPU = 2, 1024
 _PERIOD, _MIN_QUOTA = 100_000, 1_000
@@ -41,13 +65,16 @@ _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _PROPAGATION: Final[Mapping[str | None, Literal["private", "hostToContainer", "bidirectional"]]] = {
-    None: "private", "None": "private", "HostToContainer": "hostToContainer", "Bidirectional": "bidirectional",
+    None: "private",
+    "None": "private",
+    "HostToContainer": "hostToContainer",
+    "Bidirectional": "bidirectional",
 }
 _READ_WRITE, _READ, _SEARCH, _SET_GID = 0o660, 0o440, 0o110, 0o2000
 
 
 class _Mounting(Files, Protocol):
-    """Files of a Linux machine, which can have a file system in memory at any directory."""
+    """Files of a Linux machine, which can mount a tmpfs at any directory."""
 
     def mount_tmpfs(self, path: str, size: int) -> None: ...
     def unmount(self, path: str) -> None: ...
@@ -71,16 +98,17 @@ class LinuxPods:
             run_as_user=context.get("runAsUser"),
             run_as_group=context.get("runAsGroup"),
             supplemental_groups=(*groups, *(context.get("supplementalGroups") or ())),
-            sysctls=sysctls(context),
+            sysctls=pod_sysctls(context),
             selinux=context.get("seLinuxOptions"),
             seccomp="runtime/default",
             cgroup_parent=_cgroup_parent(pod) if config.cgroups_per_qos else "",
+            host_users=needs_host_users(spec),
         )
 
     def container_options(
         self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
     ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
-        context = effective(pod, container)
+        context = effective_security_context(pod, container)
         _verify_non_root(pod, container, context, image, config)
         spec, of_pod = pod["spec"], pod_context(pod)
         groups = [] if of_pod.get("fsGroup") is None else [of_pod["fsGroup"]]
@@ -100,11 +128,17 @@ class LinuxPods:
             read_only_root=bool(context.get("readOnlyRootFilesystem")),
             no_new_privileges=context.get("allowPrivilegeEscalation") is False,
             selinux=context.get("seLinuxOptions"),
-            seccomp=_seccomp(pod, container, annotations, posixpath.join(config.root_dir, "seccomp")),
+            seccomp=_seccomp(
+                pod, container, annotations, posixpath.join(config.root_dir, "seccomp")
+            ),
             apparmor=annotations.get(_APPARMOR + container["name"], ""),
             masked_paths=() if unmasked else MASKED,
             read_only_paths=() if unmasked else READ_ONLY,
-            pid_namespace="node" if spec.get("hostPID") else "pod" if spec.get("shareProcessNamespace") else "container",
+            pid_namespace="node"
+            if spec.get("hostPID")
+            else "pod"
+            if spec.get("shareProcessNamespace")
+            else "container",
         ), None
 
     def mount_path(self, path: str) -> str:
@@ -125,21 +159,29 @@ class LinuxPods:
     def split(self, path: str) -> list[str]:
         return path.split("/")
 
-    def file_error(self, operation: str, path: str, problem: OSError) -> str:
-        return f"{operation} {path}: {error_text(problem)}"
+    def parent(self, path: str) -> str:
+        return posixpath.dirname(path) or "/"
 
-    def single_file_mounts(self, runtime: Version) -> bool:
+    def file_error(self, operation: str, path: str, problem: OSError) -> str:
+        return f"{operation} {path}: {go_errno_text(problem)}"
+
+    def single_file_mounts(self, runtime: RuntimeVersion) -> bool:
         return True
 
-    def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool:
+    def manages_hosts_file(self, runtime: RuntimeVersion, release: tuple[int, int]) -> bool:
         return True
 
     def hosts_file(self) -> tuple[str, str]:
         return "/etc/hosts", "/etc/hosts"
 
-    def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]:
+    def mount_propagation(
+        self, asked: str | None
+    ) -> Literal["private", "hostToContainer", "bidirectional"]:
         if asked not in _PROPAGATION:
-            raise ContainerFailure("CreateContainerConfigError", f"invalid MountPropagation mode: {go_quote(asked or '')}")
+            raise ContainerFailure(
+                "CreateContainerConfigError",
+                f"invalid MountPropagation mode: {go_quote(asked or '')}",
+            )
         return _PROPAGATION[asked]
 
     # Volumes
@@ -157,18 +199,19 @@ class LinuxPods:
             tree.unmount(path)
 
     def mounted(self, files: Files, path: str) -> bool:
-        return _is_link(files, path) or (files.exists(path) and cast(_Mounting, files).is_mount(path))
+        return _is_link(files, path) or (
+            files.exists(path) and cast(_Mounting, files).is_mount(path)
+        )
 
     def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
         files.mkdir(path, 0o777)
 
-    def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
+    def mount_share(
+        self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]
+    ) -> None:
         return None
 
     def missing_disk(self, kind: str, name: str, release: tuple[int, int]) -> str:
-        return ""
-
-    def unformattable(self, file_system: str) -> str:
         return ""
 
     def ungrowable(self) -> str:
@@ -186,13 +229,20 @@ class LinuxPods:
             files.symlink(source, target)
 
     def set_ownership(
-        self, files: Files, path: str, fs_group: int | None, read_only: bool = False, policy: str | None = None
+        self,
+        files: HostFiles,
+        path: str,
+        fs_group: int | None,
+        read_only: bool = False,
+        policy: str | None = None,
     ) -> None:
         if fs_group is None:
             return
         mask = _READ if read_only else _READ_WRITE
         if policy != "OnRootMismatch" or not _is_given(files.stat(path), fs_group, mask):
-            _give_to_group(files, path, fs_group, mask)
+            # Children first, so that a directory's own group shows that everything below it is
+            # done.
+            files.give_to_group(path, fs_group, mask, _SET_GID | _SEARCH)
 
     def owner_group(self, files: Files, path: str) -> int | None:
         return files.stat(path).gid
@@ -206,11 +256,11 @@ class LinuxPods:
         files.rename(fresh, link)
 
     def check_host_path(self, files: Files, path: str, kind: str) -> None:
-        check_host_path(files, path, kind, self.file_error)
+        prepare_host_path(files, path, kind, self.file_error)
 
 
-def error_text(problem: OSError) -> str:
-    """As Go words it."""
+def go_errno_text(problem: OSError) -> str:
+    """As Go formats it."""
     text = os.strerror(problem.errno or errno.EIO)
     return text[:1].lower() + text[1:]
 
@@ -226,25 +276,37 @@ def _verify_non_root(
     if context.get("runAsNonRoot"):
         problem = root_problem(context, image)
         if problem:
-            where = "" if config.release < (1, 20) else f" (pod: {go_quote(described(pod))}, container: {container['name']})"
+            where = (
+                ""
+                if config.release < (1, 20)
+                else f" (pod: {go_quote(describe_pod(pod))}, container: {container['name']})"
+            )
             raise ContainerFailure("CreateContainerConfigError", problem + where)
 
 
 def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    milli_limit = quantity.parse(limits.get("cpu", "0")).milli_value()
-    milli = quantity.parse(requests.get("cpu", "0")).milli_value() or milli_limit
-    huge = {name.removeprefix("hugepages-"): amount for name, amount in limits.items() if name.startswith("hugepages-")}
+    milli_limit = quantity.parse_quantity(limits.get("cpu", "0")).milli_value()
+    milli = quantity.parse_quantity(requests.get("cpu", "0")).milli_value() or milli_limit
+    huge = {
+        name.removeprefix("hugepages-"): amount
+        for name, amount in limits.items()
+        if name.startswith("hugepages-")
+    }
     pages = _HUGE_PAGES
     if huge:
-        asked = {_PAGE_NAMES[size]: quantity.parse(text).value() for size, text in huge.items() if size in _PAGE_NAMES}
+        asked = {
+            _PAGE_NAMES[size]: quantity.parse_quantity(text).value()
+            for size, text in huge.items()
+            if size in _PAGE_NAMES
+        }
         pages = {**_HUGE_PAGES, **asked}
     return LinuxResources(
         cpu_period=_PERIOD,
         cpu_quota=max(milli_limit * _PERIOD // 1000, _MIN_QUOTA) if milli_limit else 0,
         cpu_shares=max(milli * _SHARES_A_CPU // 1000, _MIN_SHARES),
-        memory_limit=quantity.parse(limits.get("memory", "0")).value(),
+        memory_limit=quantity.parse_quantity(limits.get("memory", "0")).value(),
         oom_score_adj=oom_score_adjustment(pod, container, host.hardware.memory),
         hugepages=pages,
     )
@@ -259,13 +321,16 @@ def oom_score_adjustment(pod: Object, container: Object, memory: int) -> int:
         case "BestEffort":
             return _OOM_BEST_EFFORT
     requests = (container.get("resources") or {}).get("requests") or {}
-    score = 1000 - 1000 * quantity.parse(requests.get("memory", "0")).value() // memory
+    score = 1000 - 1000 * quantity.parse_quantity(requests.get("memory", "0")).value() // memory
     return min(max(score, 1000 + _OOM_GUARANTEED), _OOM_BEST_EFFORT - 1)
 
 
 def _is_critical(pod: Object) -> bool:
     annotations = pod["metadata"].get("annotations") or {}
-    if annotations.get("kubernetes.io/config.source", "api") != "api" or "kubernetes.io/config.mirror" in annotations:
+    if (
+        annotations.get("kubernetes.io/config.source", "api") != "api"
+        or "kubernetes.io/config.mirror" in annotations
+    ):
         return True
     return (pod["spec"].get("priority") or 0) >= _CRITICAL_PRIORITY
 
@@ -304,18 +369,6 @@ def _is_link(files: Files, path: str) -> bool:
 
 
 def _is_given(stat: Stat, group: int, mask: int) -> bool:
-    """By its top, which is done last."""
+    """Checks the top directory, which is changed last."""
     wanted = mask | _SEARCH | _SET_GID
     return stat.kind == "directory" and stat.gid == group and stat.mode & wanted == wanted
-
-
-def _give_to_group(files: Files, path: str, group: int, mask: int) -> None:
-    """Children first, so that a directory shows by its own group that all below it is done."""
-    stat = files.stat(path, follow=False)
-    if stat.kind == "symlink":
-        return
-    if stat.kind == "directory":
-        for name in files.listdir(path):
-            _give_to_group(files, posixpath.join(path, name), group, mask)
-    files.chown(path, stat.uid, group)
-    files.chmod(path, stat.mode | mask | (_SET_GID | _SEARCH if stat.kind == "directory" else 0))

@@ -1,4 +1,6 @@
-"""What a kubelet does on Windows only. See `osrules.OsRules` for what each method decides."""
+"""The Windows-specific behaviour of the kubelet. See `osrules.OsRules` for what each method
+decides.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from transom.hosts.api import Disk, Host, Identity
+from transom.http import goerrors
 from transom.kit.clock import rfc3339
 from transom.kubelet.config import DEFAULT_EVICTION_WINDOWS, KubeletConfig
+from transom.kubelet.os_windows_disks import WindowsDisks
 from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
-from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
+from transom.machines.api import DiskSpace, Host, SystemInfo
+from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 from transom.windows.limits import LIMITS
-from transom.windows.match import holds
-from transom.windows.records import Target
+from transom.windows.match import record_holds
+from transom.windows.records import NodeTarget
 
 PRIORITY_CLASSES: Final[Mapping[str, int]] = {
     "IDLE_PRIORITY_CLASS": 64,
@@ -27,23 +31,30 @@ PRIORITY_CLASSES: Final[Mapping[str, int]] = {
 }
 _BUILD_LABEL_SINCE: Final = (1, 17)
 _BOOT_ID_SINCE: Final = (1, 24)
-# Memory is measured as what is committed of physical memory and page file from here on, and more is kept free.
+# From this release on, memory is measured as the committed part of physical memory and page file,
+# and more is reserved.
 _COMMIT_MEMORY_SINCE: Final = (1, 31)
 _NETWORK_CARD: Final = "Microsoft Hyper-V Network Adapter"
 
 
-class WindowsRules(WindowsPods):
+class WindowsRules(WindowsPods, WindowsDisks):
     __slots__ = ()
 
     name: Literal["windows"] = "windows"
+    network_texts = goerrors.WINDOWS
 
     # The node
 
     def as_guided(self, config: KubeletConfig) -> KubeletConfig:
-        """Without these a kubelet refuses to start, or its sandboxes fail later."""
+        """Without these settings a kubelet refuses to start, or its sandboxes fail later."""
         return replace(
-            config, resolv_conf="", cgroups_per_qos=False, enforce_node_allocatable=(), image_pull_progress_deadline=1200.0,
-            root_dir="C:\\var\\lib\\kubelet", pod_logs_dir="C:\\var\\log\\pods",
+            config,
+            resolv_conf="",
+            cgroups_per_qos=False,
+            enforce_node_allocatable=(),
+            image_pull_progress_deadline=1200.0,
+            root_dir="C:\\var\\lib\\kubelet",
+            pod_logs_dir="C:\\var\\log\\pods",
         )
 
     def check_config(self, config: KubeletConfig) -> list[str]:
@@ -61,7 +72,7 @@ class WindowsRules(WindowsPods):
     def refuses_overcommitment(self) -> bool:
         return False
 
-    def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]:
+    def default_labels(self, identity: SystemInfo, release: tuple[int, int]) -> Mapping[str, str]:
         arch = identity.architecture
         labels = {
             "beta.kubernetes.io/arch": arch,
@@ -71,10 +82,14 @@ class WindowsRules(WindowsPods):
             "kubernetes.io/os": "windows",
         }
         if release >= _BUILD_LABEL_SINCE:
-            labels["node.kubernetes.io/windows-build"] = ".".join(identity.kernel_version.split(".")[:3])
+            labels["node.kubernetes.io/windows-build"] = ".".join(
+                identity.kernel_version.split(".")[:3]
+            )
         return labels
 
-    def node_info(self, identity: Identity, runtime: Version, config: KubeletConfig) -> Object:
+    def node_info(
+        self, identity: SystemInfo, runtime: RuntimeVersion, config: KubeletConfig
+    ) -> Object:
         return {
             "machineID": identity.hostname,
             "systemUUID": identity.system_uuid,
@@ -104,25 +119,29 @@ class WindowsRules(WindowsPods):
 
     def forwarding_problem(self, release: tuple[int, int]) -> str:
         limit = LIMITS["WIN-NODE-006"]
-        return limit.message if holds(limit, Target(release)) else ""
+        return limit.message if record_holds(limit, NodeTarget(release)) else ""
 
     def default_pause_image(self) -> str:
-        # An image for Linux alone: a Windows kubelet has to be given another one by --pod-infra-container-image.
+        # A Linux-only image: a Windows kubelet needs another one in --pod-infra-container-image.
         return "k8s.gcr.io/pause:3.2"
 
     # Statistics and eviction
 
-    def cadvisor_stats(self, runtime: Version) -> bool:
+    def cadvisor_stats(self, runtime: RuntimeVersion) -> bool:
         return False
 
     def cadvisor_containers(self) -> bool:
         return False
 
     def node_stats(
-        self, host: Host, containers: Sequence[ContainerStats], sandboxes: Sequence[SandboxStats], now: float
+        self,
+        host: Host,
+        containers: Sequence[ContainerStats],
+        sandboxes: Sequence[SandboxStats],
+        now: float,
     ) -> Object:
         use = host.memory()
-        memory = shapes.memory(
+        memory = shapes.memory_stats(
             now,
             availableBytes=max(0, use.total - use.working_set),
             usageBytes=use.usage,
@@ -132,41 +151,53 @@ class WindowsRules(WindowsPods):
             majorPageFaults=0,
         )
         seen = [i for sandbox in sandboxes for i in sandbox.interfaces]
-        card = Interface(_NETWORK_CARD, sum(i.rx_bytes for i in seen), sum(i.tx_bytes for i in seen), 0, 0)
-        # Only a card named eth0 would be taken for the default one.
-        return {"memory": memory, "network": shapes.network(now, [card], None)}
+        card = InterfaceStats(
+            _NETWORK_CARD, sum(i.rx_bytes for i in seen), sum(i.tx_bytes for i in seen), 0, 0
+        )
+        # Only an adapter named eth0 would count as the default one.
+        return {"memory": memory, "network": shapes.network_stats(now, [card], None)}
 
-    def system_containers(self, node: Object, pods: Sequence[Object], now: float, started: float) -> list[Object]:
+    def system_containers(
+        self, node: Object, pods: Sequence[Object], now: float, started: float
+    ) -> list[Object]:
         row: Object = {"name": "pods", "startTime": rfc3339(now)}
         for kind, names in (("cpu", shapes.CPU), ("memory", shapes.MEMORY[:3])):
             measured = [pod[kind] for pod in pods if kind in pod]
             row[kind] = {"time": rfc3339(now) if measured else None}
-            row[kind] |= {name: shapes.total(measured, name) for name in names if shapes.total(measured, name)}
+            row[kind] |= {
+                name: shapes.total_stats(measured, name)
+                for name in names
+                if shapes.total_stats(measured, name)
+            }
         return [row]
 
     def pod_network_stats(self, stats: SandboxStats | None) -> Object | None:
         if stats is None or not stats.interfaces:
             return None
-        # Hyper-V's counters of an endpoint know no errors.
-        interfaces = [Interface(i.name, i.rx_bytes, i.tx_bytes) for i in stats.interfaces]
-        return shapes.network(stats.time, interfaces, interfaces[0])
+        # Hyper-V's endpoint counters do not include errors.
+        interfaces = [InterfaceStats(i.name, i.rx_bytes, i.tx_bytes) for i in stats.interfaces]
+        return shapes.network_stats(stats.time, interfaces, interfaces[0])
 
     def memory_stats(self, stats: ContainerStats, limit: int) -> Object:
-        return shapes.memory(stats.time, workingSetBytes=stats.working_set or 0)
+        return shapes.memory_stats(stats.time, workingSetBytes=stats.working_set or 0)
 
     def pod_memory_stats(self, containers: Sequence[Object], limit: int) -> Object:
-        """Sums of what containers do not have are there as zeros."""
-        return {"time": containers[-1]["time"], **{name: shapes.total(containers, name) for name in shapes.MEMORY}}
+        """Totals that containers do not report are zero."""
+        return {
+            "time": containers[-1]["time"],
+            **{name: shapes.total_stats(containers, name) for name in shapes.MEMORY},
+        }
 
-    def volume_disk(self, host: Host, in_memory: bool) -> Disk:
+    def volume_disk(self, host: Host, in_memory: bool) -> DiskSpace:
         return host.disk()
 
     def no_such_file(self, path: str) -> str:
         return f"CreateFile {path}: The system cannot find the file specified."
 
     def signals(self, host: Host) -> Sequence[str]:
-        """Disks only. Memory that runs short goes to the page file, so it is never seen to be short; neither inodes nor
-        process ids are counted."""
+        """Disks only. Windows pages out memory that runs short, so memory pressure is never
+        observed; inodes and process ids are not counted.
+        """
         return ("nodefs.available", "imagefs.available")
 
 

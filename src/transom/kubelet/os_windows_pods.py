@@ -1,42 +1,52 @@
-"""What a pod's spec means on Windows: users, limits, paths and mounts. A part of `os_windows.WindowsRules`.
+"""What a pod's spec means on Windows: users, limits, paths and mounts. A part of
+`os_windows.WindowsRules`.
 
-Whatever only Linux knows (capabilities, SELinux, a read-only root ...) is not mentioned here, and so has no effect, as on
-a Windows node: nothing of it ever reaches the runtime, and nobody is told.
+Linux-only fields (capabilities, SELinux, a read-only root ...) do not appear here and have no
+effect, as on a Windows node: they never reach the runtime, and no event is recorded.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import ntpath
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from transom.hosts.api import Files, Host
-from transom.kubelet.base import ContainerFailure, VolumeFailure
+from transom.kit.goquote import go_quote
 from transom.kubelet.config import KubeletConfig
-from transom.kubelet.hostpath import check_host_path
+from transom.kubelet.failures import ContainerFailure, VolumeFailure
+from transom.kubelet.hostpath import prepare_host_path
 from transom.kubelet.security import (
-    described,
-    effective,
+    describe_pod,
+    effective_security_context,
     has_privileged_container,
     pod_context,
+    pod_sysctls,
     root_problem,
-    sysctls,
 )
 from transom.machinery import quantity
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
-from transom.runtime.api import Image, LinuxContainer, LinuxSandbox, Version, WindowsContainer, WindowsResources
+from transom.machines.api import Files, Host, HostFiles
+from transom.machines.styles import windows_error_code
+from transom.runtime.api import (
+    Image,
+    LinuxContainer,
+    LinuxSandbox,
+    RuntimeVersion,
+    WindowsContainer,
+    WindowsResources,
+)
 from transom.windows.limits import LIMITS
-from transom.windows.match import holds
-from transom.windows.records import Target
+from transom.windows.match import record_holds
+from transom.windows.records import NodeTarget
 
 log = logging.getLogger("transom.kubelet")
 
 ROOT_USER: Final = "ContainerAdministrator"
-_MAX_CPUS = 64  # of one processor group: a process sees no more
+_MAX_CPUS = 64  # of one processor group: a process does not see more
 _FULL = 10_000
 _MIN_WEIGHT, _MIN_WEIGHT_HYPERV = 5_000, 10
 _WEIGHTS_UNTIL = (1, 17)
@@ -48,7 +58,8 @@ _NO_HOSTS_FILE = (LIMITS["WIN-POD-008"], LIMITS["WIN-POD-009"])
 _DIRECTORIES_ONLY = LIMITS["WIN-STO-002"]
 _NO_LATE_DISKS = LIMITS["WIN-STO-015"]
 _LATE_DISKS: Final = {"awsElasticBlockStore": "AWS Volume", "vsphereVolume": "VMDK"}
-_HYPERV_UNTIL = (1, 20)
+_HYPERV_UNTIL = (1, 16)
+_NO_HYPERV = LIMITS["WIN-OS-012"]
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
 _GMSA_POD = "pod.alpha.windows.kubernetes.io/gmsa-credential-spec"
@@ -75,9 +86,11 @@ class WindowsPods:
     # Sandboxes and containers
 
     def sandbox_options(self, pod: Object, config: KubeletConfig) -> LinuxSandbox:
-        # A sandbox is described in Linux' terms on Windows too; since 1.20 without what makes docker refuse it.
+        # A sandbox is described in Linux terms on Windows too; since 1.20 without what docker
+        # rejects.
+        check_isolation(pod, config)
         spec, context = pod["spec"], pod_context(pod)
-        old = holds(_NO_UIDS, Target(config.release))
+        old = record_holds(_NO_UIDS, NodeTarget(config.release))
         groups = (context["fsGroup"],) if old and context.get("fsGroup") is not None else ()
         return LinuxSandbox(
             host_network=bool(spec.get("hostNetwork")),
@@ -88,7 +101,7 @@ class WindowsPods:
             run_as_user=context.get("runAsUser") if old else None,
             run_as_group=context.get("runAsGroup") if old else None,
             supplemental_groups=(*groups, *(context.get("supplementalGroups") or ())),
-            sysctls=sysctls(context),
+            sysctls=pod_sysctls(context),
             selinux=context.get("seLinuxOptions") if old else None,
             seccomp="runtime/default",
         )
@@ -96,10 +109,10 @@ class WindowsPods:
     def container_options(
         self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
     ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
-        context, release = effective(pod, container), config.release
+        context, release = effective_security_context(pod, container), config.release
         _verify_non_root(pod, container, context, image, release)
         uid = context.get("runAsUser")
-        if uid is not None and holds(_NO_UIDS, Target(release)):
+        if uid is not None and record_holds(_NO_UIDS, NodeTarget(release)):
             raise ContainerFailure(_NO_UIDS.reason, _NO_UIDS.message.format(uid=uid))
         options = context.get("windowsOptions") or {}
         user = options.get("runAsUserName") if release >= _USER_NAMES_SINCE else None
@@ -110,7 +123,9 @@ class WindowsPods:
         )
 
     def mount_path(self, path: str) -> str:
-        return path if path.startswith("\\\\") or _ABSOLUTE.match(path) else self.absolute_path(path)
+        return (
+            path if path.startswith("\\\\") or _ABSOLUTE.match(path) else self.absolute_path(path)
+        )
 
     def absolute_path(self, path: str) -> str:
         if ":" in path:
@@ -125,35 +140,48 @@ class WindowsPods:
         return path.startswith("\\\\") or _ABSOLUTE.match(path) is not None
 
     def join(self, *parts: str) -> str:
-        """With backslashes and a drive, as the kubelet names its own directories on Windows."""
-        path = "\\".join(p.rstrip("\\/") if i == 0 else p.strip("\\/") for i, p in enumerate(parts) if p).replace("/", "\\")
+        """With backslashes and a drive, as the kubelet writes its own directories on Windows."""
+        path = "\\".join(
+            p.rstrip("\\/") if i == 0 else p.strip("\\/") for i, p in enumerate(parts) if p
+        ).replace("/", "\\")
         return "c:" + path if path.startswith("\\") and not path.startswith("\\\\") else path
 
     def split(self, path: str) -> list[str]:
         return path.replace("\\", "/").split("/")
 
-    def file_error(self, operation: str, path: str, problem: OSError) -> str:
-        if getattr(problem, "winerror", None) == _PATH_NOT_FOUND:
-            return f"{operation} {path}: {_ERRORS[errno.ENOTDIR]}"
-        return f"{operation} {path}: {_ERRORS.get(problem.errno or 0, problem.strerror or str(problem))}"
+    def parent(self, path: str) -> str:
+        return ntpath.dirname(path) or "C:\\"
 
-    def single_file_mounts(self, runtime: Version) -> bool:
+    def file_error(self, operation: str, path: str, problem: OSError) -> str:
+        if windows_error_code(problem) == _PATH_NOT_FOUND:
+            return f"{operation} {path}: {_ERRORS[errno.ENOTDIR]}"
+        return (
+            f"{operation} {path}: "
+            f"{_ERRORS.get(problem.errno or 0, problem.strerror or str(problem))}"
+        )
+
+    def single_file_mounts(self, runtime: RuntimeVersion) -> bool:
         return runtime.name not in _DIRECTORIES_ONLY.runtimes
 
-    def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool:
-        target = Target(release, runtime="docker" if runtime.name == "docker" else "containerd")
-        return not any(holds(limit, target) for limit in _NO_HOSTS_FILE)
+    def manages_hosts_file(self, runtime: RuntimeVersion, release: tuple[int, int]) -> bool:
+        target = NodeTarget(release, runtime="docker" if runtime.name == "docker" else "containerd")
+        return not any(record_holds(limit, target) for limit in _NO_HOSTS_FILE)
 
     def hosts_file(self) -> tuple[str, str]:
-        return "C:\\Windows\\System32\\drivers\\etc\\hosts", "C:\\Windows\\System32\\drivers\\etc\\hosts"
+        return (
+            "C:\\Windows\\System32\\drivers\\etc\\hosts",
+            "C:\\Windows\\System32\\drivers\\etc\\hosts",
+        )
 
-    def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]:
+    def mount_propagation(
+        self, asked: str | None
+    ) -> Literal["private", "hostToContainer", "bidirectional"]:
         return "private"
 
     # Volumes
 
     def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:
-        # There is no file system in memory.
+        # Windows has no tmpfs.
         _warn_of_clear_text()
         files.mkdir(path, 0o777)
         return False
@@ -170,37 +198,42 @@ class WindowsPods:
     def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
         self.mount_share(files, "nodev", path, "hugetlbfs", (f"pagesize={page_size}",))
 
-    def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
+    def mount_share(
+        self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]
+    ) -> None:
         shown = go_quote(",".join(options))
         if len(options) < 2:
-            raise VolumeFailure(LIMITS["WIN-STO-010"].message.format(
-                options=shown, count=len(options), source=go_quote(source), target=go_quote(target)
-            ))
+            raise VolumeFailure(
+                LIMITS["WIN-STO-010"].message.format(
+                    options=shown,
+                    count=len(options),
+                    source=go_quote(source),
+                    target=go_quote(target),
+                )
+            )
         if kind.lower() != "cifs":
-            raise VolumeFailure(LIMITS["WIN-STO-011"].message.format(
-                kind=go_quote(kind), source=go_quote(source), target=go_quote(target), options=shown
-            ))
+            raise VolumeFailure(
+                LIMITS["WIN-STO-011"].message.format(
+                    kind=go_quote(kind),
+                    source=go_quote(source),
+                    target=go_quote(target),
+                    options=shown,
+                )
+            )
 
     def missing_disk(self, kind: str, name: str, release: tuple[int, int]) -> str:
-        if kind not in _LATE_DISKS or not holds(_NO_LATE_DISKS, Target(release)):
+        if kind == "cinder":  # the Windows code does not check them
+            waiting = "Timeout waiting for mount paths to be created"
+            return f'could not find attached Cinder disk {go_quote(name)} (path: ""). {waiting}'
+        if kind not in _LATE_DISKS or not record_holds(_NO_LATE_DISKS, NodeTarget(release)):
             return ""
         return _NO_LATE_DISKS.message.format(disk=f"{_LATE_DISKS[kind]} {go_quote(name)}")
-
-    def unformattable(self, file_system: str) -> str:
-        limit = LIMITS["WIN-STO-016"]
-        if not any(file_system in field.value for field in limit.fields if isinstance(field.value, tuple)):
-            return ""
-        output = (
-            f"Format-Volume : Cannot validate argument on parameter 'FileSystem'. The argument {go_quote(file_system)} does "
-            'not belong to the set "FAT,FAT32,exFAT,NTFS,ReFS" specified by the ValidateSet attribute.'
-        )
-        return limit.message.format(output=go_quote(output))
 
     def ungrowable(self) -> str:
         return LIMITS["WIN-STO-012"].message
 
     def registers_plugins(self, release: tuple[int, int]) -> bool:
-        return not holds(LIMITS["WIN-STO-013"], Target(release))
+        return not record_holds(LIMITS["WIN-STO-013"], NodeTarget(release))
 
     def block_devices(self) -> str:
         return LIMITS["WIN-STO-008"].message
@@ -211,7 +244,12 @@ class WindowsPods:
             files.symlink(self.join(source) + "\\", target)
 
     def set_ownership(
-        self, files: Files, path: str, fs_group: int | None, read_only: bool = False, policy: str | None = None
+        self,
+        files: HostFiles,
+        path: str,
+        fs_group: int | None,
+        read_only: bool = False,
+        policy: str | None = None,
     ) -> None:
         return None
 
@@ -222,7 +260,7 @@ class WindowsPods:
         raise VolumeFailure(LIMITS["WIN-SEC-023"].message.format(path=path))
 
     def replace_link(self, files: Files, target: str, link: str) -> None:
-        # A link to a directory cannot be renamed over another one: for a moment there is none.
+        # A link to a directory cannot be renamed over another one, so for a moment there is none.
         fresh = link + "_tmp"
         files.symlink(target, fresh)
         if _there(files, link):
@@ -231,13 +269,14 @@ class WindowsPods:
         files.remove(fresh)
 
     def check_host_path(self, files: Files, path: str, kind: str) -> None:
-        check_host_path(files, path, kind, self.file_error)
+        prepare_host_path(files, path, kind, self.file_error)
 
 
-@lru_cache(maxsize=1)  # once in a process: there may be a thousand kubelets
+@lru_cache(maxsize=1)  # once per process: there may be a thousand kubelets
 def _warn_of_clear_text() -> None:
     log.warning(
-        "Secrets are written in clear text on the node's volume (as compared to tmpfs/in-memory on linux): use file ACLs to "
+        "Secrets are written in clear text on the node's volume (as compared to "
+        "tmpfs/in-memory on linux): use file ACLs to "
         "secure their location, and volume-level encryption"
     )
 
@@ -251,15 +290,36 @@ def _there(files: Files, path: str) -> bool:
 
 
 def is_hyperv(pod: Object, config: KubeletConfig) -> bool:
-    """Isolated by the annotation of old; the gate was taken away with 1.21."""
-    if config.release > _HYPERV_UNTIL or not config.feature_gates.get("HyperVContainer"):
+    """Hyper-V isolation by annotation: the experiment of 1.10, which the documentation of 1.17 and
+    later no longer offers.
+    """
+    return config.release <= _HYPERV_UNTIL and _asks_for_hyperv(pod, config)
+
+
+def _asks_for_hyperv(pod: Object, config: KubeletConfig) -> bool:
+    if not config.feature_gates.get("HyperVContainer"):
         return False
     return (pod["metadata"].get("annotations") or {}).get(_ISOLATION) == "hyperv"
 
 
-def _resources(pod: Object, container: Object, host: Host, config: KubeletConfig) -> WindowsResources:
+def check_isolation(pod: Object, config: KubeletConfig) -> None:
+    """Raises ContainerFailure for a pod whose isolation the release does not support."""
+    if not _asks_for_hyperv(pod, config):
+        return
+    target = NodeTarget(
+        config.release, features=frozenset(name for name, on in config.feature_gates.items() if on)
+    )
+    if record_holds(_NO_HYPERV, target):
+        raise ContainerFailure(
+            _NO_HYPERV.reason, _NO_HYPERV.message.format(release="{}.{}".format(*config.release))
+        )
+
+
+def _resources(
+    pod: Object, container: Object, host: Host, config: KubeletConfig
+) -> WindowsResources:
     limits = (container.get("resources") or {}).get("limits") or {}
-    milli = quantity.parse(limits.get("cpu", "0")).milli_value()
+    milli = quantity.parse_quantity(limits.get("cpu", "0")).milli_value()
     cpus = min(host.hardware.cpus, _MAX_CPUS)
     hyperv = is_hyperv(pod, config)
     count = maximum = shares = 0
@@ -273,8 +333,10 @@ def _resources(pod: Object, container: Object, host: Host, config: KubeletConfig
     if config.release <= _WEIGHTS_UNTIL:
         shares = _weight(milli, cpus, _MIN_WEIGHT_HYPERV if hyperv else _MIN_WEIGHT)
     return WindowsResources(
-        cpu_shares=shares, cpu_count=count, cpu_maximum=maximum,
-        memory_limit=quantity.parse(limits.get("memory", "0")).value(),
+        cpu_shares=shares,
+        cpu_count=count,
+        cpu_maximum=maximum,
+        memory_limit=quantity.parse_quantity(limits.get("memory", "0")).value(),
     )
 
 
@@ -282,30 +344,41 @@ def _weight(milli: int, cpus: int, least: int) -> int:
     return min(max(milli * (_FULL - least) // cpus // 1000, least), _FULL)
 
 
-def _credential_spec(pod: Object, container: Object, options: Mapping[str, Any], release: tuple[int, int]) -> str:
-    if not holds(_NO_GMSA_FIELDS, Target(release)):
+def _credential_spec(
+    pod: Object, container: Object, options: Mapping[str, Any], release: tuple[int, int]
+) -> str:
+    if not record_holds(_NO_GMSA_FIELDS, NodeTarget(release)):
         return options.get("gmsaCredentialSpec") or ""
     annotations = pod["metadata"].get("annotations") or {}
     return annotations.get(container["name"] + _GMSA_CONTAINER) or annotations.get(_GMSA_POD) or ""
 
 
 def _verify_non_root(
-    pod: Object, container: Object, context: Mapping[str, Any], image: Image, release: tuple[int, int]
+    pod: Object,
+    container: Object,
+    context: Mapping[str, Any],
+    image: Image,
+    release: tuple[int, int],
 ) -> None:
     if not context.get("runAsNonRoot"):
         return
-    if holds(_NO_UIDS, Target(release)):
+    if record_holds(_NO_UIDS, NodeTarget(release)):
         problem = root_problem(context, image)
         if problem:
             raise ContainerFailure("CreateContainerConfigError", problem)
         return
     asked = (context.get("windowsOptions") or {}).get("runAsUserName")
     user = asked if asked is not None else image.username
-    newer = holds(_NO_ADMINISTRATOR_SINCE_1_22, Target(release))
+    newer = record_holds(_NO_ADMINISTRATOR_SINCE_1_22, NodeTarget(release))
     if user != ROOT_USER and not (newer and user.lower() == ROOT_USER.lower()):
         return
     limit = _NO_ADMINISTRATOR_SINCE_1_22 if newer else _NO_ADMINISTRATOR
-    # Before 1.22 the image's user is printed, whoever the pod asked for.
-    raise ContainerFailure(limit.reason, limit.message.format(
-        user=user if newer else image.username, pod=go_quote(described(pod)), container=container["name"]
-    ))
+    # Before 1.22 the message shows the image's user, whichever user the pod requests.
+    raise ContainerFailure(
+        limit.reason,
+        limit.message.format(
+            user=user if newer else image.username,
+            pod=go_quote(describe_pod(pod)),
+            container=container["name"],
+        ),
+    )

@@ -1,7 +1,8 @@
-"""What differs between a Linux and a Windows kubelet, as one interface; `os_linux.RULES` and `os_windows.RULES` fill it.
+"""The differences between a Linux and a Windows kubelet as one interface, implemented by
+`os_linux.RULES` and `os_windows.RULES`.
 
-Each method is one decision that Kubernetes' kubelet takes by operating system. Nothing else in the kubelet may ask which
-system it runs on.
+Each method is one decision that Kubernetes' kubelet makes by operating system. Nothing else in the
+kubelet may check which system it runs on.
 """
 
 from __future__ import annotations
@@ -9,45 +10,61 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from transom.hosts.api import Disk, Files, Host, Identity
+from transom.http.goerrors import NetworkTexts
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.storage_requests import StorageRequest
 from transom.machinery.objects import Object
+from transom.machines.api import DiskSpace, Files, Host, HostFiles, SystemInfo
 from transom.runtime.api import (
     ContainerStats,
     Image,
     LinuxContainer,
     LinuxSandbox,
+    RuntimeVersion,
     SandboxStats,
-    Version,
     WindowsContainer,
 )
 
 if TYPE_CHECKING:
-    from transom.kubelet.config import KubeletConfig
+    from transom.cloud.content import DiskContent
+    from transom.cloud.disks import CloudDisk
+    from transom.cloud.shares import FileShare
 
 
 class OsRules(Protocol):
     @property
     def name(self) -> Literal["linux", "windows"]: ...
+    @property
+    def network_texts(self) -> NetworkTexts:
+        """How the kubelet reports failed connections."""
 
     # The node
     def as_guided(self, config: KubeletConfig) -> KubeletConfig:
-        """The settings with what the guides for nodes of this system start a kubelet with."""
+        """The settings with the kubelet flags that the setup guides for this system use."""
 
     def check_config(self, config: KubeletConfig) -> list[str]:
         """Why a kubelet with these settings refuses to start."""
 
     def refuses_overcommitment(self) -> bool:
-        """Whether a kubelet that is to reserve more than the machine has does not start, or shows that nothing is left."""
+        """Whether a kubelet that must reserve more than the machine has refuses to start; otherwise
+        it reports zero allocatable.
+        """
 
-    def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]: ...
-    def node_info(self, identity: Identity, runtime: Version, config: KubeletConfig) -> Object: ...
+    def default_labels(
+        self, identity: SystemInfo, release: tuple[int, int]
+    ) -> Mapping[str, str]: ...
+    def node_info(
+        self, identity: SystemInfo, runtime: RuntimeVersion, config: KubeletConfig
+    ) -> Object: ...
     def default_eviction(self, release: tuple[int, int] = (1, 20)) -> Mapping[str, str]: ...
     def capacity_extras(self, host: Host) -> Mapping[str, str]:
-        """Resources beside cpu, memory, pods and ephemeral-storage."""
+        """Resources other than cpu, memory, pods and ephemeral-storage."""
 
     def ready_message(self, release: tuple[int, int] = (1, 20)) -> str: ...
     def apparmor_problem(self, pod: Object, host: Host) -> str:
-        """Why the profiles that a pod asks for cannot be enforced here; empty when they can, or where nobody looks."""
+        """Why the requested profiles cannot be enforced here; empty when they can, or when this is
+        never checked.
+        """
 
     def default_pause_image(self) -> str: ...
     def forwarding_problem(self, release: tuple[int, int]) -> str:
@@ -61,69 +78,127 @@ class OsRules(Protocol):
         """Raises ContainerFailure."""
 
     def mount_path(self, path: str) -> str:
-        """A container path as the runtime is told it."""
+        """A container path in the form that the runtime receives."""
 
     def host_path(self, path: str) -> str:
-        """A host path of a pod as the kubelet uses it."""
+        """A pod's host path as the kubelet uses it."""
 
     def is_absolute(self, path: str) -> bool: ...
     def join(self, *parts: str) -> str:
-        """A path of the kubelet's own, as the system writes it."""
+        """A path of the kubelet's own, in the system's notation."""
 
     def split(self, path: str) -> list[str]:
-        """The parts of a path that a pod gave."""
+        """The components of a path that a pod specifies."""
+
+    def parent(self, path: str) -> str:
+        """The parent directory of one of the kubelet's own paths."""
 
     def file_error(self, operation: str, path: str, problem: OSError) -> str:
-        """A failure as a program of the system words it: `open /etc/hosts: no such file or directory`."""
+        """An error as a program of the system formats it: `open /etc/hosts: no such file or
+        directory`.
+        """
 
-    def single_file_mounts(self, runtime: Version) -> bool: ...
-    def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool: ...
+    def single_file_mounts(self, runtime: RuntimeVersion) -> bool: ...
+    def manages_hosts_file(self, runtime: RuntimeVersion, release: tuple[int, int]) -> bool: ...
     def hosts_file(self) -> tuple[str, str]:
-        """Of the node, and of a container."""
+        """Node path, and container path."""
 
-    def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]: ...
+    def mount_propagation(
+        self, asked: str | None
+    ) -> Literal["private", "hostToContainer", "bidirectional"]: ...
 
     # Volumes
     def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:
-        """Makes the directory of a memory volume; whether it really is in memory. Nothing happens to one that is there."""
+        """Creates the directory of a memory volume; returns whether it really is in memory. An
+        existing one is left unchanged.
+        """
 
     def unmount(self, files: Files, path: str) -> None:
-        """The directory is empty and on disk again, when it was in memory."""
+        """Empties the directory and, if it was in memory, puts it back on disk."""
 
     def mounted(self, files: Files, path: str) -> bool:
-        """Whether what is at the path comes from elsewhere: it is mounted, or linked."""
+        """Whether the path is a mount point or a link."""
 
     def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
         """Raises VolumeFailure."""
 
-    def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
-        """Whether the system's mount command takes a share or file system of this kind. Raises VolumeFailure."""
+    def mount_share(
+        self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]
+    ) -> None:
+        """Whether the system's mount command supports a share or file system of this kind. Raises
+        VolumeFailure.
+        """
 
     def missing_disk(self, kind: str, name: str, release: tuple[int, int]) -> str:
-        """Why a kubelet does not find the disk of a cloud that is attached to its node; empty when it does."""
+        """Why a kubelet does not find a cloud disk that is attached to its node; empty when it
+        does.
+        """
 
-    def unformattable(self, file_system: str) -> str:
-        """Why a new disk cannot be formatted so; empty when it can."""
+    def format_disk(
+        self, disk: CloudDisk, file_system: str, device: str, target: str, read_only: bool
+    ) -> None:
+        """Formats a new disk, and checks the file system of a used disk. Raises VolumeFailure."""
+
+    def mount_disk(self, files: Files, disk: CloudDisk, path: str, now: float) -> None:
+        """Mounts it once for the node. Raises OSError and ContentError."""
+
+    def disk_mounted(self, files: Files, path: str) -> bool: ...
+    def unmount_disk(self, files: Files, path: str) -> None: ...
+    def show_file_system(self, files: Files, source: str, target: str, read_only: bool) -> None:
+        """Makes the node's mount visible to a pod. A no-op when it already is."""
+
+    def hide_file_system(self, files: Files, target: str) -> None:
+        """Undoes `show_file_system` when the pod no longer needs it."""
+
+    def check_storage(self, request: StorageRequest) -> None:
+        """Whether the system can use a storage system of this kind. Raises VolumeFailure with the
+        plugin's own text.
+        """
+
+    def mount_export(self, files: Files, content: DiskContent, target: str, now: float) -> None:
+        """Mounts a volume of a storage server. Raises OSError and ContentError."""
+
+    def mount_smb(
+        self,
+        files: HostFiles,
+        mappings: dict[str, str],
+        share: FileShare,
+        target: str,
+        user: str,
+        password: str,
+        options: tuple[str, ...],
+        now: float,
+    ) -> None:
+        """Mounts a cloud share; `mappings` are the node's. Raises VolumeFailure, OSError and
+        ContentError.
+        """
 
     def ungrowable(self) -> str:
-        """Why a mounted file system cannot be made larger; empty when it can."""
+        """Why a mounted file system cannot be expanded; empty when it can."""
 
     def registers_plugins(self, release: tuple[int, int]) -> bool:
-        """Whether a kubelet of this release looks for drivers that want to register."""
+        """Whether a kubelet of this release watches for plugins that register."""
 
     def bind(self, files: Files, source: str, target: str) -> None:
-        """Shows a directory at another place too. Nothing happens where one is shown already."""
+        """Bind-mounts a directory at a second path. A no-op when that is already done."""
 
     def block_devices(self) -> str:
         """Why raw devices cannot be given to containers; empty when they can."""
 
     def set_ownership(
-        self, files: Files, path: str, fs_group: int | None, read_only: bool = False, policy: str | None = None
+        self,
+        files: HostFiles,
+        path: str,
+        fs_group: int | None,
+        read_only: bool = False,
+        policy: str | None = None,
     ) -> None:
-        """Gives a volume to the pod's group. `policy` is the pod's fsGroupChangePolicy where that counts."""
+        """Gives a volume to the pod's group. `policy` is the pod's fsGroupChangePolicy where it
+        applies.
+        """
 
     def owner_group(self, files: Files, path: str) -> int | None:
-        """None where groups mean nothing."""
+        """None where groups have no meaning."""
 
     def set_owner(self, files: Files, path: str, user: int) -> None:
         """Raises VolumeFailure."""
@@ -135,32 +210,42 @@ class OsRules(Protocol):
         """Raises VolumeFailure."""
 
     # Statistics and eviction
-    def cadvisor_stats(self, runtime: Version) -> bool:
-        """Whether pods are measured by cAdvisor alone and not by asking the runtime."""
+    def cadvisor_stats(self, runtime: RuntimeVersion) -> bool:
+        """Whether pods are measured by cAdvisor alone, without the runtime."""
 
     def cadvisor_containers(self) -> bool:
-        """Whether cAdvisor knows containers at all."""
+        """Whether cAdvisor measures containers at all."""
 
     def node_stats(
-        self, host: Host, containers: Sequence[ContainerStats], sandboxes: Sequence[SandboxStats], now: float
+        self,
+        host: Host,
+        containers: Sequence[ContainerStats],
+        sandboxes: Sequence[SandboxStats],
+        now: float,
     ) -> Object:
         """`memory`, `network` and perhaps `rlimit` of the node in /stats/summary."""
 
-    def system_containers(self, node: Object, pods: Sequence[Object], now: float, started: float) -> list[Object]:
-        """`systemContainers`, from the statistics of the node and of all pods; `started` is the kubelet's."""
+    def system_containers(
+        self, node: Object, pods: Sequence[Object], now: float, started: float
+    ) -> list[Object]:
+        """`systemContainers`, from the statistics of the node and of all pods; `started` is the
+        kubelet's.
+        """
 
     def pod_network_stats(self, stats: SandboxStats | None) -> Object | None: ...
     def memory_stats(self, stats: ContainerStats, limit: int) -> Object:
-        """Of a container; `limit` is 0 where there is none."""
+        """Memory of a container; `limit` is 0 where there is none."""
 
     def pod_memory_stats(self, containers: Sequence[Object], limit: int) -> Object:
-        """Of a pod, from `memory_stats` of its containers, of which there is at least one."""
+        """Memory of a pod, from `memory_stats` of its containers, of which there is at least
+        one.
+        """
 
-    def volume_disk(self, host: Host, in_memory: bool) -> Disk:
+    def volume_disk(self, host: Host, in_memory: bool) -> DiskSpace:
         """The file system that a volume is on."""
 
     def no_such_file(self, path: str) -> str:
-        """What looking up a file that is not there gives, in Go's words."""
+        """Go's error text for stat on a file that does not exist."""
 
     def signals(self, host: Host) -> Sequence[str]:
         """The eviction signals that are observed."""

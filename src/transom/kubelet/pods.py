@@ -1,6 +1,7 @@
-"""The pods of this node: those of the API, kept up by an informer, and static ones of other sources with their mirrors.
+"""The pods of this node: pods of the API, tracked by an informer, and static pods of other sources
+with their mirrors.
 
-Knows which pods there are, nothing of what becomes of them; a `PodListener` is told of each change.
+Knows which pods exist, not their state; notifies a `PodListener` of each change.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from transom.client.informer import Informer
 from transom.client.resources import PODS
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import is_mirror, is_static
 from transom.kubelet.parts import PodSource, PodUpdates
 from transom.kubelet.podstate import TERMINAL, is_deleted, not_running, uid_of
@@ -24,19 +25,23 @@ class PodListener(Protocol):
     def pod_added(self, pod: Object) -> None: ...
     def pod_updated(self, old: Object, pod: Object) -> None: ...
     def pod_removed(self, pod: Object) -> None:
-        """Gone from its source. Another pod of the same name may be there already."""
+        """The pod was removed from its source. Another pod of the same name may already exist."""
 
     def mirror_changed(self, pod: Object) -> None:
-        """The mirror of this static pod came, went or was changed."""
+        """The mirror of this static pod was created, deleted or changed."""
 
     def mirror_orphaned(self, mirror: Object) -> None:
-        """A mirror that shows no pod."""
+        """A mirror without a static pod."""
 
 
 class Pods:
-    """A `PodView`. `status` gives what is known of a pod's status by its uid, if that is newer than the pod has it."""
+    """A `PodView`. `status` returns a pod's status by its uid, if that is newer than the pod's
+    own.
+    """
 
-    def __init__(self, env: Env, listener: PodListener, status: Callable[[str], Object | None]) -> None:
+    def __init__(
+        self, env: KubeletContext, listener: PodListener, status: Callable[[str], Object | None]
+    ) -> None:
         self._listener = listener
         self._status = status
         self._pods: dict[str, Object] = {}
@@ -44,21 +49,28 @@ class Pods:
         self._mirrors: dict[Name, Object] = {}
         self._static: dict[str, dict[str, Object]] = {}
         self._first: list[Object] | None = []
-        self._told: dict[str, asyncio.Event] = {}
+        self._delivered: dict[str, asyncio.Event] = {}
         self.informer = Informer(
-            env.client, PODS, env.clock, env.rng, field_selector="spec.nodeName=" + env.config.node_name
+            env.client,
+            PODS,
+            env.clock,
+            env.rng,
+            field_selector="spec.nodeName=" + env.config.node_name,
         )
         self.informer.add_handler(add=self._add, update=self._update, delete=self._delete)
 
     async def synced(self) -> None:
-        """The pods of the API are known, and the listener was told of them, the oldest first."""
+        """Whether the pods of the API are known and the listener was notified of them, oldest
+        first.
+        """
         await self.informer.synced()
         first, self._first = self._first, None
         for pod in sorted(first or (), key=_age):
-            if self.informer.get(*name_of(pod)) is not None:
+            if self.informer.get(*pod_full_name(pod)) is not None:
                 self._add(pod)
 
-    # ---- looking -------------------------------------------------------------------------------------------------
+    # ---- queries
+    # ----------------------------------------------------------------------------------------------
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -87,19 +99,23 @@ class Pods:
         return self._newest(pod) if pod else None
 
     def active_pods(self, wanted: Callable[[Object], bool] | None = None) -> Sequence[Object]:
-        """Those that have not ended; with `wanted` only those that it takes, by what does not change in a pod."""
+        """The pods that have not ended; with `wanted` only those that it accepts, by immutable
+        fields of the pod.
+        """
         return [
-            self._newest(pod) for pod in self._pods.values() if (wanted is None or wanted(pod)) and not self.terminated(pod)
+            self._newest(pod)
+            for pod in self._pods.values()
+            if (wanted is None or wanted(pod)) and not self.terminated(pod)
         ]
 
-    def told(self, pod: Object) -> Object:
-        """Its status as it is known here, or else to the API."""
+    def reported_status(self, pod: Object) -> Object:
+        """Its status as known here, otherwise as known to the API."""
         uid = uid_of(pod)
         return self._status(uid) or (self.api_pod(uid) or pod).get("status") or {}
 
     def terminated(self, pod: Object) -> bool:
-        """It has ended, or is to be deleted and nothing of it runs."""
-        status = self.told(pod)
+        """Whether it has ended, or is being deleted and nothing of it runs."""
+        status = self.reported_status(pod)
         return status.get("phase") in TERMINAL or (is_deleted(pod) and not_running(status))
 
     def _newest(self, pod: Object) -> Object:
@@ -107,19 +123,20 @@ class Pods:
         return pod if status is None else {**pod, "status": status}
 
     def mirror_of(self, pod: Object) -> Object | None:
-        return self._mirrors.get(name_of(pod))
+        return self._mirrors.get(pod_full_name(pod))
 
     def mirrors(self) -> Sequence[Object]:
         return [*self._mirrors.values()]
 
     def api_pod(self, uid: str) -> Object | None:
-        """Where the status of a pod is written to: the pod itself, or the mirror of a static one."""
+        """Where a pod's status is written: to the pod itself, or to the mirror of a static one."""
         pod = self._pods.get(uid)
         if pod is None or not is_static(pod):
             return pod
         return self.mirror_of(pod)
 
-    # ---- the API -------------------------------------------------------------------------------------------------
+    # ---- the API
+    # ----------------------------------------------------------------------------------------------
 
     def _add(self, pod: Object) -> None:
         if self._first is not None:
@@ -147,7 +164,7 @@ class Pods:
         if self._first is not None:
             self._first = [p for p in self._first if uid_of(p) != uid_of(pod)]
         elif is_mirror(pod):
-            if self._mirrors.pop(name_of(pod), None) is not None:
+            if self._mirrors.pop(pod_full_name(pod), None) is not None:
                 self._tell_mirror(pod)
         else:
             self._drop(pod)
@@ -155,36 +172,37 @@ class Pods:
 
     def _put(self, pod: Object) -> None:
         self._pods[uid_of(pod)] = pod
-        self._uids[name_of(pod)] = uid_of(pod)
+        self._uids[pod_full_name(pod)] = uid_of(pod)
 
     def _drop(self, pod: Object) -> None:
         self._pods.pop(uid_of(pod), None)
-        if self._uids.get(name_of(pod)) == uid_of(pod):
-            del self._uids[name_of(pod)]
+        if self._uids.get(pod_full_name(pod)) == uid_of(pod):
+            del self._uids[pod_full_name(pod)]
 
     def _put_mirror(self, mirror: Object) -> None:
-        self._mirrors[name_of(mirror)] = mirror
+        self._mirrors[pod_full_name(mirror)] = mirror
         self._tell_mirror(mirror)
 
     def _tell_mirror(self, mirror: Object) -> None:
-        uid = self._uids.get(name_of(mirror))
+        uid = self._uids.get(pod_full_name(mirror))
         if uid is not None:
             self._listener.mirror_changed(self._pods[uid])
-        elif name_of(mirror) in self._mirrors:
+        elif pod_full_name(mirror) in self._mirrors:
             self._listener.mirror_orphaned(mirror)
 
-    # ---- other sources -------------------------------------------------------------------------------------------
+    # ---- other sources
+    # -------------------------------------------------------------------------------------------
 
     async def follow(self, name: str, source: PodSource) -> None:
-        """Take the pods of a source until cancelled."""
+        """Accepts the pods of a source until cancelled."""
         await source.run(PodUpdates(lambda pods: self.set_static(name, pods)))
 
     async def source_told(self, name: str) -> None:
-        """The source has said once what it has."""
-        await self._told.setdefault(name, asyncio.Event()).wait()
+        """Waits until the source has delivered its pods at least once."""
+        await self._delivered.setdefault(name, asyncio.Event()).wait()
 
     def set_static(self, source: str, pods: Sequence[Object]) -> None:
-        self._told.setdefault(source, asyncio.Event()).set()
+        self._delivered.setdefault(source, asyncio.Event()).set()
         before = self._static.get(source, {})
         after = {uid_of(pod): pod for pod in pods}
         self._static[source] = after
@@ -202,7 +220,7 @@ class Pods:
                 self._listener.pod_updated(old, pod)
 
 
-def name_of(pod: Object) -> Name:
+def pod_full_name(pod: Object) -> Name:
     return pod["metadata"].get("namespace", ""), pod["metadata"]["name"]
 
 

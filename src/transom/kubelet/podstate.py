@@ -1,4 +1,6 @@
-"""What the runtime has of one pod, and small facts about pods that the core asks all the time. Pure."""
+"""The runtime's state of one pod, and small helpers about pods that the core uses everywhere.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from transom.machinery.objects import Object
-from transom.runtime.api import Container, Runtime, Sandbox
+from transom.runtime.api import Container, ContainerRuntime, Sandbox
 
 TERMINAL = ("Failed", "Succeeded")
 
 
 class PodState(NamedTuple):
-    """Sandboxes and containers of a pod, the newest first."""
+    """Sandboxes and containers of a pod, newest first."""
 
     sandboxes: Sequence[Sandbox]
     containers: Sequence[Container]
 
     def container(self, name: str) -> Container | None:
-        """The newest of that name."""
+        """The newest container of this name."""
         for container in self.containers:
             if container.name == name:
                 return container
@@ -28,17 +30,17 @@ class PodState(NamedTuple):
         return [c for c in self.containers if c.state == "running"]
 
     def ips(self) -> tuple[str, ...]:
-        """Of the newest sandbox, while it is up."""
+        """The addresses of the newest sandbox, while it is ready."""
         if self.sandboxes and self.sandboxes[0].state == "ready":
             return self.sandboxes[0].ips
         return ()
 
 
-def read(runtime: Runtime, uid: str) -> PodState:
+def read_pod_state(runtime: ContainerRuntime, uid: str) -> PodState:
     return PodState(runtime.sandboxes(uid), runtime.containers(uid))
 
 
-def describe(pod: Object) -> str:
+def format_pod(pod: Object) -> str:
     """`name_namespace(uid)`, as messages name a pod."""
     meta = pod["metadata"]
     return f"{meta['name']}_{meta['namespace']}({meta['uid']})"
@@ -50,7 +52,7 @@ def uid_of(pod: Object) -> str:
 
 
 def is_deleted(pod: Object) -> bool:
-    """Somebody asked for its deletion."""
+    """Whether its deletion was requested."""
     return pod["metadata"].get("deletionTimestamp") is not None
 
 
@@ -69,21 +71,29 @@ def container_specs(pod: Object) -> Iterator[tuple[Object, str]]:
 
 
 def container_spec(pod: Object, name: str) -> Object | None:
-    for container, _ in container_specs(pod):
-        if container["name"] == name:
-            return container
-    return None
+    found = _find(pod, name)
+    return None if found is None else found[0]
 
 
 def field_path(pod: Object, name: str) -> str:
-    for container, path in container_specs(pod):
-        if container["name"] == name:
-            return path
-    return "implicitly required container " + name
+    found = _find(pod, name)
+    return (
+        "implicitly required container " + name if found is None else f"spec.{found[1]}{{{name}}}"
+    )
+
+
+def _find(pod: Object, name: str) -> tuple[Object, str] | None:
+    """The container of this name and the list that contains it."""
+    spec = pod["spec"]
+    for field in _LISTS:
+        for container in spec.get(field) or ():
+            if container["name"] == name:
+                return container, field
+    return None
 
 
 def not_running(status: Object) -> bool:
-    """No container of the status runs (or may run)."""
+    """Whether no container of the status runs (or may run)."""
     for entry in status.get("containerStatuses") or ():
         state = entry.get("state") or {}
         if "terminated" not in state and "waiting" not in state:

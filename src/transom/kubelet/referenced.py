@@ -1,20 +1,21 @@
-"""Config maps and secrets that pods of one node name, as fresh as a container's start needs them.
+"""Config maps and secrets that pods of one node reference, fresh enough to start containers with.
 
-Kubernetes' kubelet watches each such object. Here a kubelet asks when it needs one, because a thousand kubelets in a
-process would hold a thousand watches of the same token: a new pod always gets what the server has now, the periodic
-look at a running pod shares one answer for a few seconds with the other pods of the node, and what cannot change
-(`immutable`) or hardly does (tokens of service accounts) is kept for longer. An update is in the volumes of a node as
-soon as their pods are looked at again, every 60 to 90 seconds, as in Kubernetes.
+Kubernetes' kubelet watches each such object. Here a kubelet fetches on demand, because a thousand
+kubelets in a process would hold a thousand watches of the same token: a new pod always gets the
+server's current object, the periodic syncs of running pods share one response per node for a few
+seconds, and objects that cannot change (`immutable`) or rarely do (service account tokens) are
+cached longer. Volumes show an update at the next sync of their pod, every 60 to 90 seconds, as in
+Kubernetes.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
-from functools import lru_cache
 from typing import Final
 
-from transom.client.api import Client, is_not_found
+from transom.client.api import ApiClient, is_not_found
 from transom.client.resources import CONFIG_MAPS, SECRETS, GroupVersionResource
+from transom.kit.caching import text_cache
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -28,7 +29,7 @@ _SINGULAR: Final = {CONFIG_MAPS: "configmap", SECRETS: "secret"}
 
 
 class ReferenceFailure(Exception):
-    """The object cannot be had; the text is the kubelet's. `missing` when there is none."""
+    """The object cannot be fetched; the text is the kubelet's. `missing` when it does not exist."""
 
     def __init__(self, message: str, missing: bool = False) -> None:
         super().__init__(message)
@@ -50,7 +51,7 @@ _Key = tuple[GroupVersionResource, str, str]
 class ReferencedObjects:
     __slots__ = ("_client", "_clock", "_entries")
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: ApiClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._entries: dict[_Key, _Entry] = {}
@@ -61,33 +62,45 @@ class ReferencedObjects:
     async def secret(self, namespace: str, name: str, max_age: float = FRESH) -> Object:
         return await self.get(SECRETS, namespace, name, max_age)
 
-    async def get(self, resource: GroupVersionResource, namespace: str, name: str, max_age: float = FRESH) -> Object:
-        """Not older than `max_age` seconds, unless it is of a kind that stays as it is. Raises ReferenceFailure."""
+    async def get(
+        self, resource: GroupVersionResource, namespace: str, name: str, max_age: float = FRESH
+    ) -> Object:
+        """Not older than `max_age` seconds, unless objects of its kind rarely change. Raises
+        ReferenceFailure.
+        """
         key = (resource, namespace, name)
         now = self._clock.monotonic()
         entry = self._entries.get(key)
         if entry is not None:
             entry.used = now
-            if entry.obj.get("immutable") or now - entry.fetched < max(max_age, _lasting(entry.obj)):
+            if entry.obj.get("immutable") or now - entry.fetched < max(
+                max_age, _lasting(entry.obj)
+            ):
                 return entry.obj
         try:
             obj = await self._client.get(resource, namespace, name)
         except ApiError as problem:
             self._entries.pop(key, None)
             if is_not_found(problem):
-                raise ReferenceFailure(f'{_SINGULAR[resource]} "{name}" not found', missing=True) from problem
+                raise ReferenceFailure(
+                    f'{_SINGULAR[resource]} "{name}" not found', missing=True
+                ) from problem
             raise self._unsynced(resource) from problem
         except OSError as problem:
             raise self._unsynced(resource) from problem
         now = self._clock.monotonic()
         if key not in self._entries:
-            self._entries = {k: e for k, e in self._entries.items() if now - e.used < _UNUSED_SECONDS}
+            self._entries = {
+                k: e for k, e in self._entries.items() if now - e.used < _UNUSED_SECONDS
+            }
         self._entries[key] = _Entry(obj, now)
         return obj
 
     @staticmethod
     def _unsynced(resource: GroupVersionResource) -> ReferenceFailure:
-        return ReferenceFailure(f"failed to sync {_SINGULAR[resource]} cache: timed out waiting for the condition")
+        return ReferenceFailure(
+            f"failed to sync {_SINGULAR[resource]} cache: timed out waiting for the condition"
+        )
 
 
 def _lasting(obj: Object) -> float:
@@ -95,7 +108,9 @@ def _lasting(obj: Object) -> float:
 
 
 def secret_bytes(text: str) -> bytes:
-    """A value of a secret. Short ones (tokens, certificates) are the same bytes object for all pods of a process."""
+    """A value of a secret. Short ones (tokens, certificates) share one bytes object among all pods
+    of a process.
+    """
     return _decode(text) if len(text) <= _SHORT else b64decode(text)
 
 
@@ -103,11 +118,11 @@ def text_bytes(text: str) -> bytes:
     return _encode(text) if len(text) <= _SHORT else text.encode()
 
 
-@lru_cache(maxsize=2048)
+@text_cache(2048, longest=4096)
 def _decode(text: str) -> bytes:
     return b64decode(text)
 
 
-@lru_cache(maxsize=2048)
+@text_cache(2048, longest=4096)
 def _encode(text: str) -> bytes:
     return text.encode()

@@ -1,4 +1,4 @@
-"""How events of a kubelet point at what they are about: a pod, one container of it, the node."""
+"""The involved objects of a kubelet's events: a pod, one of its containers, the node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from transom.machinery.objects import Object
 
 def pod_ref(pod: Object, path: str = "") -> Object:
     meta = pod["metadata"]
-    out = {"kind": "Pod", "namespace": meta.get("namespace", ""), "name": meta["name"], "uid": meta.get("uid", ""),
-           "apiVersion": "v1", "resourceVersion": meta.get("resourceVersion", ""), "fieldPath": path}
+    out = {
+        "kind": "Pod",
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "apiVersion": "v1",
+        "resourceVersion": meta.get("resourceVersion", ""),
+        "fieldPath": path,
+    }
     return {key: value for key, value in out.items() if value}
 
 
@@ -18,5 +25,5 @@ def container_ref(pod: Object, name: str) -> Object:
 
 
 def node_ref(node_name: str) -> Object:
-    """A kubelet gives its node's name as the uid, before it knows the real one and ever after."""
+    """A kubelet always uses its node's name as the uid, even after it learns the real one."""
     return {"kind": "Node", "name": node_name, "uid": node_name}

@@ -1,4 +1,6 @@
-"""A container's security context with what it inherits from its pod. Pure; what it means is said by each system."""
+"""A container's security context with what it inherits from its pod. Pure; each operating system
+interprets it.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ def pod_context(pod: Object) -> Mapping[str, Any]:
     return pod["spec"].get("securityContext") or _NOTHING
 
 
-def effective(pod: Object, container: Object) -> Mapping[str, Any]:
-    """The container's fields, over those of the pod that containers inherit."""
+def effective_security_context(pod: Object, container: Object) -> Mapping[str, Any]:
+    """The container's fields, overriding those that it inherits from the pod."""
     of_pod, own = pod_context(pod), container.get("securityContext") or _NOTHING
     inherited = {k: of_pod[k] for k in _INHERITED if of_pod.get(k) is not None}
     if not own:
@@ -33,34 +35,96 @@ def effective(pod: Object, container: Object) -> Mapping[str, Any]:
 def _windows(of_pod: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
     merged = {**of_pod, **{k: v for k, v in own.items() if v is not None}}
     if any(own.get(k) is not None for k in _GMSA):
-        # The two belong together: a name of the container's does not go with a spec of the pod's.
+        # The two belong together: do not combine the container's name with the pod's spec.
         for key in _GMSA:
             if own.get(key) is None:
                 merged.pop(key, None)
     return merged
 
 
-def described(pod: Object) -> str:
+def describe_pod(pod: Object) -> str:
     """`name_namespace(uid)`, as log lines and messages name a pod."""
     meta = pod["metadata"]
     return f"{meta['name']}_{meta['namespace']}({meta['uid']})"
 
 
 def has_privileged_container(spec: Object) -> bool:
-    return any((c.get("securityContext") or {}).get("privileged") for c in podutil.containers(spec))
+    return any(
+        (c.get("securityContext") or {}).get("privileged") for c in podutil.visit_containers(spec)
+    )
 
 
-def sysctls(context: Mapping[str, Any]) -> dict[str, str]:
+# Capabilities over the machine; the others are also effective inside namespaces.
+_OF_THE_MACHINE: Final = frozenset(
+    (
+        "ALL",
+        "AUDIT_CONTROL",
+        "AUDIT_READ",
+        "BLOCK_SUSPEND",
+        "BPF",
+        "CHECKPOINT_RESTORE",
+        "DAC_READ_SEARCH",
+        "IPC_LOCK",
+        "LEASE",
+        "LINUX_IMMUTABLE",
+        "MAC_ADMIN",
+        "MAC_OVERRIDE",
+        "MKNOD",
+        "PERFMON",
+        "SYSLOG",
+        "SYS_ADMIN",
+        "SYS_BOOT",
+        "SYS_MODULE",
+        "SYS_NICE",
+        "SYS_PACCT",
+        "SYS_PTRACE",
+        "SYS_RAWIO",
+        "SYS_RESOURCE",
+        "SYS_TIME",
+        "SYS_TTY_CONFIG",
+        "WAKE_ALARM",
+    )
+)
+_MAPPED_IDS: Final = 1 << 16
+
+
+def needs_host_users(spec: Object) -> bool:
+    """Whether a pod requests what its own user namespace cannot provide: privileges over the
+    machine, its devices, or users outside of the namespace.
+    """
+    context = spec.get("securityContext") or {}
+    ids = [context.get("fsGroup"), *(context.get("supplementalGroups") or ())]
+    for container in podutil.visit_containers(spec):
+        own = container.get("securityContext") or {}
+        added = (own.get("capabilities") or {}).get("add") or ()
+        if container.get("volumeDevices") or any(
+            name.upper().removeprefix("CAP_") in _OF_THE_MACHINE for name in added
+        ):
+            return True
+    for asked in (
+        context,
+        *((c.get("securityContext") or {}) for c in podutil.visit_containers(spec)),
+    ):
+        ids += [asked.get("runAsUser"), asked.get("runAsGroup")]
+    return any(number is not None and number >= _MAPPED_IDS for number in ids)
+
+
+def pod_sysctls(context: Mapping[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry.get("value", "") for entry in context.get("sysctls") or ()}
 
 
 def root_problem(context: Mapping[str, Any], image: Image) -> str:
-    """Why a container that must not run as root cannot be run."""
+    """Why a container with runAsNonRoot cannot run."""
     user = context.get("runAsUser")
     if user is not None:
         return "container's runAsUser breaks non-root policy" if user == 0 else ""
-    if image.uid == 0 or (image.uid is None and not image.username):  # an image that names nobody means root
+    if image.uid == 0 or (
+        image.uid is None and not image.username
+    ):  # an image without a user means root
         return "container has runAsNonRoot and image will run as root"
     if image.uid is None and image.username:
-        return f"container has runAsNonRoot and image has non-numeric user ({image.username}), cannot verify user is non-root"
+        return (
+            f"container has runAsNonRoot and image has non-numeric user ({image.username}), "
+            "cannot verify user is non-root"
+        )
     return ""

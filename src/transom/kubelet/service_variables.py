@@ -1,4 +1,4 @@
-"""The environment variables by which a container finds the services of its namespace."""
+"""The environment variables that describe the Services of a container's namespace."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _MASTER_SERVICES = frozenset({"kubernetes"})
 def service_variables(
     namespace: str, links: bool, masters: Iterable[Object], neighbours: Iterable[Object]
 ) -> dict[str, Variable]:
-    """By name. `masters` are the services of the namespace `default`, of which the API server's own is always told;
-    `neighbours` those of the pod's namespace, told when it asked for links."""
+    """By name. `masters` are the Services of the namespace `default`, of which the API server's own
+    is always included; `neighbours` those of the pod's namespace, included when enableServiceLinks
+    is set.
+    """
     chosen = {}
     if links:
         chosen = {s["metadata"]["name"]: s for s in neighbours if _has_address(s)}
@@ -37,19 +39,26 @@ def _has_address(service: Object) -> bool:
 
 def _variables(service: Object) -> tuple[Variable, ...]:
     spec = service["spec"]
-    ports = tuple((p["port"], p.get("name") or "", p.get("protocol") or "TCP") for p in spec.get("ports") or ())
+    ports = tuple(
+        (p["port"], p.get("name") or "", p.get("protocol") or "TCP")
+        for p in spec.get("ports") or ()
+    )
     return _of(service["metadata"]["name"], spec["clusterIP"], ports)
 
 
-@lru_cache(maxsize=4096)  # all containers of all nodes of a process share them
-def _of(service: str, address: str, ports: tuple[tuple[int, str, str], ...]) -> tuple[Variable, ...]:
+@lru_cache(maxsize=4096)  # shared by all containers of all nodes of a process
+def _of(
+    service: str, address: str, ports: tuple[tuple[int, str, str], ...]
+) -> tuple[Variable, ...]:
     name = service.replace("-", "_").upper()
     host = f"[{address}]" if ":" in address else address
     out = [(f"{name}_SERVICE_HOST", address)]
     if ports:
         out.append((f"{name}_SERVICE_PORT", str(ports[0][0])))
     out += [
-        (f"{name}_SERVICE_PORT_{port_name.replace('-', '_').upper()}", str(port)) for port, port_name, _ in ports if port_name
+        (f"{name}_SERVICE_PORT_{port_name.replace('-', '_').upper()}", str(port))
+        for port, port_name, _ in ports
+        if port_name
     ]
     for index, (port, _, protocol) in enumerate(ports):
         url = f"{protocol.lower()}://{host}:{port}"
@@ -57,7 +66,9 @@ def _of(service: str, address: str, ports: tuple[tuple[int, str, str], ...]) -> 
             out.append((f"{name}_PORT", url))
         prefix = f"{name}_PORT_{port}_{protocol.upper()}"
         out += [
-            (prefix, url), (f"{prefix}_PROTO", protocol.lower()), (f"{prefix}_PORT", str(port)),
+            (prefix, url),
+            (f"{prefix}_PROTO", protocol.lower()),
+            (f"{prefix}_PORT", str(port)),
             (f"{prefix}_ADDR", address),
         ]
     return tuple(out)

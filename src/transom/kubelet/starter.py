@@ -1,31 +1,36 @@
-"""Carries out what `actions` found: stops what must not run, makes the sandbox, starts containers in their order.
+"""Executes the computed `actions`: stops containers, creates the sandbox, starts containers in
+order.
 
-Every failure becomes an event and a reason that the container's status shows; `run` says whether all went well.
+Every failure becomes an event and a reason in the container's status; `run` returns whether
+everything succeeded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple
 
+from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
+from transom.kit.durations import format_duration
 from transom.kubelet.actions import PodActions
-from transom.kubelet.backoff import Backoff
-from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log
+from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.labels import container_hash
-from transom.kubelet.parts import ContainerBuilder, HookFailure, Hooks, Images
-from transom.kubelet.podstate import PodState, container_spec, describe, uid_of
+from transom.kubelet.parts import ContainerConfigSource, HookFailure, Hooks, ImagePuller
+from transom.kubelet.podstate import PodState, container_spec, format_pod, uid_of
 from transom.kubelet.refs import pod_ref
-from transom.kubelet.status import Waiting
+from transom.kubelet.status import WaitingReason
 from transom.kubelet.termination import KillFailure, Terminator
-from transom.kubelet.workers import Worker
-from transom.machinery import goduration
+from transom.kubelet.workers import PodWorker
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, Image, RuntimeFailure, Sandbox, SandboxConfig
 
 log = logging.getLogger("transom.kubelet")
 
+_IN_A_ROW = 20  # containers to start before other tasks may run
 _SHORT_WORDS_UNTIL = (1, 16)  # "Failed create pod sandbox"
 
 
@@ -37,9 +42,14 @@ class _Place(NamedTuple):
     state: PodState
 
 
-class Starter:
+class ContainerStarter:
     def __init__(
-        self, env: Env, images: Images, builder: ContainerBuilder, hooks: Hooks, terminator: Terminator
+        self,
+        env: KubeletContext,
+        images: ImagePuller,
+        builder: ContainerConfigSource,
+        hooks: Hooks,
+        terminator: Terminator,
     ) -> None:
         self._env = env
         self._images = images
@@ -47,14 +57,21 @@ class Starter:
         self._hooks = hooks
         self._end = terminator
 
-    async def run(self, worker: Worker, pod: Object, state: PodState, actions: PodActions) -> bool:
-        """Raises Interrupted when the pod has to end while something is waited for."""
+    async def run(
+        self, worker: PodWorker, pod: Object, state: PodState, actions: PodActions
+    ) -> bool:
+        """Raises Interrupted when the pod must terminate during a wait."""
         if actions.create_sandbox and actions.sandbox_id:
-            self._tell(pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+            self._tell(
+                pod,
+                NORMAL,
+                "SandboxChanged",
+                "Pod sandbox changed, it will be killed and re-created.",
+            )
         try:
             await self._stop(pod, state, actions)
         except (KillFailure, RuntimeFailure) as failure:
-            log.warning("pod %s: %s", describe(pod), failure)
+            log.warning("pod %s: %s", format_pod(pod), failure)
             return False
         if not (actions.create_sandbox or actions.init or actions.start or actions.ephemeral):
             return True
@@ -64,7 +81,11 @@ class Starter:
     async def _stop(self, pod: Object, state: PodState, actions: PodActions) -> None:
         inits = {spec["name"] for spec in pod["spec"].get("initContainers") or ()}
         if actions.kill_pod:
-            if state.running() or any(s.state == "ready" for s in state.sandboxes) or actions.sandbox_id:
+            if (
+                state.running()
+                or any(s.state == "ready" for s in state.sandboxes)
+                or actions.sandbox_id
+            ):
                 await self._end.kill_pod(pod, state)
             if actions.create_sandbox:
                 for container in state.containers:
@@ -77,10 +98,12 @@ class Starter:
         await self._prune(state, inits)
 
     async def _prune(self, state: PodState, inits: set[str]) -> None:
-        """Of each container that has ended, one is kept to tell of it."""
+        """Keeps the last terminated instance of each container for its status."""
         seen = set()
         for container in state.containers:
-            if container.state == "exited" or (container.state == "unknown" and container.name in inits):
+            if container.state == "exited" or (
+                container.state == "unknown" and container.name in inits
+            ):
                 if container.name in seen:
                     await self._remove(container)
                 seen.add(container.name)
@@ -91,7 +114,8 @@ class Starter:
         except RuntimeFailure as failure:
             log.warning("container %s could not be removed: %s", container.id, failure)
 
-    # ---- the sandbox ---------------------------------------------------------------------------------------------
+    # ---- the sandbox
+    # ---------------------------------------------------------------------------------------------
 
     async def _place(self, pod: Object, state: PodState, actions: PodActions) -> _Place | None:
         runtime = self._env.runtime
@@ -101,33 +125,47 @@ class Starter:
             try:
                 config = self._builder.sandbox_config(pod, actions.attempt)
                 self._env.host.files.mkdir(config.log_directory, 0o755)
-                sandbox_id = await runtime.run_sandbox(config, await self._builder.runtime_handler(pod))
+                sandbox_id = await runtime.run_sandbox(
+                    config, await self._builder.runtime_handler(pod)
+                )
             except (ContainerFailure, RuntimeFailure, OSError) as failure:
                 verb = "create" if self._env.config.release <= _SHORT_WORDS_UNTIL else "to create"
-                self._tell(pod, WARNING, "FailedCreatePodSandBox", f"Failed {verb} pod sandbox: {failure}")
+                self._tell(
+                    pod, WARNING, "FailedCreatePodSandBox", f"Failed {verb} pod sandbox: {failure}"
+                )
                 return None
         sandbox = next((s for s in runtime.sandboxes(uid_of(pod)) if s.id == sandbox_id), None)
         if sandbox is None:
             self._tell(
-                pod, WARNING, "FailedPodSandBoxStatus",
-                f'Unable to get pod sandbox status: rpc error: code = NotFound desc = sandbox "{sandbox_id}" not found',
+                pod,
+                WARNING,
+                "FailedPodSandBoxStatus",
+                (
+                    "Unable to get pod sandbox status: rpc error: code = NotFound desc = "
+                    f'sandbox "{sandbox_id}" not found'
+                ),
             )
             return None
         return _Place(sandbox, config or sandbox.config, state)
 
-    # ---- containers ----------------------------------------------------------------------------------------------
+    # ---- containers
+    # ----------------------------------------------------------------------------------------------
 
-    async def _start_all(self, worker: Worker, pod: Object, place: _Place, actions: PodActions) -> bool:
+    async def _start_all(
+        self, worker: PodWorker, pod: Object, place: _Place, actions: PodActions
+    ) -> bool:
         good = True
         for spec in actions.ephemeral:
             good &= await self._start(worker, pod, spec, place)
         if actions.init is not None and not await self._start(worker, pod, actions.init, place):
             return False
-        for spec in actions.start:
+        for number, spec in enumerate(actions.start, 1):
             good &= await self._start(worker, pod, spec, place)
+            if number % _IN_A_ROW == 0:
+                await asyncio.sleep(0)
         return good
 
-    async def _start(self, worker: Worker, pod: Object, spec: Object, place: _Place) -> bool:
+    async def _start(self, worker: PodWorker, pod: Object, spec: Object, place: _Place) -> bool:
         name = spec["name"]
         try:
             self._back_off(worker, pod, spec, place.state)
@@ -135,25 +173,26 @@ class Starter:
             container_id = await self._create(pod, spec, place, image)
             await self._post_start(pod, spec, container_id)
         except ContainerFailure as failure:
-            worker.reasons[name] = Waiting(failure.reason, str(failure))
+            worker.reasons[name] = WaitingReason(failure.reason, str(failure))
             return False
         worker.reasons.pop(name, None)
         return True
 
-    def _back_off(self, worker: Worker, pod: Object, spec: Object, state: PodState) -> None:
+    def _back_off(self, worker: PodWorker, pod: Object, spec: Object, state: PodState) -> None:
         name = spec["name"]
         ended = next((c for c in state.containers if c.name == name and c.state == "exited"), None)
         if ended is None:
             return
         if worker.backoff is None:
-            worker.backoff = Backoff()
+            worker.backoff = KeyedBackoff()
         key = (name, container_hash(spec))
         now = self._env.clock.time()
         if worker.backoff.waits(key, ended.finished_at, now):
             self._end.event(pod, name, WARNING, "BackOff", "Back-off restarting failed container")
-            wait = goduration.show(worker.backoff.get(key))
+            wait = format_duration(worker.backoff.get(key))
             raise ContainerFailure(
-                "CrashLoopBackOff", f"back-off {wait} restarting failed container={name} pod={describe(pod)}"
+                "CrashLoopBackOff",
+                f"back-off {wait} restarting failed container={name} pod={format_pod(pod)}",
             )
         worker.backoff.next(key, ended.finished_at, now)
 
@@ -164,8 +203,14 @@ class Starter:
         attempt = last.attempt + 1 if last is not None else 0
         try:
             target = spec.get("targetContainerName")
-            if target and container_spec(pod, target) is not None and place.state.container(target) is None:
-                raise ContainerFailure("CreateContainerConfigError", f"unable to find target container {target}")
+            if (
+                target
+                and container_spec(pod, target) is not None
+                and place.state.container(target) is None
+            ):
+                raise ContainerFailure(
+                    "CreateContainerConfigError", f"unable to find target container {target}"
+                )
             config = await self._builder.container_config(pod, spec, place.sandbox, image, attempt)
         except ContainerFailure as failure:
             self._end.event(pod, name, WARNING, "Failed", f"Error: {failure}")
@@ -179,7 +224,9 @@ class Starter:
         try:
             await runtime.start_container(container_id)
         except RuntimeFailure as failure:
-            self._end.event(pod, name, WARNING, "Failed", f"Error: {failure.description}", container_id)
+            self._end.event(
+                pod, name, WARNING, "Failed", f"Error: {failure.description}", container_id
+            )
             raise ContainerFailure("RunContainerError", failure.description) from failure
         self._end.event(pod, name, NORMAL, "Started", f"Started container {name}", container_id)
         started = runtime.container(container_id)
@@ -194,14 +241,18 @@ class Starter:
         try:
             await self._hooks.run(pod, spec, container_id, handler)
         except HookFailure as failure:
-            self._end.event(pod, spec["name"], WARNING, "FailedPostStartHook", str(failure), container_id)
+            self._end.event(
+                pod, spec["name"], WARNING, "FailedPostStartHook", str(failure), container_id
+            )
             container = self._env.runtime.container(container_id)
             if container is not None:
                 try:
                     await self._end.kill_container(pod, container, "FailedPostStartHook")
                 except RuntimeFailure as problem:
                     log.warning("container %s could not be stopped: %s", container_id, problem)
-            raise ContainerFailure(f"PostStartHookError: {failure.error}", str(failure)) from failure
+            raise ContainerFailure(
+                f"PostStartHookError: {failure.error}", str(failure)
+            ) from failure
 
     def _tell(self, pod: Object, kind: str, reason: str, message: str) -> None:
         self._env.events.event(pod_ref(pod), kind, reason, message)

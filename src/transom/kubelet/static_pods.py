@@ -1,14 +1,17 @@
-"""Static pods: manifests in a folder that the kubelet runs without being told by the API, and their mirrors in the API.
+"""Static pods: manifests in a directory that the kubelet runs without the API, and their mirrors in
+the API.
 
-The folder is one of the emulated machine, or a real one. A manifest that changes is another pod, with another uid; one
-that cannot be read is no pod.
+The directory is on the emulated machine or on the real one. A changed manifest is a new pod with a
+new uid; an unreadable one is not a pod.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -18,9 +21,9 @@ import orjson
 from transom.client.api import is_already_exists, is_conflict, is_not_found
 from transom.client.events import WARNING
 from transom.client.resources import PODS
-from transom.hosts.api import Files
 from transom.kit.clock import rfc3339_micro
-from transom.kubelet.base import Env
+from transom.kit.goquote import go_quote
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.labels import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE
 from transom.kubelet.parts import PodUpdates
 from transom.machinery import codec, defaults, validation
@@ -28,28 +31,32 @@ from transom.machinery.errors import ApiError
 from transom.machinery.field import aggregate_text
 from transom.machinery.kinds import BY_KEY, GVK
 from transom.machinery.objects import Object, with_metadata
+from transom.machines.api import Files
 
 log = logging.getLogger("transom.kubelet")
 
 _SOURCE = "file"
 _LOOK_EVERY = 1.0
 _LONGEST = 10 << 20
+_MOST, _MOST_BYTES = 512, 32 << 20  # of a directory; a pod with a hostPath may write more
+_SHORT = 16 << 10  # longer manifests would block the event loop for too long
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _POD = GVK("", "v1", "Pod")
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 _PER_POD = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 
 
 class BadManifest(Exception):
-    """No pod can be made of a file."""
+    """A file is not a valid pod manifest."""
 
 
-class Folder(Protocol):
+class ManifestFolder(Protocol):
     def read(self) -> Mapping[str, bytes]:
-        """Files by their path, in order. None of them when there is no such folder."""
+        """Files by path, in order. Empty when the directory does not exist."""
 
 
 class HostFolder:
-    """Of the emulated machine; also a single file."""
+    """Files of the emulated machine; also a single file."""
 
     __slots__ = ("_files", "_join", "_path")
 
@@ -61,24 +68,41 @@ class HostFolder:
         if not files.exists(path):
             return {}
         if files.stat(path).kind == "file":
-            return {path: files.read(path)}
-        paths = [self._join(path, name) for name in sorted(files.listdir(path)) if not name.startswith(".")]
-        return {entry: files.read(entry) for entry in paths if files.stat(entry).kind == "file"}
+            return {path: files.read(path, 0, _LONGEST + 1)}
+        paths = [
+            self._join(path, name)
+            for name in sorted(files.listdir(path))
+            if not name.startswith(".")
+        ]
+        found: dict[str, bytes] = {}
+        left = _MOST_BYTES
+        for entry in paths[:_MOST]:
+            if files.stat(entry).kind == "file":
+                data = files.read(entry, 0, _LONGEST + 1)
+                left -= len(data)
+                if left < 0:
+                    break
+                found[entry] = data
+        return found
 
 
 class RealFolder:
-    """Of the machine that all this runs on."""
+    """Files of the machine that runs this process."""
 
     __slots__ = ("_known", "_path")
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._known: dict[str, tuple[tuple[int, int], bytes]] = {}  # by what a file's metadata said when it was read
+        self._known: dict[
+            str, tuple[tuple[int, int], bytes]
+        ] = {}  # by the file's metadata when it was read
 
     def read(self) -> Mapping[str, bytes]:
         try:
             with os.scandir(self._path) as entries:
-                paths = sorted(e.path for e in entries if e.is_file() and not e.name.startswith("."))
+                paths = sorted(
+                    e.path for e in entries if e.is_file() and not e.name.startswith(".")
+                )
         except FileNotFoundError:
             paths = []
         except NotADirectoryError:
@@ -89,39 +113,49 @@ class RealFolder:
                 stat = os.stat(path)
                 mark = stat.st_mtime_ns, stat.st_size
                 before = self._known.get(path)
-                known[path] = before if before and before[0] == mark else (mark, Path(path).read_bytes())
-            except FileNotFoundError:  # gone while we looked
+                known[path] = before if before and before[0] == mark else (mark, _beginning(path))
+            except FileNotFoundError:  # deleted in the meantime
                 continue
         self._known = known
         return {path: data for path, (_, data) in known.items()}
 
 
+def _beginning(path: str) -> bytes:
+    """The content of a file up to the size limit for manifests, plus one byte when it is longer."""
+    with open(path, "rb") as file:
+        return file.read(_LONGEST + 1)
+
+
 class StaticPods:
     """A `PodSource`."""
 
-    def __init__(self, env: Env, folder: Folder | None = None) -> None:
+    def __init__(self, env: KubeletContext, folder: ManifestFolder | None = None) -> None:
         self._env = env
         self._folder = folder or HostFolder(env.host.files, env.config.static_pod_path, env.os.join)
         self._pods: dict[str, tuple[bytes, Object | None]] = {}  # by path; None for a bad manifest
 
     async def run(self, updates: PodUpdates) -> None:
-        updates.set(self._take(self._folder.read()))
+        updates.set(await self._take(self._folder.read()))
         while True:
             await self._env.clock.sleep(_LOOK_EVERY)
             found = self._folder.read()
             if {path: data for path, (data, _) in self._pods.items()} != found:
-                updates.set(self._take(found))
+                updates.set(await self._take(found))
 
-    def _take(self, found: Mapping[str, bytes]) -> list[Object]:
-        self._pods = {path: self._known(path, data) for path, data in found.items()}
+    async def _take(self, found: Mapping[str, bytes]) -> list[Object]:
+        self._pods = {path: await self._known(path, data) for path, data in found.items()}
         return self._unique([pod for _, pod in self._pods.values() if pod is not None])
 
-    def _known(self, path: str, data: bytes) -> tuple[bytes, Object | None]:
+    async def _known(self, path: str, data: bytes) -> tuple[bytes, Object | None]:
         before = self._pods.get(path)
         if before is not None and before[0] == data:
             return before
         try:
-            pod = read_manifest(data, path, self._env.config.node_name)
+            node = self._env.config.node_name
+            if len(data) <= _SHORT:
+                pod = read_manifest(data, path, node)
+            else:
+                pod = await asyncio.to_thread(read_manifest, data, path, node)
         except BadManifest as problem:
             log.warning("Can't process manifest file %s: %s", path, problem)
             return data, None
@@ -134,23 +168,34 @@ class StaticPods:
             meta = pod["metadata"]
             if names.setdefault((meta["namespace"], meta["name"]), pod) is not pod:
                 name = f"{meta['name']}_{meta['namespace']}({meta['uid']})"
-                self._env.events.event(pod, WARNING, "FailedValidation", (
-                    f'Error validating pod {name} from {_SOURCE} due to duplicate pod name "{meta["name"]}", ignoring'
-                ))
+                self._env.events.event(
+                    pod,
+                    WARNING,
+                    "FailedValidation",
+                    (
+                        f"Error validating pod {name} from {_SOURCE} due to duplicate pod "
+                        f'name "{meta["name"]}", ignoring'
+                    ),
+                )
         return list(names.values())
 
 
 def read_manifest(data: bytes, path: str, node_name: str) -> Object:
-    """The pod of a manifest in JSON or YAML, with its name, uid and place. Raises BadManifest."""
+    """The pod of a JSON or YAML manifest, with its name, uid and namespace. Raises BadManifest."""
     if len(data) > _LONGEST:
         raise BadManifest(f"{path}: the file is too long")
     try:
-        pod = codec.decode(data, codec.YAML, _POD).obj
+        pod = codec.decode_object(data, codec.YAML, _POD).obj
     except ApiError as problem:
-        raise BadManifest(f"{path}: couldn't parse as pod({problem.message}), please check config file") from None
-    defaults.apply(_POD, pod)
+        raise BadManifest(
+            f"{path}: couldn't parse as pod({problem.message}), please check config file"
+        ) from None
+    uid = (pod.get("metadata") or {}).get("uid")
+    if uid and not _UID.fullmatch(uid):  # used in names of directories and cgroups
+        raise BadManifest(f"{path}: invalid pod: metadata.uid: Invalid value: {go_quote(uid)}")
+    defaults.apply_defaults(_POD, pod)
     pod = _placed(pod, path, node_name)
-    wrong = validation.create(BY_KEY["/Pod"], pod)
+    wrong = validation.validate_create(BY_KEY["/Pod"], pod)
     if wrong:
         raise BadManifest(f"invalid pod: {aggregate_text(wrong)}")
     return pod
@@ -173,11 +218,11 @@ def _placed(pod: Object, path: str, node_name: str) -> Object:
 
 
 class ApiMirrors:
-    """`Mirrors` in the API; they belong to the Node, and go with it."""
+    """`Mirrors` in the API; the Node owns them, and they are deleted with it."""
 
     __slots__ = ("_env",)
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: KubeletContext) -> None:
         self._env = env
 
     async def create(self, pod: Object) -> None:
@@ -185,13 +230,20 @@ class ApiMirrors:
         env, meta = self._env, pod["metadata"]
         node = env.node()
         if node is None:
-            raise ConnectionError(f"failed to get node UID: node {env.config.node_name} is not known")
+            raise ConnectionError(
+                f"failed to get node UID: node {env.config.node_name} is not known"
+            )
         owner = {
-            "apiVersion": "v1", "kind": "Node", "name": env.config.node_name, "uid": node["metadata"]["uid"],
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": env.config.node_name,
+            "uid": node["metadata"]["uid"],
             "controller": True,
         }
         annotations = {**meta["annotations"], CONFIG_MIRROR: meta["annotations"][CONFIG_HASH]}
-        mirror = with_metadata(pod, annotations=annotations, ownerReferences=[owner], **dict.fromkeys(_PER_POD))
+        mirror = with_metadata(
+            pod, annotations=annotations, ownerReferences=[owner], **dict.fromkeys(_PER_POD)
+        )
         try:
             await env.client.create(PODS, meta["namespace"], mirror)
         except ApiError as problem:
@@ -206,7 +258,9 @@ class ApiMirrors:
             await self._env.client.delete(PODS, namespace, name, grace=0, uid=uid)
         except ApiError as problem:
             if not is_not_found(problem) and not is_conflict(problem):
-                log.warning("the mirror pod %s/%s could not be deleted: %s", namespace, name, problem)
+                log.warning(
+                    "the mirror pod %s/%s could not be deleted: %s", namespace, name, problem
+                )
             return False
         return True
 
@@ -218,6 +272,6 @@ class ApiMirrors:
         return bool(made_of == mine["annotations"][CONFIG_HASH])
 
 
-def source(env: Env) -> StaticPods | None:
-    """The source that the configuration names, if it names one."""
+def static_pod_source(env: KubeletContext) -> StaticPods | None:
+    """The source from the configuration, if it has one."""
     return StaticPods(env) if env.config.static_pod_path else None

@@ -1,6 +1,8 @@
-"""The status of a pod out of what the runtime has of it: a pure function, the kubelet's view without its clock.
+"""Computes a pod's status from the runtime's state: a pure function, the kubelet's view without its
+clock.
 
-Times of conditions and the pod's start time are not set here: they depend on what was told before (`status_manager`).
+It does not set the times of conditions and the pod's start time: they depend on what was reported
+before (`status_manager`).
 """
 
 from __future__ import annotations
@@ -22,31 +24,37 @@ _UNKNOWN = "ContainerStatusUnknown"
 _KILLED = 137
 
 
-class Waiting(NamedTuple):
-    """Why a container could not be started when it was last tried."""
+class WaitingReason(NamedTuple):
+    """Why the last attempt to start a container failed."""
 
     reason: str
     message: str
 
 
-class Probes(Protocol):
+class ProbeResults(Protocol):
     def readiness(self, container_id: str) -> bool | None: ...
     def startup(self, container_id: str) -> bool | None: ...
 
 
-class Surroundings(NamedTuple):
-    """What a status needs beside the pod. `message` gives the text that a container that has ended left behind."""
+class StatusInputs(NamedTuple):
+    """The inputs of a status besides the pod. `message` returns the termination message of a
+    container.
+    """
 
     host_ips: tuple[str, ...]
     runtime: str  # the scheme of container ids
-    probes: Probes
+    probes: ProbeResults
     message: Callable[[Container], str]
 
 
-def generate(
-    pod: Object, state: PodState, old: Object, reasons: Mapping[str, Waiting], around: Surroundings
+def generate_pod_status(
+    pod: Object,
+    state: PodState,
+    old: Object,
+    reasons: Mapping[str, WaitingReason],
+    around: StatusInputs,
 ) -> Object:
-    """`old` is what was told last: the cached status, or the API's after a restart."""
+    """`old` is the last reported status: the cached one, or the API's after a restart."""
     out = containers_only(pod, state, old, reasons, around)
     spec = pod["spec"]
     containers = out["containerStatuses"]
@@ -54,12 +62,12 @@ def generate(
     phase = _phase(spec, [*containers, *inits])
     before = (pod.get("status") or {}).get("phase")
     if before in TERMINAL:
-        phase = before  # what has ended stays so
+        phase = before  # a terminal phase is final
     out["phase"] = phase
     _probe(pod, containers, inits, around.probes)
     conditions: list[Object] = out.setdefault("conditions", [])
     conditions.append(_initialized(spec, inits, phase))
-    conditions.append(ready_condition(spec, conditions, containers, phase))
+    conditions.append(make_ready_condition(spec, conditions, containers, phase))
     conditions.append(_containers_ready(spec, containers, phase, "ContainersReady"))
     conditions.append({"type": "PodScheduled", "status": "True"})
     if around.host_ips:
@@ -70,27 +78,33 @@ def generate(
     return out
 
 
-def probed(pod: Object, told: Object, probes: Probes) -> Object:
-    """`told` with what the probes say now, and nothing else of it changed. While a pod is being worked on its containers
-    are in states that are nobody's business: made and not yet started looks as if it had ended."""
+def probed(pod: Object, reported: Object, probes: ProbeResults) -> Object:
+    """`reported` with the current probe results and otherwise unchanged. While a sync is in
+    progress, containers are in intermediate states: created but not started looks like terminated.
+    """
     spec = pod["spec"]
-    containers = [dict(entry) for entry in told.get("containerStatuses") or ()]
+    containers = [dict(entry) for entry in reported.get("containerStatuses") or ()]
     _probe(pod, containers, (), probes)
-    phase = told.get("phase", "")
-    others = told.get("conditions") or ()
+    phase = reported.get("phase", "")
+    others = reported.get("conditions") or ()
     fresh = {
-        "Ready": ready_condition(spec, others, containers, phase),
+        "Ready": make_ready_condition(spec, others, containers, phase),
         "ContainersReady": _containers_ready(spec, containers, phase, "ContainersReady"),
     }
     conditions = [fresh.get(condition["type"], condition) for condition in others]
-    return {**told, "containerStatuses": containers, "conditions": conditions}
+    return {**reported, "containerStatuses": containers, "conditions": conditions}
 
 
 def containers_only(
-    pod: Object, state: PodState, old: Object, reasons: Mapping[str, Waiting], around: Surroundings
+    pod: Object,
+    state: PodState,
+    old: Object,
+    reasons: Mapping[str, WaitingReason],
+    around: StatusInputs,
 ) -> Object:
-    """Addresses and containers, without a phase and the kubelet's conditions: all that is told of a pod past its
-    deadline."""
+    """Addresses and containers, without a phase and the kubelet's conditions: the whole status of a
+    pod past its deadline.
+    """
     spec = pod["spec"]
     status = pod.get("status") or {}
     out: Object = {"qosClass": status.get("qosClass") or qos_class(pod)}
@@ -108,7 +122,8 @@ def containers_only(
         )
     if spec.get("ephemeralContainers"):
         out["ephemeralContainerStatuses"] = sorted(
-            convert.all(spec["ephemeralContainers"], old.get("ephemeralContainerStatuses") or ()), key=_by_name
+            convert.all(spec["ephemeralContainers"], old.get("ephemeralContainerStatuses") or ()),
+            key=_by_name,
         )
     others = [c for c in status.get("conditions") or () if c["type"] not in OWN_CONDITIONS]
     if others:
@@ -121,13 +136,20 @@ def _by_name(entry: Object) -> str:
     return name
 
 
-# ---- containers --------------------------------------------------------------------------------------------------
+# ---- containers
+# --------------------------------------------------------------------------------------------------
 
 
 class _Converter:
     __slots__ = ("_around", "_default", "_limit", "_pod", "_reasons", "_state")
 
-    def __init__(self, pod: Object, state: PodState, reasons: Mapping[str, Waiting], around: Surroundings) -> None:
+    def __init__(
+        self,
+        pod: Object,
+        state: PodState,
+        reasons: Mapping[str, WaitingReason],
+        around: StatusInputs,
+    ) -> None:
         self._pod = pod
         self._state = state
         self._reasons = reasons
@@ -137,7 +159,9 @@ class _Converter:
         self._default = "PodInitializing" if inits else "ContainerCreating"
         self._limit = _POD_MESSAGE_BYTES // ((len(spec["containers"]) + len(inits)) or 1)
 
-    def all(self, specs: Sequence[Object], old: Iterable[Object], *, init: bool = False) -> list[Object]:
+    def all(
+        self, specs: Sequence[Object], old: Iterable[Object], *, init: bool = False
+    ) -> list[Object]:
         before = {entry["name"]: entry for entry in old}
         return [self._one(spec, before.get(spec["name"]), init) for spec in specs]
 
@@ -154,7 +178,7 @@ class _Converter:
         if should_restart(spec, self._pod, self._state):
             why = self._reasons.get(spec["name"])
             if why is not None:
-                # It has to run and could not be started: that is what people want to know.
+                # It must run and could not be started: show users the reason.
                 if "terminated" in entry["state"]:
                     entry["lastState"] = entry["state"]
                 waiting = {"reason": why.reason}
@@ -164,10 +188,15 @@ class _Converter:
         return entry
 
     def _missing(self, spec: Object, old: Object | None) -> Object:
-        """The runtime knows nothing of it: not yet, or not any more."""
+        """The runtime does not know it: not yet, or no longer."""
         entry: Object = {
-            "name": spec["name"], "state": {"waiting": {"reason": self._default}}, "lastState": {}, "ready": False,
-            "restartCount": 0, "image": spec.get("image", ""), "imageID": "",
+            "name": spec["name"],
+            "state": {"waiting": {"reason": self._default}},
+            "lastState": {},
+            "ready": False,
+            "restartCount": 0,
+            "image": spec.get("image", ""),
+            "imageID": "",
         }
         if old is None:
             return entry
@@ -175,35 +204,61 @@ class _Converter:
             return dict(old)
         entry["restartCount"] = old["restartCount"]
         entry["lastState"] = old.get("lastState") or {}
-        if "running" in old["state"] and is_deleted(self._pod) and "terminated" not in entry["lastState"]:
-            # It ran, and nobody saw how it ended. Without this the pod would seem to be Pending again.
-            entry["lastState"] = {"terminated": {
-                "exitCode": _KILLED, "reason": _UNKNOWN, "startedAt": None, "finishedAt": None,
-                "message": "The container could not be located when the pod was deleted.  "
-                           "The container used to be Running",
-            }}
+        if (
+            "running" in old["state"]
+            and is_deleted(self._pod)
+            and "terminated" not in entry["lastState"]
+        ):
+            # It ran, and its exit was not observed. Without this the pod would appear Pending
+            # again.
+            entry["lastState"] = {
+                "terminated": {
+                    "exitCode": _KILLED,
+                    "reason": _UNKNOWN,
+                    "startedAt": None,
+                    "finishedAt": None,
+                    "message": "The container could not be located when the pod was deleted.  "
+                    "The container used to be Running",
+                }
+            }
         return entry
 
     def _converted(self, container: Container, old: Object | None) -> Object:
         cid = f"{self._around.runtime}://{container.id}"
         entry: Object = {
-            "name": container.name, "state": {}, "lastState": {}, "ready": False, "restartCount": container.attempt,
-            "image": container.image, "imageID": container.image_ref, "containerID": cid,
+            "name": container.name,
+            "state": {},
+            "lastState": {},
+            "ready": False,
+            "restartCount": container.attempt,
+            "image": container.image,
+            "imageID": container.image_ref,
+            "containerID": cid,
         }
         if container.state == "running":
             entry["state"] = {"running": {"startedAt": rfc3339(container.started_at)}}
         elif container.state == "exited":
             entry["state"] = {"terminated": self._terminated(container, cid)}
         elif container.state == "created":
-            # A start that failed or was cut short: as good as ended.
-            entry["state"] = {"terminated": {
-                "exitCode": container.exit_code, "startedAt": None, "finishedAt": None, "containerID": cid,
-            }}
+            # A start that failed or was interrupted counts as terminated.
+            entry["state"] = {
+                "terminated": {
+                    "exitCode": container.exit_code,
+                    "startedAt": None,
+                    "finishedAt": None,
+                    "containerID": cid,
+                }
+            }
         elif old is not None and "running" in old["state"]:
-            entry["state"] = {"terminated": {
-                "exitCode": _KILLED, "reason": _UNKNOWN, "startedAt": None, "finishedAt": None,
-                "message": "The container could not be located when the pod was terminated",
-            }}
+            entry["state"] = {
+                "terminated": {
+                    "exitCode": _KILLED,
+                    "reason": _UNKNOWN,
+                    "startedAt": None,
+                    "finishedAt": None,
+                    "message": "The container could not be located when the pod was terminated",
+                }
+            }
             entry["restartCount"] = old["restartCount"] + 1
         else:
             entry["state"] = {"waiting": {}}
@@ -211,8 +266,10 @@ class _Converter:
 
     def _terminated(self, container: Container, cid: str) -> Object:
         out: Object = {
-            "exitCode": container.exit_code, "startedAt": rfc3339(container.started_at),
-            "finishedAt": rfc3339(container.finished_at), "containerID": cid,
+            "exitCode": container.exit_code,
+            "startedAt": rfc3339(container.started_at),
+            "finishedAt": rfc3339(container.finished_at),
+            "containerID": cid,
         }
         if container.reason:
             out["reason"] = container.reason
@@ -230,7 +287,9 @@ def _cut(text: str, size: int) -> str:
     return text if len(data) <= size else data[:size].decode(errors="ignore")
 
 
-def _probe(pod: Object, containers: Iterable[Object], inits: Iterable[Object], probes: Probes) -> None:
+def _probe(
+    pod: Object, containers: Iterable[Object], inits: Iterable[Object], probes: ProbeResults
+) -> None:
     specs = {spec["name"]: spec for spec in pod["spec"]["containers"]}
     for entry in containers:
         spec = specs[entry["name"]]
@@ -248,7 +307,8 @@ def _probe(pod: Object, containers: Iterable[Object], inits: Iterable[Object], p
         entry["ready"] = terminated is not None and terminated["exitCode"] == 0
 
 
-# ---- phase and conditions ----------------------------------------------------------------------------------------
+# ---- phase and conditions
+# ----------------------------------------------------------------------------------------
 
 
 def _phase(spec: Object, statuses: Iterable[Object]) -> str:
@@ -299,7 +359,9 @@ def _names(items: Iterable[str]) -> str:
 
 
 def _unready(specs: Iterable[Object], statuses: Iterable[Object], word: str) -> tuple[bool, str]:
-    """Whether the status of some container is not there, and a text about all that are not ready."""
+    """Whether any container status is missing, and a message about all containers that are not
+    ready.
+    """
     ready = {entry["name"]: entry["ready"] for entry in statuses}
     names = [spec["name"] for spec in specs]
     unknown = [name for name in names if name not in ready]
@@ -326,14 +388,19 @@ def _initialized(spec: Object, statuses: Sequence[Object], phase: str) -> Object
     if phase == "Succeeded" and not unknown:
         return {"type": "Initialized", "status": "True", "reason": "PodCompleted"}
     if message:
-        return {"type": "Initialized", "status": "False", "reason": "ContainersNotInitialized", "message": message}
+        return {
+            "type": "Initialized",
+            "status": "False",
+            "reason": "ContainersNotInitialized",
+            "message": message,
+        }
     return {"type": "Initialized", "status": "True"}
 
 
-def ready_condition(
+def make_ready_condition(
     spec: Object, conditions: Iterable[Object], statuses: Sequence[Object], phase: str
 ) -> Object:
-    """Ready: all containers are, and so say all readiness gates."""
+    """Ready: all containers and all readiness gates are."""
     condition = _containers_ready(spec, statuses, phase, "Ready")
     gates = spec.get("readinessGates")
     if condition["status"] != "True" or not gates:
@@ -345,7 +412,14 @@ def ready_condition(
         if kind not in found:
             texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
         elif found[kind] != "True":
-            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {found[kind]}')
+            texts.append(
+                f'the status of pod readiness gate "{kind}" is not "True", but {found[kind]}'
+            )
     if texts:
-        return {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(texts)}
+        return {
+            "type": "Ready",
+            "status": "False",
+            "reason": "ReadinessGatesNotReady",
+            "message": ", ".join(texts),
+        }
     return condition

@@ -1,8 +1,9 @@
-"""Tells the API how pods stand: writes a status when it has changed, and deletes a pod when all of it is gone.
+"""Reports pod status to the API: writes a status when it has changed, and deletes a pod when it is
+fully cleaned up.
 
-What was told last is kept here, so that times of conditions stay, phases never go back, and nothing is written twice. At
-most one write for a pod is under way; newer statuses wait for it and are written as one. There is no task while there is
-nothing to write.
+It keeps the last reported status, so that condition times stay, phases never go back, and nothing
+is written twice. At most one write per pod is in flight; newer statuses wait for it and are merged.
+There is no task while there is nothing to write.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from transom.client.api import STRATEGIC_PATCH, Client, is_conflict, is_not_found
+from transom.client.api import STRATEGIC_PATCH, ApiClient, is_conflict, is_not_found
 from transom.client.resources import PODS
 from transom.kit.clock import Clock, Timer, rfc3339
 from transom.kubelet.labels import is_mirror
@@ -24,17 +25,30 @@ from transom.machinery.objects import Object
 log = logging.getLogger("transom.kubelet")
 
 RETRY_SECONDS = 10.0
-# That work on a new pod has begun is told when its result is not there soon; and what happened to containers of a pod that
-# stands as before, too: others learn such things when they look at their containers next, which is once a second.
+# Delays the report that work on a new pod has begun, in case the result follows soon, and changes
+# of containers in an otherwise unchanged pod: a real kubelet notices those at the next relist, once
+# a second.
 _SOON_SECONDS = 0.1
 _BEGINNING = ("ContainerCreating", "PodInitializing")
 
 
 class _Entry:
-    """`version` is of the write whose answer `seen` is: the informer may still have an older one. `told`: something
-    was written."""
+    """`version` belongs to the write that returned `seen`: the informer may still have an older
+    one. `reported`: something was written.
+    """
 
-    __slots__ = ("dirty", "due", "final", "seen", "status", "task", "timer", "told", "uid", "version")
+    __slots__ = (
+        "dirty",
+        "due",
+        "final",
+        "reported",
+        "seen",
+        "status",
+        "task",
+        "timer",
+        "uid",
+        "version",
+    )
 
     def __init__(self, uid: str, status: Object) -> None:
         self.uid = uid
@@ -42,7 +56,7 @@ class _Entry:
         self.dirty = False
         self.due = 0.0  # of the timer
         self.final = False
-        self.told = False
+        self.reported = False
         self.task: asyncio.Task[None] | None = None
         self.timer: Timer | None = None
         self.seen: Object | None = None
@@ -50,28 +64,36 @@ class _Entry:
 
 
 class StatusManager:
-    """`api_pod` gives the object to write to by the pod's uid: the pod as last seen, the mirror of a static pod, or
-    None."""
+    """`api_pod` returns the object to write to by the pod's uid: the pod as last seen, the mirror
+    of a static pod, or None.
+    """
 
-    def __init__(self, client: Client, clock: Clock, api_pod: Callable[[str], Object | None]) -> None:
+    def __init__(
+        self, client: ApiClient, clock: Clock, api_pod: Callable[[str], Object | None]
+    ) -> None:
         self._client = client
         self._clock = clock
         self._api_pod = api_pod
         self._entries: dict[str, _Entry] = {}
 
     def get(self, uid: str) -> Object | None:
-        """What is known of the pod's status, written or not."""
+        """The pod's latest status, written or not."""
         entry = self._entries.get(uid)
         return entry.status if entry else None
 
     def set(self, pod: Object, status: Object) -> None:
-        """`status` is ours from now on."""
+        """Takes ownership of `status`."""
         uid = uid_of(pod)
         entry = self._entries.get(uid)
         old = entry.status if entry else (self._api_pod(uid) or pod).get("status") or {}
         problem = _illegal(old, status, pod["spec"].get("restartPolicy", "Always"))
         if problem:
-            log.error("status of pod %s/%s: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], problem)
+            log.error(
+                "status of pod %s/%s: %s",
+                pod["metadata"]["namespace"],
+                pod["metadata"]["name"],
+                problem,
+            )
             return
         self._stamp(status, old)
         if entry is None:
@@ -80,11 +102,11 @@ class StatusManager:
             return
         entry.status = status
         entry.dirty = True
-        waits = _same_but_containers(old, status) if entry.told else _begins(status)
+        waits = _same_but_containers(old, status) if entry.reported else _begins(status)
         self._start(entry, _SOON_SECONDS if waits else 0)
 
     def finish(self, pod: Object) -> None:
-        """Nothing of the pod is left on the node: write the last status and delete it."""
+        """Nothing of the pod is left on the node: writes the last status and deletes the pod."""
         uid = uid_of(pod)
         entry = self._entries.get(uid)
         if entry is None:
@@ -93,18 +115,18 @@ class StatusManager:
         self._start(entry, 0)
 
     def check(self, pod: Object) -> None:
-        """The API shows this: put it right when it is not what was told."""
+        """Called with the API's version: corrects it when it differs from what was reported."""
         entry = self._entries.get(uid_of(pod))
         if entry is None or entry.dirty or entry.task is not None or entry.timer is not None:
             return
         if int(pod["metadata"].get("resourceVersion") or 0) <= entry.version:
             return
-        if patch(pod.get("status") or {}, entry.status) is not None:
+        if pod_status_merge_patch(pod.get("status") or {}, entry.status) is not None:
             entry.dirty = True
             self._start(entry, RETRY_SECONDS)
 
     def touch(self, uid: str) -> None:
-        """There is somewhere to write to now: the mirror of a static pod has appeared."""
+        """The object to write to now exists: the mirror of a static pod has appeared."""
         entry = self._entries.get(uid)
         if entry is not None:
             entry.dirty, entry.version, entry.seen = True, 0, None
@@ -123,7 +145,8 @@ class StatusManager:
                 entry.task.cancel()
         self._entries.clear()
 
-    # ---- before a status is kept ---------------------------------------------------------------------------------
+    # ---- preparing a status
+    # ----------------------------------------------------------------------------------------
 
     def _stamp(self, status: Object, old: Object) -> None:
         now = rfc3339(self._clock.time())
@@ -134,14 +157,17 @@ class StatusManager:
             was = before.get(condition["type"])
             same = was is not None and was["status"] == condition["status"]
             condition["lastProbeTime"] = None
-            condition["lastTransitionTime"] = was.get("lastTransitionTime") if was is not None and same else now
+            condition["lastTransitionTime"] = (
+                was.get("lastTransitionTime") if was is not None and same else now
+            )
         status["startTime"] = old.get("startTime") or now
 
-    # ---- writing -------------------------------------------------------------------------------------------------
+    # ---- writing
+    # ----------------------------------------------------------------------------------------------
 
     def _start(self, entry: _Entry, seconds: float) -> None:
         if entry.task is not None:
-            return  # it looks again before it ends
+            return  # it checks again before it ends
         due = self._clock.monotonic() + seconds
         if entry.timer is not None:
             if seconds and entry.due <= due:
@@ -166,7 +192,7 @@ class StatusManager:
                     break
         except ApiError as problem:
             if is_not_found(problem) or is_conflict(problem):
-                # Gone, or another pod of this name by now: the informer tells the rest.
+                # Deleted, or replaced by another pod of this name: the informer reports the rest.
                 entry.dirty = entry.final = False
             else:
                 log.warning("the status of pod %s could not be written: %s", entry.uid, problem)
@@ -194,13 +220,13 @@ class StatusManager:
             else:
                 entry.seen = None
         entry.dirty = False
-        change = patch(current, entry.status)
+        change = pod_status_merge_patch(current, entry.status)
         if change is not None:
             body = {"metadata": {"uid": meta["uid"]}, "status": change}
             written = await self._client.patch(
                 PODS, meta["namespace"], meta["name"], body, STRATEGIC_PATCH, subresource="status"
             )
-            entry.told = True
+            entry.reported = True
             entry.seen = written.get("status") or {}
             entry.version = int(written["metadata"]["resourceVersion"])
         if entry.final and not entry.dirty:
@@ -212,47 +238,66 @@ class StatusManager:
 
     async def _delete(self, entry: _Entry, meta: Mapping[str, Any]) -> None:
         try:
-            await self._client.delete(PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"])
+            await self._client.delete(
+                PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"]
+            )
         except (ApiError, OSError) as problem:
             entry.final = not (is_not_found(problem) or is_conflict(problem))
             raise
 
 
 def _begins(status: Object) -> bool:
-    """Nothing is told but that the work has begun."""
+    """Whether the status reports only that work has begun."""
     return status.get("phase") == "Pending" and all(
         (entry["state"].get("waiting") or {}).get("reason") in _BEGINNING
-        for entry in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
+        for entry in (
+            *status.get("containerStatuses", ()),
+            *status.get("initContainerStatuses", ()),
+        )
     )
 
 
 def _same_but_containers(old: Object, new: Object) -> bool:
-    return old.keys() == new.keys() and all(new[key] == value for key, value in old.items() if key not in _CONTAINERS)
+    return old.keys() == new.keys() and all(
+        new[key] == value for key, value in old.items() if key not in _CONTAINERS
+    )
 
 
-_CONTAINERS = frozenset(("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses"))
+_CONTAINERS = frozenset(
+    ("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses")
+)
 
 
 def _illegal(old: Object, new: Object, policy: str) -> str:
-    """A container that has ended for good must not seem to run again."""
+    """A container that has terminated for good must not appear running again."""
     if policy == "Always":
         return ""
     for field in ("containerStatuses", "initContainerStatuses"):
         now = {entry["name"]: entry for entry in new.get(field) or ()}
         for entry in old.get(field) or ():
             ended = entry["state"].get("terminated")
-            if ended is None or (ended["exitCode"] and policy == "OnFailure") or entry["name"] not in now:
+            if (
+                ended is None
+                or (ended["exitCode"] and policy == "OnFailure")
+                or entry["name"] not in now
+            ):
                 continue
             if "terminated" not in now[entry["name"]]["state"]:
-                return f"terminated container {entry['name']} attempted illegal transition to non-terminated state"
+                return (
+                    f"terminated container {entry['name']} attempted illegal transition to "
+                    "non-terminated state"
+                )
     return ""
 
 
-# ---- the difference of two statuses, as a strategic merge patch --------------------------------------------------
+# ---- the difference of two statuses, as a strategic merge patch
+# --------------------------------------------------
 
 
-def patch(old: Object, new: Object) -> Object | None:
-    """What makes `old` into `new`; None when nothing has to change. Conditions of others stay as they are."""
+def pod_status_merge_patch(old: Object, new: Object) -> Object | None:
+    """The patch from `old` to `new`; None when nothing changes. Keeps conditions of other
+    components.
+    """
     out: Object = {}
     for key, value in new.items():
         if key not in _KEYED and old.get(key) != value:
@@ -274,7 +319,7 @@ _KEYED = {"conditions": "type", "podIPs": "ip"}
 
 
 def _keyed(out: Object, field: str, old: Iterable[Object], new: Iterable[Object]) -> None:
-    """A list whose elements have names: only those that differ, and the order of all."""
+    """A list with named elements: only those that differ, and the order of all."""
     key = _KEYED[field]
     before = {entry[key]: entry for entry in old}
     after = {entry[key]: entry for entry in new}

@@ -1,7 +1,8 @@
-"""One look at one pod: tell how it stands, end it if it has to end, else bring it nearer to what it is meant to be.
+"""One sync of one pod: report its status, terminate it if necessary, otherwise bring it closer to
+its spec.
 
-The order of things is the kubelet's: status first, then volumes, sandbox, init containers and containers. What is still
-missing after a look is done by the next one, which events of the runtime bring about.
+The order is the kubelet's: status first, then volumes, sandbox, init containers and containers.
+What is still missing after a sync is done by the next one, which runtime events trigger.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ from typing import NamedTuple
 from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import parse_rfc3339
 from transom.kubelet import actions, podstate, status
-from transom.kubelet.base import Env, VolumeFailure
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
 from transom.kubelet.node.status import network_problem
-from transom.kubelet.parts import Admission, Mirrors, Prober, Volumes
+from transom.kubelet.parts import Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
-from transom.kubelet.podstate import TERMINAL, PodState, describe, is_deleted, is_host_network
+from transom.kubelet.podstate import TERMINAL, PodState, format_pod, is_deleted, is_host_network
 from transom.kubelet.refs import pod_ref
-from transom.kubelet.starter import Starter
+from transom.kubelet.starter import ContainerStarter
 from transom.kubelet.status_manager import StatusManager
 from transom.kubelet.termination import KillFailure, Terminator
-from transom.kubelet.workers import Outcome, Worker, Workers
+from transom.kubelet.workers import PodWorker, PodWorkers, SyncOutcome
 from transom.machinery.objects import Object
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
@@ -33,22 +35,28 @@ _NETWORK = "network is not ready"
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
-class Parts(NamedTuple):
-    """What a look at a pod needs of the rest of the kubelet."""
+class PodSyncParts(NamedTuple):
+    """What a pod sync needs from the rest of the kubelet."""
 
     volumes: Volumes
-    admission: Admission
+    admission: PodAdmitHandler
     prober: Prober
     mirrors: Mirrors
 
 
 class PodSync:
-    """`workers` is set once both are there."""
+    """`workers` is set once both exist."""
 
-    workers: Workers
+    workers: PodWorkers
 
     def __init__(
-        self, env: Env, parts: Parts, pods: Pods, statuses: StatusManager, starter: Starter, terminator: Terminator
+        self,
+        env: KubeletContext,
+        parts: PodSyncParts,
+        pods: Pods,
+        statuses: StatusManager,
+        starter: ContainerStarter,
+        terminator: Terminator,
     ) -> None:
         self._env = env
         self._parts = parts
@@ -56,45 +64,53 @@ class PodSync:
         self._statuses = statuses
         self._starter = starter
         self._end = terminator
-        self._around = status.Surroundings(
+        self._around = status.StatusInputs(
             env.config.node_ips, env.runtime.version.name, parts.prober, terminator.last_words
         )
 
-    async def __call__(self, worker: Worker) -> Outcome:
+    async def __call__(self, worker: PodWorker) -> SyncOutcome:
         if worker.gone:
-            return await self._bury(worker)
+            return await self._cleanup(worker)
         pod = worker.pod
-        assert pod is not None  # what is not gone is known
+        assert pod is not None  # set unless the worker is gone
         if worker.kill is not None:
             return await self._fail(worker, pod)
         if is_deleted(pod):
             return await self._delete(worker, pod)
-        if self._pods.told(pod).get("phase") in TERMINAL:
+        if self._pods.reported_status(pod).get("phase") in TERMINAL:
             return await self._rest(worker, pod)
         runtime = self._env.runtime.status()
         if runtime.runtime_reason:
-            return Outcome.SOON
+            return SyncOutcome.SOON
         return await self._live(worker, pod, runtime)
 
-    def refresh(self, worker: Worker) -> None:
-        """Tell what has changed while a look is under way: a probe has another result."""
+    def refresh(self, worker: PodWorker) -> None:
+        """Reports what has changed while a sync is in progress: a probe result."""
         pod = worker.pod
-        told = self._pods.told(pod) if pod is not None else {}
-        if pod is not None and not worker.gone and told.get("conditions") and told.get("phase") not in TERMINAL:
-            self._statuses.set(pod, status.probed(pod, told, self._around.probes))
+        reported = self._pods.reported_status(pod) if pod is not None else {}
+        if (
+            pod is not None
+            and not worker.gone
+            and reported.get("conditions")
+            and reported.get("phase") not in TERMINAL
+        ):
+            self._statuses.set(pod, status.probed(pod, reported, self._around.probes))
 
-    def _read(self, worker: Worker) -> PodState:
-        return podstate.read(self._env.runtime, worker.uid)
+    def _read(self, worker: PodWorker) -> PodState:
+        return podstate.read_pod_state(self._env.runtime, worker.uid)
 
-    def _generate(self, worker: Worker, pod: Object, state: PodState) -> Object:
-        return status.generate(pod, state, self._pods.told(pod), worker.reasons, self._around)
+    def _generate(self, worker: PodWorker, pod: Object, state: PodState) -> Object:
+        return status.generate_pod_status(
+            pod, state, self._pods.reported_status(pod), worker.reasons, self._around
+        )
 
-    def _tell(self, pod: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, pod: Object, kind: str, reason: str, message: str) -> None:
         self._env.events.event(pod_ref(pod), kind, reason, message)
 
-    # ---- a pod that is to run ------------------------------------------------------------------------------------
+    # ---- running pods
+    # ----------------------------------------------------------------------------------------------
 
-    async def _live(self, worker: Worker, pod: Object, runtime: RuntimeStatus) -> Outcome:
+    async def _live(self, worker: PodWorker, pod: Object, runtime: RuntimeStatus) -> SyncOutcome:
         state = self._read(worker)
         if self._past_deadline(worker, pod):
             return await self._exceeded(worker, pod, state)
@@ -110,90 +126,112 @@ class PodSync:
             self._watch_deadline(worker, pod)
         if refused is not None:
             await self._kill(pod, state)
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         if now["phase"] == "Failed":
             return await self._rest(worker, pod)
         if not is_host_network(pod) and not self._network_ready(pod, runtime):
-            return Outcome.SOON
+            return SyncOutcome.SOON
         if is_static(pod):
-            await keep_mirror(self._env.node(), pod, self._pods.mirror_of(pod), self._parts.mirrors, self._env.clock)
-        todo = actions.compute(pod, state, self._parts.prober.liveness, self._parts.prober.startup)
+            await keep_mirror(
+                self._env.node(),
+                pod,
+                self._pods.mirror_of(pod),
+                self._parts.mirrors,
+                self._env.clock,
+            )
+        todo = actions.compute_pod_actions(
+            pod, state, self._parts.prober.liveness, self._parts.prober.startup
+        )
         if (todo or worker.resync) and not await self._mount(worker, pod):
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         if not todo:
             self._parts.prober.sync(worker.uid)
-            return Outcome.OK
+            return SyncOutcome.OK
         return await self._act(worker, pod, state, todo)
 
-    async def _act(self, worker: Worker, pod: Object, state: PodState, todo: actions.PodActions) -> Outcome:
+    async def _act(
+        self, worker: PodWorker, pod: Object, state: PodState, todo: actions.PodActions
+    ) -> SyncOutcome:
         good = await self._starter.run(worker, pod, state, todo)
         self._parts.prober.sync(worker.uid)
-        # What was done is told by another look, as is everything that happened meanwhile. After a failure that look
-        # comes when a kubelet would have noticed the change in its runtime.
+        # The next sync reports the result and everything that happened in the meantime. After a
+        # failure, it runs when a kubelet would have noticed the change in its runtime.
         changed = self._read(worker) != state
         if not good:
-            return Outcome.SOON if changed else Outcome.FAILED
+            return SyncOutcome.SOON if changed else SyncOutcome.FAILED
         worker.again = worker.again or changed
-        return Outcome.OK
+        return SyncOutcome.OK
 
     def _network_ready(self, pod: Object, runtime: RuntimeStatus) -> bool:
         problem = network_problem(runtime, self._env.config.release)
         if problem:
-            self._tell(pod, WARNING, "NetworkNotReady", f"{_NETWORK}: {problem}")
+            self._record_event(pod, WARNING, "NetworkNotReady", f"{_NETWORK}: {problem}")
         return not problem
 
-    async def _mount(self, worker: Worker, pod: Object) -> bool:
+    async def _mount(self, worker: PodWorker, pod: Object) -> bool:
         try:
             await worker.interruptible(self._parts.volumes.mount(pod))
         except VolumeFailure as failure:
-            self._tell(pod, WARNING, "FailedMount", f"Unable to attach or mount volumes: {failure}")
+            self._record_event(
+                pod, WARNING, "FailedMount", f"Unable to attach or mount volumes: {failure}"
+            )
             return False
         except OSError as problem:
-            self._tell(pod, WARNING, "Failed", f"error making pod data directories: {problem.strerror}")
+            self._record_event(
+                pod, WARNING, "Failed", f"error making pod data directories: {problem.strerror}"
+            )
             return False
         worker.resync = False
         return True
 
-    # ---- the deadline --------------------------------------------------------------------------------------------
+    # ---- the deadline
+    # --------------------------------------------------------------------------------------------
 
     def _remaining(self, pod: Object) -> float:
-        start = self._pods.told(pod).get("startTime")
+        start = self._pods.reported_status(pod).get("startTime")
         if start is None:
             return float("inf")
-        return float(parse_rfc3339(start) + pod["spec"]["activeDeadlineSeconds"] - self._env.clock.time())
+        return float(
+            parse_rfc3339(start) + pod["spec"]["activeDeadlineSeconds"] - self._env.clock.time()
+        )
 
-    def _past_deadline(self, worker: Worker, pod: Object) -> bool:
+    def _past_deadline(self, worker: PodWorker, pod: Object) -> bool:
         return "activeDeadlineSeconds" in pod["spec"] and self._remaining(pod) <= 0
 
-    def _watch_deadline(self, worker: Worker, pod: Object) -> None:
+    def _watch_deadline(self, worker: PodWorker, pod: Object) -> None:
         if worker.deadline is not None:
             worker.deadline.cancel()
-        worker.deadline = self._env.clock.call_later(self._remaining(pod), self.workers.wake, worker)
+        worker.deadline = self._env.clock.call_later(
+            self._remaining(pod), self.workers.wake, worker
+        )
 
-    async def _exceeded(self, worker: Worker, pod: Object, state: PodState) -> Outcome:
-        self._tell(pod, NORMAL, "DeadlineExceeded", _DEADLINE)
+    async def _exceeded(self, worker: PodWorker, pod: Object, state: PodState) -> SyncOutcome:
+        self._record_event(pod, NORMAL, "DeadlineExceeded", _DEADLINE)
         self._fail_by_deadline(worker, pod, state)
         if not await self._kill(pod, state):
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         self._fail_by_deadline(worker, pod, self._read(worker))
         return await self._rest(worker, pod)
 
-    def _fail_by_deadline(self, worker: Worker, pod: Object, state: PodState) -> None:
-        now = status.containers_only(pod, state, self._pods.told(pod), {}, self._around)
-        self._statuses.set(pod, {**now, "phase": "Failed", "reason": "DeadlineExceeded", "message": _DEADLINE})
+    def _fail_by_deadline(self, worker: PodWorker, pod: Object, state: PodState) -> None:
+        now = status.containers_only(pod, state, self._pods.reported_status(pod), {}, self._around)
+        self._statuses.set(
+            pod, {**now, "phase": "Failed", "reason": "DeadlineExceeded", "message": _DEADLINE}
+        )
 
-    # ---- a pod that is to end ------------------------------------------------------------------------------------
+    # ---- terminating pods
+    # ------------------------------------------------------------------------------------------
 
     async def _kill(self, pod: Object, state: PodState, grace: int | None = None) -> bool:
         try:
             await self._end.kill_pod(pod, state, grace)
         except KillFailure as failure:
-            self._tell(pod, WARNING, "FailedKillPod", f"error killing pod: {failure}")
+            self._record_event(pod, WARNING, "FailedKillPod", f"error killing pod: {failure}")
             return False
         return True
 
-    async def _fail(self, worker: Worker, pod: Object) -> Outcome:
-        """Somebody has asked for it."""
+    async def _fail(self, worker: PodWorker, pod: Object) -> SyncOutcome:
+        """The pod's deletion was requested."""
         request = worker.kill
         assert request is not None
         self._statuses.set(pod, request.status)
@@ -202,21 +240,23 @@ class PodSync:
         if not request.done.done():
             request.done.set_result(None)
         if not killed:
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         try:
             await self._end.remove(worker.uid)
         except RuntimeFailure as failure:
-            log.warning("pod %s: %s", describe(pod), failure)
+            log.warning("pod %s: %s", format_pod(pod), failure)
         return await self._rest(worker, pod)
 
-    async def _rest(self, worker: Worker, pod: Object) -> Outcome:
-        """It has ended: nothing of it runs, its volumes are given back; what tells of it stays."""
+    async def _rest(self, worker: PodWorker, pod: Object) -> SyncOutcome:
+        """The pod has ended: nothing of it runs, its volumes are unmounted; its records stay."""
         state = self._read(worker)
-        if (state.running() or any(s.state == "ready" for s in state.sandboxes)) and not await self._kill(pod, state):
-            return Outcome.FAILED
-        return Outcome.DONE if await self._release(worker) else Outcome.FAILED
+        if (
+            state.running() or any(s.state == "ready" for s in state.sandboxes)
+        ) and not await self._kill(pod, state):
+            return SyncOutcome.FAILED
+        return SyncOutcome.DONE if await self._release(worker) else SyncOutcome.FAILED
 
-    async def _release(self, worker: Worker) -> bool:
+    async def _release(self, worker: PodWorker) -> bool:
         self._parts.prober.remove_pod(worker.uid)
         if worker.deadline is not None:
             worker.deadline.cancel()
@@ -228,25 +268,25 @@ class PodSync:
             return False
         return True
 
-    async def _delete(self, worker: Worker, pod: Object) -> Outcome:
+    async def _delete(self, worker: PodWorker, pod: Object) -> SyncOutcome:
         if worker.finished:
-            return Outcome.DONE  # only a finalizer holds it
-        ended = self._pods.told(pod).get("phase") in TERMINAL
+            return SyncOutcome.DONE  # only a finalizer blocks its deletion
+        ended = self._pods.reported_status(pod).get("phase") in TERMINAL
         state = self._read(worker)
         if not ended:
             self._statuses.set(pod, self._generate(worker, pod, state))
         if not await self._kill(pod, state):
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         if not ended:
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
         if not await self._clear(worker):
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         worker.finished = True
         self._statuses.finish(pod)
-        return Outcome.DONE
+        return SyncOutcome.DONE
 
-    async def _clear(self, worker: Worker) -> bool:
-        """Nothing is left on the node."""
+    async def _clear(self, worker: PodWorker) -> bool:
+        """Whether nothing is left on the node."""
         try:
             await self._end.remove(worker.uid)
         except RuntimeFailure as failure:
@@ -254,17 +294,17 @@ class PodSync:
             return False
         return await self._release(worker)
 
-    async def _bury(self, worker: Worker) -> Outcome:
-        """Its source has it no more."""
+    async def _cleanup(self, worker: PodWorker) -> SyncOutcome:
+        """Cleans up after a pod that its source no longer has."""
         try:
             await self._end.kill_pod(worker.pod, self._read(worker))
         except KillFailure as failure:
             log.warning("pod %s, which is gone, could not be stopped: %s", worker.uid, failure)
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         if not await self._clear(worker):
-            return Outcome.FAILED
+            return SyncOutcome.FAILED
         if not worker.gone:
-            return Outcome.SOON  # a source has it again
+            return SyncOutcome.SOON  # a source has it again
         if worker.kill is not None and not worker.kill.done.done():
             worker.kill.done.set_result(None)
         self._statuses.forget(worker.uid)
@@ -274,7 +314,7 @@ class PodSync:
             if mirror is not None and self._pods.pod(*self._name(worker.pod)) is None:
                 meta = mirror["metadata"]
                 await self._parts.mirrors.delete(meta["namespace"], meta["name"], meta["uid"])
-        return Outcome.DONE
+        return SyncOutcome.DONE
 
     @staticmethod
     def _name(pod: Object) -> tuple[str, str]:

@@ -1,6 +1,7 @@
-"""The end of containers: grace, preStop handlers, what is said about it, what a container left as its last words.
+"""Termination of containers: grace periods, preStop hooks, events, termination messages.
 
-Works without the pod when that is gone from the API: what is needed then stands in the container's annotations.
+Works without the pod when it is already gone from the API: the container's annotations have the
+necessary data.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import orjson
 
 from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import Clock
+from transom.kit.goquote import go_quote
 from transom.kubelet import labels
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import remove_log
 from transom.kubelet.parts import HookFailure, Hooks
-from transom.kubelet.podstate import PodState, container_spec, describe, read
+from transom.kubelet.podstate import PodState, container_spec, format_pod, read_pod_state
 from transom.kubelet.refs import container_ref
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, RuntimeFailure
 
@@ -30,34 +31,45 @@ log = logging.getLogger("transom.kubelet")
 MINIMUM_GRACE = 2
 _MESSAGE_BYTES = 4096
 _LOG_BYTES, _LOG_LINES = 2048, 80
+_LOG_END = 2 << 20  # for this many lines of any length
 
 
 class KillFailure(Exception):
-    """Something of a pod could not be stopped; the text names it."""
+    """Part of a pod could not be stopped; the text names it."""
 
 
 class Terminator:
-    def __init__(self, env: Env, hooks: Hooks) -> None:
+    def __init__(self, env: KubeletContext, hooks: Hooks) -> None:
         self._env = env
         self._hooks = hooks
         self._late: set[asyncio.Task[None]] = set()
 
-    # ---- stopping ------------------------------------------------------------------------------------------------
+    # ---- stopping
+    # ----------------------------------------------------------------------------------------------
 
     async def kill_pod(self, pod: Object | None, state: PodState, grace: int | None = None) -> None:
-        """All containers at once, then the sandboxes. `pod` None: it is not known any more. `grace` overrides what the
-        pod says. Raises KillFailure."""
+        """Stops all containers at once, then the sandboxes. `pod` is None when it is no longer
+        known. `grace` overrides the pod's own. Raises KillFailure.
+        """
         running = state.running()
-        results = await asyncio.gather(*(self._try_kill(pod, c, grace) for c in running)) if running else []
+        results = (
+            await asyncio.gather(*(self._try_kill(pod, c, grace) for c in running))
+            if running
+            else []
+        )
         problems = [text for text in results if text]
         for sandbox in state.sandboxes:
             try:
                 await self._env.runtime.stop_sandbox(sandbox.id)
             except RuntimeFailure as failure:
                 target = sandbox.config.uid
-                problems.append(_result("KillPodSandbox", target, "KillPodSandboxError", str(failure)))
+                problems.append(
+                    _result("KillPodSandbox", target, "KillPodSandboxError", str(failure))
+                )
         if problems:
-            raise KillFailure(problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]")
+            raise KillFailure(
+                problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]"
+            )
 
     async def _try_kill(self, pod: Object | None, container: Container, grace: int | None) -> str:
         try:
@@ -71,16 +83,25 @@ class Terminator:
     ) -> None:
         """Raises RuntimeFailure, or KillFailure when the pod has no such container."""
         if pod is None:
-            pod, spec = restore(container)
+            pod, spec = restore_specs(container)
         else:
             found = container_spec(pod, container.name)
             if found is None:
                 raise KillFailure(
-                    f'failed to get containerSpec "{container.name}"(id="{self._env.runtime.version.name}://'
-                    f'{container.id}") in pod "{describe(pod)}" when killing container for reason "{message}"'
+                    "failed to get containerSpec "
+                    f'"{container.name}"(id="{self._env.runtime.version.name}://'
+                    f'{container.id}") in pod "{format_pod(pod)}" when killing container for '
+                    f'reason "{message}"'
                 )
             spec = found
-        self.event(pod, container.name, NORMAL, "Killing", message or f"Stopping container {container.name}", container.id)
+        self.event(
+            pod,
+            container.name,
+            NORMAL,
+            "Killing",
+            message or f"Stopping container {container.name}",
+            container.id,
+        )
         allowed = _grace(pod)
         handler = (spec.get("lifecycle") or {}).get("preStop")
         if handler is not None and allowed > 0:
@@ -90,23 +111,29 @@ class Terminator:
             allowed = grace
         await self._env.runtime.stop_container(container.id, allowed)
 
-    async def _pre_stop(self, pod: Object, spec: Object, container_id: str, handler: Object, seconds: int) -> int:
-        """Whole seconds that it took. A handler that takes too long goes on until its container is gone."""
+    async def _pre_stop(
+        self, pod: Object, spec: Object, container_id: str, handler: Object, seconds: int
+    ) -> int:
+        """Returns the whole seconds that it took. A handler that takes too long keeps running until
+        its container is gone.
+        """
 
         async def run() -> None:
             try:
                 await self._hooks.run(pod, spec, container_id, handler)
             except HookFailure as failure:
-                self.event(pod, spec["name"], WARNING, "FailedPreStopHook", str(failure), container_id)
+                self.event(
+                    pod, spec["name"], WARNING, "FailedPreStopHook", str(failure), container_id
+                )
 
         start = self._env.clock.monotonic()
         await _within(self._env.clock, seconds, run(), self._late)
         return int(self._env.clock.monotonic() - start)
 
     async def remove(self, uid: str) -> None:
-        """What has been stopped is removed from the runtime, with its logs. Raises RuntimeFailure."""
+        """Removes what was stopped from the runtime, with its logs. Raises RuntimeFailure."""
         runtime = self._env.runtime
-        state = read(runtime, uid)
+        state = read_pod_state(runtime, uid)
         for container in state.containers:
             await self.remove_container(container)
         for sandbox in state.sandboxes:
@@ -114,7 +141,7 @@ class Terminator:
             try:
                 await runtime.remove_sandbox(sandbox.id)
             except RuntimeFailure as failure:
-                if failure.code != "NotFound":  # garbage collection was here
+                if failure.code != "NotFound":  # already garbage collected
                     raise
             self._remove_directory(sandbox.config.log_directory)
 
@@ -142,19 +169,36 @@ class Terminator:
         for task in self._late:
             task.cancel()
 
-    # ---- telling -------------------------------------------------------------------------------------------------
+    # ---- events and messages
+    # ----------------------------------------------------------------------------------------------
 
-    def event(self, pod: Object, container: str, kind: str, reason: str, message: str, container_id: str = "") -> None:
-        """About one container. Its id would make each text another one, so its name stands for it."""
+    def event(
+        self,
+        pod: Object,
+        container: str,
+        kind: str,
+        reason: str,
+        message: str,
+        container_id: str = "",
+    ) -> None:
+        """An event about one container. The text uses its name: its id would make each text
+        unique.
+        """
         if container_id:
             message = message.replace(container_id, container)
         self._env.events.event(container_ref(pod, container), kind, reason, message)
 
     def last_words(self, container: Container) -> str:
-        """The text that a container that has ended left in its termination message file or, if it may, in its log."""
+        """The termination message of a container, from its file or, if the policy allows it, from
+        its log.
+        """
         policy = container.annotations.get(labels.TERMINATION_POLICY)
-        # What could not even be started has no log.
-        from_log = policy == "FallbackToLogsOnError" and container.exit_code != 0 and container.reason != "ContainerCannotRun"
+        # A container that never started has no log.
+        from_log = (
+            policy == "FallbackToLogsOnError"
+            and container.exit_code != 0
+            and container.reason != "ContainerCannotRun"
+        )
         path = container.annotations.get(labels.TERMINATION_PATH)
         if path:
             inside = self._env.os.mount_path(path)
@@ -162,7 +206,10 @@ class Terminator:
                 if mount.container_path != inside:
                     continue
                 try:
-                    text = self._env.host.files.read(mount.host_path)[-_MESSAGE_BYTES:].decode(errors="replace")
+                    directory = mount.volume_path or self._env.os.parent(mount.host_path)
+                    text = self._end(mount.host_path, _MESSAGE_BYTES, directory).decode(
+                        errors="replace"
+                    )
                 except OSError as problem:
                     if problem.errno == errno.ENOENT:
                         break
@@ -172,16 +219,25 @@ class Terminator:
                 break
         return self._log_end(container.log_path) if from_log else ""
 
+    def _end(self, path: str, size: int, directory: str) -> bytes:
+        """The end of a file of any size: a container can make its termination message a terabyte
+        long. Does not follow links out of the directory.
+        """
+        files = self._env.host.files.below(directory)
+        return files.read(path, max(0, files.stat(path).size - size), size)
+
     def _log_end(self, path: str) -> str:
         try:
-            data = self._env.host.files.read(path)
+            data = self._end(path, _LOG_END, self._env.os.parent(path))
         except OSError as problem:
             return f"Error on reading termination message from logs: {problem.strerror}"
         return log_end(data)[-_LOG_BYTES:].decode(errors="replace")
 
 
 def log_end(data: bytes) -> bytes:
-    """The texts of the last lines of a log, whose lines are `TIME STREAM F|P TEXT`; P goes on in the next line."""
+    """The texts of the last lines of a log, whose lines are `TIME STREAM F|P TEXT`; P continues in
+    the next line.
+    """
     out = bytearray()
     for line in data.splitlines()[-_LOG_LINES:]:
         parts = line.split(b" ", 3)
@@ -192,11 +248,14 @@ def log_end(data: bytes) -> bytes:
     return bytes(out)
 
 
-def restore(container: Container) -> tuple[Object, Object]:
-    """As much of a pod and its container as is needed to stop it, out of labels and annotations."""
+def restore_specs(container: Container) -> tuple[Object, Object]:
+    """The parts of a pod and its container that are needed to stop it, from labels and
+    annotations.
+    """
     notes, marks = container.annotations, container.labels
     meta: Object = {
-        "name": marks.get(labels.POD_NAME, ""), "namespace": marks.get(labels.POD_NAMESPACE, ""),
+        "name": marks.get(labels.POD_NAME, ""),
+        "namespace": marks.get(labels.POD_NAMESPACE, ""),
         "uid": marks.get(labels.POD_UID, ""),
     }
     pod: Object = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {}}
@@ -213,7 +272,10 @@ def restore(container: Container) -> tuple[Object, Object]:
 
 
 def _grace(pod: Object) -> int:
-    for value in (pod["metadata"].get("deletionGracePeriodSeconds"), pod["spec"].get("terminationGracePeriodSeconds")):
+    for value in (
+        pod["metadata"].get("deletionGracePeriodSeconds"),
+        pod["spec"].get("terminationGracePeriodSeconds"),
+    ):
         if value is not None:
             return int(value)
     return MINIMUM_GRACE
@@ -226,7 +288,7 @@ def _result(action: str, target: str, kind: str, message: str) -> str:
 async def _within(
     clock: Clock, seconds: float, work: Coroutine[Any, Any, None], late: set[asyncio.Task[None]]
 ) -> None:
-    """Wait for the work, but not longer than that; it goes on in `late` then."""
+    """Waits for the work up to a timeout; after that it continues in `late`."""
     task = asyncio.get_running_loop().create_task(work)
     over = asyncio.Event()
     timer = clock.call_later(seconds, over.set)

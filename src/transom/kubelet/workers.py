@@ -1,6 +1,8 @@
-"""One worker for each pod: whatever happens to a pod is looked at by one task at a time, and there is none while it rests.
+"""One worker per pod: a single task at a time handles everything that happens to a pod, and there
+is none while it is idle.
 
-A wake-up while the task is busy makes it look once more. What a look is, and when the next one is due, `sync` decides.
+A wake-up while the task is busy triggers one more sync. `sync` defines what a sync does, and when
+the next one is due.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
+from transom.client.backoff import KeyedBackoff
 from transom.kit.clock import Clock, Timer
-from transom.kubelet.backoff import Backoff
 from transom.kubelet.podstate import is_deleted
-from transom.kubelet.status import Waiting
+from transom.kubelet.status import WaitingReason
 from transom.machinery.objects import Object
 
 log = logging.getLogger("transom.kubelet")
@@ -26,32 +28,45 @@ _FAILED_SECONDS, _SOON_SECONDS = 10.0, 1.0
 _JITTER = 0.5
 
 
-class Outcome(Enum):
-    OK = "ok"  # look again after the resync interval
+class SyncOutcome(Enum):
+    OK = "ok"  # sync again after the resync interval
     FAILED = "failed"  # after ten seconds
     SOON = "soon"  # after a second
-    DONE = "done"  # nothing is left to do until something happens
+    DONE = "done"  # nothing to do until something happens
 
 
-class Interrupted(Exception):
-    """A wait was cut short, because the pod has to end."""
+class SyncInterrupted(Exception):
+    """A wait was interrupted, because the pod must terminate."""
 
 
 class KillRequest(NamedTuple):
-    """Somebody (eviction) wants the pod to fail with this status."""
+    """Another part (eviction) makes the pod fail with this status."""
 
     status: Object
     grace: int | None
     done: asyncio.Future[None]
 
 
-class Worker:
-    """What is remembered of a pod between looks at it. `pod` is None for what is left of one that nobody knows any
-    more. `reasons`: why containers could not be started."""
+class PodWorker:
+    """The state of a pod between syncs. `pod` is None for the remains of one that the kubelet no
+    longer knows. `reasons`: why containers could not be started.
+    """
 
     __slots__ = (
-        "again", "backoff", "deadline", "finished", "gone", "interrupted", "kill", "pod", "reasons", "resync", "task",
-        "timer", "uid", "waits",
+        "again",
+        "backoff",
+        "deadline",
+        "finished",
+        "gone",
+        "interrupted",
+        "kill",
+        "pod",
+        "reasons",
+        "resync",
+        "task",
+        "timer",
+        "uid",
+        "waits",
     )
 
     def __init__(self, uid: str, pod: Object | None) -> None:
@@ -67,15 +82,17 @@ class Worker:
         self.kill: KillRequest | None = None
         self.waits = False
         self.interrupted = False
-        self.reasons: dict[str, Waiting] = {}
-        self.backoff: Backoff | None = None
+        self.reasons: dict[str, WaitingReason] = {}
+        self.backoff: KeyedBackoff | None = None
 
     @property
     def ends(self) -> bool:
         return self.gone or self.kill is not None or self.pod is None or is_deleted(self.pod)
 
     async def interruptible(self, work: Awaitable[Result]) -> Result:
-        """Wait for something that may take long. Raises Interrupted when the pod has to end meanwhile."""
+        """Waits for something that may take long. Raises Interrupted when the pod must terminate in
+        the meantime.
+        """
         self.waits = True
         try:
             return await work
@@ -84,33 +101,37 @@ class Worker:
                 raise
             self.interrupted = False
             self.task.uncancel()
-            raise Interrupted from None
+            raise SyncInterrupted from None
         finally:
             self.waits = False
 
 
-class Workers:
+class PodWorkers:
     def __init__(
-        self, clock: Clock, rng: random.Random, resync: float, sync: Callable[[Worker], Awaitable[Outcome]]
+        self,
+        clock: Clock,
+        rng: random.Random,
+        resync: float,
+        sync: Callable[[PodWorker], Awaitable[SyncOutcome]],
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._resync = resync
         self._sync = sync
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, PodWorker] = {}
         self._stopped = False
 
-    def __iter__(self) -> Iterator[Worker]:
+    def __iter__(self) -> Iterator[PodWorker]:
         return iter([*self._workers.values()])
 
-    def get(self, uid: str) -> Worker | None:
+    def get(self, uid: str) -> PodWorker | None:
         return self._workers.get(uid)
 
-    def add(self, uid: str, pod: Object | None) -> Worker:
-        worker = self._workers[uid] = Worker(uid, pod)
+    def add(self, uid: str, pod: Object | None) -> PodWorker:
+        worker = self._workers[uid] = PodWorker(uid, pod)
         return worker
 
-    def drop(self, worker: Worker) -> None:
+    def drop(self, worker: PodWorker) -> None:
         """Nothing is left of the pod."""
         self._rest(worker)
         if worker.deadline is not None:
@@ -118,8 +139,8 @@ class Workers:
         if self._workers.get(worker.uid) is worker:
             del self._workers[worker.uid]
 
-    def wake(self, worker: Worker) -> None:
-        """Look at the pod, now or as soon as the look that is under way has ended."""
+    def wake(self, worker: PodWorker) -> None:
+        """Syncs the pod, now or as soon as the current sync has ended."""
         worker.again = True
         if worker.task is not None:
             if worker.waits and worker.ends and not worker.interrupted:
@@ -135,7 +156,9 @@ class Workers:
             self.wake(worker)
 
     async def stop(self) -> None:
-        """As if the process had died: what is under way is given up, the runtime keeps what it has."""
+        """Simulates the death of the process: abandons current work; the runtime keeps its
+        state.
+        """
         self._stopped = True
         tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
         for worker in [*self._workers.values()]:
@@ -144,35 +167,41 @@ class Workers:
                 worker.task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, worker: Worker) -> None:
-        outcome = Outcome.FAILED
+    async def _run(self, worker: PodWorker) -> None:
+        outcome = SyncOutcome.FAILED
         try:
             while worker.again:
                 worker.again = False
                 try:
                     outcome = await self._sync(worker)
-                except Interrupted:
+                except SyncInterrupted:
                     worker.again = True
                 except Exception:
                     log.exception("the sync of pod %s failed", worker.uid)
-                    outcome = Outcome.FAILED
+                    outcome = SyncOutcome.FAILED
         finally:
             worker.task = None
         if self._workers.get(worker.uid) is worker:
             self._schedule(worker, outcome)
 
-    def _schedule(self, worker: Worker, outcome: Outcome) -> None:
-        if outcome is Outcome.DONE or self._stopped:
+    def _schedule(self, worker: PodWorker, outcome: SyncOutcome) -> None:
+        if outcome is SyncOutcome.DONE or self._stopped:
             return
-        seconds = {Outcome.OK: self._resync, Outcome.FAILED: _FAILED_SECONDS, Outcome.SOON: _SOON_SECONDS}[outcome]
-        worker.timer = self._clock.call_later(seconds * (1 + _JITTER * self._rng.random()), self._due, worker)
+        seconds = {
+            SyncOutcome.OK: self._resync,
+            SyncOutcome.FAILED: _FAILED_SECONDS,
+            SyncOutcome.SOON: _SOON_SECONDS,
+        }[outcome]
+        worker.timer = self._clock.call_later(
+            seconds * (1 + _JITTER * self._rng.random()), self._due, worker
+        )
 
-    def _due(self, worker: Worker) -> None:
+    def _due(self, worker: PodWorker) -> None:
         worker.timer = None
         worker.resync = True
         self.wake(worker)
 
-    def _rest(self, worker: Worker) -> None:
+    def _rest(self, worker: PodWorker) -> None:
         if worker.timer is not None:
             worker.timer.cancel()
             worker.timer = None

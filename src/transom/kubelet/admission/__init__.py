@@ -1,6 +1,7 @@
-"""Whether a node takes a pod that was bound to it, and whether it may run one it has taken.
+"""Decides whether the node admits a pod that was bound to it, and whether an admitted pod may run.
 
-The scheduler has looked before; the kubelet looks again, because pods get to a node in other ways too.
+The scheduler has checked already; the kubelet checks again, because pods can reach a node without
+the scheduler.
 """
 
 from transom.kubelet.admission.chain import PodAdmission

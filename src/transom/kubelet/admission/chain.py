@@ -1,5 +1,6 @@
-"""The handlers that a pod passes, in Kubernetes' order: eviction, sysctls, predicates; then, when it is to run, what the
-machine and the runtime can enforce."""
+"""The admission handlers in Kubernetes' order: eviction, sysctls, predicates; then, before a pod
+runs, the checks for what the machine and the runtime can enforce.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from collections.abc import Callable, Sequence
 from transom.client.events import WARNING
 from transom.kubelet.admission import predicates, preemption
 from transom.kubelet.admission.predicates import Failure, Insufficient
-from transom.kubelet.admission.requests import Asked, asked
+from transom.kubelet.admission.requests import PodRequests, requests_of_pod
 from transom.kubelet.admission.sysctls import Sysctls
-from transom.kubelet.base import Env, Rejection
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.failures import PodRejection
 from transom.kubelet.labels import is_static
 from transom.kubelet.parts import KillPod
 from transom.machinery.objects import Object
@@ -20,43 +22,58 @@ _OPERATING_SYSTEM_SINCE = (1, 24)
 _TAINTS_SINCE = (1, 24)
 _SPARE = 16
 _OS_LABEL = "kubernetes.io/os"
-# The API version of docker's releases, for what they can be asked to enforce.
+# The API version of each docker release, which decides what docker can enforce.
 _DOCKER_APIS = (
-    ((20, 10), (1, 41)), ((19, 3), (1, 40)), ((18, 9), (1, 39)), ((18, 6), (1, 38)), ((18, 3), (1, 37)), ((17, 12), (1, 35)),
-    ((17, 9), (1, 32)), ((17, 6), (1, 30)), ((17, 3), (1, 26)), ((1, 13), (1, 26)), ((1, 12), (1, 24)), ((1, 11), (1, 23)),
+    ((20, 10), (1, 41)),
+    ((19, 3), (1, 40)),
+    ((18, 9), (1, 39)),
+    ((18, 6), (1, 38)),
+    ((18, 3), (1, 37)),
+    ((17, 12), (1, 35)),
+    ((17, 9), (1, 32)),
+    ((17, 6), (1, 30)),
+    ((17, 3), (1, 26)),
+    ((1, 13), (1, 26)),
+    ((1, 12), (1, 24)),
+    ((1, 11), (1, 23)),
 )
 
 
 class PodAdmission:
-    """`node` gives the node as far as it is known; `evicting` is the eviction manager's word, None when it has none.
-    Raises ValueError when the configuration allows sysctls that cannot be allowed."""
+    """`node` returns the node as last seen; `evicting` returns the eviction manager's rejection, or
+    None. Raises ValueError when the configuration allows sysctls that cannot be allowed.
+    """
 
     __slots__ = ("_asked", "_env", "_evicting", "_kill", "_killing", "_node", "_sysctls")
 
     def __init__(
-        self, env: Env, node: Callable[[], Object], kill: KillPod,
-        evicting: Callable[[Object], Rejection | None] = lambda pod: None,
+        self,
+        env: KubeletContext,
+        node: Callable[[], Object],
+        kill: KillPod,
+        evicting: Callable[[Object], PodRejection | None] = lambda pod: None,
     ) -> None:
         self._env = env
         self._node = node
         self._kill = kill
         self._evicting = evicting
         self._sysctls = Sysctls(env.config.allowed_unsafe_sysctls, env.config.release)
-        self._asked: dict[str, Asked] = {}  # by uid: what a pod asks for never changes
+        self._asked: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
         self._killing: set[asyncio.Task[None]] = set()
 
-    # ---- may it come? -----------------------------------------------------------------------------------------------
+    # ---- admission
+    # ----------------------------------------------------------------------------------------------
 
-    def admit(self, pod: Object, active_pods: Sequence[Object]) -> Rejection | None:
+    def admit(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         refusal = self._evicting(pod)
         if refusal is not None:
             return refusal
         problem = self._sysctls.problem(pod["spec"])
         if problem:
-            return Rejection("SysctlForbidden", problem)
+            return PodRejection("SysctlForbidden", problem)
         return self._predicates(pod, active_pods)
 
-    def _predicates(self, pod: Object, active_pods: Sequence[Object]) -> Rejection | None:
+    def _predicates(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         release = self._env.config.release
         if release >= _OPERATING_SYSTEM_SINCE:
             refusal = self._other_system(pod)
@@ -64,8 +81,11 @@ class PodAdmission:
                 return refusal
         uid = pod["metadata"]["uid"]
         others = [other for other in active_pods if other["metadata"]["uid"] != uid]
-        failures = predicates.check(
-            pod, self._ask(pod), [self._ask(other) for other in others], self._node(),
+        failures = predicates.check_predicates(
+            pod,
+            self._ask(pod),
+            [self._ask(other) for other in others],
+            self._node(),
             taints=release >= _TAINTS_SINCE and not is_static(pod),
         )
         if len(self._asked) > 2 * len(active_pods) + _SPARE:
@@ -74,73 +94,100 @@ class PodAdmission:
             return None
         if preemption.is_critical(pod):
             return self._make_room(pod, others, failures)
-        return Rejection(failures[0].reason, failures[0].message(release))
+        return PodRejection(failures[0].reason, failures[0].message(release))
 
-    def _other_system(self, pod: Object) -> Rejection | None:
+    def _other_system(self, pod: Object) -> PodRejection | None:
         own = self._env.os.name
         if (pod["metadata"].get("labels") or {}).get(_OS_LABEL, own) != own:
-            return Rejection(
+            return PodRejection(
                 "PodOSSelectorNodeLabelDoesNotMatch",
                 "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
             )
         if (pod["spec"].get("os") or {}).get("name", own) != own:
-            return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+            return PodRejection(
+                "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+            )
         return None
 
-    def _make_room(self, pod: Object, others: Sequence[Object], failures: Sequence[Failure]) -> Rejection | None:
-        """A critical pod is never short of resources as long as there are lesser pods to stop."""
+    def _make_room(
+        self, pod: Object, others: Sequence[Object], failures: Sequence[Failure]
+    ) -> PodRejection | None:
+        """A critical pod does not fail for lack of resources as long as less important pods can be
+        preempted.
+        """
         rest = [failure for failure in failures if not isinstance(failure, Insufficient)]
         if rest:
-            return Rejection(rest[0].reason, rest[0].message(self._env.config.release))
+            return PodRejection(rest[0].reason, rest[0].message(self._env.config.release))
         try:
-            chosen = preemption.victims(pod, others, [f for f in failures if isinstance(f, Insufficient)])
-        except preemption.NoVictims as nobody:
-            message = f"Unexpected error while attempting to recover from admission failure: {nobody}"
-            return Rejection("UnexpectedAdmissionError", message)
+            chosen = preemption.pods_to_preempt(
+                pod, others, [f for f in failures if isinstance(f, Insufficient)]
+            )
+        except preemption.NoVictims as problem:
+            message = (
+                f"Unexpected error while attempting to recover from admission failure: {problem}"
+            )
+            return PodRejection("UnexpectedAdmissionError", message)
         for victim in chosen:
             self._env.events.event(victim, WARNING, preemption.REASON, preemption.MESSAGE)
-            task = asyncio.ensure_future(self._kill(victim, preemption.REASON, preemption.MESSAGE, None))
+            task = asyncio.ensure_future(
+                self._kill(victim, preemption.REASON, preemption.MESSAGE, None)
+            )
             self._killing.add(task)
             task.add_done_callback(self._killing.discard)
         return None
 
-    def _ask(self, pod: Object) -> Asked:
+    def _ask(self, pod: Object) -> PodRequests:
         uid = pod["metadata"]["uid"]
         known = self._asked.get(uid)
         if known is None:
-            known = self._asked[uid] = asked(pod)
+            known = self._asked[uid] = requests_of_pod(pod)
         return known
 
     def _forget(self, active_pods: Sequence[Object]) -> None:
-        self._asked = {uid: self._asked[uid] for p in active_pods if (uid := p["metadata"]["uid"]) in self._asked}
+        self._asked = {
+            uid: self._asked[uid]
+            for p in active_pods
+            if (uid := p["metadata"]["uid"]) in self._asked
+        }
 
-    # ---- may it run? ------------------------------------------------------------------------------------------------
+    # ---- checks before a pod runs
+    # ---------------------------------------------------------------------------------
 
-    def can_run(self, pod: Object) -> Rejection | None:
+    def can_run(self, pod: Object) -> PodRejection | None:
         if (pod.get("status") or {}).get("phase", "Pending") != "Pending":
             return None
         problem = self._env.os.apparmor_problem(pod, self._env.host)
         if problem:
-            return Rejection("AppArmor", f"Cannot enforce AppArmor: {problem}")
+            return PodRejection("AppArmor", f"Cannot enforce AppArmor: {problem}")
         return self._too_old(pod)
 
-    def _too_old(self, pod: Object) -> Rejection | None:
+    def _too_old(self, pod: Object) -> PodRejection | None:
         runtime = self._env.runtime.version
         if runtime.name != "docker":
             return None
-        for reason, needed, wanted in (("NoNewPrivs", (1, 23), _no_new_privileges), ("ProcMount", (1, 38), _proc_mount)):
+        for reason, needed, wanted in (
+            ("NoNewPrivs", (1, 23), _no_new_privileges),
+            ("ProcMount", (1, 38), _proc_mount),
+        ):
             if wanted(pod):
                 api = _docker_api(runtime.version)
                 if api < needed:
-                    return Rejection(reason, (
-                        f'Cannot enforce {reason}: docker runtime API version "{api[0]}.{api[1]}.0" must be greater '
-                        f"than or equal to {needed[0]}.{needed[1]}"
-                    ))
+                    return PodRejection(
+                        reason,
+                        (
+                            f"Cannot enforce {reason}: docker runtime API version "
+                            f'"{api[0]}.{api[1]}.0" must be greater '
+                            f"than or equal to {needed[0]}.{needed[1]}"
+                        ),
+                    )
         return None
 
 
 def _no_new_privileges(pod: Object) -> bool:
-    return any((c.get("securityContext") or {}).get("allowPrivilegeEscalation") is False for c in pod["spec"]["containers"])
+    return any(
+        (c.get("securityContext") or {}).get("allowPrivilegeEscalation") is False
+        for c in pod["spec"]["containers"]
+    )
 
 
 def _proc_mount(pod: Object) -> bool:

@@ -1,4 +1,6 @@
-"""Which pods a critical pod takes the place of: as few as possible, best-effort ones before burstable before guaranteed."""
+"""Selects the pods that a critical pod preempts: as few as possible, best-effort pods before
+burstable before guaranteed.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ Needs = dict[str, int]
 
 
 class NoVictims(Exception):
-    """Nobody can make room; the text is the kubelet's."""
+    """No pods can be preempted to free enough resources; the text is the kubelet's."""
 
 
 def is_critical(pod: Object) -> bool:
     priority = pod["spec"].get("priority")
-    return is_static(pod) or is_mirror(pod) or (priority is not None and priority >= _SYSTEM_CRITICAL)
+    return (
+        is_static(pod) or is_mirror(pod) or (priority is not None and priority >= _SYSTEM_CRITICAL)
+    )
 
 
 def _preemptable(by: Object, pod: Object) -> bool:
@@ -34,7 +38,9 @@ def _preemptable(by: Object, pod: Object) -> bool:
     return mine is not None and theirs is not None and mine > theirs
 
 
-def victims(pod: Object, active: Sequence[Object], missing: Sequence[Insufficient]) -> list[Object]:
+def pods_to_preempt(
+    pod: Object, active: Sequence[Object], missing: Sequence[Insufficient]
+) -> list[Object]:
     """Raises NoVictims."""
     needs = {entry.resource: entry.missing for entry in missing}
     classes: dict[str, list[Object]] = {"BestEffort": [], "Burstable": [], "Guaranteed": []}
@@ -50,7 +56,9 @@ def victims(pod: Object, active: Sequence[Object], missing: Sequence[Insufficien
 
 
 def _choose(pods: Sequence[Object], needs: Needs) -> list[Object]:
-    """Again and again the one that comes closest to what is still needed; of equals, the smaller one."""
+    """Repeatedly picks the pod that comes closest to what is still needed; of equals, the smaller
+    one.
+    """
     left, chosen = list(pods), []
     while needs:
         if not left:
@@ -68,13 +76,13 @@ def _choose(pods: Sequence[Object], needs: Needs) -> list[Object]:
 
 
 def _without(needs: Needs, pods: Sequence[Object]) -> Needs:
-    """What is still needed when these pods are gone."""
+    """What is still needed after these pods are removed."""
     rest = {name: need - sum(preempted(pod, name) for pod in pods) for name, need in needs.items()}
     return {name: need for name, need in rest.items() if need > 0}
 
 
 def _distance(needs: Needs, pod: Object) -> float:
-    """Each need counts the same, whatever its unit."""
+    """Each resource has the same weight, whatever its unit."""
     return sum(max(0, need - preempted(pod, name)) ** 2 / need**2 for name, need in needs.items())
 
 
@@ -86,6 +94,7 @@ def _require(needs: Needs) -> None:
     if needs:
         text = "".join(f"(res: {name}, q: {need}), " for name, need in needs.items())
         raise NoVictims(
-            "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: "
+            "preemption: error finding a set of pods to preempt: no set of running pods "
+            "found to reclaim resources: "
             f"[{text}]"
         )

@@ -1,28 +1,21 @@
-"""Kernel parameters a pod may set: safe ones, and those that the node's settings allow besides."""
+"""Kernel parameters that a pod may set: the safe ones, and those that the node's settings also
+allow.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from transom.machinery.objects import Object
+from transom.windows.sysctls import safe_sysctls
 
-_SAFE = (
-    "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-)
-_SAFE_SINCE = {
-    (1, 22): ("net.ipv4.ip_unprivileged_port_start",),
-    (1, 27): ("net.ipv4.ip_local_reserved_ports",),
-    (1, 29): ("net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl",
-              "net.ipv4.tcp_keepalive_probes"),
-    (1, 32): ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
-}
 _NAMESPACES = {"kernel.sem": "ipc"}
 _PREFIXES = {"kernel.shm": "ipc", "kernel.msg": "ipc", "fs.mqueue.": "ipc", "net.": "net"}
 _ALLOWLIST_SINCE = (1, 23)
 
 
 class Sysctls:
-    """Raises ValueError for a pattern that can never be allowed: such a kubelet does not start."""
+    """Raises ValueError for a pattern that can never be allowed; such a kubelet does not start."""
 
     __slots__ = ("_names", "_prefixes", "_refusal")
 
@@ -30,8 +23,7 @@ class Sysctls:
         self._names: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._refusal = "not allowlisted" if release >= _ALLOWLIST_SINCE else "not whitelisted"
-        safe = [*_SAFE, *(name for since, names in _SAFE_SINCE.items() if release >= since for name in names)]
-        for pattern in (*safe, *allowed):
+        for pattern in (*safe_sysctls(release), *allowed):
             wild = pattern.endswith("*")
             name = pattern[:-1] if wild else pattern
             namespace = namespaced_by(name)
@@ -41,7 +33,7 @@ class Sysctls:
             (self._prefixes if wild else self._names)[name] = namespace
 
     def problem(self, spec: Object) -> str:
-        """Why a pod with this spec is not taken; empty when it may be."""
+        """Why a pod with this spec is rejected; empty when it is admitted."""
         for sysctl in (spec.get("securityContext") or {}).get("sysctls") or ():
             wrong = self._judge(sysctl["name"], spec)
             if wrong:
@@ -51,7 +43,9 @@ class Sysctls:
     def _judge(self, name: str, spec: Mapping[str, object]) -> str:
         namespace = self._names.get(name)
         if namespace is None:
-            namespace = next((ns for prefix, ns in self._prefixes.items() if name.startswith(prefix)), None)
+            namespace = next(
+                (ns for prefix, ns in self._prefixes.items() if name.startswith(prefix)), None
+            )
         if namespace is None:
             return f'"{name}" {self._refusal}'
         if spec.get("hostIPC" if namespace == "ipc" else "hostNetwork"):
@@ -60,5 +54,7 @@ class Sysctls:
 
 
 def namespaced_by(name: str) -> str:
-    """The kernel namespace that keeps it apart from other pods; empty when none is known to."""
-    return _NAMESPACES.get(name) or next((ns for prefix, ns in _PREFIXES.items() if name.startswith(prefix)), "")
+    """The kernel namespace that isolates the sysctl; empty when there is none."""
+    return _NAMESPACES.get(name) or next(
+        (ns for prefix, ns in _PREFIXES.items() if name.startswith(prefix)), ""
+    )

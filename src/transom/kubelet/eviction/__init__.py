@@ -1,4 +1,6 @@
-"""What a node does when it runs short of memory, disk space or process ids: conditions, reclaiming, evictions."""
+"""Node-pressure eviction: conditions, reclaiming and evictions when memory, disk space or process
+ids run short.
+"""
 
 from transom.kubelet.eviction.manager import EvictionManager
 

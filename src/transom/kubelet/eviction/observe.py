@@ -1,10 +1,11 @@
-"""What the node has left of everything that can run short."""
+"""Observes how much of each monitored resource the node has left."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from transom.kubelet.base import Env
+from transom.kubelet.allocatable import parse_reserved
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.eviction.thresholds import (
     ALLOCATABLE_MEMORY,
     IMAGE_FS,
@@ -13,44 +14,48 @@ from transom.kubelet.eviction.thresholds import (
     NODE_FS,
     NODE_INODES,
     PIDS,
-    Limit,
-    Observation,
+    EvictionThreshold,
+    SignalObservation,
 )
 from transom.kubelet.eviction.usage import working_set
-from transom.kubelet.node.allocatable import parse_reserved
 
 
-class Observer:
-    """Looks only at what there are thresholds for and what the operating system can tell."""
+class SignalObserver:
+    """Observes only signals that have thresholds and that the operating system reports."""
 
     __slots__ = ("_env", "_limits", "_reserved", "_signals")
 
-    def __init__(self, env: Env, limits: Collection[Limit]) -> None:
+    def __init__(self, env: KubeletContext, limits: Collection[EvictionThreshold]) -> None:
         config = env.config
         self._env = env
         self._limits = limits
         self._signals = frozenset(env.os.signals(env.host)) & {limit.signal for limit in limits}
         self._reserved = sum(
             reserved["memory"].value()
-            for reserved in (parse_reserved(config.kube_reserved), parse_reserved(config.system_reserved))
+            for reserved in (
+                parse_reserved(config.kube_reserved),
+                parse_reserved(config.system_reserved),
+            )
             if "memory" in reserved
         )
 
-    def look(self) -> dict[str, Observation]:
-        seen: dict[str, Observation] = {}
+    def look(self) -> dict[str, SignalObservation]:
+        seen: dict[str, SignalObservation] = {}
         host, signals = self._env.host, self._signals
         if MEMORY in signals or ALLOCATABLE_MEMORY in signals:
             use = host.memory()
-            seen[MEMORY] = Observation(use.total - use.working_set, use.total)
+            seen[MEMORY] = SignalObservation(use.total - use.working_set, use.total)
             if ALLOCATABLE_MEMORY in signals:
-                seen[ALLOCATABLE_MEMORY] = self._allocatable(use.total - self._reserved, use.working_set)
+                seen[ALLOCATABLE_MEMORY] = self._allocatable(
+                    use.total - self._reserved, use.working_set
+                )
         disk = host.disk()
-        free = Observation(disk.available, disk.capacity)
-        for signal in (NODE_FS, IMAGE_FS):  # images lie on the same disk
+        free = SignalObservation(disk.available, disk.capacity)
+        for signal in (NODE_FS, IMAGE_FS):  # images are on the same disk
             if signal in signals:
                 seen[signal] = free
         if disk.inodes:
-            inodes = Observation(disk.inodes - disk.inodes_used, disk.inodes)
+            inodes = SignalObservation(disk.inodes - disk.inodes_used, disk.inodes)
             for signal in (NODE_INODES, IMAGE_INODES):
                 if signal in signals:
                     seen[signal] = inodes
@@ -58,16 +63,21 @@ class Observer:
             self._processes(seen)
         return seen
 
-    def _allocatable(self, limit: int, used_by_all: int) -> Observation:
-        """Of the memory that pods may have together. They use no more than everything on the machine does, so as long
-        as that leaves enough nobody needs to be measured."""
-        least = Observation(limit - used_by_all, limit)
-        if not any(each.signal == ALLOCATABLE_MEMORY and each.crossed(least, True) for each in self._limits):
+    def _allocatable(self, limit: int, used_by_all: int) -> SignalObservation:
+        """Memory available to pods, of their total allocatable. Pods never use more than the whole
+        machine does, so as long as that leaves enough, no pod needs to be measured.
+        """
+        least = SignalObservation(limit - used_by_all, limit)
+        if not any(
+            each.signal == ALLOCATABLE_MEMORY and each.crossed(least, True) for each in self._limits
+        ):
             return least
-        return Observation(limit - working_set(self._env.runtime.container_stats()), limit)
+        return SignalObservation(limit - working_set(self._env.runtime.container_stats()), limit)
 
-    def _processes(self, seen: dict[str, Observation]) -> None:
+    def _processes(self, seen: dict[str, SignalObservation]) -> None:
         env = self._env
-        rlimit = env.os.node_stats(env.host, env.runtime.container_stats(), (), env.clock.time()).get("rlimit")
+        rlimit = env.os.node_stats(
+            env.host, env.runtime.container_stats(), (), env.clock.time()
+        ).get("rlimit")
         if rlimit is not None:
-            seen[PIDS] = Observation(rlimit["maxpid"] - rlimit["curproc"], rlimit["maxpid"])
+            seen[PIDS] = SignalObservation(rlimit["maxpid"] - rlimit["curproc"], rlimit["maxpid"])

@@ -1,4 +1,6 @@
-"""Which pod goes first: who uses more than it asked for, then the less important, then who uses most above its request."""
+"""Ranks pods for eviction: those that exceed their requests first, then by priority, then by usage
+above the request.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,23 @@ from transom.kubelet.eviction.thresholds import (
     NODE_INODES,
     PIDS,
 )
-from transom.kubelet.eviction.usage import Usage, is_local
+from transom.kubelet.eviction.usage import PodUsageMeter, is_local
 from transom.machinery.objects import Object
 
-# Not measured comes first, then what is above its request, then the rest.
+# Pods that were not measured come first, then those above their request, then the rest.
 _UNKNOWN, _ABOVE, _WITHIN = 0, 1, 2
-Key = Callable[[Usage, Object], tuple[int, ...]]
+Key = Callable[[PodUsageMeter, Object], tuple[int, ...]]
 
 
-def rank(signal: str, pods: Sequence[Object], usage: Usage) -> list[Object]:
-    """In the order in which they would be evicted."""
+def rank_pods_for_eviction(
+    signal: str, pods: Sequence[Object], usage: PodUsageMeter
+) -> list[Object]:
+    """In eviction order."""
     key = _KEYS[signal]
     return sorted(pods, key=lambda pod: key(usage, pod))
 
 
-def _memory(usage: Usage, pod: Object) -> tuple[int, ...]:
+def _memory(usage: PodUsageMeter, pod: Object) -> tuple[int, ...]:
     use = usage.pod(pod)
     if use is None:
         return _UNKNOWN, _priority(pod), 0
@@ -36,26 +40,33 @@ def _memory(usage: Usage, pod: Object) -> tuple[int, ...]:
     return _ABOVE if above > 0 else _WITHIN, _priority(pod), -above
 
 
-def _disk(usage: Usage, pod: Object) -> tuple[int, ...]:
+def _disk(usage: PodUsageMeter, pod: Object) -> tuple[int, ...]:
     use = usage.pod(pod)
     if use is None:
         return _UNKNOWN, _priority(pod), 0
-    above = (use.disk + usage.local_volumes(pod, is_local)).used - requested(pod, "ephemeral-storage")
+    above = (use.disk + usage.local_volumes(pod, is_local)).used - requested(
+        pod, "ephemeral-storage"
+    )
     return _ABOVE if above > 0 else _WITHIN, _priority(pod), -above
 
 
-def _inodes(usage: Usage, pod: Object) -> tuple[int, ...]:
-    """Nobody can ask for inodes, so whoever has one uses too many; bytes are subtracted all the same, as Kubernetes
-    does."""
+def _inodes(usage: PodUsageMeter, pod: Object) -> tuple[int, ...]:
+    """Inodes cannot be requested, so any usage exceeds the request; bytes are subtracted anyway, as
+    Kubernetes does.
+    """
     use = usage.pod(pod)
     if use is None:
         return _UNKNOWN, _priority(pod), 0
     used = (use.disk + usage.local_volumes(pod, is_local)).inodes
-    return _ABOVE if used > 0 else _WITHIN, _priority(pod), -(used - requested(pod, "ephemeral-storage"))
+    return (
+        _ABOVE if used > 0 else _WITHIN,
+        _priority(pod),
+        -(used - requested(pod, "ephemeral-storage")),
+    )
 
 
-def _processes(usage: Usage, pod: Object) -> tuple[int, ...]:
-    """Processes of single pods are not counted, as is so with most runtimes."""
+def _processes(usage: PodUsageMeter, pod: Object) -> tuple[int, ...]:
+    """Processes of single pods are not counted, as with most runtimes."""
     return (_priority(pod),)
 
 
@@ -64,6 +75,11 @@ def _priority(pod: Object) -> int:
 
 
 _KEYS: dict[str, Key] = {
-    MEMORY: _memory, ALLOCATABLE_MEMORY: _memory, NODE_FS: _disk, IMAGE_FS: _disk, NODE_INODES: _inodes,
-    IMAGE_INODES: _inodes, PIDS: _processes,
+    MEMORY: _memory,
+    ALLOCATABLE_MEMORY: _memory,
+    NODE_FS: _disk,
+    IMAGE_FS: _disk,
+    NODE_INODES: _inodes,
+    IMAGE_INODES: _inodes,
+    PIDS: _processes,
 }

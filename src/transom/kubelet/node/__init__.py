@@ -1,1 +1,1 @@
-"""The kubelet's Node object: made, kept up to date and kept alive. Knows nothing of pods."""
+"""The kubelet's Node object: created, updated and kept alive. Knows nothing of pods."""

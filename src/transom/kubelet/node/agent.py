@@ -1,7 +1,9 @@
-"""Keeps a node in the cluster: registers it, watches its own Node object, renews its lease, reports its status.
+"""Keeps a node in the cluster: registers it, watches its own Node object, renews its lease, reports
+its status.
 
-One timer for each node does both the lease and the status; a change that matters (an address range given to the node,
-`changed()` from another part) is looked at sooner. Nothing here fails for good: whatever goes wrong is tried again.
+One timer per node drives both the lease and the status; a relevant change (an address range
+assigned to the node, `changed()` from another part) triggers it earlier. No failure here is final:
+everything is retried.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from transom.client.events import NORMAL
 from transom.client.informer import Informer
 from transom.client.resources import NODES
 from transom.kit.clock import Timer
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.node import registration, status
 from transom.kubelet.node.lease import NodeLease
 from transom.kubelet.node.status import NodeStatus, Pressures
@@ -27,56 +29,71 @@ log = logging.getLogger("transom.kubelet")
 _FIRST_TRY, _LONGEST_TRY = 0.1, 7.0
 _JITTER = 0.04
 _LEASE_PART = 0.25
-_NEARLY = 0.9  # of the interval: the timer may be early, and there may be news between
+_NEARLY = 0.9  # fraction of the interval: the timer may fire early, and changes may come in between
 _WHILE_NOT_READY = 0.5
 
 
 class NodeAgent:
-    """`env.node` should be this one's `node`. The parts that know of pressure and volumes hand in their views before
-    `run`."""
+    """`env.node` should be this agent's `node`. The parts that know of pressure and volumes set
+    their views before `run`.
+    """
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: KubeletContext) -> None:
         config = env.config
         self._env = env
-        self._status = NodeStatus(config, env.os, env.host, env.runtime, env.clock, self.tell)
+        self._status = NodeStatus(
+            config, env.os, env.host, env.runtime, env.clock, self.record_event
+        )
+        if env.cloud is not None:
+            cloud = env.cloud
+            self._status.volume_limits = lambda: cloud.reported_limits(config.node_name)
         self._lease = NodeLease(
             env.client, env.clock, config.node_name, config.node_lease_duration_seconds, self.node
         )
         self._informer = Informer(
-            env.client, NODES, env.clock, env.rng, field_selector=f"metadata.name={config.node_name}"
+            env.client,
+            NODES,
+            env.clock,
+            env.rng,
+            field_selector=f"metadata.name={config.node_name}",
         )
-        self._informer.add_handler(add=self._see, update=lambda _, new: self._see(new), delete=self._lost)
+        self._informer.add_handler(
+            add=self._see, update=lambda _, new: self._see(new), delete=self._lost
+        )
         self._node: Object | None = None
         self._registered = False
         self._known = asyncio.Event()
         self._reported_at = float("-inf")
         self._leased_at = float("-inf")
-        self._first: Object | None = None  # as it was going to be registered
+        self._first: Object | None = None  # as it will be registered
         self._news = False
         self._wake: asyncio.Future[None] | None = None
         self._running: asyncio.Task[None] | None = None
 
-    # ---- what others see --------------------------------------------------------------------------------------------
+    # ---- queries
+    # ----------------------------------------------------------------------------------------------
 
     def node(self) -> Object | None:
         """The Node as last seen."""
         return self._node
 
     async def known(self) -> None:
-        """The Node was seen in the API."""
+        """Whether the Node was seen in the API."""
         await self._known.wait()
 
     def node_anyway(self) -> Object:
-        """The Node as last seen, or as it is going to be registered."""
+        """The Node as last seen, or as it will be registered."""
         return self._node or self._first or self._initial()
 
     @property
     def reference(self) -> Object:
-        """What events of the node are about: a kubelet does not wait to learn its node's real uid."""
+        """The involved object of node events: a kubelet does not wait to learn its node's real
+        uid.
+        """
         name = self._env.config.node_name
         return {"kind": "Node", "name": name, "uid": name}
 
-    def tell(self, kind: str, reason: str, message: str) -> None:
+    def record_event(self, kind: str, reason: str, message: str) -> None:
         self._env.events.event(self.reference, kind, reason, message)
 
     def set_pressures(self, pressures: Pressures) -> None:
@@ -86,25 +103,26 @@ class NodeAgent:
         self._status.volumes_in_use = volumes
 
     def changed(self) -> None:
-        """Something that the status tells has changed: report it now."""
+        """Called when something in the status has changed: reports it now."""
         self._news = True
         self._wake_up()
 
     def network_problem(self) -> str:
-        """Why pods that need a network of their own have to wait."""
+        """Why pods that need their own network must wait."""
         return status.network_problem(self._env.runtime.status(), self._env.config.release)
 
-    # ---- the work ---------------------------------------------------------------------------------------------------
+    # ---- the loop
+    # ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled or stopped."""
+        """Runs until cancelled or stopped."""
         env = self._env
         self._running = asyncio.current_task()
-        self.tell(NORMAL, "Starting", "Starting kubelet.")
+        self.record_event(NORMAL, "Starting", "Starting kubelet.")
         await self.register()
         watch = asyncio.create_task(self._informer.run())
         try:
-            # Not all nodes of a cluster that starts together are to come back at the same moment.
+            # Spread the retries of nodes that start at the same moment.
             pause = self._interval() * env.rng.random()
             while True:
                 await self._pause(min(pause, _WHILE_NOT_READY) if not self._status.ready else pause)
@@ -114,7 +132,7 @@ class NodeAgent:
             watch.cancel()
 
     def stop(self) -> None:
-        """As when the process ends: nothing is said to the API."""
+        """Simulates the end of the process: sends nothing to the API."""
         if self._running is not None:
             self._running.cancel()
 
@@ -124,7 +142,7 @@ class NodeAgent:
         wait = _FIRST_TRY
         while not self._registered:
             try:
-                node, created = await registration.register(env.client, self._initial())
+                node, created = await registration.register_node(env.client, self._initial())
                 self._see(node)
                 self._registered = True
                 if created:
@@ -134,7 +152,9 @@ class NodeAgent:
                 await env.clock.sleep(wait)
                 wait = min(2 * wait, _LONGEST_TRY)
         if env.config.cgroups_per_qos:
-            self.tell(NORMAL, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+            self.record_event(
+                NORMAL, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"
+            )
         await self._attempt(self._renew)
         await self._attempt(self._csi_node)
         await self._attempt(self._report)
@@ -147,7 +167,9 @@ class NodeAgent:
 
     def _see(self, node: Object) -> None:
         old = self._node
-        if old is not None and int(node["metadata"]["resourceVersion"]) < int(old["metadata"]["resourceVersion"]):
+        if old is not None and int(node["metadata"]["resourceVersion"]) < int(
+            old["metadata"]["resourceVersion"]
+        ):
             return
         self._node = node
         self._known.set()
@@ -159,10 +181,12 @@ class NodeAgent:
 
     def _interval(self) -> float:
         config = self._env.config
-        return min(config.node_status_update_frequency, config.node_lease_duration_seconds * _LEASE_PART)
+        return min(
+            config.node_status_update_frequency, config.node_lease_duration_seconds * _LEASE_PART
+        )
 
     async def _pause(self, seconds: float) -> None:
-        """For so long, or until there is news."""
+        """Waits this long, or until something changes."""
         if not self._news:
             self._wake = asyncio.get_running_loop().create_future()
             timer: Timer = self._env.clock.call_later(seconds, self._wake_up)
@@ -179,7 +203,10 @@ class NodeAgent:
 
     async def _heartbeat(self) -> None:
         now = self._env.clock.monotonic()
-        if now - self._leased_at >= self._env.config.node_lease_duration_seconds * _LEASE_PART * _NEARLY:
+        if (
+            now - self._leased_at
+            >= self._env.config.node_lease_duration_seconds * _LEASE_PART * _NEARLY
+        ):
             await self._attempt(self._renew)
         await self._attempt(self._report)
 
@@ -198,16 +225,21 @@ class NodeAgent:
             await registration.ensure_csi_node(self._env.client, self._node)
 
     async def _report(self) -> None:
-        """Write the status when it has changed, and from time to time when it has not."""
+        """Writes the status when it has changed, and periodically when it has not."""
         node, config = self._node, self._env.config
         if node is None:
             return
         old, new = node.get("status") or {}, self._status.compute(node)
         now = self._env.clock.monotonic()
-        if now - self._reported_at < config.node_status_report_frequency and not status.changed(old, new):
+        if (
+            now - self._reported_at < config.node_status_report_frequency
+            and not status.node_status_changed(old, new)
+        ):
             return
-        body = {"status": status.patch(old, new)}
-        self._see(await self._env.client.patch(
-            NODES, "", config.node_name, body, STRATEGIC_PATCH, subresource="status"
-        ))
+        body = {"status": status.node_status_patch(old, new)}
+        self._see(
+            await self._env.client.patch(
+                NODES, "", config.node_name, body, STRATEGIC_PATCH, subresource="status"
+            )
+        )
         self._reported_at = now

@@ -1,39 +1,55 @@
-"""Why a kubelet with certain settings refuses to start, on a certain machine. The texts are Kubernetes' own."""
+"""Why a kubelet with the given settings refuses to start on the given machine. The texts are
+Kubernetes' own.
+"""
 
 from __future__ import annotations
 
-from transom.hosts.api import Host
+from transom.kubelet import allocatable
 from transom.kubelet.admission.sysctls import Sysctls
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.eviction import thresholds
-from transom.kubelet.node import allocatable
 from transom.kubelet.osrules import OsRules
+from transom.machines.api import Host
 
 _KUBERNETES = ("kubernetes.io", "k8s.io")
 _LABEL_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _LABELS = (
-    "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type", "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone", "kubernetes.io/arch",
-    "kubernetes.io/hostname", "kubernetes.io/os", "node.kubernetes.io/instance-type", "topology.kubernetes.io/region",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
 _ENFORCEABLE = ("pods", "system-reserved", "kube-reserved", "none")
-_HIGH, _LOW = "imageGCHighThresholdPercent (--image-gc-high-threshold)", "imageGCLowThresholdPercent (--image-gc-low-threshold)"
+_HIGH, _LOW = (
+    "imageGCHighThresholdPercent (--image-gc-high-threshold)",
+    "imageGCLowThresholdPercent (--image-gc-low-threshold)",
+)
 
 
-def check(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:
-    """All that is wrong; empty when the kubelet starts."""
+def check_node_configuration(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:
+    """All errors; empty when the kubelet starts."""
     wrong = [*_labels(config), *_configuration(config), *rules.check_config(config)]
     return wrong or _resources(config, rules, host)
 
 
 def _labels(config: KubeletConfig) -> list[str]:
-    unknown = sorted(name for name in config.node_labels if _kubernetes(name) and not _allowed(name))
+    unknown = sorted(
+        name for name in config.node_labels if _kubernetes(name) and not _allowed(name)
+    )
     if not unknown:
         return []
     return [
-        f"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [{' '.join(unknown)}]\n"
-        f"--node-labels in the 'kubernetes.io' namespace must begin with an allowed prefix ({', '.join(_LABEL_PREFIXES)}) "
+        "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: "
+        f"[{' '.join(unknown)}]\n"
+        "--node-labels in the 'kubernetes.io' namespace must begin with an allowed prefix "
+        f"({', '.join(_LABEL_PREFIXES)}) "
         f"or be in the specifically allowed set ({', '.join(_LABELS)})"
     ]
 
@@ -48,49 +64,98 @@ def _allowed(label: str) -> bool:
 
 def _within(label: str, domains: tuple[str, ...]) -> bool:
     prefix, slash, _ = label.partition("/")
-    return bool(slash) and any(prefix == domain or prefix.endswith("." + domain) for domain in domains)
+    return bool(slash) and any(
+        prefix == domain or prefix.endswith("." + domain) for domain in domains
+    )
 
 
 def _configuration(config: KubeletConfig) -> list[str]:
     high, low = config.image_gc_high_threshold_percent, config.image_gc_low_threshold_percent
     rules = (
-        (config.node_lease_duration_seconds <= 0, "nodeLeaseDurationSeconds must be greater than 0"),
-        (not config.cgroups_per_qos and bool(config.enforce_node_allocatable),
-         "enforceNodeAllocatable (--enforce-node-allocatable) is not supported unless cgroupsPerQOS (--cgroups-per-qos) "
-         "is set to true"),
-        (config.event_burst < 0, f"eventBurst (--event-burst) {config.event_burst} must not be a negative number"),
-        (config.event_record_qps < 0,
-         f"eventRecordQPS (--event-qps) {config.event_record_qps:g} must not be a negative number"),
+        (
+            config.node_lease_duration_seconds <= 0,
+            "nodeLeaseDurationSeconds must be greater than 0",
+        ),
+        (
+            not config.cgroups_per_qos and bool(config.enforce_node_allocatable),
+            "enforceNodeAllocatable (--enforce-node-allocatable) is not supported unless "
+            "cgroupsPerQOS (--cgroups-per-qos) "
+            "is set to true",
+        ),
+        (
+            config.event_burst < 0,
+            f"eventBurst (--event-burst) {config.event_burst} must not be a negative number",
+        ),
+        (
+            config.event_record_qps < 0,
+            (
+                f"eventRecordQPS (--event-qps) {config.event_record_qps:g} must not be a "
+                "negative number"
+            ),
+        ),
         (not 0 <= high <= 100, f"{_HIGH} {high} must be between 0 and 100, inclusive"),
         (not 0 <= low <= 100, f"{_LOW} {low} must be between 0 and 100, inclusive"),
         (low >= high, f"{_LOW} {low} must be less than {_HIGH} {high}"),
-        (config.max_pods < 0, f"maxPods (--max-pods) {config.max_pods} must not be a negative number"),
-        (config.pods_per_core < 0, f"podsPerCore (--pods-per-core) {config.pods_per_core} must not be a negative number"),
-        (not 1 <= config.port <= 65535, f"port (--port) {config.port} must be between 1 and 65535, inclusive"),
-        (config.registry_burst < 0, f"registryBurst (--registry-burst) {config.registry_burst} must not be a negative number"),
-        (config.registry_pull_qps < 0,
-         f"registryPullQPS (--registry-qps) {config.registry_pull_qps:g} must not be a negative number"),
-        *((entry not in _ENFORCEABLE,
-           f'option "{entry}" specified for enforceNodeAllocatable (--enforce-node-allocatable). Valid options are "pods", '
-           '"system-reserved", "kube-reserved", or "none"') for entry in config.enforce_node_allocatable),
-        ("none" in config.enforce_node_allocatable and len(config.enforce_node_allocatable) > 1,
-         "enforceNodeAllocatable (--enforce-node-allocatable) may not contain additional enforcements when 'none' is "
-         "specified"),
+        (
+            config.max_pods < 0,
+            f"maxPods (--max-pods) {config.max_pods} must not be a negative number",
+        ),
+        (
+            config.pods_per_core < 0,
+            f"podsPerCore (--pods-per-core) {config.pods_per_core} must not be a negative number",
+        ),
+        (
+            not 1 <= config.port <= 65535,
+            f"port (--port) {config.port} must be between 1 and 65535, inclusive",
+        ),
+        (
+            config.registry_burst < 0,
+            (
+                f"registryBurst (--registry-burst) {config.registry_burst} must not be a "
+                "negative number"
+            ),
+        ),
+        (
+            config.registry_pull_qps < 0,
+            (
+                f"registryPullQPS (--registry-qps) {config.registry_pull_qps:g} must not be a "
+                "negative number"
+            ),
+        ),
+        *(
+            (
+                entry not in _ENFORCEABLE,
+                f'option "{entry}" specified for enforceNodeAllocatable '
+                '(--enforce-node-allocatable). Valid options are "pods", '
+                '"system-reserved", "kube-reserved", or "none"',
+            )
+            for entry in config.enforce_node_allocatable
+        ),
+        (
+            "none" in config.enforce_node_allocatable and len(config.enforce_node_allocatable) > 1,
+            "enforceNodeAllocatable (--enforce-node-allocatable) may not contain additional "
+            "enforcements when 'none' is "
+            "specified",
+        ),
     )
     return [f"invalid configuration: {text}" for broken, text in rules if broken]
 
 
 def _resources(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:
-    """What is read one after the other when the configuration as such is right: the first problem ends it."""
+    """Checks that run in sequence once the configuration itself is valid: the first error ends
+    them.
+    """
     try:
         for part in (config.kube_reserved, config.system_reserved):
             allocatable.parse_reserved(part)
-        thresholds.configured(config, rules)
+        thresholds.configured_thresholds(config, rules)
         Sysctls(config.allowed_unsafe_sysctls, config.release)
     except ValueError as problem:
         return [str(problem)]
     if not rules.refuses_overcommitment():
         return []
-    machine = allocatable.machine(host, rules)
-    problem_text = allocatable.overcommitted(machine, allocatable.reservation(config, rules, machine))
+    machine = allocatable.machine_capacity(host, rules)
+    problem_text = allocatable.overcommitted(
+        machine, allocatable.node_reservation(config, rules, machine)
+    )
     return [problem_text] if problem_text else []

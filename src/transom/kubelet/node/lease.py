@@ -1,10 +1,12 @@
-"""The node's lease: renewed every quarter of its duration, it is the cheap sign that the node is alive."""
+"""The node's lease: renewed every quarter of its duration, it is the cheap heartbeat of the
+node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from transom.client.api import Client, is_conflict, is_not_found
+from transom.client.api import ApiClient, is_conflict, is_not_found
 from transom.client.resources import LEASES
 from transom.kit.clock import Clock, rfc3339_micro
 from transom.machinery.errors import ApiError
@@ -15,12 +17,17 @@ _TRIES = 5
 
 
 class NodeLease:
-    """`node` gives the Node as last seen; a lease is not made without an owner."""
+    """`node` returns the Node as last seen; a lease is not created without an owner."""
 
     __slots__ = ("_client", "_clock", "_lease", "_name", "_node", "_seconds")
 
     def __init__(
-        self, client: Client, clock: Clock, name: str, seconds: int, node: Callable[[], Object | None]
+        self,
+        client: ApiClient,
+        clock: Clock,
+        name: str,
+        seconds: int,
+        node: Callable[[], Object | None],
     ) -> None:
         self._client, self._clock = client, clock
         self._name, self._seconds = name, seconds
@@ -28,7 +35,7 @@ class NodeLease:
         self._lease: Object | None = None  # as last written
 
     async def renew(self) -> None:
-        """Raises ApiError and OSError: the next renewal is another chance."""
+        """Raises ApiError and OSError; the next renewal retries."""
         for _ in range(_TRIES):
             if self._lease is None and not await self._find():
                 return
@@ -37,13 +44,13 @@ class NodeLease:
                 self._lease = await self._client.update(LEASES, self._renewed(self._lease))
                 return
             except ApiError as problem:
-                # Somebody else wrote it, or took it away: look again.
+                # Another client updated or deleted it: read it again.
                 self._lease = None
                 if not is_conflict(problem) and not is_not_found(problem):
                     raise
 
     async def _find(self) -> bool:
-        """Whether there is a lease now that is still to be renewed."""
+        """Whether a lease exists now that still needs the renewal."""
         try:
             self._lease = await self._client.get(LEASES, NAMESPACE, self._name)
             return True
@@ -52,18 +59,31 @@ class NodeLease:
                 raise
         owner = self._owner()
         if owner is not None:
-            self._lease = await self._client.create(LEASES, NAMESPACE, {
-                "apiVersion": LEASES.api_version, "kind": "Lease",
-                "metadata": {"name": self._name, "namespace": NAMESPACE, "ownerReferences": [owner]},
-                "spec": {
-                    "holderIdentity": self._name, "leaseDurationSeconds": self._seconds,
-                    "renewTime": rfc3339_micro(self._clock.time()),
+            self._lease = await self._client.create(
+                LEASES,
+                NAMESPACE,
+                {
+                    "apiVersion": LEASES.api_version,
+                    "kind": "Lease",
+                    "metadata": {
+                        "name": self._name,
+                        "namespace": NAMESPACE,
+                        "ownerReferences": [owner],
+                    },
+                    "spec": {
+                        "holderIdentity": self._name,
+                        "leaseDurationSeconds": self._seconds,
+                        "renewTime": rfc3339_micro(self._clock.time()),
+                    },
                 },
-            })
+            )
         return False
 
     def _renewed(self, lease: Object) -> Object:
-        renewed = {**lease, "spec": {**lease["spec"], "renewTime": rfc3339_micro(self._clock.time())}}
+        renewed = {
+            **lease,
+            "spec": {**lease["spec"], "renewTime": rfc3339_micro(self._clock.time())},
+        }
         owner = None if lease["metadata"].get("ownerReferences") else self._owner()
         if owner is not None:
             renewed["metadata"] = {**lease["metadata"], "ownerReferences": [owner]}
@@ -73,4 +93,9 @@ class NodeLease:
         node = self._node()
         if node is None:
             return None
-        return {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node["metadata"]["uid"]}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._name,
+            "uid": node["metadata"]["uid"],
+        }

@@ -1,45 +1,64 @@
-"""How a kubelet makes itself known: a new Node object, or an old one put right, and the CSINode beside it.
+"""Registers a kubelet: creates or updates its Node object, and the CSINode.
 
-Of an existing Node only the labels a kubelet sets by default, one annotation and the resources of the machine are its
-own; labels and taints that were given to it for registration count for a new Node alone.
+On an existing Node the kubelet owns only its default labels, one annotation and the machine's
+resources; labels and taints configured for registration apply to a new Node only.
 """
 
 from __future__ import annotations
 
-from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
+from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
 from transom.client.resources import CSI_NODES, NODES
-from transom.hosts.api import Identity
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machines.api import SystemInfo
 
 ATTACH_DETACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 _HOSTNAME = "kubernetes.io/hostname"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-# Put back to what the kubelet says whenever it starts.
+# Reset to the kubelet's values whenever it starts.
 _DEFAULT_LABELS = (
-    _HOSTNAME, "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
-    "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build", "beta.kubernetes.io/os",
+    _HOSTNAME,
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/windows-build",
+    "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 )
 _HUGE_PAGES = "hugepages-"
 
 
-def initial_node(config: KubeletConfig, rules: OsRules, identity: Identity) -> Object:
+def initial_node(config: KubeletConfig, rules: OsRules, identity: SystemInfo) -> Object:
     """A new node, without its status."""
-    labels = {**rules.default_labels(identity, config.release), _HOSTNAME: config.node_name, **config.node_labels}
+    labels = {
+        **rules.default_labels(identity, config.release),
+        _HOSTNAME: config.node_name,
+        **config.node_labels,
+    }
     node: Object = {
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": config.node_name, "labels": labels, "annotations": {ATTACH_DETACH: "true"}},
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": config.node_name,
+            "labels": labels,
+            "annotations": {ATTACH_DETACH: "true"},
+        },
         "spec": {},
     }
     spec = node["spec"]
     taints = [dict(taint) for taint in config.register_with_taints]
     if not config.register_schedulable:
         spec["unschedulable"] = True
-        if not any(t.get("key") == _UNSCHEDULABLE and t.get("effect") == "NoSchedule" for t in taints):
+        if not any(
+            t.get("key") == _UNSCHEDULABLE and t.get("effect") == "NoSchedule" for t in taints
+        ):
             taints.append({"key": _UNSCHEDULABLE, "effect": "NoSchedule"})
     if taints:
         spec["taints"] = taints
@@ -48,8 +67,10 @@ def initial_node(config: KubeletConfig, rules: OsRules, identity: Identity) -> O
     return node
 
 
-async def register(client: Client, node: Object) -> tuple[Object, bool]:
-    """Create the node, or put an existing one of its name right; the node as the server has it, and whether it is new."""
+async def register_node(client: ApiClient, node: Object) -> tuple[Object, bool]:
+    """Creates the node, or updates an existing one of its name; returns the node as the server has
+    it, and whether it is new.
+    """
     name = node["metadata"]["name"]
     try:
         return await client.create(NODES, "", node), True
@@ -64,13 +85,17 @@ async def register(client: Client, node: Object) -> tuple[Object, bool]:
 
 
 def reconciliation(node: Object, existing: Object) -> Object:
-    """The patch that puts an existing node right; empty when nothing is wrong."""
+    """The patch that updates an existing node; empty when nothing differs."""
     metadata: Object = {}
     annotations = existing["metadata"].get("annotations") or {}
     if annotations.get(ATTACH_DETACH) != node["metadata"]["annotations"][ATTACH_DETACH]:
         metadata["annotations"] = {ATTACH_DETACH: node["metadata"]["annotations"][ATTACH_DETACH]}
     wanted, labels = node["metadata"]["labels"], existing["metadata"].get("labels") or {}
-    wrong = {k: wanted[k] or None for k in _DEFAULT_LABELS if k in wanted and labels.get(k, "") != wanted[k]}
+    wrong = {
+        k: wanted[k] or None
+        for k in _DEFAULT_LABELS
+        if k in wanted and labels.get(k, "") != wanted[k]
+    }
     if wrong:
         metadata["labels"] = wrong
     status: Object = {}
@@ -87,8 +112,8 @@ def reconciliation(node: Object, existing: Object) -> Object:
     return {k: v for k, v in patch.items() if v}
 
 
-async def ensure_csi_node(client: Client, node: Object) -> None:
-    """Storage drivers of the node are listed there; there are none yet."""
+async def ensure_csi_node(client: ApiClient, node: Object) -> None:
+    """Lists the node's storage drivers; there are none yet."""
     name = node["metadata"]["name"]
     try:
         await client.get(CSI_NODES, "", name)
@@ -99,10 +124,16 @@ async def ensure_csi_node(client: Client, node: Object) -> None:
         return
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     try:
-        await client.create(CSI_NODES, "", {
-            "apiVersion": CSI_NODES.api_version, "kind": "CSINode",
-            "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"drivers": []},
-        })
+        await client.create(
+            CSI_NODES,
+            "",
+            {
+                "apiVersion": CSI_NODES.api_version,
+                "kind": "CSINode",
+                "metadata": {"name": name, "ownerReferences": [owner]},
+                "spec": {"drivers": []},
+            },
+        )
     except ApiError as problem:
         if not is_already_exists(problem):
             raise

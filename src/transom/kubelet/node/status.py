@@ -1,36 +1,37 @@
 """The status of a kubelet's Node: addresses, capacity, conditions, versions, images, volumes.
 
-`NodeStatus.compute` makes the status a node should have from the one it has, as Kubernetes' chain of setters does: what
-others put there (extended resources, conditions of other components) stays. What changes rarely is computed once. This
-module writes nothing to the API; events that go with a change are handed to `tell`.
+`NodeStatus.compute` derives the desired status from the current one, as Kubernetes' chain of
+setters does, and keeps what other components put there (extended resources, their conditions). What
+changes rarely is computed once. This module writes nothing to the API; it passes events for a
+change to `record_event`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from transom.hosts.api import Host, Identity
 from transom.kit.clock import Clock, rfc3339
+from transom.kubelet import allocatable
 from transom.kubelet.config import KubeletConfig
-from transom.kubelet.node import allocatable
 from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.objects import Object
-from transom.runtime.api import Image, Runtime, RuntimeStatus
+from transom.machines.api import Host, SystemInfo
+from transom.runtime.api import ContainerRuntime, Image, RuntimeStatus
 
 MAX_IMAGES = 50
 _MAX_NAMES = 5
-_RUNTIME_GRACE = 30.0  # a runtime that has not been ready for so long is called down
+_RUNTIME_GRACE = 30.0  # a runtime that has not been ready for this long is reported as down
 _HEARTBEAT = "lastHeartbeatTime"
 _NEW_NETWORK_TEXT = (1, 21)
 
-Tell = Callable[[str, str, str], None]
+RecordEvent = Callable[[str, str, str], None]
 """kind, reason, message of an event about the node."""
 
 
 class Pressures(Protocol):
-    """What the eviction manager sees."""
+    """The eviction manager's view."""
 
     def memory(self) -> bool: ...
     def disk(self) -> bool: ...
@@ -38,7 +39,7 @@ class Pressures(Protocol):
 
 
 class NoPressures:
-    """Nothing is ever short: for a node without an eviction manager."""
+    """Never reports pressure: for a node without an eviction manager."""
 
     __slots__ = ()
 
@@ -53,7 +54,9 @@ class NoPressures:
 
 
 class _Pressure(NamedTuple):
-    """How a pressure condition is told: (reason, message, event) when it is there, and when it is not."""
+    """How a pressure condition is reported: (reason, message, event) when it is true, and when it
+    is false.
+    """
 
     type: str
     there: tuple[str, str, str]
@@ -62,8 +65,16 @@ class _Pressure(NamedTuple):
 
 _MEMORY = _Pressure(
     "MemoryPressure",
-    ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
-    ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
+    (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+        "NodeHasInsufficientMemory",
+    ),
+    (
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+        "NodeHasSufficientMemory",
+    ),
 )
 _DISK = _Pressure(
     "DiskPressure",
@@ -72,43 +83,80 @@ _DISK = _Pressure(
 )
 _PID = _Pressure(
     "PIDPressure",
-    ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+    (
+        "KubeletHasInsufficientPID",
+        "kubelet has insufficient PID available",
+        "NodeHasInsufficientPID",
+    ),
     ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
 )
 
 
 class NodeStatus:
     __slots__ = (
-        "_clock", "_config", "_fixed", "_host", "_identity", "_image_list", "_images", "_machine", "_reserved", "_rules",
-        "_runtime", "_runtime_ready_at", "_tell", "_told", "_unschedulable", "pressures", "volumes_in_use",
+        "_clock",
+        "_config",
+        "_fixed",
+        "_host",
+        "_identity",
+        "_image_list",
+        "_images",
+        "_machine",
+        "_node_resources",
+        "_record_event",
+        "_reserved",
+        "_rules",
+        "_runtime",
+        "_runtime_ready_at",
+        "_unschedulable",
+        "_volume_limits",
+        "pressures",
+        "volume_limits",
+        "volumes_in_use",
     )
 
     def __init__(
-        self, config: KubeletConfig, rules: OsRules, host: Host, runtime: Runtime, clock: Clock, tell: Tell
+        self,
+        config: KubeletConfig,
+        rules: OsRules,
+        host: Host,
+        runtime: ContainerRuntime,
+        clock: Clock,
+        record_event: RecordEvent,
     ) -> None:
         self._config, self._rules, self._host, self._runtime = config, rules, host, runtime
         self._clock = clock
-        self._tell = tell
+        self._record_event = record_event
         self.pressures: Pressures = NoPressures()
-        # Unique names of volumes that must stay attached; None before it is known, and then the status is left as it is.
+        # Unique names of volumes that must stay attached; None until known, and then the status is
+        # left unchanged.
         self.volumes_in_use: Callable[[], Sequence[str] | None] = lambda: None
-        self._machine = allocatable.machine(host, rules)
-        self._reserved = allocatable.reservation(config, rules, self._machine)
-        self._identity: Identity | None = None
+        # attachable-volumes-TYPE -> how many disks the node supports, where that differs from the
+        # scheduler's assumption.
+        self.volume_limits: Callable[[], Mapping[str, int]] = dict
+        self._volume_limits: Mapping[str, int] = {}
+        self._machine = allocatable.machine_capacity(host, rules)
+        self._reserved = allocatable.node_reservation(config, rules, self._machine)
+        self._identity: SystemInfo | None = None
         self._fixed: Object = {}
         self._images: Sequence[Image] | None = None
         self._image_list: list[Object] = []
         self._runtime_ready_at: float | None = None
         self._unschedulable = False
-        self._told: tuple[Object, Object] | None = None  # capacity and allocatable
+        self._node_resources: tuple[Object, Object] | None = None  # capacity and allocatable
 
-    # ---- the whole ------------------------------------------------------------------------------------------------
+    # ---- the status
+    # ----------------------------------------------------------------------------------------------
 
     def compute(self, node: Object) -> Object:
-        """The status that the node should have now; shares what has not changed with the one it has."""
+        """The status that the node should have now; shares unchanged parts with the current one."""
         old = node.get("status") or {}
         fixed = self._fixed_parts()
-        status = {**old, "addresses": fixed["addresses"], "daemonEndpoints": fixed["daemonEndpoints"]}
+        status = {
+            **old,
+            "addresses": fixed["addresses"],
+            "daemonEndpoints": fixed["daemonEndpoints"],
+        }
         status["capacity"], status["allocatable"] = self._resources(old)
         status["nodeInfo"] = self._node_info(old, fixed["nodeInfo"])
         self._put(status, "images", self._images_now())
@@ -124,7 +172,7 @@ class NodeStatus:
         return not self._problems({"cpu": "", "memory": "", "pods": "", "ephemeral-storage": ""})
 
     def allocatable(self) -> Object:
-        """Of a node without resources of others."""
+        """For a node without extended resources of other components."""
         return self._resources({})[1]
 
     @staticmethod
@@ -134,7 +182,8 @@ class NodeStatus:
         else:
             status.pop(key, None)
 
-    # ---- parts ----------------------------------------------------------------------------------------------------
+    # ---- parts
+    # ----------------------------------------------------------------------------------------------
 
     def _fixed_parts(self) -> Object:
         identity = self._host.identity
@@ -155,30 +204,47 @@ class NodeStatus:
         before = (old.get("nodeInfo") or {}).get("bootID")
         if before and before != info["bootID"]:
             name = self._config.node_name
-            self._tell("Warning", "Rebooted", f"Node {name} has been rebooted, boot id: {info['bootID']}")
+            self._record_event(
+                "Warning", "Rebooted", f"Node {name} has been rebooted, boot id: {info['bootID']}"
+            )
         return info
 
     def _resources(self, old: Object) -> tuple[Object, Object]:
-        seen = old.get("capacity") or {}
-        if self._told is not None and self._told[0] == seen:
-            return self._told
-        capacity = {name: quantity.parse(text) for name, text in seen.items()}
+        seen, limits = old.get("capacity") or {}, self.volume_limits()
+        if (
+            self._node_resources is not None
+            and self._node_resources[0] == seen
+            and limits == self._volume_limits
+        ):
+            return self._node_resources
+        capacity = {
+            name: quantity.parse_quantity(text)
+            for name, text in seen.items()
+            if name not in self._volume_limits
+        }
+        self._volume_limits = limits
         capacity.update(self._machine)
-        capacity["pods"] = quantity.from_int(allocatable.pods_capacity(self._config, self._host.hardware.cpus))
-        left = allocatable.allocatable(capacity, self._reserved)
-        # As the API writes them, or each look at the node would find a change.
-        self._told = (
-            {k: str(quantity.parse(str(v))) for k, v in capacity.items()},
-            {k: str(quantity.parse(str(v))) for k, v in left.items()},
+        capacity.update({name: quantity.from_int(count) for name, count in limits.items()})
+        capacity["pods"] = quantity.from_int(
+            allocatable.pods_capacity(self._config, self._host.hardware.cpus)
         )
-        return self._told
+        left = allocatable.node_allocatable(capacity, self._reserved)
+        # In the API's format; otherwise each comparison would find a change.
+        self._node_resources = (
+            {k: str(quantity.parse_quantity(str(v))) for k, v in capacity.items()},
+            {k: str(quantity.parse_quantity(str(v))) for k, v in left.items()},
+        )
+        return self._node_resources
 
     def _images_now(self) -> list[Object]:
         images = self._runtime.images()
         if self._images is None or tuple(images) != self._images:
-            largest = sorted(images, key=lambda image: (image.size, image.id), reverse=True)[:MAX_IMAGES]
+            largest = sorted(images, key=lambda image: (image.size, image.id), reverse=True)[
+                :MAX_IMAGES
+            ]
             self._image_list = [
-                {"names": [*image.digests, *image.tags][:_MAX_NAMES], "sizeBytes": image.size} for image in largest
+                {"names": [*image.digests, *image.tags][:_MAX_NAMES], "sizeBytes": image.size}
+                for image in largest
             ]
             self._images = tuple(images)
         return self._image_list
@@ -189,14 +255,17 @@ class NodeStatus:
             self._unschedulable = unschedulable
             self._tell_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
 
-    # ---- conditions -----------------------------------------------------------------------------------------------
+    # ---- conditions
+    # ----------------------------------------------------------------------------------------------
 
     def _conditions(self, old: list[Object], capacity: Object) -> list[Object]:
         now = rfc3339(self._clock.time())
         out = list(old)
         places = {condition["type"]: at for at, condition in enumerate(out)}
         for pressure, there in (
-            (_MEMORY, self.pressures.memory()), (_DISK, self.pressures.disk()), (_PID, self.pressures.pid())
+            (_MEMORY, self.pressures.memory()),
+            (_DISK, self.pressures.disk()),
+            (_PID, self.pressures.pid()),
         ):
             at = places.get(pressure.type)
             condition = self._pressure(pressure, there, out[at] if at is not None else None, now)
@@ -219,15 +288,21 @@ class NodeStatus:
         reason, message, event = pressure.there if there else pressure.gone
         self._tell_status(event)
         return {
-            "type": pressure.type, "status": status, _HEARTBEAT: now, "lastTransitionTime": now,
-            "reason": reason, "message": message,
+            "type": pressure.type,
+            "status": status,
+            _HEARTBEAT: now,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
         }
 
     def _ready(self, capacity: Object, old: Object | None, now: str) -> Object:
         problems = self._problems(capacity)
         status = "False" if problems else "True"
         reason = "KubeletNotReady" if problems else "KubeletReady"
-        message = _aggregate(problems) if problems else self._rules.ready_message(self._config.release)
+        message = (
+            _aggregate(problems) if problems else self._rules.ready_message(self._config.release)
+        )
         since = now
         if old is not None:
             if old.get("status") == status:
@@ -235,13 +310,19 @@ class NodeStatus:
             else:
                 self._tell_status("NodeNotReady" if problems else "NodeReady")
         return {
-            "type": "Ready", "status": status, _HEARTBEAT: now, "lastTransitionTime": since,
-            "reason": reason, "message": message,
+            "type": "Ready",
+            "status": status,
+            _HEARTBEAT: now,
+            "lastTransitionTime": since,
+            "reason": reason,
+            "message": message,
         }
 
     def _problems(self, capacity: Object) -> list[str]:
         problems = self._runtime_problems(self._runtime.status())
-        missing = [name for name in ("cpu", "memory", "pods", "ephemeral-storage") if name not in capacity]
+        missing = [
+            name for name in ("cpu", "memory", "pods", "ephemeral-storage") if name not in capacity
+        ]
         if missing:
             problems.append("missing node capacity for resources: " + ", ".join(missing))
         return problems
@@ -266,16 +347,17 @@ class NodeStatus:
         return problems
 
     def _tell_status(self, event: str) -> None:
-        self._tell("Normal", event, f"Node {self._config.node_name} status is now: {event}")
+        self._record_event("Normal", event, f"Node {self._config.node_name} status is now: {event}")
 
 
 def network_problem(status: RuntimeStatus, release: tuple[int, int]) -> str:
-    """Why pods that need a network of their own cannot run; empty when they can."""
+    """Why pods that need their own network cannot run; empty when they can."""
     if not status.network_reason:
         return ""
     who = "container runtime" if release >= _NEW_NETWORK_TEXT else "runtime"
     return (
-        f"{who} network not ready: NetworkReady=false reason:{status.network_reason} message:{status.network_message}"
+        f"{who} network not ready: NetworkReady=false reason:{status.network_reason} "
+        f"message:{status.network_message}"
     )
 
 
@@ -284,11 +366,12 @@ def _aggregate(problems: Sequence[str]) -> str:
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
-# ---- what has changed -----------------------------------------------------------------------------------------------
+# ---- changes
+# --------------------------------------------------------------------------------------------------
 
 
-def changed(old: Object, new: Object) -> bool:
-    """Whether a status is worth being written before its time: heartbeats alone are not."""
+def node_status_changed(old: Object, new: Object) -> bool:
+    """Whether a status must be written early: new heartbeats alone are no reason."""
     if old.keys() != new.keys():
         return True
     for key, value in new.items():
@@ -297,7 +380,8 @@ def changed(old: Object, new: Object) -> bool:
     before = {condition["type"]: condition for condition in old.get("conditions") or ()}
     after = new.get("conditions") or ()
     return len(before) != len(after) or any(
-        _without_heartbeat(before.get(condition["type"], {})) != _without_heartbeat(condition) for condition in after
+        _without_heartbeat(before.get(condition["type"], {})) != _without_heartbeat(condition)
+        for condition in after
     )
 
 
@@ -305,8 +389,8 @@ def _without_heartbeat(condition: Object) -> Object:
     return {k: v for k, v in condition.items() if k != _HEARTBEAT}
 
 
-def patch(old: Object, new: Object) -> Object:
-    """The strategic merge patch from one status to the other."""
+def node_status_patch(old: Object, new: Object) -> Object:
+    """The strategic merge patch from one status to another."""
     out: Object = {}
     for key in old.keys() | new.keys():
         before, after = old.get(key), new.get(key)
@@ -316,11 +400,15 @@ def patch(old: Object, new: Object) -> Object:
             out[key] = None
         elif key == "conditions":
             out[key] = _condition_patch(before or [], after)
-            out["$setElementOrder/conditions"] = [{"type": condition["type"]} for condition in after]
+            out["$setElementOrder/conditions"] = [
+                {"type": condition["type"]} for condition in after
+            ]
         elif key == "addresses":
             out[key] = [*after, {"$patch": "replace"}]
         elif isinstance(before, dict):
-            out[key] = {k: v for k, v in after.items() if before.get(k) != v} | {k: None for k in before if k not in after}
+            out[key] = {k: v for k, v in after.items() if before.get(k) != v} | {
+                k: None for k in before if k not in after
+            }
         else:
             out[key] = after
     return out

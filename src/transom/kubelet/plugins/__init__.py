@@ -1,5 +1,6 @@
-"""Programs on a node that register with its kubelet, as storage drivers do: found by their sockets, called by gRPC.
+"""Programs on a node that register with its kubelet, such as storage drivers: discovered by their
+sockets, called by gRPC.
 
-The seam is `endpoint.Endpoint`: on a node whose files are real it speaks gRPC at a real socket, on a simulated one the
-program at the socket is called directly. Nothing above it can tell.
+The interface is `endpoint.Endpoint`: on a node with real files it speaks gRPC over a real socket,
+on a simulated one it calls the program at the socket directly. Callers see no difference.
 """

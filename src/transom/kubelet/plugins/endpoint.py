@@ -1,4 +1,6 @@
-"""A socket of the node and the calls that are made there: by gRPC where files are real, directly where they are simulated."""
+"""Calls to a socket of the node: by gRPC where files are real, directly where they are
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,26 @@ import asyncio
 import os
 from collections.abc import Mapping
 from importlib.resources import files as resources
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from transom.hosts.api import Files
+from transom.kit.lazy import lazy_import
 from transom.kit.rpc import Answer, RpcError
-from transom.machinery.protobuf.table import Message, Table
-from transom.machinery.protobuf.wire import Malformed
+from transom.machinery.protobuf.table import Message, MessageTable
+from transom.machinery.protobuf.wire import MalformedProtobuf
+from transom.machines.api import Files
+
+if TYPE_CHECKING:
+    from transom.http import grpc
+else:
+    grpc = lazy_import("transom.http.grpc")
 
 PATIENCE: Final = 120.0
-TABLE: Final = Table(resources(__package__).joinpath("messages.txt").read_text)
+TABLE: Final = MessageTable(resources(__package__).joinpath("messages.txt").read_text)
 
 
 @runtime_checkable
 class _Real(Protocol):
-    """Files that this machine has."""
+    """The machine's files."""
 
     def open(self, path: str) -> int: ...
 
@@ -28,8 +36,8 @@ class _Simulated(Protocol):
     def answerer(self, path: str) -> Answer: ...
 
 
-class Endpoint:
-    """A connection for each call, as kubelets do it: a driver may have been exchanged in between."""
+class PluginEndpoint:
+    """One connection per call, as kubelets do: a driver may have been replaced in between."""
 
     __slots__ = ("_files", "path")
 
@@ -37,7 +45,9 @@ class Endpoint:
         self._files = files
         self.path = path
 
-    async def call(self, method: str, request: Mapping[str, Any] | None = None, seconds: float = PATIENCE) -> Message:
+    async def call(
+        self, method: str, request: Mapping[str, Any] | None = None, seconds: float = PATIENCE
+    ) -> Message:
         """`method` as /csi.v1.Node/NodeGetInfo. Raises RpcError."""
         try:
             if isinstance(self._files, _Real):
@@ -47,27 +57,33 @@ class Endpoint:
             raise RpcError("Unavailable", self._no_way(problem)) from problem
         return dict(await answer(method, request or {}))
 
-    async def _by_grpc(self, files: _Real, method: str, request: Mapping[str, Any], seconds: float) -> Message:
-        from transom.http.grpc import Connection, MissingPackage
-
+    async def _by_grpc(
+        self, files: _Real, method: str, request: Mapping[str, Any], seconds: float
+    ) -> Message:
         name = method.rpartition("/")[2]
-        way = files.open(self.path)  # wherever links lead, and however long the path is
+        way = files.open(self.path)  # whatever links it follows, and however long the path is
         try:
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_unix_connection(Connection, f"/proc/self/fd/{way}")
-        except MissingPackage as problem:
-            raise RpcError("Unavailable", str(problem)) from problem
+            _, connection = await loop.create_unix_connection(
+                grpc.GrpcConnection, f"/proc/self/fd/{way}"
+            )
         finally:
             os.close(way)
         try:
             return TABLE.decode(
-                f"{name}Response", await connection.call(method, TABLE.encode(f"{name}Request", request), seconds)
+                f"{name}Response",
+                await connection.call(method, TABLE.encode(f"{name}Request", request), seconds),
             )
-        except Malformed as problem:
-            raise RpcError("Internal", f"grpc: failed to unmarshal the received message {problem}") from problem
+        except MalformedProtobuf as problem:
+            raise RpcError(
+                "Internal", f"grpc: failed to unmarshal the received message {problem}"
+            ) from problem
         finally:
             connection.close()
 
     def _no_way(self, problem: OSError) -> str:
         why = os.strerror(problem.errno).lower() if problem.errno else str(problem)
-        return f'connection error: desc = "transport: Error while dialing dial unix {self.path}: connect: {why}"'
+        return (
+            f'connection error: desc = "transport: Error while dialing dial unix {self.path}: '
+            f'connect: {why}"'
+        )

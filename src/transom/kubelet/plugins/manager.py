@@ -1,6 +1,7 @@
-"""Looks for sockets in `plugins_registry`, asks who is there, and lets CSI drivers take part in the node's work.
+"""Watches `plugins_registry` for sockets, identifies the plugins, and registers CSI drivers.
 
-On a simulated node the files say when somebody begins to listen; a real folder is looked at every second, as kubelets do.
+On a simulated node the file system reports when a plugin begins to listen; a real directory is
+scanned every second, as kubelets do.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from transom.kit.rpc import RpcError
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins import nodeinfo
-from transom.kubelet.plugins.drivers import Driver, Drivers
-from transom.kubelet.plugins.endpoint import Endpoint
-from transom.kubelet.plugins.nodeinfo import NotTold
+from transom.kubelet.plugins.drivers import CsiDriverInfo, CsiDriverRegistry
+from transom.kubelet.plugins.endpoint import PluginEndpoint
+from transom.kubelet.plugins.nodeinfo import RegistrationFailure
 
 log = logging.getLogger("transom.kubelet")
 
@@ -24,37 +25,52 @@ _REGISTRY: Final = "plugins_registry"
 _ROUND: Final = 1.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
 _ASK_SECONDS, _NOTIFY_SECONDS = 1.0, 5.0
+_MOST_FILES, _DEEPEST = (
+    256,
+    8,
+)  # scanned per round: every pod with a hostPath can create more
 _SERVICE: Final = "/pluginregistration.Registration"
 
 
 @runtime_checkable
 class _Telling(Protocol):
-    """Files that say when sockets come and go."""
+    """Files that report when sockets come and go."""
 
     def on_sockets(self, function: Callable[[], None]) -> Callable[[], None]: ...
 
 
+@runtime_checkable
+class _Real(Protocol):
+    """A directory of this machine, which may contain anything."""
+
+    def some_names(self, path: str, most: int) -> list[str]: ...
+
+
 class _Refused(Exception):
-    """The plugin is told why it does not take part."""
+    """The reason for a failed registration, sent to the plugin."""
 
 
 class _Known(NamedTuple):
-    made: float  # the time of the socket: another one may have its name
+    made: float  # the time of the socket: a new socket may reuse its name
     driver: str
 
 
 class PluginManager:
     __slots__ = ("_drivers", "_env", "_failures", "_known", "_look_again")
 
-    def __init__(self, env: Env, drivers: Drivers) -> None:
+    def __init__(self, env: KubeletContext, drivers: CsiDriverRegistry) -> None:
         self._env = env
         self._drivers = drivers
         self._known: dict[str, _Known] = {}
-        self._failures: dict[str, tuple[float, float]] = {}  # when to try again, and how long it was waited
+        self._failures: dict[
+            str, tuple[float, float]
+        ] = {}  # when to retry, and the current back-off
         self._look_again = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled. A node without plugins costs nothing when its files tell."""
+        """Runs until cancelled. A node without plugins costs nothing when its files report
+        changes.
+        """
         files = self._env.host.files
         stop = files.on_sockets(self._look_again.set) if isinstance(files, _Telling) else None
         try:
@@ -68,9 +84,12 @@ class PluginManager:
                 stop()
 
     def _make_directories(self) -> None:
-        """Drivers mount them, and want them to be there."""
+        """Drivers mount these directories and expect them to exist."""
         try:
-            for path in (self._env.os.join(self._env.config.root_dir, "plugins"), self._directory()):
+            for path in (
+                self._env.os.join(self._env.config.root_dir, "plugins"),
+                self._directory(),
+            ):
                 self._env.host.files.mkdir(path, 0o750)
         except OSError as problem:
             log.warning("%s: no driver can register: %s", self._env.config.node_name, problem)
@@ -82,17 +101,20 @@ class PluginManager:
         clock = self._env.clock
         waits = [at - clock.monotonic() for at, _ in self._failures.values()]
         least = min([*waits, *([seconds] if seconds is not None else [])], default=None)
-        timer = clock.call_later(max(least, 0.0), self._look_again.set) if least is not None else None
+        timer = (
+            clock.call_later(max(least, 0.0), self._look_again.set) if least is not None else None
+        )
         try:
             await self._look_again.wait()
         finally:
             if timer is not None:
                 timer.cancel()
 
-    # ---- one look ------------------------------------------------------------------------------------------------
+    # ---- one scan
+    # ----------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        found = dict(self._sockets(self._directory()))
+        found = dict(self._sockets())
         for path, known in list(self._known.items()):
             if found.get(path) != known.made:
                 del self._known[path]
@@ -105,95 +127,128 @@ class PluginManager:
             if path not in self._known and self._failures.get(path, (now, 0.0))[0] <= now:
                 await self._attempt(path, made)
 
-    def _sockets(self, directory: str) -> Sequence[tuple[str, float]]:
-        files, out = self._env.host.files, list[tuple[str, float]]()
-        try:
-            names = files.listdir(directory)
-        except OSError:
-            return out
-        for name in names:
-            path = self._env.os.join(directory, name)
+    def _sockets(self) -> Sequence[tuple[str, float]]:
+        files, out, looked = self._env.host.files, list[tuple[str, float]](), 0
+        directories = [(self._directory(), 0)]
+        while directories:
+            directory, depth = directories.pop(0)
             try:
-                stat = files.stat(path, follow=False)
+                left = _MOST_FILES - looked
+                names = (
+                    files.some_names(directory, left)
+                    if isinstance(files, _Real)
+                    else files.listdir(directory)
+                )
             except OSError:
                 continue
-            if stat.kind == "directory":
-                out.extend(self._sockets(path))
-            elif stat.kind == "socket" and not name.startswith("."):
-                out.append((path, stat.mtime))
+            looked += len(names)
+            for name in names:
+                path = self._env.os.join(directory, name)
+                try:
+                    stat = files.stat(path, follow=False)
+                except OSError:
+                    continue
+                if stat.kind == "directory" and depth < _DEEPEST:
+                    directories.append((path, depth + 1))
+                elif stat.kind == "socket" and not name.startswith("."):
+                    out.append((path, stat.mtime))
         return out
 
     async def _attempt(self, path: str, made: float) -> None:
         try:
             await self._register(path, made)
-        except (RpcError, _Refused, NotTold) as problem:
-            log.info("%s: the plugin at %s did not register: %s", self._env.config.node_name, path, problem)
+        except (RpcError, _Refused, RegistrationFailure) as problem:
+            log.info(
+                "%s: the plugin at %s did not register: %s",
+                self._env.config.node_name,
+                path,
+                problem,
+            )
             waited = min(self._failures.get(path, (0.0, 0.0))[1] * 2, _LONGEST_WAIT) or _FIRST_WAIT
             self._failures[path] = self._env.clock.monotonic() + waited, waited
         else:
             self._failures.pop(path, None)
 
     async def _register(self, path: str, made: float) -> None:
-        endpoint = Endpoint(self._env.host.files, path)
+        endpoint = PluginEndpoint(self._env.host.files, path)
         info = await endpoint.call(f"{_SERVICE}/GetInfo", {}, _ASK_SECONDS)
         try:
             if info.get("type") != CSI:
-                raise _Refused(f"no handler registered for plugin type: {info.get('type', '')} at socket {path}")
-            driver = self._driver(info.get("name") or "", info.get("endpoint") or path, info.get("supported_versions") or [])
+                raise _Refused(
+                    f"no handler registered for plugin type: {info.get('type', '')} at "
+                    f"socket {path}"
+                )
+            driver = self._driver(
+                info.get("name") or "",
+                info.get("endpoint") or path,
+                info.get("supported_versions") or [],
+            )
             self._known[path] = _Known(made, driver.name)
             await self._take(driver)
-        except (RpcError, _Refused, NotTold) as problem:
+        except (RpcError, _Refused, RegistrationFailure) as problem:
             self._known.pop(path, None)
             await self._notify(endpoint, f"RegisterPlugin error -- {problem}")
             raise
         await self._notify(endpoint, "")
 
-    async def _notify(self, endpoint: Endpoint, error: str) -> None:
+    async def _notify(self, endpoint: PluginEndpoint, error: str) -> None:
         status = {"plugin_registered": not error, "error": error}
         await endpoint.call(f"{_SERVICE}/NotifyRegistrationStatus", status, _NOTIFY_SECONDS)
 
-    # ---- CSI drivers ---------------------------------------------------------------------------------------------
+    # ---- CSI drivers
+    # ---------------------------------------------------------------------------------------------
 
-    def _driver(self, name: str, endpoint: str, versions: Sequence[str]) -> Driver:
+    def _driver(self, name: str, endpoint: str, versions: Sequence[str]) -> CsiDriverInfo:
         """Raises _Refused."""
-        begin = f"plugin validation failed with err: validation failed for CSI Driver {name} at endpoint {endpoint}: "
+        begin = (
+            f"plugin validation failed with err: validation failed for CSI Driver {name} at "
+            f"endpoint {endpoint}: "
+        )
         called = f'{begin}kubernetes.io/csi: ValidatePlugin for CSI driver "{name}" failed.'
         if not versions:
             raise _Refused(f"{called} Plugin returned an empty list for supported versions")
-        numbers = [number for number in map(_number, versions) if number is not None and number[0] <= 1]
+        numbers = [
+            number for number in map(_number, versions) if number is not None and number[0] <= 1
+        ]
         if not numbers:
             listed = " ".join(f'"{version}"' for version in versions)
             raise _Refused(
-                f"{called} None of the versions specified [{listed}] are supported. err=None of the CSI versions reported by "
+                f"{called} None of the versions specified [{listed}] are supported. err=None "
+                "of the CSI versions reported by "
                 "this driver are supported"
             )
         version, other = max(numbers), self._drivers.find(name)
         if other is not None and other.version >= version:
             shown = ".".join(map(str, other.version))
             raise _Refused(
-                f"{called} Another driver with the same name is already registered with a higher supported version: "
+                f"{called} Another driver with the same name is already registered with a "
+                "higher supported version: "
                 f'"{shown}"'
             )
-        return Driver(name, Endpoint(self._env.host.files, endpoint), version)
+        return CsiDriverInfo(name, PluginEndpoint(self._env.host.files, endpoint), version)
 
-    async def _take(self, driver: Driver) -> None:
+    async def _take(self, driver: CsiDriverInfo) -> None:
         """Raises _Refused."""
         self._drivers.add(driver)
         try:
             info = await driver.node("NodeGetInfo")
             topology = (info.get("accessible_topology") or {}).get("segments") or {}
-            await nodeinfo.install(
-                self._env, driver.name, info.get("node_id") or "", info.get("max_volumes_per_node") or 0, topology
+            await nodeinfo.install_csi_driver(
+                self._env,
+                driver.name,
+                info.get("node_id") or "",
+                info.get("max_volumes_per_node") or 0,
+                topology,
             )
-        except (RpcError, NotTold) as problem:
+        except (RpcError, RegistrationFailure) as problem:
             await self._unregister(driver.name)
             raise _Refused(f"plugin registration failed with err: {problem}") from problem
 
     async def _unregister(self, name: str) -> None:
         self._drivers.remove(name)
         try:
-            await nodeinfo.uninstall(self._env, name)
-        except NotTold as problem:
+            await nodeinfo.uninstall_csi_driver(self._env, name)
+        except RegistrationFailure as problem:
             log.warning("%s: %s", self._env.config.node_name, problem)
 
 

@@ -1,4 +1,6 @@
-"""What the API is told of a node's CSI drivers: an annotation and labels of the Node, and the rows of its CSINode."""
+"""Publishes a node's CSI drivers in the API: an annotation and labels of the Node, and the entries
+of its CSINode.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Final
 
 from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.resources import CSI_NODES, NODES
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.node.registration import ensure_csi_node
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -18,14 +20,18 @@ _LARGEST: Final = 2**31 - 1
 _TRIES, _FIRST_WAIT, _FACTOR = 4, 0.01, 5.0
 
 
-class NotTold(Exception):
-    """The text is the registrar's to show."""
+class RegistrationFailure(Exception):
+    """The text is for the registrar to show."""
 
 
-async def install(env: Env, driver: str, node_id: str, limit: int, topology: Mapping[str, str]) -> None:
+async def install_csi_driver(
+    env: KubeletContext, driver: str, node_id: str, limit: int, topology: Mapping[str, str]
+) -> None:
     """Raises NotTold."""
     if not node_id:
-        raise NotTold("error adding CSI driver node info: driverNodeID must not be empty")
+        raise RegistrationFailure(
+            "error adding CSI driver node info: driverNodeID must not be empty"
+        )
 
     async def node() -> None:
         await _change_node(env, driver, node_id, topology)
@@ -33,11 +39,17 @@ async def install(env: Env, driver: str, node_id: str, limit: int, topology: Map
     async def csi_node() -> None:
         await _change_csi_node(env, driver, _row(driver, node_id, limit, topology))
 
-    await _try(env, node, "error updating Node object with CSI driver node info: error updating node")
-    await _try(env, csi_node, "error updating CSINode object with CSI driver node info: error updating CSINode")
+    await _try(
+        env, node, "error updating Node object with CSI driver node info: error updating node"
+    )
+    await _try(
+        env,
+        csi_node,
+        "error updating CSINode object with CSI driver node info: error updating CSINode",
+    )
 
 
-async def uninstall(env: Env, driver: str) -> None:
+async def uninstall_csi_driver(env: KubeletContext, driver: str) -> None:
     """Raises NotTold."""
 
     async def csi_node() -> None:
@@ -46,36 +58,45 @@ async def uninstall(env: Env, driver: str) -> None:
     async def node() -> None:
         await _change_node(env, driver, "", {})
 
-    await _try(env, csi_node, "error uninstalling CSI driver from CSINode object error updating CSINode")
-    await _try(env, node, "error removing CSI driver node info from Node object error updating node")
+    await _try(
+        env, csi_node, "error uninstalling CSI driver from CSINode object error updating CSINode"
+    )
+    await _try(
+        env, node, "error removing CSI driver node info from Node object error updating node"
+    )
 
 
-async def _try(env: Env, step: Callable[[], Awaitable[None]], what: str) -> None:
+async def _try(env: KubeletContext, step: Callable[[], Awaitable[None]], what: str) -> None:
     wait = _FIRST_WAIT
     problems = []
     for _ in range(_TRIES):
         try:
             await step()
             return
-        except (ApiError, OSError, NotTold) as problem:
+        except (ApiError, OSError, RegistrationFailure) as problem:
             problems.append(str(problem))
         await env.clock.sleep(wait)
         wait *= _FACTOR
     unique = list(dict.fromkeys(problems))
     cause = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
-    raise NotTold(f"{what}: timed out waiting for the condition; caused by: {cause}")
+    raise RegistrationFailure(f"{what}: timed out waiting for the condition; caused by: {cause}")
 
 
-async def _change_node(env: Env, driver: str, node_id: str, topology: Mapping[str, str]) -> None:
+async def _change_node(
+    env: KubeletContext, driver: str, node_id: str, topology: Mapping[str, str]
+) -> None:
     name = env.config.node_name
     node = await env.client.get(NODES, "", name)
     notes, labels = node["metadata"].get("annotations") or {}, node["metadata"].get("labels") or {}
     before = _ids(notes.get(NODE_ID, ""))
-    after = {**before, driver: node_id} if node_id else {k: v for k, v in before.items() if k != driver}
+    after = (
+        {**before, driver: node_id} if node_id else {k: v for k, v in before.items() if k != driver}
+    )
     for key, value in topology.items():
         if labels.get(key, value) != value:
-            raise NotTold(
-                f'detected topology value collision: driver reported "{key}":"{value}" but existing label is '
+            raise RegistrationFailure(
+                f'detected topology value collision: driver reported "{key}":"{value}" but '
+                "existing label is "
                 f'"{key}":"{labels[key]}"'
             )
     metadata: Object = {}
@@ -85,14 +106,19 @@ async def _change_node(env: Env, driver: str, node_id: str, topology: Mapping[st
     if fresh := {key: value for key, value in topology.items() if key not in labels}:
         metadata["labels"] = fresh
     if metadata:
-        await env.client.patch(NODES, "", name, {"metadata": metadata}, STRATEGIC_PATCH, subresource="status")
+        await env.client.patch(
+            NODES, "", name, {"metadata": metadata}, STRATEGIC_PATCH, subresource="status"
+        )
 
 
 def _ids(text: str) -> dict[str, str]:
     try:
         found = json.loads(text) if text else {}
     except ValueError as problem:
-        raise NotTold(f'failed to parse node\'s "{NODE_ID}" annotation value ({json.dumps(text)}) err={problem}') from problem
+        raise RegistrationFailure(
+            f'failed to parse node\'s "{NODE_ID}" annotation value ({json.dumps(text)}) '
+            f"err={problem}"
+        ) from problem
     return found if isinstance(found, dict) else {}
 
 
@@ -103,7 +129,7 @@ def _row(driver: str, node_id: str, limit: int, topology: Mapping[str, str]) -> 
     return row
 
 
-async def _change_csi_node(env: Env, driver: str, row: Object | None) -> None:
+async def _change_csi_node(env: KubeletContext, driver: str, row: Object | None) -> None:
     name = env.config.node_name
     try:
         found = await env.client.get(CSI_NODES, "", name)
@@ -120,8 +146,14 @@ async def _change_csi_node(env: Env, driver: str, row: Object | None) -> None:
     if row is None:
         if mine is None:
             return
-    elif mine is not None and mine["nodeID"] == row["nodeID"] and sorted(mine.get("topologyKeys") or ()) == row["topologyKeys"]:
+    elif (
+        mine is not None
+        and mine["nodeID"] == row["nodeID"]
+        and sorted(mine.get("topologyKeys") or ()) == row["topologyKeys"]
+    ):
         return
     else:
         others.append(row)
-    await env.client.update(CSI_NODES, {**found, "spec": {**(found.get("spec") or {}), "drivers": others}})
+    await env.client.update(
+        CSI_NODES, {**found, "spec": {**(found.get("spec") or {}), "drivers": others}}
+    )

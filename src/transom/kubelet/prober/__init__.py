@@ -1,4 +1,4 @@
-"""Probes of containers: when they are due (`manager.py`, `worker.py`) and what each kind of handler does."""
+"""Probes of containers: their schedule (`manager.py`, `worker.py`) and the probe handlers."""
 
 from transom.kubelet.prober.manager import ProbeManager
 

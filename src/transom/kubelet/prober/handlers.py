@@ -1,8 +1,8 @@
-"""What a probe does: run a command, get a page, open a connection, ask a gRPC server for its health.
+"""Probe handlers: exec, httpGet, tcpSocket and gRPC health.
 
-A handler is made once for a container and called for each probe. A failure of the container is an outcome; what says
-nothing about the container (no such port, no answer of the runtime) is a `ProbeError`. When probes are due is not known
-here.
+A handler is created once per container and called for each probe. A failure of the container is an
+outcome; a failure to probe (no such port, no answer from the runtime) is a `ProbeError`. This
+module does not schedule probes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from transom.http.goerrors import join_host_port
+from transom.kit.goquote import go_quote
 from transom.kubelet import expansion, httpget
-from transom.kubelet.base import Env
-from transom.kubelet.deadline import Within
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.deadline import TimeLimit
 from transom.kubelet.dialing import failure_text, from_node
 from transom.kubelet.httpget import BodyFailure, GetFailure
-from transom.machinery.field import go_quote
+from transom.kubelet.prober import grpchealth
 from transom.machinery.objects import Object
 from transom.runtime.api import RuntimeFailure
 
@@ -26,98 +27,125 @@ _TIMEOUT_TOLD_SINCE = (1, 23)
 
 
 class ProbeError(Exception):
-    """The probe could not be made; its result does not count."""
+    """The probe could not run; it has no result."""
 
 
-class Outcome(NamedTuple):
+class ProbeOutcome(NamedTuple):
     kind: str
     output: str = ""
 
 
-class Target(NamedTuple):
+class ProbeTarget(NamedTuple):
     """The container as it runs now."""
 
     container_id: str
     pod_ip: str
 
 
-Handler = Callable[[Target], Awaitable[Outcome]]
+Handler = Callable[[ProbeTarget], Awaitable[ProbeOutcome]]
 
 
-def build(env: Env, probe: Object, container: Object, pod_name: str) -> Handler:
-    """The handler of a probe. `pod_name` is for the text about a probe without one."""
+def make_probe_handler(
+    env: KubeletContext, probe: Object, container: Object, pod_name: str
+) -> Handler:
+    """The handler of a probe. `pod_name` is for the message about a probe without a handler."""
     seconds = float(probe.get("timeoutSeconds") or 1)
     for field, make in _MAKERS.items():
         action = probe.get(field)
         if action is not None:
             return make(env, action, container, seconds)
 
-    async def missing(_: Target) -> Outcome:
+    async def missing(_: ProbeTarget) -> ProbeOutcome:
         raise ProbeError(f"missing probe handler for {pod_name}:{container['name']}")
 
     return missing
 
 
 def resolve_port(port: int | str, container: Object) -> int:
-    """A number, a name of a container's port, or a number written as a text."""
+    """A number, the name of a container port, or a number as a string."""
     number = port
     if isinstance(number, str):
-        named = next((p["containerPort"] for p in container.get("ports") or () if p.get("name") == port), None)
+        named = next(
+            (p["containerPort"] for p in container.get("ports") or () if p.get("name") == port),
+            None,
+        )
         if named is None:
             try:
                 named = int(number)
             except ValueError:
-                raise ProbeError(f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax") from None
+                raise ProbeError(
+                    f"strconv.Atoi: parsing {go_quote(number)}: invalid syntax"
+                ) from None
         number = int(named)
     if 0 < number < 65536:
         return number
     raise ProbeError(f"invalid port number: {number}")
 
 
-def _exec(env: Env, action: Object, container: Object, seconds: float) -> Handler:
-    variables: dict[str, str] = {v["name"]: v.get("value") or "" for v in container.get("env") or ()}
-    command = expansion.expand_all(action.get("command"), expansion.mapping(variables))
+def _exec(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
+    variables: dict[str, str] = {
+        v["name"]: v.get("value") or "" for v in container.get("env") or ()
+    }
+    command = expansion.expand_all_variables(
+        action.get("command"), expansion.variable_mapping(variables)
+    )
     counts = env.config.feature_gates.get("ExecProbeTimeout", True)
-    late = f"command {go_quote(' '.join(command))} timed out" if env.config.release >= _TIMEOUT_TOLD_SINCE else ""
+    late = (
+        f"command {go_quote(' '.join(command))} timed out"
+        if env.config.release >= _TIMEOUT_TOLD_SINCE
+        else ""
+    )
 
-    async def run(target: Target) -> Outcome:
+    async def run(target: ProbeTarget) -> ProbeOutcome:
         try:
             result = await env.runtime.exec_sync(target.container_id, command, seconds)
         except RuntimeFailure as problem:
             if problem.code == "DeadlineExceeded":
                 if counts:
-                    return Outcome(FAILURE, late)
+                    return ProbeOutcome(FAILURE, late)
                 raise ProbeError(f"command {go_quote(' '.join(command))} timed out") from problem
             raise ProbeError(str(problem)) from problem
         output = (result.stdout + result.stderr)[:OUTPUT_LIMIT].decode(errors="replace")
-        return Outcome(SUCCESS if result.exit_code == 0 else FAILURE, output)
+        return ProbeOutcome(SUCCESS if result.exit_code == 0 else FAILURE, output)
 
     return run
 
 
-def _http_get(env: Env, action: Object, container: Object, seconds: float) -> Handler:
+def _http_get(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
     headers = _headers(env, action)
     host_header = headers.get("Host", [""])[0]
     dial = from_node(env)
 
-    async def run(target: Target) -> Outcome:
+    async def run(target: ProbeTarget) -> ProbeOutcome:
         port = resolve_port(action.get("port", 0), container)
         scheme = (action.get("scheme") or "HTTP").lower()
-        url = httpget.make_url(scheme, action.get("host") or target.pod_ip, port, action.get("path") or "")
+        url = httpget.make_url(
+            scheme, action.get("host") or target.pod_ip, port, action.get("path") or ""
+        )
         try:
-            answer = await httpget.get(dial, env.clock, url, headers, seconds=seconds, host=host_header)
+            answer = await httpget.http_get(
+                dial,
+                env.clock,
+                url,
+                headers,
+                seconds=seconds,
+                host=host_header,
+                texts=env.os.network_texts,
+            )
         except GetFailure as problem:
-            return Outcome(FAILURE, str(problem))
+            return ProbeOutcome(FAILURE, str(problem))
         except BodyFailure as problem:
             raise ProbeError(str(problem)) from problem
         if 200 <= answer.status < 400:
-            return Outcome(WARNING if answer.status >= 300 else SUCCESS, answer.body.decode(errors="replace"))
-        return Outcome(FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
+            return ProbeOutcome(
+                WARNING if answer.status >= 300 else SUCCESS, answer.body.decode(errors="replace")
+            )
+        return ProbeOutcome(FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
 
     return run
 
 
-def _headers(env: Env, action: Object) -> dict[str, list[str]]:
+def _headers(env: KubeletContext, action: Object) -> dict[str, list[str]]:
     headers: dict[str, list[str]] = {}
     for header in action.get("httpHeaders") or ():
         headers.setdefault(header["name"], []).append(header.get("value") or "")
@@ -128,43 +156,49 @@ def _headers(env: Env, action: Object) -> dict[str, list[str]]:
     return headers
 
 
-def _tcp_socket(env: Env, action: Object, container: Object, seconds: float) -> Handler:
+def _tcp_socket(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
     dial = from_node(env)
 
-    async def run(target: Target) -> Outcome:
+    async def run(target: ProbeTarget) -> ProbeOutcome:
         port = resolve_port(action.get("port", 0), container)
         host = action.get("host") or target.pod_ip
         try:
-            async with Within(env.clock, seconds):
+            async with TimeLimit(env.clock, seconds):
                 sock = await dial(host, port)
         except TimeoutError:
-            return Outcome(FAILURE, f"dial tcp {join_host_port(host, port)}: i/o timeout")
+            return ProbeOutcome(FAILURE, f"dial tcp {join_host_port(host, port)}: i/o timeout")
         except OSError as problem:
-            return Outcome(FAILURE, failure_text(host, port, problem))
+            return ProbeOutcome(FAILURE, failure_text(host, port, problem, env.os.network_texts))
         sock.close()
-        return Outcome(SUCCESS)
+        return ProbeOutcome(SUCCESS)
 
     return run
 
 
-def _grpc(env: Env, action: Object, container: Object, seconds: float) -> Handler:
-    from transom.kubelet.prober import grpchealth  # few pods have one
-
+def _grpc(env: KubeletContext, action: Object, container: Object, seconds: float) -> Handler:
     dial = from_node(env)
     service = action.get("service") or ""
     major, minor = env.config.release
     agent = f"kube-probe/{major}.{minor}"
 
-    async def run(target: Target) -> Outcome:
+    async def run(target: ProbeTarget) -> ProbeOutcome:
         port = resolve_port(action.get("port", 0), container)
         try:
-            return Outcome(SUCCESS, await grpchealth.check(dial, env.clock, target.pod_ip, port, service, agent, seconds))
+            return ProbeOutcome(
+                SUCCESS,
+                await grpchealth.check_grpc_health(
+                    dial, env.clock, target.pod_ip, port, service, agent, seconds
+                ),
+            )
         except grpchealth.Unhealthy as problem:
-            return Outcome(FAILURE, str(problem))
+            return ProbeOutcome(FAILURE, str(problem))
 
     return run
 
 
-_MAKERS: dict[str, Callable[[Env, Object, Object, float], Handler]] = {
-    "exec": _exec, "httpGet": _http_get, "tcpSocket": _tcp_socket, "grpc": _grpc,
+_MAKERS: dict[str, Callable[[KubeletContext, Object, Object, float], Handler]] = {
+    "exec": _exec,
+    "httpGet": _http_get,
+    "tcpSocket": _tcp_socket,
+    "grpc": _grpc,
 }

@@ -1,8 +1,8 @@
-"""Probes of all pods of a node and what came of them, by container.
+"""Probes of all pods of a node and their results, by container.
 
-Whoever keeps the pods says when a pod comes and goes and when its containers have changed; whoever asks for a result
-names a container by its id in the runtime. Readiness begins as a failure, liveness as a success, and both wait for a
-startup probe where there is one.
+The owner of the pods reports when a pod is added or removed and when its containers have changed;
+results are looked up by the container's id in the runtime. Readiness starts as a failure, liveness
+as a success, and both wait for the startup probe if there is one.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from transom.kubelet.base import Env
-from transom.kubelet.podstate import container_specs, describe, is_deleted, is_host_network, uid_of
-from transom.kubelet.prober.worker import FIELDS, INITIAL, Kind, Probed, Worker
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.podstate import (
+    container_specs,
+    format_pod,
+    is_deleted,
+    is_host_network,
+    uid_of,
+)
+from transom.kubelet.prober.worker import FIELDS, INITIAL, Kind, ProbedContainer, ProbeWorker
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
 from transom.runtime.api import Container
 
-# Since then only probes of a kubelet that has just started are spread over their period.
+# From this release on, only the probes of a kubelet that has just started are spread over their
+# period.
 _JITTER_AT_START_ONLY = (1, 21)
 
 
-class Count(NamedTuple):
-    """How often a probe ended so: a row of the metric prober_probe_total."""
+class ProbeCounts(NamedTuple):
+    """How often a probe had this result: a row of the metric prober_probe_total."""
 
     kind: Kind
     pod: Object  # a reference
@@ -32,15 +39,17 @@ class Count(NamedTuple):
 
 
 class ProbeManager:
-    def __init__(self, env: Env, changed: Callable[[str], None]) -> None:
-        """`changed` is called with a pod's uid whenever a result of one of its containers is another than before."""
+    def __init__(self, env: KubeletContext, changed: Callable[[str], None]) -> None:
+        """`changed` is called with a pod's uid whenever the result of one of its containers
+        changes.
+        """
         self._env = env
         self._changed = changed
-        self._workers: dict[str, list[Worker]] = {}  # by pod
+        self._workers: dict[str, list[ProbeWorker]] = {}  # by pod
         self._results: dict[Kind, dict[str, bool | None]] = {kind: {} for kind in FIELDS}
         self._started = env.clock.monotonic()
 
-    # What came of them
+    # Results
 
     def readiness(self, container_id: str) -> bool | None:
         return self._results["readiness"].get(container_id)
@@ -51,12 +60,18 @@ class ProbeManager:
     def startup(self, container_id: str) -> bool | None:
         return self._results["startup"].get(container_id)
 
-    def counts(self) -> Iterator[Count]:
+    def counts(self) -> Iterator[ProbeCounts]:
         for workers in self._workers.values():
             for worker in workers:
                 for good, result in enumerate(("failed", "successful")):
                     if worker.counts[good]:
-                        yield Count(worker.kind, worker.pod.ref, worker.container, result, worker.counts[good])
+                        yield ProbeCounts(
+                            worker.kind,
+                            worker.pod.ref,
+                            worker.container,
+                            result,
+                            worker.counts[good],
+                        )
 
     # Pods
 
@@ -64,8 +79,8 @@ class ProbeManager:
         uid = uid_of(pod)
         if uid in self._workers:
             return
-        workers: list[Worker] = []
-        probed: Probed | None = None
+        workers: list[ProbeWorker] = []
+        probed: ProbedContainer | None = None
         for container, path in container_specs(pod):
             if not path.startswith("spec.containers"):
                 continue
@@ -73,7 +88,17 @@ class ProbeManager:
                 if container.get(field) is not None:
                     probed = probed or _probed(pod)
                     period = container[field].get("periodSeconds") or 10
-                    workers.append(Worker(self._env, kind, probed, path, container, self._jitter(period), self._report))
+                    workers.append(
+                        ProbeWorker(
+                            self._env,
+                            kind,
+                            probed,
+                            path,
+                            container,
+                            self._jitter(period),
+                            self._report,
+                        )
+                    )
         if workers:
             self._workers[uid] = workers
             self.sync(uid)
@@ -88,7 +113,7 @@ class ProbeManager:
             self.remove_pod(uid)
 
     def sync(self, uid: str) -> None:
-        """The containers of the pod have changed."""
+        """Called when the pod's containers have changed."""
         workers = self._workers.get(uid)
         if not workers:
             return
@@ -112,8 +137,10 @@ class ProbeManager:
             elif self._wanted(worker, workers):
                 worker.arm(current)
 
-    def _wanted(self, worker: Worker, workers: list[Worker]) -> bool:
-        """A startup probe until it has succeeded, the others from then on; nothing while a container is to be stopped."""
+    def _wanted(self, worker: ProbeWorker, workers: list[ProbeWorker]) -> bool:
+        """A startup probe until it has succeeded, then the others; none while the container is
+        being stopped.
+        """
         if worker.hold:
             return False
         has_started = self.startup(worker.container_id)
@@ -123,26 +150,30 @@ class ProbeManager:
             w.kind == "startup" and w.container == worker.container for w in workers
         )
 
-    def _report(self, worker: Worker, good: bool) -> None:
+    def _report(self, worker: ProbeWorker, good: bool) -> None:
         self._set(worker, good)
         if worker.kind == "startup" and good:
             self.sync(worker.pod.uid)
 
-    def _set(self, worker: Worker, good: bool) -> None:
+    def _set(self, worker: ProbeWorker, good: bool) -> None:
         results = self._results[worker.kind]
         if results.get(worker.container_id) is not good:
             results[worker.container_id] = good
             if worker.kind == "startup" and good:
-                worker.hold = True  # until there is another container
+                worker.hold = True  # until there is a new container
             self._changed(worker.pod.uid)
 
     def _jitter(self, period: float) -> float:
-        """The part of the period to wait before the first probe, so that not all come at once."""
+        """The fraction of the period to wait before the first probe, so that probes do not run all
+        at once.
+        """
         since = self._env.clock.monotonic() - self._started
         if self._env.config.release >= _JITTER_AT_START_ONLY and period <= since:
             return 0.0
         return self._env.rng.random()
 
 
-def _probed(pod: Object) -> Probed:
-    return Probed(uid_of(pod), pod_ref(pod), describe(pod), is_host_network(pod), is_deleted(pod))
+def _probed(pod: Object) -> ProbedContainer:
+    return ProbedContainer(
+        uid_of(pod), pod_ref(pod), format_pod(pod), is_host_network(pod), is_deleted(pod)
+    )

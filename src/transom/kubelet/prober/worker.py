@@ -1,7 +1,8 @@
-"""One probe of one container: its thresholds, and the rhythm in which it is due.
+"""One probe of one container: its thresholds and its schedule.
 
-A worker keeps the rhythm it was given when the pod came, whatever happens to the container, and has a timer only while
-its container runs and its result matters: most probes of a large cluster cost nothing most of the time.
+A worker keeps the schedule from when the pod was added, whatever happens to the container, and has
+a timer only while its container runs and its result matters: most probes of a large cluster cost
+nothing most of the time.
 """
 
 from __future__ import annotations
@@ -14,40 +15,75 @@ from typing import Literal, NamedTuple
 
 from transom.client.events import WARNING as WARNING_EVENT
 from transom.kit.clock import Timer
-from transom.kubelet.base import Env
-from transom.kubelet.prober.handlers import FAILURE, WARNING, Handler, Outcome, ProbeError, Target, build
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.prober.handlers import (
+    FAILURE,
+    WARNING,
+    Handler,
+    ProbeError,
+    ProbeOutcome,
+    ProbeTarget,
+    make_probe_handler,
+)
 from transom.machinery.objects import Object
 from transom.runtime.api import Container
 
 log = logging.getLogger("transom.kubelet")
 
 Kind = Literal["startup", "readiness", "liveness"]
-FIELDS: dict[Kind, str] = {"startup": "startupProbe", "readiness": "readinessProbe", "liveness": "livenessProbe"}
+FIELDS: dict[Kind, str] = {
+    "startup": "startupProbe",
+    "readiness": "readinessProbe",
+    "liveness": "livenessProbe",
+}
 _TITLES: dict[Kind, str] = {"startup": "Startup", "readiness": "Readiness", "liveness": "Liveness"}
-# What counts before the first result; None is neither.
+# The result before the first probe; None is neither.
 INITIAL: dict[Kind, bool | None] = {"startup": None, "readiness": False, "liveness": True}
 _TRIES = 3
 
 
-class Probed(NamedTuple):
-    """The pod of a worker, as far as probes need it; the whole object would be kept alive for nothing."""
+class ProbedContainer(NamedTuple):
+    """The parts of a pod that a worker needs, so that it does not keep the whole object alive."""
 
     uid: str
     ref: Object
-    name: str  # as texts have it
+    name: str  # as used in messages
     host_network: bool
     deleting: bool
 
 
-class Worker:
+class ProbeWorker:
     __slots__ = (
-        "_due", "_env", "_failures", "_handler", "_initial_delay", "_last", "_path", "_period", "_report", "_run",
-        "_successes", "_task", "_timer", "container", "container_id", "counts", "hold", "kind", "pod",
+        "_due",
+        "_env",
+        "_failures",
+        "_handler",
+        "_initial_delay",
+        "_last",
+        "_path",
+        "_period",
+        "_report",
+        "_run",
+        "_successes",
+        "_task",
+        "_timer",
+        "container",
+        "container_id",
+        "counts",
+        "hold",
+        "kind",
+        "pod",
     )
 
     def __init__(
-        self, env: Env, kind: Kind, pod: Probed, path: str, container: Object, delay: float,
-        report: Callable[[Worker, bool], None],
+        self,
+        env: KubeletContext,
+        kind: Kind,
+        pod: ProbedContainer,
+        path: str,
+        container: Object,
+        delay: float,
+        report: Callable[[ProbeWorker, bool], None],
     ) -> None:
         probe = container[FIELDS[kind]]
         self._env = env
@@ -55,7 +91,7 @@ class Worker:
         self._initial_delay = probe.get("initialDelaySeconds") or 0
         self._failures = probe.get("failureThreshold") or 3
         self._successes = probe.get("successThreshold") or 1
-        self._handler: Handler = build(env, probe, container, pod.name)
+        self._handler: Handler = make_probe_handler(env, probe, container, pod.name)
         self._path = path
         self._report = report
         self._due = env.clock.monotonic() + delay * self._period  # of the next probe
@@ -71,19 +107,21 @@ class Worker:
         self.counts = [0, 0]  # of failures and successes
 
     def follow(self, container_id: str) -> None:
-        """Another container of that name."""
+        """Switches to a new container of that name."""
         self.pause()
         self.container_id = container_id
         self.hold = False
 
     def arm(self, running: Container) -> None:
-        """Probe at the next beat at which the initial delay is over."""
+        """Probes at the first tick after the initial delay."""
         if self._timer is not None or self._task is not None:
             return
         clock = self._env.clock
         now = clock.monotonic()
-        # The time of a start is known in whole seconds.
-        earliest = now + max(0.0, math.floor(running.started_at) + self._initial_delay - clock.time())
+        # Start times are known in whole seconds.
+        earliest = now + max(
+            0.0, math.floor(running.started_at) + self._initial_delay - clock.time()
+        )
         if self._due < earliest:
             self._due += math.ceil((earliest - self._due) / self._period) * self._period
         self._timer = clock.call_later(self._due - now, self._begin)
@@ -105,7 +143,7 @@ class Worker:
         try:
             outcome = await self._attempt()
         except Exception:
-            # A handler that breaks must not end all further probes.
+            # A handler that raises must not end all further probes.
             log.exception("the %s probe of %s broke", self.kind, self.pod.name)
             outcome = None
         self._task = None
@@ -115,7 +153,7 @@ class Worker:
         self._rearm()
 
     def _next_beat(self) -> None:
-        """One beat that was missed meanwhile is made up for at once, as a ticker does; more are lost."""
+        """One missed tick is made up for immediately, as with Go's ticker; more are dropped."""
         now = self._env.clock.monotonic()
         following = self._due + self._period
         if following <= now:
@@ -133,13 +171,13 @@ class Worker:
         container = self._env.runtime.container(self.container_id)
         return container if container is not None and container.state == "running" else None
 
-    async def _attempt(self) -> Outcome | None:
-        """The outcome, None when there is none that counts. Tells the events."""
+    async def _attempt(self) -> ProbeOutcome | None:
+        """The outcome, None when there is none that counts. Records the events."""
         title = _TITLES[self.kind]
         problem: ProbeError | None = None
         for _ in range(_TRIES):
             try:
-                outcome = await self._handler(Target(self.container_id, self._pod_ip()))
+                outcome = await self._handler(ProbeTarget(self.container_id, self._pod_ip()))
             except ProbeError as error:
                 problem = error
                 continue
@@ -160,7 +198,7 @@ class Worker:
         if self._run < (self._successes if good else self._failures):
             return
         if not good and self.kind != "readiness":
-            # The container will be stopped: it is left alone until there is a new one.
+            # The container will be stopped: pause until there is a new one.
             self.hold = True
             self._run = 0
         self._report(self, good)
@@ -171,4 +209,6 @@ class Worker:
         return next((s.ips[0] for s in self._env.runtime.sandboxes(self.pod.uid) if s.ips), "")
 
     def _tell(self, reason: str, message: str) -> None:
-        self._env.events.event({**self.pod.ref, "fieldPath": self._path}, WARNING_EVENT, reason, message)
+        self._env.events.event(
+            {**self.pod.ref, "fieldPath": self._path}, WARNING_EVENT, reason, message
+        )

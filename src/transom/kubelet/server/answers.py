@@ -1,5 +1,6 @@
-"""The shapes in which a kubelet answers. Errors are plain text, some with a line end and some without, as Go's helpers
-for each of them do it."""
+"""The response formats of a kubelet. Errors are plain text, some with a trailing newline and some
+without, as each of Go's helpers writes them.
+"""
 
 from __future__ import annotations
 
@@ -8,48 +9,49 @@ from typing import Any, Final
 
 import orjson
 
-from transom.http.messages import Headers, Response
+from transom.http.messages import Headers, HttpResponse
+from transom.kit.prometheus import CONTENT_TYPE
 
 TEXT: Final = (b"Content-Type", b"text/plain; charset=utf-8")
 JSON: Final = (b"Content-Type", b"application/json")
 HTML: Final = (b"Content-Type", b"text/html; charset=utf-8")
-METRICS: Final = (b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")
+METRICS: Final = (b"Content-Type", CONTENT_TYPE.encode())
 _NO_SNIFF: Final = (b"X-Content-Type-Options", b"nosniff")
 
 
-class Failure(Exception):
-    """Ends the handling of a request with this answer."""
+class HttpFailure(Exception):
+    """Ends the handling of a request with this response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
 
-def text(status: int, body: str) -> Response:
-    return Response(status, [TEXT], body.encode())
+def plain_text(status: int, body: str) -> HttpResponse:
+    return HttpResponse(status, [TEXT], body.encode())
 
 
-def http_error(status: int, body: str) -> Response:
-    return Response(status, [TEXT, _NO_SNIFF], f"{body}\n".encode())
+def http_error(status: int, body: str) -> HttpResponse:
+    return HttpResponse(status, [TEXT, _NO_SNIFF], f"{body}\n".encode())
 
 
-def not_found() -> Response:
+def not_found_answer() -> HttpResponse:
     return http_error(404, "404 page not found")
 
 
-def json(value: Any, end: bytes = b"") -> Response:
-    return Response(200, [JSON], orjson.dumps(value) + end)
+def json_answer(value: Any, end: bytes = b"") -> HttpResponse:
+    return HttpResponse(200, [JSON], orjson.dumps(value) + end)
 
 
-def metrics(lines: str) -> Response:
-    return Response(200, [METRICS], lines.encode())
+def metrics_answer(lines: str) -> HttpResponse:
+    return HttpResponse(200, [METRICS], lines.encode())
 
 
-def moved(location: str) -> Response:
+def moved_answer(location: str) -> HttpResponse:
     headers: Headers = [(b"Location", location.encode()), HTML]
-    return Response(301, headers, f'<a href="{location}">Moved Permanently</a>.\n\n'.encode())
+    return HttpResponse(301, headers, f'<a href="{location}">Moved Permanently</a>.\n\n'.encode())
 
 
-def pretty(value: Any) -> Response:
+def pretty_answer(value: Any) -> HttpResponse:
     """Indented by one space, as go-restful writes entities."""
-    return Response(200, [JSON], indented.dumps(value, indent=1, ensure_ascii=False).encode())
+    return HttpResponse(200, [JSON], indented.dumps(value, indent=1, ensure_ascii=False).encode())

@@ -1,6 +1,7 @@
-"""Who asks a kubelet, and may they: client certificates, tokens by TokenReview, rights by SubjectAccessReview.
+"""Authentication and authorization of kubelet requests: client certificates, TokenReview,
+SubjectAccessReview.
 
-The API server decides; what it said is remembered for a while, as Kubernetes' kubelet does by default.
+The API server decides; its answers are cached, as Kubernetes' kubelet does by default.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
-from transom.http.messages import Request
+from transom.http.messages import HttpRequest
 from transom.kit.clock import Clock
-from transom.kubelet.server.answers import Failure
+from transom.kubelet.server.answers import HttpFailure
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -22,21 +23,32 @@ DENIED_SECONDS: Final = 30.0
 _REMEMBERED: Final = 1024
 
 _AUTHENTICATED: Final = "system:authenticated"
-_VERBS: Final = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_SUBRESOURCES: Final = (("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/spec", "spec"))
+_VERBS: Final = {
+    "POST": "create",
+    "GET": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_SUBRESOURCES: Final = (
+    ("/stats", "stats"),
+    ("/metrics", "metrics"),
+    ("/logs", "log"),
+    ("/spec", "spec"),
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class User(NamedTuple):
+class AuthenticatedUser(NamedTuple):
     name: str
     groups: tuple[str, ...]
     uid: str = ""
     extra: Mapping[str, list[str]] | None = None
 
 
-ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+ANONYMOUS: Final = AuthenticatedUser("system:anonymous", ("system:unauthenticated",))
 
 
 class _Memory(Generic[K, V]):
@@ -69,45 +81,49 @@ def subresource_of(path: str) -> str:
     return "proxy"
 
 
-class Auth:
-    __slots__ = ("_anonymous", "_client", "_clock", "_decisions", "_node", "_tokens")  # fmt: skip
+class KubeletAuth:
+    __slots__ = ("_anonymous", "_client", "_clock", "_decisions", "_node", "_tokens")
 
-    def __init__(self, client: Client, clock: Clock, node: str, anonymous: bool) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, node: str, anonymous: bool) -> None:
         self._client = client
         self._clock = clock
         self._node = node
         self._anonymous = anonymous
-        self._tokens: _Memory[str, User] = _Memory(clock)
+        self._tokens: _Memory[str, AuthenticatedUser] = _Memory(clock)
         self._decisions: _Memory[tuple[str, tuple[str, ...], str, str], bool] = _Memory(clock)
 
-    async def check(self, request: Request) -> None:
-        """Raises the Failure with which a stranger is sent away."""
+    async def check(self, request: HttpRequest) -> None:
+        """Raises the Failure that rejects an unauthenticated request."""
         user = await self._authenticate(request)
         if user is None:
-            raise Failure(401, "Unauthorized")
+            raise HttpFailure(401, "Unauthorized")
         verb, subresource = verb_of(request.method), subresource_of(request.path)
-        said = f"(user={user.name}, verb={verb}, resource=nodes, subresource={subresource})"
+        attributes = f"(user={user.name}, verb={verb}, resource=nodes, subresource={subresource})"
         try:
             allowed = await self._authorize(user, verb, subresource)
         except (ApiError, OSError) as problem:
-            raise Failure(500, f"Authorization error {said}") from problem
+            raise HttpFailure(500, f"Authorization error {attributes}") from problem
         if not allowed:
-            raise Failure(403, f"Forbidden {said}")
+            raise HttpFailure(403, f"Forbidden {attributes}")
 
-    async def _authenticate(self, request: Request) -> User | None:
+    async def _authenticate(self, request: HttpRequest) -> AuthenticatedUser | None:
         peer = request.peer
         if peer is not None and peer.cn and peer.not_before <= self._clock.time() <= peer.not_after:
-            return User(peer.cn, (*peer.organizations, _AUTHENTICATED))
+            return AuthenticatedUser(peer.cn, (*peer.organizations, _AUTHENTICATED))
         token = _bearer(request)
         if token:
             return await self._review(token)
         return ANONYMOUS if self._anonymous else None
 
-    async def _review(self, token: str) -> User | None:
+    async def _review(self, token: str) -> AuthenticatedUser | None:
         known = self._tokens.get(token)
         if known is not None:
             return known
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
         try:
             answer = await self._client.create(TOKEN_REVIEWS, "", review)
         except (ApiError, OSError):
@@ -119,33 +135,41 @@ class Auth:
         groups = tuple(who.get("groups") or ())
         if _AUTHENTICATED not in groups:
             groups += (_AUTHENTICATED,)
-        user = User(who["username"], groups, who.get("uid", ""), who.get("extra"))
+        user = AuthenticatedUser(who["username"], groups, who.get("uid", ""), who.get("extra"))
         self._tokens.put(token, user, TOKEN_SECONDS)
         return user
 
-    async def _authorize(self, user: User, verb: str, subresource: str) -> bool:
+    async def _authorize(self, user: AuthenticatedUser, verb: str, subresource: str) -> bool:
         key = (user.name, user.groups, verb, subresource)
         known = self._decisions.get(key)
         if known is not None:
             return known
         spec: Object = {
             "resourceAttributes": {
-                "verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": self._node,
+                "verb": verb,
+                "version": "v1",
+                "resource": "nodes",
+                "subresource": subresource,
+                "name": self._node,
             },
             "user": user.name,
             "groups": list(user.groups),
-        }  # fmt: skip
+        }
         if user.uid:
             spec["uid"] = user.uid
         if user.extra:
             spec["extra"] = dict(user.extra)
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec,
+        }
         answer = await self._client.create(SUBJECT_ACCESS_REVIEWS, "", review)
         allowed = bool((answer.get("status") or {}).get("allowed"))
         self._decisions.put(key, allowed, ALLOWED_SECONDS if allowed else DENIED_SECONDS)
         return allowed
 
 
-def _bearer(request: Request) -> str:
+def _bearer(request: HttpRequest) -> str:
     scheme, _, token = request.header(b"authorization").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

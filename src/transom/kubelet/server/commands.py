@@ -1,7 +1,8 @@
-"""exec, attach and run: a client's session joined with a process of the runtime.
+"""exec, attach and run: connects a client's session to a process of the runtime.
 
-One `_Joint` for each session: what the client types goes to the process, what the process says to the client, and in the
-end how it went. A client that does not read holds up the process; one that goes away ends it.
+One `_Joint` per session: it forwards the client's input to the process, the output to the client,
+and finally the exit status. A client that does not read blocks the process; one that disconnects
+ends it.
 """
 
 from __future__ import annotations
@@ -10,102 +11,144 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
-from transom.http.messages import Answer, Request, Response, UpgradeResponse
+from transom.http.messages import Answer, HttpRequest, HttpResponse, UpgradeResponse
+from transom.http.raw import RawConnection
 from transom.http.sessions import SessionDriver
-from transom.http.stream import RawConnection
 from transom.kit.clock import Clock, Timer
 from transom.kit.streaming import channels, remotecommand, upgrade
-from transom.kit.streaming.remotecommand import RemoteCommand, Streams
-from transom.kubelet.base import Env
+from transom.kit.streaming.remotecommand import CommandStreams, RemoteCommand
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
-from transom.kubelet.server.answers import JSON, TEXT, Failure
+from transom.kubelet.server.answers import JSON, TEXT, HttpFailure
 from transom.machinery.objects import Object
-from transom.runtime.api import Output, Process, RuntimeFailure
+from transom.runtime.api import ContainerProcess, Output, RuntimeFailure
 
-# How each runtime words the error that carries an exit code.
+# How each runtime formats the error that carries an exit code.
 _EXIT_TEXT: Final[Mapping[str, Callable[[list[str], int], str]]] = {
     "docker": lambda command, code: f"Error executing in Docker Container: {code}",
-    "containerd": lambda command, code: f"error executing command [{' '.join(command)}], exit code {code}",
+    "containerd": lambda command, code: (
+        f"error executing command [{' '.join(command)}], exit code {code}"
+    ),
 }
 
-Begin = Callable[[Output], Awaitable[Process]]
+Begin = Callable[[Output], Awaitable[ContainerProcess]]
 Outcome = Callable[[int], Object]
 
 
-def parse_streams(query: Mapping[str, list[str]]) -> Streams:
+def parse_streams(query: Mapping[str, list[str]]) -> CommandStreams:
     """By the names that only kubelets use."""
-    stdin, stdout, stderr, tty = (query.get(name, [""])[0] == "1" for name in ("input", "output", "error", "tty"))
+    stdin, stdout, stderr, tty = (
+        query.get(name, [""])[0] == "1" for name in ("input", "output", "error", "tty")
+    )
     stderr = stderr and not tty
     if not (stdin or stdout or stderr):
-        raise Failure(400, "you must specify at least 1 of stdin, stdout, stderr")
-    return Streams(stdin, stdout, stderr, tty)
+        raise HttpFailure(400, "you must specify at least 1 of stdin, stdout, stderr")
+    return CommandStreams(stdin, stdout, stderr, tty)
 
 
-def serve_exec(env: Env, view: PodView, namespace: str, name: str, container: str, request: Request) -> Answer:
+def serve_exec(
+    env: KubeletContext,
+    view: PodView,
+    namespace: str,
+    name: str,
+    container: str,
+    request: HttpRequest,
+) -> Answer:
     streams = parse_streams(request.query)
-    pod = find.pod(view, namespace, name)
+    pod = find.find_pod(view, namespace, name)
     found = find.running_container(env, pod, container)
     if found is None:
-        raise Failure(500, f'container not found ("{container}")')
+        raise HttpFailure(500, f'container not found ("{container}")')
     command = request.query.get("command", [])
     text = _EXIT_TEXT.get(env.runtime.version.name, _EXIT_TEXT["containerd"])
 
-    def begin(output: Output) -> Awaitable[Process]:
+    def begin(output: Output) -> Awaitable[ContainerProcess]:
         return env.runtime.exec(found.id, command, output, stdin=streams.stdin, tty=streams.tty)
 
     def outcome(code: int) -> Object:
-        return channels.exit_status(code, text(command, code))
-
-    return serve_process(env.clock, request, streams, begin, outcome, "error executing command in container")
-
-
-def serve_attach(
-    env: Env, view: PodView, namespace: str, name: str, uid: str, container: str, request: Request
-) -> Answer:
-    streams = parse_streams(request.query)
-    pod = find.pod(view, namespace, name)
-    found = find.running_container(env, pod, container)
-    spec = find.spec_of(pod, container)
-    if found is None or spec is None:
-        raise Failure(500, f"container {container} not found in pod {find.full_name(pod)}")
-    if uid and uid != pod["metadata"]["uid"]:
-        raise Failure(500, f"pod {find.full_name(pod)} not found")
-    # Whether there is a terminal was decided when the container was made.
-    tty = bool(spec.get("tty"))
-    if tty and streams.stderr:
-        raise Failure(500, "rpc error: code = InvalidArgument desc = tty and stderr cannot both be true")
-    streams = Streams(streams.stdin, streams.stdout, streams.stderr, tty)
-
-    def begin(output: Output) -> Awaitable[Process]:
-        return env.runtime.attach(found.id, output, stdin=streams.stdin, tty=tty)
+        return channels.exit_code_status(code, text(command, code))
 
     return serve_process(
-        env.clock, request, streams, begin, lambda code: channels.success(), "error attaching to container"
+        env.clock, request, streams, begin, outcome, "error executing command in container"
     )
 
 
-async def serve_run(env: Env, view: PodView, namespace: str, name: str, container: str, request: Request) -> Answer:
-    pod = find.pod(view, namespace, name)
+def serve_attach(
+    env: KubeletContext,
+    view: PodView,
+    namespace: str,
+    name: str,
+    uid: str,
+    container: str,
+    request: HttpRequest,
+) -> Answer:
+    streams = parse_streams(request.query)
+    pod = find.find_pod(view, namespace, name)
+    found = find.running_container(env, pod, container)
+    spec = find.container_spec_of(pod, container)
+    if found is None or spec is None:
+        raise HttpFailure(
+            500, f"container {container} not found in pod {find.pod_display_name(pod)}"
+        )
+    if uid and uid != pod["metadata"]["uid"]:
+        raise HttpFailure(500, f"pod {find.pod_display_name(pod)} not found")
+    # Whether there is a terminal was decided when the container was created.
+    tty = bool(spec.get("tty"))
+    if tty and streams.stderr:
+        raise HttpFailure(
+            500, "rpc error: code = InvalidArgument desc = tty and stderr cannot both be true"
+        )
+    streams = CommandStreams(streams.stdin, streams.stdout, streams.stderr, tty)
+
+    def begin(output: Output) -> Awaitable[ContainerProcess]:
+        return env.runtime.attach(found.id, output, stdin=streams.stdin, tty=tty)
+
+    return serve_process(
+        env.clock,
+        request,
+        streams,
+        begin,
+        lambda code: channels.command_success_status(),
+        "error attaching to container",
+    )
+
+
+async def serve_run(
+    env: KubeletContext,
+    view: PodView,
+    namespace: str,
+    name: str,
+    container: str,
+    request: HttpRequest,
+) -> Answer:
+    pod = find.find_pod(view, namespace, name)
     found = find.running_container(env, pod, container)
     if found is None:
-        raise Failure(500, f'container not found ("{container}")')
+        raise HttpFailure(500, f'container not found ("{container}")')
     command = request.query.get("cmd", [""])[0].split(" ")
     try:
         result = await env.runtime.exec_sync(found.id, command)
     except RuntimeFailure as problem:
-        raise Failure(500, str(problem)) from problem
+        raise HttpFailure(500, str(problem)) from problem
     if result.exit_code:
         detail = result.stderr.decode(errors="replace")
-        raise Failure(500, f"command '{' '.join(command)}' exited with {result.exit_code}: {detail}")
-    said = result.stdout + result.stderr
-    return Response(200, [JSON] if said else [], said)
+        raise HttpFailure(
+            500, f"command '{' '.join(command)}' exited with {result.exit_code}: {detail}"
+        )
+    output = result.stdout + result.stderr
+    return HttpResponse(200, [JSON] if output else [], output)
 
 
 def serve_process(
-    clock: Clock, request: Request, streams: Streams, begin: Begin, outcome: Outcome, complaint: str
+    clock: Clock,
+    request: HttpRequest,
+    streams: CommandStreams,
+    begin: Begin,
+    outcome: Outcome,
+    complaint: str,
 ) -> Answer:
-    """Joins whoever asks with the process that `begin` starts."""
+    """Connects the client with the process that `begin` starts."""
     demand_upgrade(request)
     accepted = upgrade.accept_command(request.method, header_texts(request), streams)
     if isinstance(accepted, channels.Refusal):
@@ -115,25 +158,39 @@ def serve_process(
     return UpgradeResponse(headers, joint.start)
 
 
-def demand_upgrade(request: Request) -> None:
+def demand_upgrade(request: HttpRequest) -> None:
     if "upgrade" not in request.header(b"connection").lower():
-        raise Failure(500, "Upgrade request required\n")
+        raise HttpFailure(500, "Upgrade request required\n")
 
 
-def header_texts(request: Request) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+def header_texts(request: HttpRequest) -> dict[str, str]:
+    return {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()
+    }
 
 
-def refuse(refusal: channels.Refusal) -> Response:
+def refuse(refusal: channels.Refusal) -> HttpResponse:
     more = [(name.encode(), value.encode()) for name, value in refusal.headers]
-    return Response(refusal.status, [TEXT, *more], f"{refusal.message}\n".encode())
+    return HttpResponse(refusal.status, [TEXT, *more], f"{refusal.message}\n".encode())
 
 
 class _Joint:
     __slots__ = (
-        "_begin", "_clock", "_complaint", "_driver", "_early", "_gone", "_idle", "_moved", "_outcome", "_process",
-        "_session", "_task", "_waiting",
-    )  # fmt: skip
+        "_begin",
+        "_clock",
+        "_complaint",
+        "_driver",
+        "_early",
+        "_gone",
+        "_idle",
+        "_moved",
+        "_outcome",
+        "_process",
+        "_session",
+        "_stuffed",
+        "_task",
+        "_waiting",
+    )
 
     def __init__(
         self, clock: Clock, session: RemoteCommand, begin: Begin, outcome: Outcome, complaint: str
@@ -144,9 +201,10 @@ class _Joint:
         self._outcome = outcome
         self._complaint = complaint
         self._driver: SessionDriver
-        self._process: Process | None = None
-        self._early: list[Any] = []  # what came before the process was there
+        self._process: ContainerProcess | None = None
+        self._early: list[Any] = []  # what arrived before the process started
         self._task: asyncio.Task[None] | None = None
+        self._stuffed: asyncio.Task[None] | None = None  # waits for the process to read its input
         self._gone = False
         self._moved = clock.monotonic()
         self._idle: Timer | None = None
@@ -164,26 +222,36 @@ class _Joint:
     def _react(self, event: remotecommand.Event) -> None:
         self._moved = self._clock.monotonic()
         match event:
-            case remotecommand.Opened():
+            case remotecommand.CommandOpened():
                 if self._waiting is not None:
                     self._waiting.cancel()
+                self._driver.hold()  # further data is for the process
                 self._task = asyncio.get_running_loop().create_task(self._run())
-            case remotecommand.Closed():
+            case remotecommand.CommandClosed():
                 self._client_gone()
             case _ if self._process is not None:
                 self._apply(self._process, event)
             case _ if not self._session.closed:
                 self._early.append(event)
 
-    def _apply(self, process: Process, event: remotecommand.Event) -> None:
+    def _apply(self, process: ContainerProcess, event: remotecommand.Event) -> None:
         match event:
-            case remotecommand.Data(stream, data):
+            case remotecommand.CommandData(stream, data):
                 process.write(data)
                 self._session.acknowledge(stream, len(data))
-            case remotecommand.Ended():
+                if process.input_full and self._stuffed is None:
+                    self._driver.hold()
+                    self._stuffed = asyncio.get_running_loop().create_task(self._drain(process))
+            case remotecommand.CommandStreamEnded():
                 process.end_input()
-            case remotecommand.Resized(width, height):
+            case remotecommand.CommandResized(width, height):
                 process.resize(width, height)
+
+    async def _drain(self, process: ContainerProcess) -> None:
+        """A process that does not read its input blocks the client, as a full pipe would."""
+        await process.input_drained()
+        self._stuffed = None
+        self._driver.release()
 
     def _client_gone(self) -> None:
         self._gone = True
@@ -192,8 +260,9 @@ class _Joint:
                 timer.cancel()
         if self._process is not None:
             self._process.close()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._stuffed):
+            if task is not None:
+                task.cancel()
 
     # ---- from the process
 
@@ -207,13 +276,16 @@ class _Joint:
             for event in self._early:
                 self._apply(process, event)
             self._early.clear()
+            self._driver.release()
             if self._driver.behind:
                 process.hold(True)
             code = await process.wait()
             self._process = None
             status = self._outcome(code)
         except RuntimeFailure as problem:
-            status = channels.internal_error(f"{self._complaint}: {problem.description}")
+            status = channels.internal_error_status(f"{self._complaint}: {problem.description}")
+        if self._stuffed is not None:
+            self._stuffed.cancel()
         self._session.finish(status)
         self._driver.send()
 
@@ -226,10 +298,10 @@ class _Joint:
         if self._process is not None:
             self._process.hold(behind)
 
-    # ---- time
+    # ---- timeouts
 
     def _give_up(self) -> None:
-        """The client never made all its streams."""
+        """The client did not open all its streams in time."""
         self._session.close()
         self._driver.send()
 

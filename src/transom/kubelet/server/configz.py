@@ -1,26 +1,31 @@
-"""A kubelet's settings as /configz shows them: KubeletConfiguration of kubelet.config.k8s.io/v1beta1, defaults filled in.
+"""A kubelet's settings as /configz shows them: KubeletConfiguration of
+kubelet.config.k8s.io/v1beta1 with defaults.
 
-What this kubelet has no setting for is shown with Kubernetes' default.
+Fields without a setting in this kubelet show Kubernetes' default.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from transom.kit.durations import format_duration
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
-from transom.machinery import goduration
 from transom.machinery.objects import Object
 
 _MI = 1 << 20
 
 
 def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
-    hard = os.default_eviction(config.release) if config.eviction_hard is None else config.eviction_hard
+    hard = (
+        os.default_eviction(config.release)
+        if config.eviction_hard is None
+        else config.eviction_hard
+    )
     fields: dict[str, Any] = {
         "enableServer": True,
         "staticPodPath": config.static_pod_path,
-        "syncFrequency": goduration.show(config.sync_frequency),
+        "syncFrequency": format_duration(config.sync_frequency),
         "fileCheckFrequency": "20s",
         "httpCheckFrequency": "20s",
         "address": "0.0.0.0",
@@ -46,10 +51,10 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "clusterDomain": config.cluster_domain,
         "clusterDNS": list(config.cluster_dns),
         "streamingConnectionIdleTimeout": "4h0m0s",
-        "nodeStatusUpdateFrequency": goduration.show(config.node_status_update_frequency),
-        "nodeStatusReportFrequency": goduration.show(config.node_status_report_frequency),
+        "nodeStatusUpdateFrequency": format_duration(config.node_status_update_frequency),
+        "nodeStatusReportFrequency": format_duration(config.node_status_report_frequency),
         "nodeLeaseDurationSeconds": config.node_lease_duration_seconds,
-        "imageMinimumGCAge": goduration.show(config.image_minimum_gc_age),
+        "imageMinimumGCAge": format_duration(config.image_minimum_gc_age),
         "imageGCHighThresholdPercent": config.image_gc_high_threshold_percent,
         "imageGCLowThresholdPercent": config.image_gc_low_threshold_percent,
         "volumeStatsAggPeriod": "1m0s",
@@ -75,7 +80,9 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "evictionHard": dict(hard),
         "evictionSoft": dict(config.eviction_soft),
         "evictionSoftGracePeriod": dict(config.eviction_soft_grace_period),
-        "evictionPressureTransitionPeriod": goduration.show(config.eviction_pressure_transition_period),
+        "evictionPressureTransitionPeriod": format_duration(
+            config.eviction_pressure_transition_period
+        ),
         "evictionMaxPodGracePeriod": config.eviction_max_pod_grace_period,
         "evictionMinimumReclaim": dict(config.eviction_minimum_reclaim),
         "podsPerCore": config.pods_per_core,
@@ -99,6 +106,16 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "shutdownGracePeriod": "0s",
         "shutdownGracePeriodCriticalPods": "0s",
     }
-    shown = ("cgroupsPerQOS", "makeIPTablesUtilChains", "serializeImagePulls", "registryPullQPS", "eventRecordQPS",
-             "enableDebuggingHandlers")
-    return {name: value for name, value in fields.items() if value not in ("", 0, False, [], {}) or name in shown}
+    shown = (
+        "cgroupsPerQOS",
+        "makeIPTablesUtilChains",
+        "serializeImagePulls",
+        "registryPullQPS",
+        "eventRecordQPS",
+        "enableDebuggingHandlers",
+    )
+    return {
+        name: value
+        for name, value in fields.items()
+        if value not in ("", 0, False, [], {}) or name in shown
+    }

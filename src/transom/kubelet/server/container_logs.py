@@ -1,22 +1,26 @@
-"""GET /containerLogs/NAMESPACE/POD/CONTAINER: which container's log is meant, and its way to the client."""
+"""GET /containerLogs/NAMESPACE/POD/CONTAINER: finds the container's log and streams it to the
+client.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Coroutine, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
-from transom.http.messages import Answer, Response, StreamResponse
-from transom.http.stream import Stream
+from transom.http.messages import Answer, HttpResponse, ResponseStream, StreamResponse
 from transom.kit.clock import parse_rfc3339
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
-from transom.kubelet.server.answers import TEXT, Failure
+from transom.kubelet.server.answers import TEXT, HttpFailure
 from transom.kubelet.server.logs import LogOptions, LogReader, UnknownFormat
 from transom.machinery.objects import Object
 from transom.machinery.validation.options import validate_pod_log_options
-from transom.runtime.api import Event
+from transom.machines.api import Files
+from transom.runtime.api import RuntimeEvent
 
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _PULL: Final = {
@@ -27,27 +31,33 @@ _PULL: Final = {
 Query = Mapping[str, list[str]]
 
 
-def serve(env: Env, view: PodView, namespace: str, name: str, container: str, query: Query) -> Answer:
-    options = parse_options(query)
+def serve_container_logs(
+    env: KubeletContext, view: PodView, namespace: str, name: str, container: str, query: Query
+) -> Answer:
+    options = parse_log_options(query)
     if validate_pod_log_options(options):
-        raise Failure(422, '{"message": "Invalid request."}')
-    pod = find.pod(view, namespace, name, f'pod "{name}" does not exist')
-    if find.spec_of(pod, container) is None:
-        raise Failure(404, f'container "{container}" not found in pod "{name}"')
+        raise HttpFailure(422, '{"message": "Invalid request."}')
+    pod = find.find_pod(view, namespace, name, f'pod "{name}" does not exist')
+    if find.container_spec_of(pod, container) is None:
+        raise HttpFailure(404, f'container "{container}" not found in pod "{name}"')
     try:
-        container_id = choose(name, pod.get("status") or {}, container, bool(options.get("previous")))
+        container_id = choose_log_container(
+            name, pod.get("status") or {}, container, bool(options.get("previous"))
+        )
         reader, runtime_id = _open(env, container_id, log_options(options, env.clock.time()))
     except LookupError as problem:
-        raise Failure(400, str(problem.args[0])) from problem
+        raise HttpFailure(400, str(problem.args[0])) from problem
     if not reader.options.follow:
-        return Response(200, [TEXT], _whole(env, reader))
-    return StreamResponse(200, [TEXT], lambda stream: _start(env, reader, runtime_id, stream))
+        return _whole(env, reader)
+    return StreamResponse(
+        200, [TEXT], lambda stream: _start(_follow(env, reader, runtime_id, stream), stream)
+    )
 
 
-# ---- what is asked for
+# ---- the request
 
 
-def parse_options(query: Query) -> Object:
+def parse_log_options(query: Query) -> Object:
     """PodLogOptions as JSON has them."""
     options: Object = {}
     try:
@@ -61,13 +71,13 @@ def parse_options(query: Query) -> Object:
         if since not in ("", "null"):
             parse_rfc3339(since)
             options["sinceTime"] = since
-        old = query.get("tail", [""])[0]  # what tailLines was called once
+        old = query.get("tail", [""])[0]  # the former name of tailLines
         if old == "all":
             options.pop("tailLines", None)
         elif old:
             options["tailLines"] = _integer(old)
     except ValueError as problem:
-        raise Failure(400, '{"message": "Unable to decode query."}') from problem
+        raise HttpFailure(400, '{"message": "Unable to decode query."}') from problem
     return options
 
 
@@ -92,8 +102,10 @@ def log_options(options: Object, now: float) -> LogOptions:
     )
 
 
-def choose(pod: str, status: Object, container: str, previous: bool) -> str:
-    """The id of the container whose log is to be shown; LookupError with the reason why there is none."""
+def choose_log_container(pod: str, status: Object, container: str, previous: bool) -> str:
+    """The id of the container whose log to show; raises LookupError with the reason when there is
+    none.
+    """
     found: Any = None
     for kind in _STATUSES:
         found = found or next((s for s in status.get(kind) or () if s["name"] == container), None)
@@ -122,46 +134,93 @@ def choose(pod: str, status: Object, container: str, previous: bool) -> str:
 # ---- reading
 
 
-def _open(env: Env, container_id: str, options: LogOptions) -> tuple[LogReader, str]:
+def _open(env: KubeletContext, container_id: str, options: LogOptions) -> tuple[LogReader, str]:
     runtime_id = container_id.partition("://")[2]
     container = env.runtime.container(runtime_id)
     if container is None:
         raise LookupError(f"unable to retrieve container logs for {container_id}")
     path = container.log_path
     if not path or not env.host.files.exists(path):
-        raise LookupError(f'failed to try resolving symlinks in path "{path}": {env.os.no_such_file(path)}')
+        raise LookupError(
+            f'failed to try resolving symlinks in path "{path}": {env.os.no_such_file(path)}'
+        )
     return LogReader(path, options), runtime_id
 
 
-def _whole(env: Env, reader: LogReader) -> list[bytes]:
+def _whole(env: KubeletContext, reader: LogReader) -> Answer:
+    """A whole log; large ones are formatted while the client reads."""
     try:
-        return list(reader.read(env.host.files))
+        pieces = reader.read(_log_files(env, reader.path))
+        first, second = next(pieces, None), next(pieces, None)
     except OSError as problem:
-        raise Failure(400, f'failed to open log file "{reader.path}": {problem.strerror}') from problem
+        raise HttpFailure(
+            400, f'failed to open log file "{reader.path}": {problem.strerror}'
+        ) from problem
     except UnknownFormat as problem:
-        raise Failure(400, f"failed to get parse function: unsupported log format: {_quoted(problem.args[0])}") from problem
+        raise HttpFailure(
+            400, f"failed to get parse function: unsupported log format: {_quoted(problem.args[0])}"
+        ) from problem
+    if second is None:
+        return HttpResponse(200, [TEXT], first or b"")
+    return StreamResponse(
+        200,
+        [TEXT],
+        lambda stream: _start(_send(chain((first or b"", second), pieces), stream), stream),
+    )
+
+
+def _log_files(env: KubeletContext, path: str) -> Files:
+    """A pod may mount its log directory as a volume and replace its log with a link: do not follow
+    it out of the directory.
+    """
+    return env.host.files.below(env.os.parent(path))
 
 
 def _quoted(raw: bytes) -> str:
-    text = raw.decode(errors="replace").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    text = (
+        raw.decode(errors="replace").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    )
     return f'"{text}"'
 
 
-def _start(env: Env, reader: LogReader, container_id: str, stream: Stream) -> None:
-    task = asyncio.get_running_loop().create_task(_follow(env, reader, container_id, stream))
-    _FOLLOWERS.add(task)
-    task.add_done_callback(_FOLLOWERS.discard)
+def _start(sending: Coroutine[Any, Any, None], stream: ResponseStream) -> None:
+    task = asyncio.get_running_loop().create_task(sending)
+    _SENDERS.add(task)
+    task.add_done_callback(_SENDERS.discard)
     stream.on_close = task.cancel
 
 
-_FOLLOWERS: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
+_SENDERS: set[asyncio.Task[None]] = set()  # the event loop holds only weak references to tasks
 
 
-async def _follow(env: Env, reader: LogReader, container_id: str, stream: Stream) -> None:
-    """To the end of the container, or of the client, or of the limit. Between two writes nothing is done."""
+async def _send(pieces: Iterable[bytes], stream: ResponseStream) -> None:
+    """A whole log, without following."""
+    try:
+        await _write(pieces, stream)
+    except (OSError, UnknownFormat):
+        stream.abort()  # so that the client notices the missing data
+    else:
+        stream.close()
+
+
+async def _write(pieces: Iterable[bytes], stream: ResponseStream) -> None:
+    for piece in pieces:
+        if not stream.alive:
+            return
+        stream.write(piece)
+        await stream.drained()
+        await asyncio.sleep(0)
+
+
+async def _follow(
+    env: KubeletContext, reader: LogReader, container_id: str, stream: ResponseStream
+) -> None:
+    """Follows until the container ends, the client disconnects or the limit is reached. Idle
+    between writes.
+    """
     changed = asyncio.Event()
 
-    def ended(event: Event) -> None:
+    def ended(event: RuntimeEvent) -> None:
         if event.container_id == container_id and event.kind in ("died", "removed"):
             changed.set()
 
@@ -170,9 +229,10 @@ async def _follow(env: Env, reader: LogReader, container_id: str, stream: Stream
         while stream.alive:
             changed.clear()
             container = env.runtime.container(container_id)
-            for piece in _available(env, reader):
-                stream.write(piece)
-                await stream.drained()
+            # Between two files there is none: the old one was moved and the new one does not exist
+            # yet.
+            with contextlib.suppress(FileNotFoundError):
+                await _write(reader.read(_log_files(env, reader.path)), stream)
             if reader.full or container is None or container.state != "running":
                 break
             await changed.wait()
@@ -182,10 +242,3 @@ async def _follow(env: Env, reader: LogReader, container_id: str, stream: Stream
     finally:
         for end in endings:
             end()
-
-
-def _available(env: Env, reader: LogReader) -> list[bytes]:
-    try:
-        return list(reader.read(env.host.files))
-    except FileNotFoundError:
-        return []  # between two files: it was moved away and the next is not there yet

@@ -1,4 +1,6 @@
-"""portForward: connections of a client's session, each joined with a connection into the pod's sandbox."""
+"""portForward: connects each stream pair of a client's session to a connection into the pod's
+sandbox.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +8,43 @@ import asyncio
 import socket
 from typing import Any
 
-from transom.http.messages import Answer, Request, UpgradeResponse
+from transom.http.messages import Answer, HttpRequest, UpgradeResponse
+from transom.http.raw import RawConnection
 from transom.http.sessions import SessionDriver
-from transom.http.stream import RawConnection
 from transom.kit.clock import Timer
 from transom.kit.streaming import channels, portforward, upgrade
 from transom.kit.streaming.portforward import PortForward
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
-from transom.kubelet.server.answers import Failure
+from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.commands import demand_upgrade, header_texts, refuse
 from transom.runtime.api import RuntimeFailure
 
+_EARLY_LIMIT = 256 * 1024  # bytes buffered until the connection into the pod is established
+_EVENT_SIZE = 64  # approximate overhead of a chunk beside its bytes
 
-def serve(env: Env, view: PodView, namespace: str, name: str, uid: str, request: Request) -> Answer:
-    pod = find.pod(view, namespace, name)
+
+def serve_port_forward(
+    env: KubeletContext, view: PodView, namespace: str, name: str, uid: str, request: HttpRequest
+) -> Answer:
+    pod = find.find_pod(view, namespace, name)
     if uid and uid != pod["metadata"]["uid"]:
-        raise Failure(404, "pod not found")
+        raise HttpFailure(404, "pod not found")
     sandbox = find.ready_sandbox(env, pod)
     if sandbox is None:
-        raise Failure(500, f'pod not found ("{find.full_name(pod)}")')
+        raise HttpFailure(500, f'pod not found ("{find.pod_display_name(pod)}")')
     demand_upgrade(request)
-    accepted = upgrade.accept_forward(request.method, header_texts(request), request.query.get("port", []))
+    accepted = upgrade.accept_forward(
+        request.method, header_texts(request), request.query.get("port", [])
+    )
     if isinstance(accepted, channels.Refusal):
         return refuse(accepted)
     headers, _, session = accepted
     return UpgradeResponse(headers, _Forwarding(env, sandbox.id, session).start)
 
 
-async def dial(env: Env, sandbox: str, port: int) -> socket.socket:
+async def dial_sandbox(env: KubeletContext, sandbox: str, port: int) -> socket.socket:
     """A connection into a sandbox. Raises RuntimeFailure or OSError."""
     problem = env.os.forwarding_problem(env.config.release)
     if problem:
@@ -46,15 +55,26 @@ async def dial(env: Env, sandbox: str, port: int) -> socket.socket:
 class _Forwarding:
     """All connections of one session."""
 
-    __slots__ = ("_clock", "_ends", "_env", "_idle", "_moved", "_sandbox", "_tasks", "_timers", "driver", "session")
+    __slots__ = (
+        "_clock",
+        "_ends",
+        "_env",
+        "_halves",
+        "_idle",
+        "_moved",
+        "_sandbox",
+        "_tasks",
+        "driver",
+        "session",
+    )
 
-    def __init__(self, env: Env, sandbox: str, session: PortForward) -> None:
+    def __init__(self, env: KubeletContext, sandbox: str, session: PortForward) -> None:
         self._env = env
         self._clock = env.clock
         self._sandbox = sandbox
         self._ends: dict[int, _End] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: dict[str, Timer] = {}
+        self._halves: Timer | None = None
         self._moved = env.clock.monotonic()
         self._idle: Timer | None = None
         self.session = session
@@ -63,44 +83,46 @@ class _Forwarding:
     def start(self, raw: RawConnection) -> None:
         self.driver = SessionDriver(self.session, raw, self._react)
         self.driver.on_behind = self._behind
+        self.driver.on_received = self._watch_halves
         self._watch_idleness()
         self.driver.start()
 
     def _react(self, event: portforward.Event) -> None:
         self._moved = self._clock.monotonic()
         match event:
-            case portforward.Connected(connection, port):
+            case portforward.ForwardConnected(connection, port):
                 self._ends[connection] = _End(self, connection)
                 task = asyncio.get_running_loop().create_task(self._connect(connection, port))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            case portforward.Data(connection, data):
+            case portforward.ForwardData(connection, data):
                 self.session.acknowledge(connection, len(data))
                 if connection in self._ends:
                     self._ends[connection].write(data)
-            case portforward.Ended(connection):
+            case portforward.ForwardEnded(connection):
                 if connection in self._ends:
                     self._ends[connection].end()
-            case portforward.Disconnected(connection):
+            case portforward.ForwardDisconnected(connection):
                 self.drop(connection)
-            case portforward.Closed():
+            case portforward.ForwardClosed():
                 for open_one in list(self._ends):
                     self.drop(open_one)
                 for task in self._tasks:
                     task.cancel()
-                for timer in (*self._timers.values(), self._idle):
+                for timer in (self._halves, self._idle):
                     if timer is not None:
                         timer.cancel()
-        self._watch_halves()
 
     async def _connect(self, connection: int, port: int) -> None:
         try:
-            sock = await dial(self._env, self._sandbox, port)
+            sock = await dial_sandbox(self._env, self._sandbox, port)
         except (RuntimeFailure, OSError) as problem:
             why = problem.description if isinstance(problem, RuntimeFailure) else str(problem)
-            self.session.fail(connection, f"error forwarding port {port} to pod {self._sandbox}, uid : {why}")
+            self.session.fail(
+                connection, f"error forwarding port {port} to pod {self._sandbox}, uid : {why}"
+            )
             self.session.disconnect(connection)
-            self._ends.pop(connection, None)
+            self.drop(connection)
             self.driver.send()
             return
         end = self._ends.get(connection)
@@ -120,7 +142,7 @@ class _Forwarding:
         self.driver.send()
 
     def ended(self, connection: int) -> None:
-        """The pod has closed its end: that is the end of the connection."""
+        """The pod has closed its end, which ends the connection."""
         if self._ends.pop(connection, None) is not None:
             self.session.disconnect(connection)
             self.driver.send()
@@ -130,22 +152,27 @@ class _Forwarding:
             end.hold(behind)
 
     def _watch_halves(self) -> None:
-        """A connection of which only one stream was made is given up after a while."""
-        if not isinstance(self.session, portforward.SpdyServer):
-            return
-        waiting = self.session.waiting
-        for request in [r for r in self._timers if r not in waiting]:
-            self._timers.pop(request).cancel()
-        for request in waiting:
-            if request not in self._timers:
-                later = self._clock.call_later(channels.STREAM_CREATION_TIMEOUT, self._expire, request)
-                self._timers[request] = later
+        """Drops connections that have had only one stream for too long; one timer for all of the
+        same age.
+        """
+        session = self.session
+        if (
+            self._halves is None
+            and isinstance(session, portforward.SpdyForwardServer)
+            and session.has_waiting
+        ):
+            self._halves = self._clock.call_later(
+                channels.STREAM_CREATION_TIMEOUT, self._expire, session, session.waiting
+            )
 
-    def _expire(self, request: str) -> None:
-        self._timers.pop(request, None)
-        if isinstance(self.session, portforward.SpdyServer):
-            self.session.expire(request)
-            self.driver.send()
+    def _expire(
+        self, session: portforward.SpdyForwardServer, waiting: list[tuple[str, int]]
+    ) -> None:
+        self._halves = None
+        for request, connection in waiting:
+            session.expire(request, connection)
+        self.driver.send()
+        self._watch_halves()
 
     def _watch_idleness(self) -> None:
         left = self._moved + channels.IDLE_TIMEOUT - self._clock.monotonic()
@@ -157,15 +184,24 @@ class _Forwarding:
 
 
 class _End(asyncio.Protocol):
-    """The pod's end of a connection. A pod that does not read holds up the session."""
+    """The pod's end of a connection. A pod that does not read blocks the session."""
 
-    __slots__ = ("_connection", "_early", "_ended", "_forwarding", "_full", "_transport")
+    __slots__ = (
+        "_connection",
+        "_early",
+        "_early_size",
+        "_ended",
+        "_forwarding",
+        "_full",
+        "_transport",
+    )
 
     def __init__(self, forwarding: _Forwarding, connection: int) -> None:
         self._forwarding = forwarding
         self._connection = connection
         self._transport: Any = None
-        self._early: list[bytes] = []
+        self._early: list[bytes] = []  # what arrived before the pod connection was established
+        self._early_size = 0
         self._ended = False
         self._full = False
 
@@ -174,19 +210,22 @@ class _End(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        for data in self._early:
-            transport.write(data)
-        self._early.clear()
+        self._release()
+        early, self._early = b"".join(self._early), []
+        transport.write(early)
         if self._ended:
             transport.write_eof()
         if self._forwarding.driver.behind:
             self.hold(True)
 
     def write(self, data: bytes) -> None:
-        if self._transport is None:
-            self._early.append(data)
-        else:
+        if self._transport is not None:
             self._transport.write(data)
+            return
+        self._early.append(data)
+        self._early_size += _EVENT_SIZE + len(data)
+        if self._early_size > _EARLY_LIMIT:
+            self.pause_writing()
 
     def end(self) -> None:
         self._ended = True
@@ -200,19 +239,24 @@ class _End(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+        self._release()
 
     def data_received(self, data: bytes) -> None:
         self._forwarding.received(self._connection, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._full:
-            self.resume_writing()
+        self._release()
         self._forwarding.ended(self._connection)
 
     def pause_writing(self) -> None:
-        self._full = True
-        self._forwarding.driver.hold()
+        if not self._full:
+            self._full = True
+            self._forwarding.driver.hold()
 
     def resume_writing(self) -> None:
-        self._full = False
-        self._forwarding.driver.release()
+        self._release()
+
+    def _release(self) -> None:
+        if self._full:
+            self._full = False
+            self._forwarding.driver.release()

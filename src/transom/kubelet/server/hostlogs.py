@@ -1,4 +1,4 @@
-"""GET /logs/...: the machine's log directory, as Go's file server shows one."""
+"""GET /logs/...: the machine's log directory, in the format of Go's file server."""
 
 from __future__ import annotations
 
@@ -7,47 +7,52 @@ from email.utils import formatdate
 from typing import Final
 from urllib.parse import quote
 
-from transom.hosts.api import Files
-from transom.http.messages import Headers, Response
+from transom.http.messages import Headers, HttpResponse
 from transom.kubelet.osrules import OsRules
-from transom.kubelet.server.answers import HTML, TEXT, not_found
+from transom.kubelet.server.answers import HTML, TEXT, not_found_answer
+from transom.machines.api import Files, HostFiles
 
 ROOT: Final = "/var/log"
 
 
-def serve(files: Files, os: OsRules, path: str) -> Response:
-    """`path` is what follows "/logs/"."""
+def serve_host_logs(machine: HostFiles, os: OsRules, path: str) -> HttpResponse:
+    """`path` is what follows "/logs/". Links are followed only inside the directory: a pod that
+    mounts it as a volume may have created links that point elsewhere.
+    """
     parts = [part for part in path.split("/") if part]
     if ".." in parts:
-        return Response(400, [TEXT], b"invalid URL path\n")
+        return HttpResponse(400, [TEXT], b"invalid URL path\n")
     where = os.host_path("/".join((ROOT, *parts)))
     if not parts:
-        files.mkdir(os.host_path(f"{ROOT}/containers"))  # a kubelet makes it when it starts; here, when somebody looks
+        machine.mkdir(
+            os.host_path(f"{ROOT}/containers")
+        )  # a kubelet creates it at start-up; here, on first access
     try:
+        files = machine.below(os.host_path(ROOT))
         stat = files.stat(where)
     except OSError:
-        return not_found()
+        return not_found_answer()
     if stat.kind == "directory":
         if path and not path.endswith("/"):
-            return Response(301, [(b"Location", quote(parts[-1]).encode() + b"/")])
+            return HttpResponse(301, [(b"Location", quote(parts[-1]).encode() + b"/")])
         return _listing(files, os, where)
     if path.endswith("/"):
-        return Response(301, [(b"Location", b"../" + quote(parts[-1]).encode())])
+        return HttpResponse(301, [(b"Location", b"../" + quote(parts[-1]).encode())])
     try:
         body = files.read(where)
     except PermissionError:
-        return Response(403, [TEXT], b"403 Forbidden\n")
+        return HttpResponse(403, [TEXT], b"403 Forbidden\n")
     except OSError:
-        return not_found()
+        return not_found_answer()
     headers: Headers = [TEXT, (b"Last-Modified", formatdate(stat.mtime, usegmt=True).encode())]
-    return Response(200, headers, body)
+    return HttpResponse(200, headers, body)
 
 
-def _listing(files: Files, os: OsRules, where: str) -> Response:
+def _listing(files: Files, os: OsRules, where: str) -> HttpResponse:
     lines = ["<pre>"]
     for name in sorted(files.listdir(where)):
         kind = files.stat(os.join(where, name), follow=False).kind
         shown = name + "/" if kind == "directory" else name
         lines.append(f'<a href="{quote(shown)}">{html.escape(shown)}</a>')
     lines.append("</pre>\n")
-    return Response(200, [HTML], "\n".join(lines).encode())
+    return HttpResponse(200, [HTML], "\n".join(lines).encode())

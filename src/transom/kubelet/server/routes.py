@@ -1,7 +1,8 @@
-"""Which path of a kubelet's API leads where.
+"""The routes of a kubelet's API.
 
-Two layers, as in Kubernetes' kubelet. The first knows prefixes; what it does not know is not found, whoever asks. The
-second is behind authentication and knows the places behind a prefix and their methods.
+Two layers, as in Kubernetes' kubelet. The first matches prefixes and returns 404 for unknown ones
+to any client. The second is behind authentication and matches the paths below a prefix and their
+methods.
 """
 
 from __future__ import annotations
@@ -10,62 +11,77 @@ import posixpath
 from typing import Final, Literal, NamedTuple
 
 Name = Literal[
-    "healthz", "check", "pods", "runningpods", "summary", "metrics", "cadvisor", "resource", "probes", "configz",
-    "logs", "containerLogs", "exec", "attach", "run", "portForward",
-]  # fmt: skip
+    "healthz",
+    "check",
+    "pods",
+    "runningpods",
+    "summary",
+    "metrics",
+    "cadvisor",
+    "resource",
+    "probes",
+    "configz",
+    "logs",
+    "containerLogs",
+    "exec",
+    "attach",
+    "run",
+    "portForward",
+]
 
 _GET: Final = ("GET",)
 _BOTH: Final = ("GET", "POST")
 
 
-class Route(NamedTuple):
+class KubeletRoute(NamedTuple):
     name: Name
     methods: tuple[str, ...] = ()  # empty: any
-    json: bool = False  # gives JSON only
+    json: bool = False  # produces JSON only
 
 
-class Found(NamedTuple):
-    route: Route
-    rest: tuple[str, ...]  # what the path says beyond its prefix
+class RouteMatch(NamedTuple):
+    route: KubeletRoute
+    rest: tuple[str, ...]  # the path segments after the prefix
 
 
-class Missing(NamedTuple):
+class RouteMissing(NamedTuple):
     status: int
     text: str
 
 
-class Elsewhere(NamedTuple):
+class RouteRedirect(NamedTuple):
     location: str
 
 
-_EXACT: Final[dict[str, Route]] = {
-    "/healthz": Route("healthz"),
-    "/healthz/ping": Route("check"),
-    "/healthz/log": Route("check"),
-    "/healthz/syncloop": Route("check"),
-    "/metrics": Route("metrics"),
-    "/metrics/cadvisor": Route("cadvisor"),
-    "/metrics/resource": Route("resource"),
-    "/metrics/probes": Route("probes"),
-    "/configz": Route("configz"),
+_EXACT: Final[dict[str, KubeletRoute]] = {
+    "/healthz": KubeletRoute("healthz"),
+    "/healthz/ping": KubeletRoute("check"),
+    "/healthz/log": KubeletRoute("check"),
+    "/healthz/syncloop": KubeletRoute("check"),
+    "/metrics": KubeletRoute("metrics"),
+    "/metrics/cadvisor": KubeletRoute("cadvisor"),
+    "/metrics/resource": KubeletRoute("resource"),
+    "/metrics/probes": KubeletRoute("probes"),
+    "/configz": KubeletRoute("configz"),
 }
-# The first word of a path, the numbers of further words it may have, and whether the prefix is only known with a slash.
-_PREFIXES: Final[dict[str, tuple[Route, tuple[int, ...], bool]]] = {
-    "pods": (Route("pods", _GET, json=True), (0,), False),
-    "runningpods": (Route("runningpods", _GET, json=True), (0,), True),
-    "stats": (Route("summary", _BOTH, json=True), (1,), True),
-    "logs": (Route("logs", _GET), (), True),
-    "containerLogs": (Route("containerLogs", _GET), (3,), False),
-    "exec": (Route("exec", _BOTH), (3, 4), False),
-    "attach": (Route("attach", _BOTH), (3, 4), False),
-    "run": (Route("run", ("POST",)), (3, 4), False),
-    "portForward": (Route("portForward", _BOTH), (2, 3), False),
+# The first segment of a path, the allowed numbers of further segments, and whether the prefix
+# requires a slash.
+_PREFIXES: Final[dict[str, tuple[KubeletRoute, tuple[int, ...], bool]]] = {
+    "pods": (KubeletRoute("pods", _GET, json=True), (0,), False),
+    "runningpods": (KubeletRoute("runningpods", _GET, json=True), (0,), True),
+    "stats": (KubeletRoute("summary", _BOTH, json=True), (1,), True),
+    "logs": (KubeletRoute("logs", _GET), (), True),
+    "containerLogs": (KubeletRoute("containerLogs", _GET), (3,), False),
+    "exec": (KubeletRoute("exec", _BOTH), (3, 4), False),
+    "attach": (KubeletRoute("attach", _BOTH), (3, 4), False),
+    "run": (KubeletRoute("run", ("POST",)), (3, 4), False),
+    "portForward": (KubeletRoute("portForward", _BOTH), (2, 3), False),
 }
-_NO_ROUTE: Final = Missing(404, "404: Page Not Found")
+_NO_ROUTE: Final = RouteMissing(404, "404: Page Not Found")
 
 
-def known(path: str) -> bool | Elsewhere:
-    """Whether anybody at all answers there."""
+def is_known_path(path: str) -> bool | RouteRedirect:
+    """Whether any route matches the path."""
     clean = posixpath.normpath(path) if path else "/"
     if clean.startswith("//"):
         clean = clean[1:]
@@ -76,17 +92,17 @@ def known(path: str) -> bool | Elsewhere:
     first, slash, _ = clean[1:].partition("/")
     prefix = _PREFIXES.get(first)
     if clean != path:
-        return Elsewhere(clean)
+        return RouteRedirect(clean)
     if prefix is None:
         return False
-    return Elsewhere(clean + "/") if prefix[2] and not slash else True
+    return RouteRedirect(clean + "/") if prefix[2] and not slash else True
 
 
-def find(method: str, path: str, accept: str) -> Found | Missing:
-    """For a path that is `known`."""
+def find_route(method: str, path: str, accept: str) -> RouteMatch | RouteMissing:
+    """For a path for which `is_known_path` is true."""
     route = _EXACT.get(path)
     if route is not None:
-        return Found(route, tuple(path[1:].split("/")[1:]))
+        return RouteMatch(route, tuple(path[1:].split("/")[1:]))
     first, _, rest = path[1:].partition("/")
     route, sizes, _ = _PREFIXES[first]
     words = tuple(rest.strip("/").split("/")) if rest.strip("/") else ()
@@ -95,10 +111,10 @@ def find(method: str, path: str, accept: str) -> Found | Missing:
     elif len(words) not in sizes or (route.name == "summary" and words != ("summary",)):
         return _NO_ROUTE
     if method not in route.methods:
-        return Missing(405, "405: Method Not Allowed")
+        return RouteMissing(405, "405: Method Not Allowed")
     if route.json and not _takes_json(accept):
-        return Missing(406, "406: Not Acceptable")
-    return Found(route, words)
+        return RouteMissing(406, "406: Not Acceptable")
+    return RouteMatch(route, words)
 
 
 def _takes_json(accept: str) -> bool:

@@ -1,55 +1,87 @@
-"""The face of a kubelet's API: authentication, then the one who answers.
+"""The entry point of a kubelet's API: authenticates, then dispatches.
 
-`handler` serves any listener of `transom.http` or a call within the process; `serve` opens a listener of its own. Cheap
-to make: a cluster has a thousand of them, and nobody ever asks most.
+`handler` serves any listener of `transom.http` or in-process calls; `serve` opens its own listener.
+Cheap to create: a cluster has a thousand of them, and most never receive a request.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from socket import socket
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from transom.http.messages import Answer, Request, Response
+from transom.http.limits import HttpLimits
+from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.http.server import HttpServer
-from transom.kubelet.base import Env
+from transom.kit.lazy import lazy_import
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import answers, container_logs, hostlogs, pods, routes
-from transom.kubelet.server.answers import Failure
-from transom.kubelet.server.auth import Auth
+from transom.kubelet.server.answers import HttpFailure
+from transom.kubelet.server.auth import KubeletAuth
 from transom.kubelet.server.configz import kubelet_configuration
-from transom.kubelet.stats.metrics import Metrics, ProbeCount, kubelet_metrics, probe_metrics
-from transom.kubelet.stats.prometheus import resource_metrics, volume_metrics
+from transom.kubelet.stats.metrics import KubeletMetrics, ProbeCount, kubelet_metrics, probe_metrics
+from transom.kubelet.stats.resource_metrics import resource_metrics, volume_metrics
 from transom.kubelet.stats.summary import StatsProvider
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
 
+if TYPE_CHECKING:
+    from transom.kubelet.server import commands, forward
+    from transom.kubelet.stats import cadvisor
+else:
+    commands = lazy_import("transom.kubelet.server.commands")
+    forward = lazy_import("transom.kubelet.server.forward")
+    cadvisor = lazy_import("transom.kubelet.stats.cadvisor")
+
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
-_LONG: Final = frozenset(("exec", "attach", "portforward", "debug"))  # as Kubernetes spells them, which is not its path
-_DEBUGGING: Final = frozenset(("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs"))
+_LONG: Final = frozenset(
+    ("exec", "attach", "portforward", "debug")
+)  # with Kubernetes' spelling, which differs from the path
+_DEBUGGING: Final = frozenset(
+    ("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs")
+)
 _CHECKS: Final = ("ping", "log", "syncloop")
 
 TlsContext = Callable[[], ssl.SSLContext]
 
 
-class KubeletServer:
-    """`tls` makes the context when the first listener is opened; without one the listener speaks plain HTTP.
+# A client that pages through a log may stop reading for a while, as with every kubelet.
+_LIMITS = HttpLimits(stall_timeout=600.0, response_timeout=600.0)
 
-    `alive` is whether the sync loop moves, for /healthz; `mounted` tells where claimed volumes are, `probes` what came of
-    probes.
+
+class KubeletServer:
+    """`tls` creates the context when the first listener is opened; without it the listener speaks
+    plain HTTP.
+
+    `alive` returns whether the sync loop makes progress, for /healthz; `mounted` returns the paths
+    of claimed volumes, `probes` the probe results.
     """
 
-    __slots__ = ("_alive", "_auth", "_env", "_http", "_probes", "_started", "_tls", "_view", "metrics", "stats")
+    __slots__ = (
+        "_alive",
+        "_auth",
+        "_env",
+        "_http",
+        "_measure",
+        "_probes",
+        "_started",
+        "_tls",
+        "_view",
+        "metrics",
+        "stats",
+    )
 
     def __init__(
         self,
-        env: Env,
+        env: KubeletContext,
         view: PodView,
         *,
         tls: TlsContext | None = None,
-        metrics: Metrics | None = None,
+        metrics: KubeletMetrics | None = None,
         mounted: Mounted | None = None,
+        measure: Callable[[], Awaitable[None]] | None = None,
         probes: Callable[[], Iterable[ProbeCount]] = tuple,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -58,11 +90,14 @@ class KubeletServer:
         self._tls = tls
         self._alive = alive
         self._probes = probes
-        self._auth = Auth(env.client, env.clock, env.config.node_name, env.config.anonymous_auth)
+        self._auth = KubeletAuth(
+            env.client, env.clock, env.config.node_name, env.config.anonymous_auth
+        )
         self._http: HttpServer | None = None
         self._started = env.clock.time()
-        self.metrics = metrics if metrics is not None else Metrics()
+        self.metrics = metrics if metrics is not None else KubeletMetrics()
         self.stats = StatsProvider(env, view, mounted)
+        self._measure = measure
 
     async def serve(self, listener: socket) -> HttpServer:
         """Serves a bound socket; may be called for several."""
@@ -76,7 +111,9 @@ class KubeletServer:
 
     def _server(self) -> HttpServer:
         if self._http is None:
-            self._http = HttpServer(self.handler, self._tls() if self._tls is not None else None)
+            self._http = HttpServer(
+                self.handler, self._tls() if self._tls is not None else None, limits=_LIMITS
+            )
         return self._http
 
     async def stop(self, grace: float = 0.0) -> None:
@@ -84,76 +121,84 @@ class KubeletServer:
         if http is not None:
             await http.stop(grace)
 
-    async def handler(self, request: Request) -> Answer:
+    async def handler(self, request: HttpRequest) -> Answer:
         started = monotonic()
         answer = await self._handle(request)
         self._count(request, monotonic() - started)
         return answer
 
-    async def _handle(self, request: Request) -> Answer:
-        known = routes.known(request.path)
-        if isinstance(known, routes.Elsewhere):
-            return answers.moved(known.location)
+    async def _handle(self, request: HttpRequest) -> Answer:
+        known = routes.is_known_path(request.path)
+        if isinstance(known, routes.RouteRedirect):
+            return answers.moved_answer(known.location)
         if not known:
-            return answers.not_found()
+            return answers.not_found_answer()
         try:
             await self._auth.check(request)
-            found = routes.find(request.method, request.path, request.header(b"accept"))
-            if isinstance(found, routes.Missing):
-                return answers.text(found.status, found.text)
+            found = routes.find_route(request.method, request.path, request.header(b"accept"))
+            if isinstance(found, routes.RouteMissing):
+                return answers.plain_text(found.status, found.text)
             if found.route.name in _DEBUGGING and not self._env.config.enable_debugging_handlers:
-                return answers.text(405, "Debug endpoints are disabled.")
+                return answers.plain_text(405, "Debug endpoints are disabled.")
             return await self._dispatch(request, found)
-        except Failure as failure:
-            return answers.text(failure.status, str(failure))
+        except HttpFailure as failure:
+            return answers.plain_text(failure.status, str(failure))
 
-    async def _stream(self, name: str, request: Request, rest: tuple[str, ...]) -> Answer:
-        # The protocols of streams are many modules, which a node that gets ready need not wait for.
-        from transom.kubelet.server import commands, forward
-
+    async def _stream(self, name: str, request: HttpRequest, rest: tuple[str, ...]) -> Answer:
+        # The stream protocols import many modules; load them late to keep node start-up fast.
         env, view = self._env, self._view
         if name == "exec":
             return commands.serve_exec(env, view, rest[0], rest[1], rest[-1], request)
         if name == "attach":
-            return commands.serve_attach(env, view, rest[0], rest[1], _uid(rest, 4), rest[-1], request)
+            return commands.serve_attach(
+                env, view, rest[0], rest[1], _uid(rest, 4), rest[-1], request
+            )
         if name == "run":
             return await commands.serve_run(env, view, rest[0], rest[1], rest[-1], request)
-        return forward.serve(env, view, rest[0], rest[1], _uid(rest, 3), request)
+        return forward.serve_port_forward(env, view, rest[0], rest[1], _uid(rest, 3), request)
 
-    async def _dispatch(self, request: Request, found: routes.Found) -> Answer:
+    async def _dispatch(self, request: HttpRequest, found: routes.RouteMatch) -> Answer:
         env, view, rest = self._env, self._view, found.rest
         match found.route.name:
             case "healthz" | "check":
                 return self._health(request, rest)
             case "pods":
-                return pods.serve(view)
+                return pods.serve_pods(view)
             case "runningpods":
-                return pods.serve_running(env)
+                return pods.serve_running_pods(env)
             case "containerLogs":
-                return container_logs.serve(env, view, rest[0], rest[1], rest[2], request.query)
+                return container_logs.serve_container_logs(
+                    env, view, rest[0], rest[1], rest[2], request.query
+                )
             case "exec" | "attach" | "run" | "portForward" as name:
                 return await self._stream(name, request, rest)
             case "logs":
-                return hostlogs.serve(env.host.files, env.os, rest[0])
+                return hostlogs.serve_host_logs(env.host.files, env.os, rest[0])
             case "configz":
-                shown = answers.json({"kubeletconfig": kubelet_configuration(env.config, env.os)})
+                shown = answers.json_answer(
+                    {"kubeletconfig": kubelet_configuration(env.config, env.os)}
+                )
                 shown.headers.append((b"X-Content-Type-Options", b"nosniff"))
                 return shown
             case "summary":
                 short = request.query.get("only_cpu_and_memory") == ["true"]
-                return answers.pretty(self.stats.cpu_and_memory() if short else self.stats.summary())
+                if not short and self._measure is not None:
+                    await self._measure()
+                return answers.pretty_answer(
+                    self.stats.cpu_and_memory() if short else self.stats.summary()
+                )
             case name:
-                return answers.metrics(self._metrics(name))
+                if name == "metrics" and self._measure is not None:
+                    await self._measure()
+                return answers.metrics_answer(await self._metrics(name))
 
-    def _metrics(self, name: str) -> str:
+    async def _metrics(self, name: str) -> str:
         env = self._env
         match name:
             case "resource":
                 return resource_metrics(self.stats.cpu_and_memory())
             case "cadvisor":
-                from transom.kubelet.stats.cadvisor import cadvisor_metrics  # a large table that few ever ask for
-
-                return cadvisor_metrics(env, self.stats)
+                return await cadvisor.cadvisor_metrics(env, self.stats)
             case "probes":
                 return probe_metrics(self._probes(), self._started)
         now = env.clock.time()
@@ -165,30 +210,35 @@ class KubeletServer:
         ]
         return kubelet_metrics(env, self.metrics, self._started, volume_metrics(claims))
 
-    def _health(self, request: Request, rest: tuple[str, ...]) -> Response:
+    def _health(self, request: HttpRequest, rest: tuple[str, ...]) -> HttpResponse:
         alive = self._alive()
         slow = "sync Loop took longer than expected"
         if rest:
             if rest[0] == "syncloop" and not alive:
                 return answers.http_error(500, f"internal server error: {slow}")
-            return answers.text(200, "ok")
+            return answers.plain_text(200, "ok")
         left_out = set(request.query.get("exclude", ()))
-        lines = [f"[+]{name} excluded: ok" if name in left_out
-                 else f"[-]{name} failed: reason withheld" if name == "syncloop" and not alive
-                 else f"[+]{name} ok" for name in _CHECKS]  # fmt: skip
+        lines = [
+            f"[+]{name} excluded: ok"
+            if name in left_out
+            else f"[-]{name} failed: reason withheld"
+            if name == "syncloop" and not alive
+            else f"[+]{name} ok"
+            for name in _CHECKS
+        ]
         unknown = ",".join(f'"{name}"' for name in sorted(left_out.difference(_CHECKS)))
         if unknown:
             lines.append(f"warn: some health checks cannot be excluded: no matches for {unknown}")
         if any(line.startswith("[-]") for line in lines):
             return answers.http_error(500, "\n".join([*lines, "healthz check failed"]))
         if "verbose" in request.query:
-            return answers.text(200, "\n".join([*lines, "healthz check passed", ""]))
-        return answers.text(200, "ok")
+            return answers.plain_text(200, "\n".join([*lines, "healthz check passed", ""]))
+        return answers.plain_text(200, "ok")
 
-    def _count(self, request: Request, seconds: float) -> None:
+    def _count(self, request: HttpRequest, seconds: float) -> None:
         parts = request.path.lstrip("/").split("/")
         path = "/".join(parts[:2]) if parts[0] == "metrics" else parts[0]
-        known = routes.known(request.path) is not False
+        known = routes.is_known_path(request.path) is not False
         method = request.method if request.method in _METHODS else "other"
         labels = (str(path in _LONG).lower(), method, path if known else "other", "readwrite")
         self.metrics.count("kubelet_http_requests_total", *labels)

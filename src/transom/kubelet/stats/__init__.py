@@ -1,1 +1,1 @@
-"""Numbers of a node and its pods: the summary that metrics are made from, and Prometheus' texts."""
+"""Statistics of a node and its pods: the summary, and Prometheus metrics."""

@@ -1,6 +1,7 @@
-"""Counts and times what a kubelet asks of its runtime, and how long pods take to start, for /metrics.
+"""Counts and times runtime operations and pod start latency, for /metrics.
 
-Stands in front of a runtime and hands everything on; statistics and lists, which cost nothing here, are not counted.
+Wraps a runtime and delegates everything; statistics and lists, which cost nothing here, are not
+counted.
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ from functools import partial
 from typing import Any, Final, cast
 
 from transom.kit.clock import Clock, parse_rfc3339
-from transom.kubelet.stats.metrics import Metrics
+from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.machinery.objects import Object
-from transom.runtime.api import Container, Runtime, RuntimeFailure, RuntimeStatus, Sandbox, SandboxConfig
+from transom.runtime.api import (
+    Container,
+    ContainerRuntime,
+    RuntimeFailure,
+    RuntimeStatus,
+    Sandbox,
+    SandboxConfig,
+)
 
 _OPERATIONS: Final = {
     "stop_sandbox": "stop_podsandbox",
@@ -29,23 +37,32 @@ _OPERATIONS: Final = {
 }
 
 
-def counted(runtime: Runtime, metrics: Metrics, clock: Clock, pod: Callable[[str], Object | None]) -> Runtime:
+def count_runtime_operations(
+    runtime: ContainerRuntime,
+    metrics: KubeletMetrics,
+    clock: Clock,
+    pod: Callable[[str], Object | None],
+) -> ContainerRuntime:
     """`pod` finds a pod by its uid."""
-    return cast(Runtime, _CountedRuntime(runtime, metrics, clock, pod))
+    return cast(ContainerRuntime, _CountedRuntime(runtime, metrics, clock, pod))
 
 
 class _CountedRuntime:
     __slots__ = ("_clock", "_metrics", "_pod", "_runtime")
 
     def __init__(
-        self, runtime: Runtime, metrics: Metrics, clock: Clock, pod: Callable[[str], Object | None]
+        self,
+        runtime: ContainerRuntime,
+        metrics: KubeletMetrics,
+        clock: Clock,
+        pod: Callable[[str], Object | None],
     ) -> None:
         self._runtime = runtime
         self._metrics = metrics
         self._clock = clock
         self._pod = pod
 
-    # These are asked for at every look at a pod, and `__getattr__` is slow.
+    # These are called on every sync of a pod, and `__getattr__` is slow.
 
     def status(self) -> RuntimeStatus:
         return self._runtime.status()
@@ -78,7 +95,9 @@ class _CountedRuntime:
         if container is not None and container.attempt == 0:
             self._started(container)
 
-    async def _timed(self, operation: str, call: Callable[..., Awaitable[Any]], *args: Any, **more: Any) -> Any:
+    async def _timed(
+        self, operation: str, call: Callable[..., Awaitable[Any]], *args: Any, **more: Any
+    ) -> Any:
         started = self._clock.monotonic()
         self._metrics.count("kubelet_runtime_operations_total", operation)
         try:
@@ -91,14 +110,18 @@ class _CountedRuntime:
             self._metrics.observe("kubelet_runtime_operations_duration_seconds", seconds, operation)
 
     def _started(self, container: Container) -> None:
-        """With its last container a pod has started, since the kubelet first saw it."""
+        """A pod has started when its last container has, measured from when the kubelet first saw
+        it.
+        """
         pod = self._pod(container.labels.get("io.kubernetes.pod.uid", ""))
         if pod is None:
             return
         containers = pod["spec"]["containers"]
         if container.name != containers[-1]["name"]:
             return
-        seen = (pod.get("status") or {}).get("startTime") or pod["metadata"].get("creationTimestamp")
+        seen = (pod.get("status") or {}).get("startTime") or pod["metadata"].get(
+            "creationTimestamp"
+        )
         if seen:
             seconds = max(0.0, self._clock.time() - parse_rfc3339(seen))
             self._metrics.observe("kubelet_pod_start_duration_seconds", seconds)

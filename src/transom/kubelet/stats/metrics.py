@@ -1,6 +1,7 @@
-"""/metrics and /metrics/probes: what a kubelet counts about itself.
+"""/metrics and /metrics/probes: the kubelet's own metrics.
 
-Others call `count` and `observe` with a name of the table; nothing is kept for what never happened.
+Callers use `count` and `observe` with a name from the table; nothing is stored for metrics without
+samples.
 """
 
 from __future__ import annotations
@@ -9,53 +10,87 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from transom.kubelet.base import Env
-from transom.kubelet.stats.prometheus import Family, Kind, Labels, Sample, histogram, render
+from transom.kit.prometheus import Family, Histogram, Kind, Labels, Sample, render_metrics
+from transom.kubelet.base import KubeletContext
 from transom.machinery.objects import Object
 
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _COUNTS: Final = (1, 2, 4, 8, 16)
 
 
-class Metric(NamedTuple):
+class KubeletMetric(NamedTuple):
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = BUCKETS
 
 
-TABLE: Final[dict[str, Metric]] = {
-    "kubelet_containers_per_pod_count": Metric("histogram", "The number of containers per pod.", (), _COUNTS),
-    "kubelet_evictions": Metric(
-        "counter", "Cumulative number of pod evictions by eviction signal", ("eviction_signal",)),
-    "kubelet_http_requests_total": Metric(
-        "counter", "Number of the http requests received since the server started",
-        ("long_running", "method", "path", "server_type")),
-    "kubelet_http_requests_duration_seconds": Metric(
-        "histogram", "Duration in seconds to serve http requests", ("long_running", "method", "path", "server_type")),
-    "kubelet_pleg_relist_duration_seconds": Metric("histogram", "Duration in seconds for relisting pods in PLEG."),
-    "kubelet_pod_start_duration_seconds": Metric(
-        "histogram", "Duration in seconds for a single pod to go from pending to running."),
-    "kubelet_pod_worker_duration_seconds": Metric(
-        "histogram", "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
-        ("operation_type",)),
-    "kubelet_pod_worker_start_duration_seconds": Metric(
-        "histogram", "Duration in seconds from seeing a pod to starting a worker."),
-    "kubelet_preemptions": Metric(
-        "counter", "Cumulative number of pod preemptions by preemption resource", ("preemption_signal",)),
-    "kubelet_run_podsandbox_duration_seconds": Metric(
-        "histogram", "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
-        ("runtime_handler",)),
-    "kubelet_run_podsandbox_errors_total": Metric(
-        "counter", "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
-        ("runtime_handler",)),
-    "kubelet_runtime_operations_duration_seconds": Metric(
-        "histogram", "Duration in seconds of runtime operations. Broken down by operation type.", ("operation_type",)),
-    "kubelet_runtime_operations_errors_total": Metric(
-        "counter", "Cumulative number of runtime operation errors by operation type.", ("operation_type",)),
-    "kubelet_runtime_operations_total": Metric(
-        "counter", "Cumulative number of runtime operations by operation type.", ("operation_type",)),
-}  # fmt: skip
+TABLE: Final[dict[str, KubeletMetric]] = {
+    "kubelet_containers_per_pod_count": KubeletMetric(
+        "histogram", "The number of containers per pod.", (), _COUNTS
+    ),
+    "kubelet_evictions": KubeletMetric(
+        "counter", "Cumulative number of pod evictions by eviction signal", ("eviction_signal",)
+    ),
+    "kubelet_http_requests_total": KubeletMetric(
+        "counter",
+        "Number of the http requests received since the server started",
+        ("long_running", "method", "path", "server_type"),
+    ),
+    "kubelet_http_requests_duration_seconds": KubeletMetric(
+        "histogram",
+        "Duration in seconds to serve http requests",
+        ("long_running", "method", "path", "server_type"),
+    ),
+    "kubelet_pleg_relist_duration_seconds": KubeletMetric(
+        "histogram", "Duration in seconds for relisting pods in PLEG."
+    ),
+    "kubelet_pod_start_duration_seconds": KubeletMetric(
+        "histogram", "Duration in seconds for a single pod to go from pending to running."
+    ),
+    "kubelet_pod_worker_duration_seconds": KubeletMetric(
+        "histogram",
+        (
+            "Duration in seconds to sync a single pod. Broken down by operation type: create, "
+            "update, or sync"
+        ),
+        ("operation_type",),
+    ),
+    "kubelet_pod_worker_start_duration_seconds": KubeletMetric(
+        "histogram", "Duration in seconds from seeing a pod to starting a worker."
+    ),
+    "kubelet_preemptions": KubeletMetric(
+        "counter",
+        "Cumulative number of pod preemptions by preemption resource",
+        ("preemption_signal",),
+    ),
+    "kubelet_run_podsandbox_duration_seconds": KubeletMetric(
+        "histogram",
+        (
+            "Duration in seconds of the run_podsandbox operations. Broken down by "
+            "RuntimeClass.Handler."
+        ),
+        ("runtime_handler",),
+    ),
+    "kubelet_run_podsandbox_errors_total": KubeletMetric(
+        "counter",
+        "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+        ("runtime_handler",),
+    ),
+    "kubelet_runtime_operations_duration_seconds": KubeletMetric(
+        "histogram",
+        "Duration in seconds of runtime operations. Broken down by operation type.",
+        ("operation_type",),
+    ),
+    "kubelet_runtime_operations_errors_total": KubeletMetric(
+        "counter",
+        "Cumulative number of runtime operation errors by operation type.",
+        ("operation_type",),
+    ),
+    "kubelet_runtime_operations_total": KubeletMetric(
+        "counter", "Cumulative number of runtime operations by operation type.", ("operation_type",)
+    ),
+}
 
 
 class _Histogram:
@@ -66,8 +101,8 @@ class _Histogram:
         self.total = 0.0
 
 
-class Metrics:
-    """Label values come in the order of the table."""
+class KubeletMetrics:
+    """Label values are in the order of the table."""
 
     __slots__ = ("_counters", "_histograms")
 
@@ -89,14 +124,17 @@ class Metrics:
         found.total += value
 
     def families(self) -> list[Family]:
-        samples: dict[str, list[Sample]] = {}
+        samples: dict[str, list[Sample | Histogram]] = {}
         for (name, values), count in self._counters.items():
             samples.setdefault(name, []).append(Sample(_named(name, values), count))
         for (name, values), found in self._histograms.items():
-            row = histogram(_named(name, values), TABLE[name].bounds, found.counts, found.total)
-            samples.setdefault(name, []).extend(row)
+            row = Histogram(
+                _named(name, values), tuple(TABLE[name].bounds), found.counts, found.total
+            )
+            samples.setdefault(name, []).append(row)
         return [
-            Family(name, TABLE[name].kind, f"[ALPHA] {TABLE[name].help}", rows) for name, rows in samples.items()
+            Family(name, TABLE[name].kind, f"[ALPHA] {TABLE[name].help}", rows)
+            for name, rows in samples.items()
         ]
 
 
@@ -104,17 +142,23 @@ def _named(name: str, values: tuple[str, ...]) -> Labels:
     return tuple(zip(TABLE[name].labels, values, strict=True))
 
 
-def kubelet_metrics(env: Env, metrics: Metrics, started: float, others: Iterable[Family]) -> str:
-    return render([
-        *metrics.families(),
-        *_gauges(env),
-        *_process(started),
-        *others,
-    ])
+def kubelet_metrics(
+    env: KubeletContext, metrics: KubeletMetrics, started: float, others: Iterable[Family]
+) -> str:
+    return render_metrics(
+        [
+            *metrics.families(),
+            *_gauges(env),
+            *_process(started),
+            *others,
+        ]
+    )
 
 
 class ProbeCount(Protocol):
-    """How often a probe ended so; `prober.manager.Count` is one. `pod` is a reference."""
+    """How often a probe had this result; `prober.manager.Count` implements it. `pod` is a
+    reference.
+    """
 
     @property
     def kind(self) -> str: ...
@@ -130,18 +174,29 @@ class ProbeCount(Protocol):
 
 def probe_metrics(counts: Iterable[ProbeCount], started: float) -> str:
     samples = [
-        Sample((
-            ("container", count.container), ("namespace", count.pod.get("namespace", "")),
-            ("pod", count.pod.get("name", "")), ("pod_uid", count.pod.get("uid", "")),
-            ("probe_type", count.kind.capitalize()), ("result", count.result),
-        ), count.times)
+        Sample(
+            (
+                ("container", count.container),
+                ("namespace", count.pod.get("namespace", "")),
+                ("pod", count.pod.get("name", "")),
+                ("pod_uid", count.pod.get("uid", "")),
+                ("probe_type", count.kind.capitalize()),
+                ("result", count.result),
+            ),
+            count.times,
+        )
         for count in counts
-    ]  # fmt: skip
-    text = "[ALPHA] Cumulative number of a liveness, readiness or startup probe for a container by result."
-    return render([Family("prober_probe_total", "counter", text, samples), _process(started)[0]])
+    ]
+    text = (
+        "[ALPHA] Cumulative number of a liveness, readiness or startup probe for a container by "
+        "result."
+    )
+    return render_metrics(
+        [Family("prober_probe_total", "counter", text, samples), _process(started)[0]]
+    )
 
 
-def _gauges(env: Env) -> list[Family]:
+def _gauges(env: KubeletContext) -> list[Family]:
     states: dict[str, int] = {}
     for container in env.runtime.containers():
         states[container.state] = states.get(container.state, 0) + 1
@@ -149,24 +204,48 @@ def _gauges(env: Env) -> list[Family]:
     version = env.config.version
     major, minor = version.removeprefix("v").split(".")[:2]
     build: Labels = (
-        ("buildDate", "2022-01-19T17:46:00Z"), ("compiler", "gc"), ("gitCommit", ""), ("gitTreeState", "clean"),
-        ("gitVersion", version), ("goVersion", "go1.15.15"), ("major", major), ("minor", minor),
+        ("buildDate", "2022-01-19T17:46:00Z"),
+        ("compiler", "gc"),
+        ("gitCommit", ""),
+        ("gitTreeState", "clean"),
+        ("gitVersion", version),
+        ("goVersion", "go1.15.15"),
+        ("major", major),
+        ("minor", minor),
         ("platform", f"{env.host.identity.operating_system}/{env.host.identity.architecture}"),
-    )  # fmt: skip
+    )
     return [
-        _gauge("kubelet_node_name", "The node's name. The count is always 1.",
-               [Sample((("node", env.config.node_name),), 1)]),
-        _gauge("kubelet_running_containers", "Number of containers currently running",
-               [Sample((("container_state", state),), count) for state, count in sorted(states.items())]),
+        _gauge(
+            "kubelet_node_name",
+            "The node's name. The count is always 1.",
+            [Sample((("node", env.config.node_name),), 1)],
+        ),
+        _gauge(
+            "kubelet_running_containers",
+            "Number of containers currently running",
+            [
+                Sample((("container_state", state),), count)
+                for state, count in sorted(states.items())
+            ],
+        ),
         _gauge("kubelet_running_pods", "Number of pods currently running", [Sample((), sandboxes)]),
-        _gauge("kubelet_node_config_error",
-               "This metric is true (1) if the node is experiencing a configuration-related error, false (0) otherwise.",
-               [Sample((), 0)]),
-        _gauge("kubernetes_build_info",
-               "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build "
-               "date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
-               [Sample(build, 1)]),
-    ]  # fmt: skip
+        _gauge(
+            "kubelet_node_config_error",
+            (
+                "This metric is true (1) if the node is experiencing a configuration-related "
+                "error, false (0) otherwise."
+            ),
+            [Sample((), 0)],
+        ),
+        _gauge(
+            "kubernetes_build_info",
+            "A metric with a constant '1' value labeled by major, minor, git version, git "
+            "commit, git tree state, build "
+            "date, Go version, and compiler from which Kubernetes was built, and platform on "
+            "which it is running.",
+            [Sample(build, 1)],
+        ),
+    ]
 
 
 def _gauge(name: str, text: str, samples: list[Sample]) -> Family:
@@ -178,12 +257,27 @@ def _process(started: float) -> list[Family]:
 
     use = resource.getrusage(resource.RUSAGE_SELF)
     return [
-        _gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
-               [Sample((), started)]),
-        Family("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.",
-               [Sample((), round(use.ru_utime + use.ru_stime, 2))]),
-        Family("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
-               [Sample((), use.ru_maxrss * 1024)]),
-        Family("process_max_fds", "gauge", "Maximum number of open file descriptors.",
-               [Sample((), resource.getrlimit(resource.RLIMIT_NOFILE)[0])]),
-    ]  # fmt: skip
+        _gauge(
+            "process_start_time_seconds",
+            "Start time of the process since unix epoch in seconds.",
+            [Sample((), started)],
+        ),
+        Family(
+            "process_cpu_seconds_total",
+            "counter",
+            "Total user and system CPU time spent in seconds.",
+            [Sample((), round(use.ru_utime + use.ru_stime, 2))],
+        ),
+        Family(
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory size in bytes.",
+            [Sample((), use.ru_maxrss * 1024)],
+        ),
+        Family(
+            "process_max_fds",
+            "gauge",
+            "Maximum number of open file descriptors.",
+            [Sample((), resource.getrlimit(resource.RLIMIT_NOFILE)[0])],
+        ),
+    ]

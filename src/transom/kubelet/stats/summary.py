@@ -1,6 +1,7 @@
-"""/stats/summary: CPU, memory, network and disk of a node and of its pods, from what host and runtime count.
+"""/stats/summary: CPU, memory, network and disk of a node and of its pods, from the counters of
+host and runtime.
 
-`StatsProvider` also keeps the samples from which rates are computed, for runtimes that give none.
+`StatsProvider` also keeps the samples for computing rates, for runtimes that report none.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from transom.hosts.api import Disk
 from transom.kit.clock import rfc3339
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.stats import shapes
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
 from transom.machinery.objects import Object
-from transom.machinery.quantity import parse
+from transom.machinery.quantity import parse_quantity
+from transom.machines.api import DiskSpace
 from transom.runtime.api import Container, ContainerStats, Sandbox
 
 _PERIOD: Final = 10.0  # seconds between two samples of CPU time
@@ -23,7 +24,7 @@ _KEEP: Final = 60.0
 
 
 class _Rates:
-    """CPU time that was used, as cores in use. A rate is kept for a period, then measured anew."""
+    """Converts CPU time to cores in use. A rate is kept for a period, then computed again."""
 
     __slots__ = ("_known",)
 
@@ -49,7 +50,7 @@ class _Rates:
 
 
 class Measured(NamedTuple):
-    """A pod that has something to be measured."""
+    """A pod that can be measured."""
 
     sandbox: Sandbox
     pod: Object | None
@@ -57,21 +58,21 @@ class Measured(NamedTuple):
 
 
 class StatsProvider:
-    """`mounted` knows where claimed volumes are."""
+    """`mounted` returns the paths of claimed volumes."""
 
     __slots__ = ("_env", "_rates", "_started", "_view", "mounted")
 
-    def __init__(self, env: Env, view: PodView, mounted: Mounted | None = None) -> None:
+    def __init__(self, env: KubeletContext, view: PodView, mounted: Mounted | None = None) -> None:
         self._env = env
         self._view = view
         self.mounted = mounted
         self._started = env.clock.time()
         self._rates = _Rates()
 
-    # ---- for everybody
+    # ---- for all operating systems
 
     def measured(self) -> list[Measured]:
-        """Pods by their newest sandbox, with the containers that run."""
+        """Pods by their newest sandbox, with their running containers."""
         runtime = self._env.runtime
         numbers = {stats.id: stats for stats in runtime.container_stats()}
         found: dict[str, Measured] = {}
@@ -103,19 +104,23 @@ class StatsProvider:
             if row is not None:
                 pods.append(row)
         node = self._node(measured, pods, now, env.host.boot_time)
-        network = env.os.node_stats(env.host, [s for m in measured for _, s in m.containers], list(networks.values()), now)
+        network = env.os.node_stats(
+            env.host, [s for m in measured for _, s in m.containers], list(networks.values()), now
+        )
         images = env.runtime.image_filesystem()
         node["network"] = network["network"]
-        node["fs"] = shapes.filesystem(now, disk, disk.used, disk.inodes_used if disk.inodes else None)
+        node["fs"] = shapes.filesystem_stats(
+            now, disk, disk.used, disk.inodes_used if disk.inodes else None
+        )
         inodes = images.inodes_used if disk.inodes else None
-        node["runtime"] = {"imageFs": shapes.filesystem(now, disk, images.used, inodes)}
+        node["runtime"] = {"imageFs": shapes.filesystem_stats(now, disk, images.used, inodes)}
         if "rlimit" in network:
             node["rlimit"] = network["rlimit"]
         self._rates.forget(now)
         return {"node": node, "pods": pods}
 
     def cpu_and_memory(self) -> Object:
-        """The short form, which looks at no disk."""
+        """The short form, which reads no disk."""
         now = self._env.clock.time()
         measured = self.measured()
         pods = [self._short_pod(each, now) for each in measured]
@@ -127,15 +132,23 @@ class StatsProvider:
     def _by_cadvisor(self) -> bool:
         return self._env.os.cadvisor_stats(self._env.runtime.version)
 
-    def _node(self, measured: Sequence[Measured], pods: Sequence[Object], now: float, boot: float) -> Object:
+    def _node(
+        self, measured: Sequence[Measured], pods: Sequence[Object], now: float, boot: float
+    ) -> Object:
         env = self._env
         containers = [stats for each in measured for _, stats in each.containers]
         used = int(env.host.cpu_seconds() * 1e9)
         rate = self._rates.rate("", now, used)
         if rate is None:
-            rate = shapes.total((pod["cpu"] for pod in pods if "cpu" in pod), "usageNanoCores")
-        node: Object = {"nodeName": env.config.node_name, "systemContainers": [], "startTime": rfc3339(boot)}
-        node["cpu"] = shapes.cpu(now, used, rate)
+            rate = shapes.total_stats(
+                (pod["cpu"] for pod in pods if "cpu" in pod), "usageNanoCores"
+            )
+        node: Object = {
+            "nodeName": env.config.node_name,
+            "systemContainers": [],
+            "startTime": rfc3339(boot),
+        }
+        node["cpu"] = shapes.cpu_stats(now, used, rate)
         node["memory"] = env.os.node_stats(env.host, containers, (), now)["memory"]
         node["systemContainers"] = env.os.system_containers(node, pods, now, self._started)
         return node
@@ -144,7 +157,9 @@ class StatsProvider:
         rows = [self._container(container, stats, each.pod) for container, stats in each.containers]
         return self._sums(each, rows, now)
 
-    def _pod(self, each: Measured, now: float, disk: Disk, networks: Mapping[str, Any]) -> Object | None:
+    def _pod(
+        self, each: Measured, now: float, disk: DiskSpace, networks: Mapping[str, Any]
+    ) -> Object | None:
         env = self._env
         config = each.sandbox.config
         rows = []
@@ -152,7 +167,9 @@ class StatsProvider:
             row = self._container(container, stats, each.pod)
             layer = stats.writable_layer
             counted = layer.inodes_used if layer is not None and disk.inodes else None
-            row["rootfs"] = shapes.filesystem(stats.time, disk, layer.used if layer is not None else 0, counted)
+            row["rootfs"] = shapes.filesystem_stats(
+                stats.time, disk, layer.used if layer is not None else 0, counted
+            )
             row["logs"] = self._logs(container, stats.time, disk)
             rows.append(row)
         out = self._sums(each, rows, now)
@@ -169,9 +186,13 @@ class StatsProvider:
             ephemeral, persistent = pod_volumes(env, each.pod, config.uid, now, self.mounted)
             if ephemeral or persistent:
                 out["volume"] = ephemeral + persistent
-        out["ephemeral-storage"] = shapes.ephemeral_storage(now, disk, rows, ephemeral, not self._by_cadvisor)
+        out["ephemeral-storage"] = shapes.ephemeral_storage_stats(
+            now, disk, rows, ephemeral, not self._by_cadvisor
+        )
         if env.os.cadvisor_containers():
-            count = sum(stats.processes for _, stats in each.containers) + 1  # and the sandbox's own
+            count = (
+                sum(stats.processes for _, stats in each.containers) + 1
+            )  # plus the sandbox's own
             out["process_stats"] = {"process_count": count}
         return out
 
@@ -183,38 +204,50 @@ class StatsProvider:
             "containers": rows or None,
         }
         if rows:
-            used = shapes.total((row["cpu"] for row in rows), "usageCoreNanoSeconds")
-            cores = shapes.total((row["cpu"] for row in rows), "usageNanoCores")
-            out["cpu"] = {"time": rows[-1]["cpu"]["time"], "usageNanoCores": cores, "usageCoreNanoSeconds": used}
-            out["memory"] = self._env.os.pod_memory_stats([row["memory"] for row in rows], pod_limit(each.pod))
+            used = shapes.total_stats((row["cpu"] for row in rows), "usageCoreNanoSeconds")
+            cores = shapes.total_stats((row["cpu"] for row in rows), "usageNanoCores")
+            out["cpu"] = {
+                "time": rows[-1]["cpu"]["time"],
+                "usageNanoCores": cores,
+                "usageCoreNanoSeconds": used,
+            }
+            out["memory"] = self._env.os.pod_memory_stats(
+                [row["memory"] for row in rows], pod_limit(each.pod)
+            )
         return out
 
     def _container(self, container: Container, stats: ContainerStats, pod: Object | None) -> Object:
         out: Object = {"name": container.name, "startTime": rfc3339(container.created_at)}
-        used, cores = (stats.cpu.core_nanoseconds, stats.cpu.nano_cores) if stats.cpu is not None else (0, 0)
+        used, cores = (
+            (stats.cpu.core_nanoseconds, stats.cpu.nano_cores) if stats.cpu is not None else (0, 0)
+        )
         if cores is None:
             cores = self._rates.rate(container.id, stats.time, used)
-        out["cpu"] = shapes.cpu(stats.time, used, cores)
-        out["memory"] = self._env.os.memory_stats(stats, memory_limit(pod, container.name))
+        out["cpu"] = shapes.cpu_stats(stats.time, used, cores)
+        out["memory"] = self._env.os.memory_stats(
+            stats, container_memory_limit(pod, container.name)
+        )
         return out
 
-    def _logs(self, container: Container, time: float, disk: Disk) -> Object:
-        """The directory that holds the logs of a container, of all its runs."""
+    def _logs(self, container: Container, time: float, disk: DiskSpace) -> Object:
+        """The directory of a container's logs, of all its attempts."""
         files = self._env.host.files
-        folder = container.log_path[: max(container.log_path.rfind("/"), container.log_path.rfind("\\"))]
+        folder = container.log_path[
+            : max(container.log_path.rfind("/"), container.log_path.rfind("\\"))
+        ]
         used, inodes = files.usage(folder) if folder and files.exists(folder) else (0, 0)
         if self._by_cadvisor or not disk.inodes:
             inodes = disk.inodes_used if disk.inodes else 0
-        return shapes.filesystem(time, disk, used, inodes)
+        return shapes.filesystem_stats(time, disk, used, inodes)
 
 
 def _limit(container: Object) -> int:
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    return parse(limit).value() if limit else 0
+    return parse_quantity(limit).value() if limit else 0
 
 
-def memory_limit(pod: Object | None, name: str) -> int:
-    """Of a container; 0 where there is none."""
+def container_memory_limit(pod: Object | None, name: str) -> int:
+    """The limit of a container; 0 where there is none."""
     if pod is None:
         return 0
     spec = pod["spec"]
@@ -226,6 +259,8 @@ def memory_limit(pod: Object | None, name: str) -> int:
 
 
 def pod_limit(pod: Object | None) -> int:
-    """Of the whole pod: there is one when each of its containers has one."""
-    limits = [_limit(container) for container in (pod or {"spec": {}})["spec"].get("containers") or ()]
+    """The limit of the whole pod: set when each of its containers has one."""
+    limits = [
+        _limit(container) for container in (pod or {"spec": {}})["spec"].get("containers") or ()
+    ]
     return sum(limits) if limits and all(limits) else 0

@@ -1,4 +1,5 @@
-"""Volumes of pods: one file for each plugin, a manager that keeps trying, and the writer that switches versions.
+"""Volumes of pods: one file per plugin, a manager that retries, and the atomic writer.
 
-Content lies below the kubelet's root directory on the host's own files, where Kubernetes has it.
+Volume content is below the kubelet's root directory in the host's own files, where Kubernetes has
+it.
 """

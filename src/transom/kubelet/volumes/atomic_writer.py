@@ -1,43 +1,67 @@
-"""Writes the files of a volume so that a container sees all of one version or all of another.
+"""Writes the files of a volume so that a container sees either the old or the new version.
 
-The files lie in a directory named by the time; the link `..data` points to it and is switched; what a container sees at
-the top are links through `..data`.
+The files are in a directory named by the time; the link `..data` points to it and is switched; the
+container sees top-level links through `..data`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import re
 import time
+from collections.abc import Iterator
+from typing import TypeVar
 
-from transom.kubelet.base import Env, VolumeFailure
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.volumes.plugin import Payload, Projection
 
 _DATA = "..data"
 _MAX_NAME, _MAX_PATH = 255, 4096
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # nothing is wrong with these, and nearly all are
+_AT_ONCE = 500  # files to write before other tasks may run
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # valid, like nearly all names
 
 
-def write(env: Env, directory: str, payload: Payload, *, empty: bool = False) -> bool:
-    """The directory exists; `empty` when it was made just now. Whether anything was written. Raises VolumeFailure and
-    OSError."""
+async def write_payload(
+    env: KubeletContext, directory: str, payload: Payload, *, empty: bool = False
+) -> bool:
+    """Returns whether anything was written. The directory must exist; `empty` when it was just
+    created. Raises VolumeFailure and OSError. Other tasks may run after some hundred files.
+    """
     files, join = env.host.files, env.os.join
-    clean = {_checked(env, path): projection for path, projection in payload.items()}
+    clean: dict[str, Projection] = {}
+    for part in _parts(list(payload.items())):
+        clean.update((_checked(env, path), projection) for path, projection in part)
+        await _turn(payload)
     data = join(directory, _DATA)
     old = "" if empty else _link(env, data)
     stale: set[str] = set()
     if old:
-        had = _tree(env, join(directory, old))
+        longest = max((len(projection.data) for projection in clean.values()), default=0)
+        had = await _tree(env, join(directory, old), longest + 1)
         stale = had.keys() - _with_parents(clean)
-        if not stale and all(had.get(path) == projection.data for path, projection in clean.items()):
+        if not stale and all(
+            had.get(path) == projection.data for path, projection in clean.items()
+        ):
             return False
-    stamp = time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime(env.clock.time())) + f"{env.rng.randrange(10**9):09d}"
+    stamp = (
+        time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime(env.clock.time()))
+        + f"{env.rng.randrange(10**9):09d}"
+    )
     fresh = join(directory, stamp)
     files.mkdir(fresh, 0o755)
     try:
-        _fill(env, fresh, clean)
+        await _fill(env, fresh, clean)
         tops = sorted({path.split("/", 1)[0] for path in clean})
-        links = [(top, join(_DATA, top), 0) for top in tops if empty or not _link(env, join(directory, top))]
+        links: list[tuple[str, str, int]] = []
+        for some in _parts(tops):
+            links += [
+                (top, join(_DATA, top), 0)
+                for top in some
+                if empty or not _link(env, join(directory, top))
+            ]
+            await _turn(payload)
         if old:
             files.fill(directory, links)
             env.os.replace_link(files, stamp, data)
@@ -54,7 +78,7 @@ def write(env: Env, directory: str, payload: Payload, *, empty: bool = False) ->
     return True
 
 
-def _checked(env: Env, path: str) -> str:
+def _checked(env: KubeletContext, path: str) -> str:
     """The path with slashes, cleaned. Raises VolumeFailure."""
     if _PLAIN.fullmatch(path):
         return path
@@ -69,21 +93,41 @@ def _checked(env: Env, path: str) -> str:
         if part == "..":
             raise VolumeFailure(f"invalid path: must not contain '..': {path}")
         if len(part) > _MAX_NAME:
-            raise VolumeFailure(f"invalid path: filenames must be less than or equal to {_MAX_NAME} characters")
+            raise VolumeFailure(
+                f"invalid path: filenames must be less than or equal to {_MAX_NAME} characters"
+            )
     if parts[0].startswith(".."):
         raise VolumeFailure(f"invalid path: must not start with '..': {path}")
     return posixpath.normpath("/".join(parts))
 
 
-def _fill(env: Env, directory: str, payload: Payload) -> None:
+_T = TypeVar("_T")
+
+
+def _parts(items: list[_T]) -> Iterator[list[_T]]:
+    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
+
+
+async def _turn(payload: Payload) -> None:
+    if len(payload) > _AT_ONCE:
+        await asyncio.sleep(0)
+
+
+async def _fill(env: KubeletContext, directory: str, payload: Payload) -> None:
     files = env.host.files
-    flat = [(path, p.data, p.mode) for path, p in payload.items() if "/" not in path and p.user is None]
-    files.fill(directory, flat)
+    flat = [
+        (path, p.data, p.mode) for path, p in payload.items() if "/" not in path and p.user is None
+    ]
+    for part in _parts(flat):
+        files.fill(directory, part)
+        await _turn(payload)
     if len(flat) == len(payload):
         return
-    for path, projection in payload.items():
+    for number, (path, projection) in enumerate(payload.items()):
         if "/" not in path and projection.user is None:
             continue
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
         whole = env.os.join(directory, path)
         if "/" in path:
             files.mkdir(env.os.join(directory, path.rpartition("/")[0]), 0o777)
@@ -92,26 +136,32 @@ def _fill(env: Env, directory: str, payload: Payload) -> None:
             env.os.set_owner(files, whole, projection.user)
 
 
-def _link(env: Env, path: str) -> str:
+def _link(env: KubeletContext, path: str) -> str:
     try:
         return env.host.files.readlink(path)
     except OSError:
         return ""
 
 
-def _tree(env: Env, directory: str, prefix: str = "") -> dict[str, bytes | None]:
-    """All paths below a directory; directories have no bytes."""
+async def _tree(
+    env: KubeletContext, directory: str, most: int, prefix: str = ""
+) -> dict[str, bytes | None]:
+    """All paths below a directory, with the first `most` bytes of files: a pod with a hostPath may
+    have put larger ones there. Directories have no bytes.
+    """
     files = env.host.files
     if not files.exists(directory):
         return {}
     out: dict[str, bytes | None] = {}
-    for name in files.listdir(directory):
+    for number, name in enumerate(files.listdir(directory)):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
         path = env.os.join(directory, name)
         if files.stat(path, follow=False).kind == "directory":
             out[prefix + name] = None
-            out |= _tree(env, path, f"{prefix}{name}/")
+            out |= await _tree(env, path, most, f"{prefix}{name}/")
         else:
-            out[prefix + name] = files.read(path)
+            out[prefix + name] = files.read(path, 0, most)
     return out
 
 
@@ -122,5 +172,3 @@ def _with_parents(payload: dict[str, Projection]) -> set[str]:
             out.add(path)
             path = path.rpartition("/")[0]
     return out
-
-

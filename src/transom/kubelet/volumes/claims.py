@@ -1,41 +1,72 @@
-"""From a volume of a pod to what is to be mounted: claims are followed to the persistent volumes that they are bound to."""
+"""Resolves a pod's volume to what to mount: follows claims to the persistent volumes that they are
+bound to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from transom.kubelet.base import VolumeFailure
-from transom.kubelet.volumes.plugin import Spec
+from transom.kubelet.failures import VolumeFailure
+from transom.kubelet.volumes.plugin import PodVolumeSpec
 from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import DOES_NOT_EXIST, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
+from transom.machinery.selectors import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    GREATER,
+    IN,
+    LESS,
+    NOT_IN,
+    Requirement,
+)
 
 _GROUP_NOTE: Final = "pv.beta.kubernetes.io/gid"
-_PV_FIELDS: Final = frozenset((
-    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-    "storageClassName", "volumeMode",
-))
+_PV_FIELDS: Final = frozenset(
+    (
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeMode",
+    )
+)
 _OPERATORS: Final = {
-    "In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST, "Gt": GREATER, "Lt": LESS
+    "In": IN,
+    "NotIn": NOT_IN,
+    "Exists": EXISTS,
+    "DoesNotExist": DOES_NOT_EXIST,
+    "Gt": GREATER,
+    "Lt": LESS,
 }
 
 
 def used_volumes(pod: Object) -> tuple[dict[str, None], set[str]]:
-    """Names that containers mount or use as devices, in the order of the pod's volumes; and the devices alone."""
+    """Names that containers mount or use as devices, in the order of the pod's volumes; and the
+    devices alone.
+    """
     mounts: set[str] = set()
     devices: set[str] = set()
-    for container in podutil.containers(pod["spec"]):
+    for container in podutil.visit_containers(pod["spec"]):
         mounts.update(m["name"] for m in container.get("volumeMounts") or ())
         devices.update(d["name"] for d in container.get("volumeDevices") or ())
-    order = dict.fromkeys(v["name"] for v in pod["spec"].get("volumes") or () if v["name"] in mounts or v["name"] in devices)
+    order = dict.fromkeys(
+        v["name"]
+        for v in pod["spec"].get("volumes") or ()
+        if v["name"] in mounts or v["name"] in devices
+    )
     return order, devices
 
 
-async def resolve(client: Client, pod: Object, volume: Object, as_device: bool) -> Spec:
+async def resolve_volume(
+    client: ApiClient, pod: Object, volume: Object, as_device: bool
+) -> PodVolumeSpec:
     """Raises VolumeFailure with the text for the pod."""
     name = volume["name"]
     if claim := volume.get("persistentVolumeClaim"):
@@ -43,16 +74,24 @@ async def resolve(client: Client, pod: Object, volume: Object, as_device: bool) 
         return await _bound(client, pod, name, claim_name, read_only, as_device, owned=False)
     if (ephemeral := volume.get("ephemeral")) is not None:
         claim_name = f"{pod['metadata']['name']}-{name}"
-        return await _bound(client, pod, name, claim_name, bool(ephemeral.get("readOnly")), as_device, owned=True)
+        return await _bound(
+            client, pod, name, claim_name, bool(ephemeral.get("readOnly")), as_device, owned=True
+        )
     for kind, source in volume.items():
         if kind != "name" and source is not None:
-            return Spec(name, name, kind, source)
-    return Spec(name, name, "emptyDir", {})
+            return PodVolumeSpec(name, name, kind, source)
+    return PodVolumeSpec(name, name, "emptyDir", {})
 
 
 async def _bound(
-    client: Client, pod: Object, name: str, claim_name: str, read_only: bool, as_device: bool, owned: bool
-) -> Spec:
+    client: ApiClient,
+    pod: Object,
+    name: str,
+    claim_name: str,
+    read_only: bool,
+    as_device: bool,
+    owned: bool,
+) -> PodVolumeSpec:
     namespace = pod["metadata"]["namespace"]
     try:
         claim = await _claim(client, namespace, claim_name)
@@ -60,20 +99,32 @@ async def _bound(
             raise VolumeFailure("not the ephemeral PVC for the pod")
         volume = await _volume(client, claim)
     except VolumeFailure as problem:
-        raise VolumeFailure(f"error processing PVC {namespace}/{claim_name}: {problem}") from problem
+        raise VolumeFailure(
+            f"error processing PVC {namespace}/{claim_name}: {problem}"
+        ) from problem
     spec = volume["spec"]
     mode = spec.get("volumeMode") or "Filesystem"
     if as_device != (mode == "Block"):
         where = "volumeDevices" if as_device else "volumeMounts"
         raise VolumeFailure(f"volume {name} has volumeMode {mode}, but is specified in {where}")
-    kind = next((field for field, value in spec.items() if field not in _PV_FIELDS and value is not None), "")
+    kind = next(
+        (field for field, value in spec.items() if field not in _PV_FIELDS and value is not None),
+        "",
+    )
     group = (volume["metadata"].get("annotations") or {}).get(_GROUP_NOTE, "")
-    return Spec(
-        name, volume["metadata"]["name"], kind, spec.get(kind) or {}, read_only, volume, block=mode == "Block", group=group
+    return PodVolumeSpec(
+        name,
+        volume["metadata"]["name"],
+        kind,
+        spec.get(kind) or {},
+        read_only,
+        volume,
+        block=mode == "Block",
+        group=group,
     )
 
 
-async def _claim(client: Client, namespace: str, name: str) -> Object:
+async def _claim(client: ApiClient, namespace: str, name: str) -> Object:
     try:
         claim = await client.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
     except (ApiError, OSError) as problem:
@@ -87,7 +138,7 @@ async def _claim(client: Client, namespace: str, name: str) -> Object:
     return claim
 
 
-async def _volume(client: Client, claim: Object) -> Object:
+async def _volume(client: ApiClient, claim: Object) -> Object:
     name = claim["spec"]["volumeName"]
     try:
         volume = await client.get(PERSISTENT_VOLUMES, "", name)
@@ -96,12 +147,14 @@ async def _volume(client: Client, claim: Object) -> Object:
     ref = volume["spec"].get("claimRef")
     if ref is None:
         raise VolumeFailure(
-            f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+            f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not "
+            "yet bound to the claim"
         )
     uid = claim["metadata"]["uid"]
     if ref.get("uid") != uid:
         raise VolumeFailure(
-            f"found PV object {name} but its pv.Spec.ClaimRef.UID {ref.get('uid', '')} does not point to claim.UID {uid}"
+            f"found PV object {name} but its pv.Spec.ClaimRef.UID {ref.get('uid', '')} does "
+            f"not point to claim.UID {uid}"
         )
     return volume
 
@@ -117,6 +170,8 @@ def fits_node(volume: Object, labels: Mapping[str, str]) -> bool:
 def _matches(term: Object, labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or ()
     return bool(expressions) and all(
-        Requirement(e["key"], _OPERATORS.get(e["operator"], ""), tuple(e.get("values") or ())).matches(labels)
+        Requirement(
+            e["key"], _OPERATORS.get(e["operator"], ""), tuple(e.get("values") or ())
+        ).matches(labels)
         for e in expressions
     )

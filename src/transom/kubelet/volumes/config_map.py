@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from transom.kubelet.volumes import payloads
-from transom.kubelet.volumes.plugin import Mounted, Plugin, Spec, Tools
+from transom.kubelet.volumes.plugin import MountedVolume, PodVolumeSpec, VolumeHost, VolumePlugin
 from transom.machinery.objects import Object
 
 NAME = "kubernetes.io/configmap"
 
 
-async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, max_age: float) -> Mounted:
+async def set_up_config_map(
+    tools: VolumeHost,
+    pod: Object,
+    spec: PodVolumeSpec,
+    before: MountedVolume | None,
+    max_age: float,
+) -> MountedVolume:
     source = spec.source
-    payload = await payloads.of_config_map(
-        tools, pod["metadata"]["namespace"], source.get("name") or "", source, source.get("defaultMode"), max_age
+    payload = await payloads.config_map_payload(
+        tools,
+        pod["metadata"]["namespace"],
+        source.get("name") or "",
+        source,
+        source.get("defaultMode"),
+        max_age,
     )
-    return payloads.put(tools, pod, spec, NAME, payload, before, in_memory=False)
+    return await payloads.publish_payload(tools, pod, spec, NAME, payload, before, in_memory=False)
 
 
-PLUGIN = Plugin(NAME, set_up, refreshes=True)
+PLUGIN = VolumePlugin(NAME, set_up_config_map, refreshes=True)

@@ -1,20 +1,30 @@
-"""downwardAPI: what a pod may know of itself, as files."""
+"""downwardAPI: a pod's own fields as files."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from transom.kubelet.base import Env, VolumeFailure
-from transom.kubelet.downward import Unsupported, pod_field, resource_value
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.downward import UnsupportedFieldPath, pod_field, resource_value
+from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.volumes import payloads
-from transom.kubelet.volumes.plugin import Mounted, Payload, Plugin, Projection, Spec, Tools
+from transom.kubelet.volumes.plugin import (
+    MountedVolume,
+    Payload,
+    PodVolumeSpec,
+    Projection,
+    VolumeHost,
+    VolumePlugin,
+)
 from transom.machinery.objects import Object
 
 NAME = "kubernetes.io/downward-api"
 
 
-def collect(env: Env, pod: Object, items: Sequence[Object], mode: int | None) -> Payload:
+def collect_downward_api_data(
+    env: KubeletContext, pod: Object, items: Sequence[Object], mode: int | None
+) -> Payload:
     """Raises VolumeFailure."""
     if mode is None:
         raise VolumeFailure("No defaultMode used, not even the default value for it")
@@ -23,15 +33,15 @@ def collect(env: Env, pod: Object, items: Sequence[Object], mode: int | None) ->
         own = item.get("mode")
         try:
             data = _value(env, pod, item).encode()
-        except Unsupported as problem:
+        except UnsupportedFieldPath as problem:
             problems.append(str(problem))
             continue
         out[posixpath.normpath(item["path"])] = Projection(data, mode if own is None else own)
-    raise_all(problems)
+    raise_downward_api_errors(problems)
     return out
 
 
-def _value(env: Env, pod: Object, item: Object) -> str:
+def _value(env: KubeletContext, pod: Object, item: Object) -> str:
     if ref := item.get("fieldRef"):
         return pod_field(pod, ref.get("fieldPath") or "")
     if ref := item.get("resourceFieldRef"):
@@ -39,15 +49,17 @@ def _value(env: Env, pod: Object, item: Object) -> str:
     return ""
 
 
-def _allocatable(env: Env) -> Mapping[str, str]:
+def _allocatable(env: KubeletContext) -> Mapping[str, str]:
     node = env.node()
     if node is None:
-        raise Unsupported(f"error retrieving node: node {env.config.node_name!r} not found".replace("'", '"'))
+        raise UnsupportedFieldPath(
+            f"error retrieving node: node {env.config.node_name!r} not found".replace("'", '"')
+        )
     return (node.get("status") or {}).get("allocatable") or {}
 
 
-def raise_all(problems: Sequence[str]) -> None:
-    """Several failures as one, each told once."""
+def raise_downward_api_errors(problems: Sequence[str]) -> None:
+    """Several failures as one, without duplicates."""
     unique = list(dict.fromkeys(problems))
     if len(unique) == 1:
         raise VolumeFailure(unique[0])
@@ -55,9 +67,17 @@ def raise_all(problems: Sequence[str]) -> None:
         raise VolumeFailure("[" + ", ".join(unique) + "]")
 
 
-async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, max_age: float) -> Mounted:
-    payload = collect(tools.env, pod, spec.source.get("items") or (), spec.source.get("defaultMode"))
-    return payloads.put(tools, pod, spec, NAME, payload, before, in_memory=True)
+async def set_up_downward_api(
+    tools: VolumeHost,
+    pod: Object,
+    spec: PodVolumeSpec,
+    before: MountedVolume | None,
+    max_age: float,
+) -> MountedVolume:
+    payload = collect_downward_api_data(
+        tools.env, pod, spec.source.get("items") or (), spec.source.get("defaultMode")
+    )
+    return await payloads.publish_payload(tools, pod, spec, NAME, payload, before, in_memory=True)
 
 
-PLUGIN = Plugin(NAME, set_up, refreshes=True)
+PLUGIN = VolumePlugin(NAME, set_up_downward_api, refreshes=True)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from transom.kit.goquote import go_quote
 from transom.kubelet import paths
-from transom.kubelet.base import VolumeFailure
-from transom.kubelet.volumes.plugin import Mounted, Plugin, Spec, Tools, fs_group
+from transom.kubelet.failures import VolumeFailure
+from transom.kubelet.volumes.plugin import (
+    MountedVolume,
+    PodVolumeSpec,
+    VolumeHost,
+    VolumePlugin,
+    fs_group,
+)
 from transom.machinery import quantity
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 
 NAME = "kubernetes.io/empty-dir"
@@ -14,7 +20,13 @@ _MODE = 0o777
 _HUGE = "HugePages"
 
 
-async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, max_age: float) -> Mounted:
+async def set_up_empty_dir(
+    tools: VolumeHost,
+    pod: Object,
+    spec: PodVolumeSpec,
+    before: MountedVolume | None,
+    max_age: float,
+) -> MountedVolume:
     env = tools.env
     files = env.host.files
     uid = pod["metadata"]["uid"]
@@ -22,7 +34,7 @@ async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, 
     notes = paths.plugin_dir(env, uid, NAME, spec.name)
     ready = env.os.join(notes, "ready")
     if files.exists(ready) and files.exists(directory):
-        return Mounted(spec.name, directory)
+        return MountedVolume(spec.name, directory)
     medium = spec.source.get("medium") or ""
     if medium == "":
         files.mkdir(directory, _MODE)
@@ -37,27 +49,33 @@ async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, 
     env.os.set_ownership(files, directory, fs_group(pod))
     files.mkdir(notes, 0o750)
     files.write(ready, b"", 0o644)
-    return Mounted(spec.name, directory)
+    return MountedVolume(spec.name, directory)
 
 
 def _page_size(pod: Object, medium: str) -> str:
-    """The size of the pages that the pod asked for, which the medium may name."""
-    named = quantity.parse(medium.removeprefix(_HUGE + "-")) if medium != _HUGE else None
+    """The page size that the pod requests, which the medium may name."""
+    named = quantity.parse_quantity(medium.removeprefix(_HUGE + "-")) if medium != _HUGE else None
     found: quantity.Quantity | None = None
-    for container in (*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())):
+    for container in (
+        *(pod["spec"].get("containers") or ()),
+        *(pod["spec"].get("initContainers") or ()),
+    ):
         for name in (container.get("resources") or {}).get("requests") or {}:
             if not name.startswith("hugepages-"):
                 continue
-            size = quantity.parse(name.removeprefix("hugepages-"))
+            size = quantity.parse_quantity(name.removeprefix("hugepages-"))
             if named is None and found is not None and found != size:
-                raise VolumeFailure(f"medium: {medium} can't be used if container requests multiple huge page sizes")
+                raise VolumeFailure(
+                    f"medium: {medium} can't be used if container requests multiple huge page sizes"
+                )
             if named is None or size == named:
                 found = size
     if found is None:
         raise VolumeFailure(
-            f"medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
+            f"medium {medium}: hugePages storage requested, but there is no resource request "
+            "for huge pages"
         )
     return str(found)
 
 
-PLUGIN = Plugin(NAME, set_up)
+PLUGIN = VolumePlugin(NAME, set_up_empty_dir)

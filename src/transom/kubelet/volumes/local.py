@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from transom.client.events import WARNING
+from transom.kit.goquote import go_quote
 from transom.kubelet import paths
-from transom.kubelet.base import VolumeFailure
+from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.volumes.host_path import steps_back
-from transom.kubelet.volumes.plugin import Mounted, Plugin, Spec, StageFailure, Tools, change_policy, fs_group
-from transom.machinery.field import go_quote
+from transom.kubelet.volumes.plugin import (
+    MountedVolume,
+    PodVolumeSpec,
+    StageFailure,
+    VolumeHost,
+    VolumePlugin,
+    change_policy,
+    fs_group,
+)
 from transom.machinery.objects import Object
 
 NAME = "kubernetes.io/local-volume"
 
 
-async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, max_age: float) -> Mounted:
+async def set_up_local(
+    tools: VolumeHost,
+    pod: Object,
+    spec: PodVolumeSpec,
+    before: MountedVolume | None,
+    max_age: float,
+) -> MountedVolume:
     env = tools.env
     files = env.host.files
     path = str(spec.source.get("path") or "")
     kind = _kind(tools, path)
     if kind == "block":
-        # Formatted and mounted once for the node; what it holds is a directory here.
+        # Formatted and mounted once per node; its content is a directory here.
         path = env.os.join(env.config.root_dir, "plugins", NAME, "mounts", spec.name)
         files.mkdir(path, 0o750)
     elif kind != "directory":
-        raise StageFailure("MountVolume.NewMounter initialization failed", "only directory and block device are supported")
+        raise StageFailure(
+            "MountVolume.NewMounter initialization failed",
+            "only directory and block device are supported",
+        )
     if steps_back(env, path):
         raise VolumeFailure(f"invalid path: {path} must not contain '..'")
     directory = paths.volume_dir(env, pod["metadata"]["uid"], NAME, spec.name)
@@ -33,17 +50,20 @@ async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, 
         owner = env.os.owner_group(files, path)
         if owner is not None and owner != group:
             env.events.event(
-                pod, WARNING, "AlreadyMountedVolume",
-                f"The requested fsGroup is {group}, but the volume {spec.name} has GID {owner}. The volume may not be "
+                pod,
+                WARNING,
+                "AlreadyMountedVolume",
+                f"The requested fsGroup is {group}, but the volume {spec.name} has GID "
+                f"{owner}. The volume may not be "
                 "shareable.",
             )
     env.os.bind(files, path, directory)
     if not spec.read_only and not others:
         env.os.set_ownership(files, path, group, policy=change_policy(pod))
-    return Mounted(spec.name, directory, read_only=spec.read_only)
+    return MountedVolume(spec.name, directory, read_only=spec.read_only)
 
 
-def _kind(tools: Tools, path: str) -> str:
+def _kind(tools: VolumeHost, path: str) -> str:
     stage = "MountVolume.NewMounter initialization failed"
     if not path:
         raise StageFailure(stage, "local volume source is nil or local path is not set")
@@ -55,8 +75,8 @@ def _kind(tools: Tools, path: str) -> str:
         raise StageFailure(stage, tools.env.os.file_error("stat", path, problem)) from problem
 
 
-def _other_pods(tools: Tools, pod: Object, name: str) -> int:
-    """Pods of this node that have the volume already."""
+def _other_pods(tools: VolumeHost, pod: Object, name: str) -> int:
+    """The pods of this node that already use the volume."""
     env = tools.env
     files, pods = env.host.files, paths.pods_dir(env)
     uid = pod["metadata"]["uid"]
@@ -66,4 +86,4 @@ def _other_pods(tools: Tools, pod: Object, name: str) -> int:
     )
 
 
-PLUGIN = Plugin(NAME, set_up)
+PLUGIN = VolumePlugin(NAME, set_up_local)

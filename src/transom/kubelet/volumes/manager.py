@@ -1,23 +1,27 @@
-"""Mounts the volumes of pods, keeps those up to date whose content changes, and takes them away.
+"""Mounts the volumes of pods, updates those whose content changes, and unmounts them.
 
-A volume that fails is tried again after half a second, then twice as long each time; who waits for a pod's volumes waits
-two minutes at most. What was tried and when is remembered from one wait to the next.
+A failed volume is retried after half a second, then with exponential back-off; a pod waits for its
+volumes at most two minutes. The retry state is kept from one wait to the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from transom.client.events import WARNING
 from transom.kubelet import paths
-from transom.kubelet.base import Env, VolumeFailure
-from transom.kubelet.plugins.drivers import Drivers
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.failures import VolumeFailure
+from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.referenced import FRESH, SHARED, ReferencedObjects
 from transom.kubelet.volumes import (
+    azure_file,
     claims,
     config_map,
     csi,
+    disks,
     downward_api,
     empty_dir,
     flex,
@@ -29,16 +33,26 @@ from transom.kubelet.volumes import (
 )
 from transom.kubelet.volumes.block import map_device
 from transom.kubelet.volumes.devices import Devices
-from transom.kubelet.volumes.growth import Growth
-from transom.kubelet.volumes.plugin import Mounted, Plugin, SilentFailure, Spec, StageFailure, Tools
+from transom.kubelet.volumes.growth import VolumeGrowth
+from transom.kubelet.volumes.plugin import (
+    MountedVolume,
+    PodVolumeSpec,
+    SilentFailure,
+    StageFailure,
+    VolumeHost,
+    VolumePlugin,
+)
 from transom.kubelet.volumes.tokens import TokenManager
+from transom.machinery.attachable import ATTACHABLE, unique_volume_name
 from transom.machinery.objects import Object
 
 MOUNT_SECONDS: Final = 2 * 60 + 3.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
+_ATTACH_WAIT = 0.25  # between two checks whether a volume is attached
 _SET_UP = "MountVolume.SetUp failed"
+_MEASURED_FOR, _MEASURE_SECONDS = 10.0, 1.0
 
-PLUGINS: Final[Mapping[str, Plugin]] = {
+PLUGINS: Final[Mapping[str, VolumePlugin]] = {
     "secret": secret.PLUGIN,
     "configMap": config_map.PLUGIN,
     "projected": projected.PLUGIN,
@@ -48,10 +62,21 @@ PLUGINS: Final[Mapping[str, Plugin]] = {
     "local": local.PLUGIN,
     "csi": csi.PLUGIN,
     "flexVolume": flex.PLUGIN,
+    "azureFile": azure_file.PLUGIN,
+    **disks.PLUGINS,
     **in_tree.PLUGINS,
 }
 
-_TEAR_DOWNS: Final = tuple(plugin.tear_down for plugin in PLUGINS.values() if plugin.tear_down is not None)
+_TEAR_DOWNS: Final = tuple(
+    plugin.tear_down for plugin in PLUGINS.values() if plugin.tear_down is not None
+)
+
+
+@runtime_checkable
+class _Real(Protocol):
+    """The machine's files."""
+
+    def bind(self, source: str, path: str) -> None: ...
 
 
 class _Waiting:
@@ -63,6 +88,9 @@ class _Waiting:
         self.at = 0.0
         self.seconds = 0.0
 
+    def wait(self, now: float, seconds: float) -> None:
+        self.at = now + seconds
+
     def failed(self, now: float) -> None:
         self.seconds = min(self.seconds * 2, _LONGEST_WAIT) or _FIRST_WAIT
         self.at = now + self.seconds
@@ -73,25 +101,41 @@ class _PodVolumes:
 
     def __init__(self) -> None:
         self.annotations: Mapping[str, str] | None = None
-        self.mounted: dict[str, Mounted] = {}
-        self.kept_up: tuple[Spec, ...] = ()  # those whose content may change
-        self.growing: tuple[Spec, ...] = ()  # those that may become larger
+        self.mounted: dict[str, MountedVolume] = {}
+        self.kept_up: tuple[PodVolumeSpec, ...] = ()  # those whose content may change
+        self.growing: tuple[PodVolumeSpec, ...] = ()  # those that may be expanded
         self.waiting: dict[str, _Waiting] | None = None
 
 
 class VolumeManager:
-    __slots__ = ("_env", "_growth", "_in_use", "_pods", "_tools", "in_use_changed")
+    __slots__ = (
+        "_env",
+        "_growth",
+        "_in_use",
+        "_measured",
+        "_measuring",
+        "_pods",
+        "_tools",
+        "in_use_changed",
+    )
 
-    def __init__(self, env: Env, objects: ReferencedObjects, drivers: Drivers | None = None) -> None:
+    def __init__(
+        self,
+        env: KubeletContext,
+        objects: ReferencedObjects,
+        drivers: CsiDriverRegistry | None = None,
+    ) -> None:
         self._env = env
         tokens = TokenManager(env.client, env.clock, env.rng)
-        self._tools = Tools(env, objects, tokens, drivers or Drivers(), Devices(env))
-        self._growth = Growth(self._tools)
+        self._tools = VolumeHost(env, objects, tokens, drivers or CsiDriverRegistry(), Devices(env))
+        self._growth = VolumeGrowth(self._tools)
         self._in_use: list[str] = []
         self.in_use_changed: Callable[[], None] = lambda: None
         self._pods: dict[str, _PodVolumes] = {}
+        self._measuring: asyncio.Task[None] | None = None
+        self._measured = float("-inf")
 
-    # What the pod workers ask
+    # For the pod workers
 
     async def mount(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
@@ -102,7 +146,9 @@ class VolumeManager:
         expected, devices = claims.used_volumes(pod)
         missing = [name for name in expected if name not in state.mounted]
         annotations = pod["metadata"].get("annotations")
-        max_age = SHARED if annotations == state.annotations else FRESH  # people annotate a pod to have it looked at now
+        max_age = (
+            SHARED if annotations == state.annotations else FRESH
+        )  # users annotate a pod to trigger a sync
         state.annotations = annotations
         for spec in state.kept_up:
             await self._attempt(pod, spec, state, max_age)
@@ -112,20 +158,24 @@ class VolumeManager:
             await self._mount_missing(pod, state, expected, devices, missing)
 
     async def unmount(self, uid: str) -> None:
-        """The containers of the pod have ended."""
+        """Called when the pod's containers have ended."""
         env = self._env
         files, directory = env.host.files, paths.pod_dir(env, uid)
         try:
             if files.exists(directory):
                 for tear_down in _TEAR_DOWNS:
                     await tear_down(self._tools, uid)
-                self._tell_in_use()
                 self._unmount_memory(uid)
-                files.remove(directory, recursive=True)
+                if isinstance(files, _Real):  # containers may have left any number of files
+                    await asyncio.to_thread(files.remove, directory, recursive=True)
+                else:
+                    files.remove(directory, recursive=True)
         except OSError as problem:
             raise VolumeFailure(env.os.file_error("remove", directory, problem)) from problem
         self._pods.pop(uid, None)
         self._tools.tokens.forget(uid)
+        self._tools.devices.release(uid)
+        self._tell_in_use()
 
     def mounted(self, uid: str) -> bool:
         return uid in self._pods or self._env.host.files.exists(paths.pod_dir(self._env, uid))
@@ -136,28 +186,52 @@ class VolumeManager:
 
     def in_use(self) -> Sequence[str]:
         """The unique names of the volumes that must stay attached to the node."""
+        disks.mounted_disks(self._tools)
         return self._tools.devices.in_use()
 
     def _tell_in_use(self) -> None:
-        now = self._tools.devices.in_use()
+        now = list(self.in_use())
         if now != self._in_use:
             self._in_use = now
             self.in_use_changed()
 
-    # What containers are made of
+    async def measure(self) -> None:
+        """Asks CSI drivers for the usage of their volumes, unless that was just done. Does not wait
+        long for a driver that does not respond: a late response is used the next time.
+        """
+        clock = self._env.clock
+        if self._measuring is None and clock.monotonic() - self._measured < _MEASURED_FOR:
+            return
+        if self._measuring is None:
+            volumes = [
+                one for state in self._pods.values() for one in state.mounted.values() if one.driver
+            ]
+            if not volumes:
+                return
+            self._measuring = asyncio.get_running_loop().create_task(self._measure(volumes))
+        await asyncio.wait([self._measuring], timeout=_MEASURE_SECONDS)
 
-    def of(self, uid: str) -> Mapping[str, Mounted]:
-        """Volumes of the pod that are there, by their names in the pod."""
+    async def _measure(self, volumes: Sequence[MountedVolume]) -> None:
+        try:
+            for volume in volumes:
+                volume.usage = await csi.measure_csi(self._tools, volume)
+        finally:
+            self._measured, self._measuring = self._env.clock.monotonic(), None
+
+    # For container creation
+
+    def of(self, uid: str) -> Mapping[str, MountedVolume]:
+        """Mounted volumes of the pod, by their names in the pod."""
         state = self._pods.get(uid)
         return state.mounted if state is not None else {}
 
     def groups(self, pod: Object) -> tuple[int, ...]:
-        """Supplementary groups that go with the pod's persistent volumes, beside those that it has anyway."""
+        """Supplementary groups of the pod's persistent volumes, in addition to its own."""
         asked = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
         texts = {m.group for m in self.of(pod["metadata"]["uid"]).values() if m.group}
         return tuple(int(t) for t in sorted(texts) if t.isdigit() and int(t) not in asked)
 
-    # How
+    # Internals
 
     def _make_directories(self, uid: str) -> None:
         env = self._env
@@ -168,7 +242,12 @@ class VolumeManager:
             raise VolumeFailure(env.os.file_error("mkdir", directory, problem)) from problem
 
     async def _mount_missing(
-        self, pod: Object, state: _PodVolumes, expected: Mapping[str, None], devices: set[str], missing: list[str]
+        self,
+        pod: Object,
+        state: _PodVolumes,
+        expected: Mapping[str, None],
+        devices: set[str],
+        missing: list[str],
     ) -> None:
         clock = self._env.clock
         end = clock.monotonic() + MOUNT_SECONDS
@@ -189,15 +268,23 @@ class VolumeManager:
             due = min(waiting[spec.outer].at for spec in specs)
             await clock.sleep(max(min(due, end) - now, 0.0))
 
-    async def _specs(self, pod: Object, devices: set[str], missing: list[str]) -> tuple[list[Spec], list[str]]:
+    async def _specs(
+        self, pod: Object, devices: set[str], missing: list[str]
+    ) -> tuple[list[PodVolumeSpec], list[str]]:
         by_name = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         specs, problems = [], []
         for name in missing:
             try:
-                spec = await claims.resolve(self._env.client, pod, by_name[name], name in devices)
-                if spec.kind not in PLUGINS or not PLUGINS[spec.kind].present(self._env, spec):
+                spec = await claims.resolve_volume(
+                    self._env.client, pod, by_name[name], name in devices
+                )
+                present = PLUGINS[spec.kind].present if spec.kind in PLUGINS else None
+                if spec.kind not in PLUGINS or (
+                    present is not None and not await present(self._tools, spec)
+                ):
                     raise VolumeFailure(
-                        f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched'
+                        f'failed to get Plugin from volumeSpec for volume "{spec.name}" '
+                        "err=no volume plugin matched"
                     )
                 specs.append(spec)
             except VolumeFailure as problem:
@@ -207,10 +294,14 @@ class VolumeManager:
     @staticmethod
     def _failure(expected: Mapping[str, None], state: _PodVolumes, why: str) -> VolumeFailure:
         unmounted = " ".join(name for name in expected if name not in state.mounted)
-        return VolumeFailure(f"unmounted volumes=[{unmounted}], unattached volumes=[{' '.join(expected)}]: {why}")
+        return VolumeFailure(
+            f"unmounted volumes=[{unmounted}], unattached volumes=[{' '.join(expected)}]: {why}"
+        )
 
-    async def _attempt(self, pod: Object, spec: Spec, state: _PodVolumes, max_age: float) -> None:
-        """One try, when its time has come."""
+    async def _attempt(
+        self, pod: Object, spec: PodVolumeSpec, state: _PodVolumes, max_age: float
+    ) -> None:
+        """One attempt, when it is due."""
         waiting = state.waiting.get(spec.outer) if state.waiting else None
         if waiting is not None and self._env.clock.monotonic() < waiting.at:
             return
@@ -221,23 +312,45 @@ class VolumeManager:
             self._failed(pod, spec, state, problem)
         except OSError as problem:
             path = problem.filename or spec.name
-            self._failed(pod, spec, state, VolumeFailure(self._env.os.file_error("open", path, problem)))
+            self._failed(
+                pod, spec, state, VolumeFailure(self._env.os.file_error("open", path, problem))
+            )
         else:
             mounted.group = spec.group
             self._tell_in_use()
-            if plugin.grow is not None and spec.persistent is not None and spec.outer not in state.mounted:
+            if (
+                plugin.grow is not None
+                and spec.persistent is not None
+                and spec.outer not in state.mounted
+            ):
                 state.growing += (spec,)
-            if plugin.refreshes and spec.outer not in state.mounted:
+            if (plugin.refreshes or mounted.republish) and spec.outer not in state.mounted:
                 state.kept_up += (spec,)
             state.mounted[spec.outer] = mounted
             if waiting is not None and state.waiting is not None:
                 del state.waiting[spec.outer]
 
-    async def _set_up(self, pod: Object, spec: Spec, plugin: Plugin, before: Mounted | None, max_age: float) -> Mounted:
-        if spec.persistent is not None and not claims.fits_node(spec.persistent, self._node_labels()):
+    async def _set_up(
+        self,
+        pod: Object,
+        spec: PodVolumeSpec,
+        plugin: VolumePlugin,
+        before: MountedVolume | None,
+        max_age: float,
+    ) -> MountedVolume:
+        if spec.persistent is not None and not claims.fits_node(
+            spec.persistent, self._node_labels()
+        ):
             stage = "MapVolume" if spec.block else "MountVolume"
-            raise StageFailure(f"{stage}.NodeAffinity check failed", "no matching NodeSelectorTerms")
-        if spec.block:
+            raise StageFailure(
+                f"{stage}.NodeAffinity check failed", "no matching NodeSelectorTerms"
+            )
+        if spec.kind in ATTACHABLE and spec.kind != "csi":
+            name = unique_volume_name(spec.kind, spec.source)
+            self._tools.devices.want(pod["metadata"]["uid"], name)
+            if before is None:
+                self._tools.devices.check_attached(name, spec.name)
+        if spec.block and (spec.kind != "csi" or self._env.os.block_devices()):
             return await map_device(self._tools, pod, spec, plugin.name)
         mounted = await plugin.set_up(self._tools, pod, spec, before, max_age)
         if before is None and plugin.grow is not None and spec.persistent is not None:
@@ -248,17 +361,30 @@ class VolumeManager:
         node = self._env.node()
         return (node["metadata"].get("labels") or {}) if node is not None else {}
 
-    def _failed(self, pod: Object, spec: Spec, state: _PodVolumes, problem: VolumeFailure) -> None:
+    def _failed(
+        self, pod: Object, spec: PodVolumeSpec, state: _PodVolumes, problem: VolumeFailure
+    ) -> None:
         if state.waiting is None:
             state.waiting = {}
-        state.waiting.setdefault(spec.outer, _Waiting()).failed(self._env.clock.monotonic())
+        waiting = state.waiting.setdefault(spec.outer, _Waiting())
         if isinstance(problem, SilentFailure):
+            waiting.wait(self._env.clock.monotonic(), _ATTACH_WAIT)
+            self._tell_in_use()
             return
-        stage, reason = (problem.stage, problem.reason) if isinstance(problem, StageFailure) else (_SET_UP, "FailedMount")
-        self._env.events.event(pod, WARNING, reason, f'{stage} for volume "{spec.name}" : {problem}')
+        waiting.failed(self._env.clock.monotonic())
+        stage, reason = (
+            (problem.stage, problem.reason)
+            if isinstance(problem, StageFailure)
+            else (_SET_UP, "FailedMount")
+        )
+        self._env.events.event(
+            pod, WARNING, reason, f'{stage} for volume "{spec.name}" : {problem}'
+        )
 
     def _unmount_memory(self, uid: str) -> None:
-        """Volumes in memory must be unmounted before their directories can go; also those of a kubelet before this one."""
+        """Volumes in memory must be unmounted before their directories can be removed; also those
+        of a previous kubelet.
+        """
         env = self._env
         files = env.host.files
         top = env.os.join(paths.pod_dir(env, uid), "volumes")

@@ -1,4 +1,4 @@
-"""The files that a config map or a secret makes in a volume, and how they get there."""
+"""The files of a config map or secret volume, and how they are written."""
 
 from __future__ import annotations
 
@@ -7,33 +7,55 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transom.kubelet import paths
-from transom.kubelet.base import VolumeFailure
+from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.referenced import ReferenceFailure, secret_bytes, text_bytes
-from transom.kubelet.volumes.atomic_writer import write
+from transom.kubelet.volumes.atomic_writer import write_payload
 from transom.kubelet.volumes.nested import make_nested_mount_points
-from transom.kubelet.volumes.plugin import Mounted, Payload, Projection, Spec, Tools, fs_group
+from transom.kubelet.volumes.plugin import (
+    MountedVolume,
+    Payload,
+    PodVolumeSpec,
+    Projection,
+    VolumeHost,
+    fs_group,
+)
 from transom.machinery.objects import Object
 
 _NO_MODE = "No defaultMode used, not even the default value for it"
 _REMEMBERED = 512
 
-# Most pods mount whole objects, and the same ones: all of a process share what was made of them. The content is compared,
-# because a process may have seen several clusters that count alike.
+# Most pods mount whole objects, and the same ones: all pods of a process share the resulting files.
+# The content is compared, because a process may have seen several clusters with the same resource
+# versions.
 _whole: OrderedDict[tuple[str, str, int], tuple[object, object, Payload]] = OrderedDict()
 
 
-async def of_secret(
-    tools: Tools, namespace: str, name: str, source: Mapping[str, Any], mode: int | None, max_age: float
+async def secret_payload(
+    tools: VolumeHost,
+    namespace: str,
+    name: str,
+    source: Mapping[str, Any],
+    mode: int | None,
+    max_age: float,
 ) -> Payload:
     secret = await _object(tools.objects.secret, namespace, name, source, max_age)
     return _project(
-        "secret", secret, source, mode, lambda: {k: secret_bytes(v) for k, v in (secret.get("data") or {}).items()},
+        "secret",
+        secret,
+        source,
+        mode,
+        lambda: {k: secret_bytes(v) for k, v in (secret.get("data") or {}).items()},
         "references non-existent secret key: ",
     )
 
 
-async def of_config_map(
-    tools: Tools, namespace: str, name: str, source: Mapping[str, Any], mode: int | None, max_age: float
+async def config_map_payload(
+    tools: VolumeHost,
+    namespace: str,
+    name: str,
+    source: Mapping[str, Any],
+    mode: int | None,
+    max_age: float,
 ) -> Payload:
     config = await _object(tools.objects.config_map, namespace, name, source, max_age)
 
@@ -41,7 +63,9 @@ async def of_config_map(
         texts = {k: text_bytes(v) for k, v in (config.get("data") or {}).items()}
         return texts | {k: secret_bytes(v) for k, v in (config.get("binaryData") or {}).items()}
 
-    return _project("configmap", config, source, mode, values, "configmap references non-existent config key: ")
+    return _project(
+        "configmap", config, source, mode, values, "configmap references non-existent config key: "
+    )
 
 
 async def _object(
@@ -57,7 +81,12 @@ async def _object(
 
 
 def _project(
-    kind: str, obj: Object, source: Mapping[str, Any], mode: int | None, values: Callable[[], dict[str, bytes]], missing: str
+    kind: str,
+    obj: Object,
+    source: Mapping[str, Any],
+    mode: int | None,
+    values: Callable[[], dict[str, bytes]],
+    missing: str,
 ) -> Payload:
     if mode is None:
         raise VolumeFailure(_NO_MODE)
@@ -78,7 +107,9 @@ def _project(
     return payload
 
 
-def _chosen(values: dict[str, bytes], items: Sequence[Object], mode: int, optional: bool, missing: str) -> Payload:
+def _chosen(
+    values: dict[str, bytes], items: Sequence[Object], mode: int, optional: bool, missing: str
+) -> Payload:
     out = {}
     for item in items:
         data = values.get(item["key"])
@@ -90,10 +121,19 @@ def _chosen(values: dict[str, bytes], items: Sequence[Object], mode: int, option
     return out
 
 
-def put(
-    tools: Tools, pod: Object, spec: Spec, plugin: str, payload: Payload, before: Mounted | None, *, in_memory: bool
-) -> Mounted:
-    """The volume with these files. Raises VolumeFailure and OSError, after which a new volume is gone again."""
+async def publish_payload(
+    tools: VolumeHost,
+    pod: Object,
+    spec: PodVolumeSpec,
+    plugin: str,
+    payload: Payload,
+    before: MountedVolume | None,
+    *,
+    in_memory: bool,
+) -> MountedVolume:
+    """Writes the volume with these files. Raises VolumeFailure and OSError, and then removes a new
+    volume again.
+    """
     if before is not None and (payload is before.payload or payload == before.payload):
         return before
     env = tools.env
@@ -106,7 +146,7 @@ def put(
         else:
             files.mkdir(directory, 0o777)
     try:
-        written = write(env, directory, payload, empty=empty)
+        written = await write_payload(env, directory, payload, empty=empty)
         make_nested_mount_points(env, pod, spec.outer, directory)
         if written:
             env.os.set_ownership(files, directory, fs_group(pod), read_only=True)
@@ -115,4 +155,4 @@ def put(
             env.os.unmount(files, directory)
             files.remove(directory, recursive=True)
         raise
-    return Mounted(spec.name, directory, read_only=True, payload=payload)
+    return MountedVolume(spec.name, directory, read_only=True, payload=payload)

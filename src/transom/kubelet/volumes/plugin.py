@@ -1,37 +1,43 @@
-"""What the manager and the plugins tell each other."""
+"""The interface between the manager and the plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from transom.kubelet.base import Env, VolumeFailure
-from transom.kubelet.plugins.drivers import Drivers
+from transom.kubelet.base import KubeletContext
+from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.referenced import ReferencedObjects
-from transom.kubelet.volumes.devices import Devices
+from transom.kubelet.storage_requests import StageFailure
+from transom.kubelet.volumes.devices import Devices, SilentFailure
+from transom.kubelet.volumes.flex_drivers import FlexDrivers
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 
-
-class StageFailure(VolumeFailure):
-    """A failure of another step than the usual one; `stage` begins the event's text, `reason` is the event's."""
-
-    def __init__(self, stage: str, message: str, reason: str = "FailedMount") -> None:
-        super().__init__(message)
-        self.stage = stage
-        self.reason = reason
-
-
-class SilentFailure(VolumeFailure):
-    """Not yet; nobody is told before the time is over."""
+__all__ = [
+    "Grow",
+    "MountedVolume",
+    "Payload",
+    "PodVolumeSpec",
+    "Projection",
+    "SetUp",
+    "SilentFailure",
+    "StageFailure",
+    "TearDown",
+    "VolumeHost",
+    "VolumePlugin",
+    "change_policy",
+    "fs_group",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """A volume of a pod with its claim resolved. `name` is the persistent volume's where there is one: messages and
-    directories show that one."""
+class PodVolumeSpec:
+    """A volume of a pod with its claim resolved. `name` is the persistent volume's where there is
+    one: messages and directories show that name.
+    """
 
     outer: str
     name: str
@@ -40,7 +46,7 @@ class Spec:
     read_only: bool = False
     persistent: Object | None = None
     block: bool = False
-    group: str = ""  # a supplementary group that goes with it
+    group: str = ""  # a supplementary group from the persistent volume
 
 
 class Projection(NamedTuple):
@@ -54,12 +60,46 @@ class Projection(NamedTuple):
 Payload = Mapping[str, Projection]
 
 
-class Mounted:
-    """A volume that is there. `path` is the host's; `payload` what was written last, for volumes that are kept up."""
+class VolumeUsage(NamedTuple):
+    """As NodeGetVolumeStats reports it."""
 
-    __slots__ = ("group", "name", "path", "payload", "read_only")
+    capacity: int = 0
+    available: int = 0
+    used: int = 0
+    inodes: int = 0
+    inodes_free: int = 0
+    inodes_used: int = 0
 
-    def __init__(self, name: str, path: str, read_only: bool = False, payload: Payload | None = None, group: str = "") -> None:
+
+class MountedVolume:
+    """A mounted volume. `path` is the host's; `payload` is what was last written, for volumes that
+    are kept up to date.
+    """
+
+    __slots__ = (
+        "driver",
+        "group",
+        "handle",
+        "name",
+        "path",
+        "payload",
+        "read_only",
+        "republish",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        read_only: bool = False,
+        payload: Payload | None = None,
+        group: str = "",
+    ) -> None:
+        self.driver = ""  # the CSI driver, which alone can report the volume's usage
+        self.handle = ""  # the driver's id of the volume
+        self.usage: VolumeUsage | None = None  # the driver's last response
+        self.republish = False  # the driver requires republishing
         self.name = name
         self.path = path
         self.read_only = read_only
@@ -68,36 +108,46 @@ class Mounted:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What plugins work with."""
+class VolumeHost:
+    """The tools that plugins use."""
 
-    env: Env
+    env: KubeletContext
     objects: ReferencedObjects
     tokens: TokenManager
-    drivers: Drivers
+    drivers: CsiDriverRegistry
     devices: Devices
+    flex: FlexDrivers = field(default_factory=FlexDrivers)
 
 
-SetUp = Callable[[Tools, Object, Spec, "Mounted | None", float], Awaitable[Mounted]]
-"""`await set_up(tools, pod, spec, before, max_age)`: makes the volume, or brings it up to date when it was there before.
-Raises VolumeFailure (the text alone) or OSError. `max_age` says how old an object may be that it shows."""
+SetUp = Callable[
+    [VolumeHost, Object, PodVolumeSpec, "MountedVolume | None", float], Awaitable[MountedVolume]
+]
+"""`await set_up(tools, pod, spec, before, max_age)`: sets up the volume, or updates it when it was
+mounted before. Raises VolumeFailure (the text alone) or OSError. `max_age` limits the age of the
+objects that it shows.
+"""
 
 
-TearDown = Callable[[Tools, str], Awaitable[None]]
-"""`await tear_down(tools, uid)`: takes away all volumes of the plugin that the pod has. Raises VolumeFailure."""
+TearDown = Callable[[VolumeHost, str], Awaitable[None]]
+"""`await tear_down(tools, uid)`: removes all volumes of the plugin that the pod has. Raises
+VolumeFailure.
+"""
 
-Grow = Callable[[Tools, Spec, str, quantity.Quantity], Awaitable[bool]]
-"""`await grow(tools, spec, path, size)`: the file system of a volume that has become larger fills it; False when that
-cannot be now. Raises VolumeFailure."""
+Grow = Callable[[VolumeHost, PodVolumeSpec, str, quantity.Quantity], Awaitable[bool]]
+"""`await grow(tools, spec, path, size)`: expands the file system of a volume that has grown; False
+when that is not possible now. Raises VolumeFailure.
+"""
 
 
-class Plugin(NamedTuple):
+class VolumePlugin(NamedTuple):
     name: str  # kubernetes.io/secret
     set_up: SetUp
     refreshes: bool = False
     tear_down: TearDown | None = None
     grow: Grow | None = None
-    present: Callable[[Env, Spec], bool] = lambda env, spec: True  # whether the node has what it takes
+    present: Callable[[VolumeHost, PodVolumeSpec], Awaitable[bool]] | None = (
+        None  # whether the node has the required programs
+    )
 
 
 def change_policy(pod: Object) -> str | None:

@@ -1,14 +1,14 @@
-"""Tokens of service accounts for pods: asked for once, and again before they run out."""
+"""Service account tokens for pods: requested once, and refreshed before they expire."""
 
 from __future__ import annotations
 
 import random
 from typing import NamedTuple
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.resources import SERVICE_ACCOUNTS
-from transom.kit.clock import Clock, parse_rfc3339
-from transom.kubelet.base import VolumeFailure
+from transom.kit.clock import Clock, parse_rfc3339, rfc3339
+from transom.kubelet.failures import VolumeFailure
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -25,14 +25,20 @@ class _Token(NamedTuple):
 class TokenManager:
     __slots__ = ("_client", "_clock", "_rng", "_tokens")
 
-    def __init__(self, client: Client, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, rng: random.Random) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
         self._tokens: dict[str, dict[tuple[str, int | None], _Token]] = {}
 
+    async def status(self, pod: Object, audience: str, seconds: int | None) -> Object:
+        """The status of a TokenRequest: the token and its expiration. Raises VolumeFailure."""
+        token = await self.get(pod, audience, seconds)
+        known = self._tokens[pod["metadata"]["uid"]][audience, seconds]
+        return {"token": token.decode(), "expirationTimestamp": rfc3339(known.expires)}
+
     async def get(self, pod: Object, audience: str, seconds: int | None) -> bytes:
-        """A token of the pod's account that ends with the pod. Raises VolumeFailure."""
+        """A token of the pod's service account, bound to the pod. Raises VolumeFailure."""
         meta = pod["metadata"]
         own = self._tokens.setdefault(meta["uid"], {})
         token = own.get((audience, seconds))
@@ -56,22 +62,38 @@ class TokenManager:
         self._tokens.pop(uid, None)
 
     def _is_old(self, token: _Token) -> bool:
-        """After 80 % of its life or a day, a little earlier at random so that not all come at once."""
+        """After 80 % of its lifetime or a day, slightly earlier at random to spread the
+        requests.
+        """
         now = self._clock.time()
         jitter = int(self._rng.random() * _MAX_JITTER)
         made = token.expires - token.seconds
-        return now > made + _MAX_AGE - jitter or now > token.expires - token.seconds * 20 // 100 - jitter
+        return (
+            now > made + _MAX_AGE - jitter
+            or now > token.expires - token.seconds * 20 // 100 - jitter
+        )
 
-    async def _request(self, pod: Object, account: str, audience: str, seconds: int | None) -> _Token:
+    async def _request(
+        self, pod: Object, account: str, audience: str, seconds: int | None
+    ) -> _Token:
         meta = pod["metadata"]
         spec: Object = {
             "audiences": [audience] if audience else [],
-            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]},
+            "boundObjectRef": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "name": meta["name"],
+                "uid": meta["uid"],
+            },
         }
         if seconds is not None:
             spec["expirationSeconds"] = seconds
         asked = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
-        answer = await self._client.create_subresource(SERVICE_ACCOUNTS, meta["namespace"], account, "token", asked)
+        answer = await self._client.create_subresource(
+            SERVICE_ACCOUNTS, meta["namespace"], account, "token", asked
+        )
         status = answer["status"]
         lifetime = answer["spec"].get("expirationSeconds") or seconds or 0
-        return _Token(status["token"].encode(), parse_rfc3339(status["expirationTimestamp"]), int(lifetime))
+        return _Token(
+            status["token"].encode(), parse_rfc3339(status["expirationTimestamp"]), int(lifetime)
+        )

@@ -1,6 +1,8 @@
-"""What a node has, and what of it is left for pods: allocatable = capacity - reserved - hard eviction threshold.
+"""A node's capacity and allocatable resources: allocatable = capacity - reserved - hard eviction
+threshold.
 
-Pure functions on quantities. Who reserves how much is the configuration's business, which resources exist the machine's.
+Pure functions on quantities. The configuration defines the reservations, the machine defines which
+resources exist.
 """
 
 from __future__ import annotations
@@ -9,25 +11,30 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from transom.hosts.api import Host
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.quantity import BINARY_SI, Quantity
+from transom.machines.api import Host
 
-# A threshold on one of these is kept free by not being handed out.
+# Thresholds on these signals reduce allocatable.
 _RESERVING_SIGNALS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 SIGNALS = (
-    "memory.available", "allocatableMemory.available", "imagefs.available", "imagefs.inodesFree", "nodefs.available",
-    "nodefs.inodesFree", "pid.available",
+    "memory.available",
+    "allocatableMemory.available",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "pid.available",
 )
 
 Resources = Mapping[str, Quantity]
 
 
 class Threshold(NamedTuple):
-    """An amount, or a part of the capacity."""
+    """An absolute quantity or a fraction of the capacity."""
 
     amount: Quantity | None
     part: float = 0.0
@@ -39,7 +46,9 @@ class Threshold(NamedTuple):
 
 
 def parse_threshold(signal: str, text: str) -> Threshold | None:
-    """None for one that is switched off; ValueError with the kubelet's text for one that makes no sense."""
+    """None for a disabled threshold; raises ValueError with the kubelet's text for an invalid
+    one.
+    """
     if signal not in SIGNALS:
         raise ValueError(f"unsupported eviction signal {signal}")
     if text.endswith("%"):
@@ -48,25 +57,27 @@ def parse_threshold(signal: str, text: str) -> Threshold | None:
         try:
             part = _single(_single(float(text.rstrip("%"))) / 100)
         except ValueError:
-            raise ValueError(f'strconv.ParseFloat: parsing "{text.rstrip("%")}": invalid syntax') from None
+            raise ValueError(
+                f'strconv.ParseFloat: parsing "{text.rstrip("%")}": invalid syntax'
+            ) from None
         if part < 0:
             raise ValueError(f"eviction percentage threshold {signal} must be >= 0%: {text}")
-        if part > 100:  # Kubernetes compares the part with 100, so 150% passes here
+        if part > 100:  # Kubernetes compares the fraction with 100, so 150% passes here
             raise ValueError(f"eviction percentage threshold {signal} must be <= 100%: {text}")
         return Threshold(None, part)
-    amount = quantity.parse(text)
+    amount = quantity.parse_quantity(text)
     if amount.sign <= 0:
         raise ValueError(f"eviction threshold {signal} must be positive: {amount}")
     return Threshold(amount)
 
 
 def parse_reserved(reserved: Mapping[str, str]) -> dict[str, Quantity]:
-    """ValueError with the kubelet's text for what cannot be reserved."""
+    """Raises ValueError with the kubelet's text for resources that cannot be reserved."""
     out = {}
     for name, text in reserved.items():
         if name not in _RESERVABLE:
             raise ValueError(f'cannot reserve "{name}" resource')
-        amount = quantity.parse(text)
+        amount = quantity.parse_quantity(text)
         if amount.sign < 0:
             raise ValueError(f'resource quantity for "{name}" cannot be negative: {text}')
         out[name] = amount
@@ -74,27 +85,39 @@ def parse_reserved(reserved: Mapping[str, str]) -> dict[str, Quantity]:
 
 
 def hard_thresholds(config: KubeletConfig, rules: OsRules) -> Mapping[str, str]:
-    return rules.default_eviction(config.release) if config.eviction_hard is None else config.eviction_hard
+    return (
+        rules.default_eviction(config.release)
+        if config.eviction_hard is None
+        else config.eviction_hard
+    )
 
 
-def machine(host: Host, rules: OsRules) -> dict[str, Quantity]:
-    """What the machine has, without the number of pods, which is a setting."""
+def machine_capacity(host: Host, rules: OsRules) -> dict[str, Quantity]:
+    """The machine's capacity without the number of pods, which is a setting."""
     out = {
         "cpu": quantity.from_milli(host.hardware.cpus * 1000),
         "ephemeral-storage": quantity.from_int(host.disk().capacity, BINARY_SI),
         "memory": quantity.from_int(host.hardware.memory, BINARY_SI),
     }
     for name, text in rules.capacity_extras(host).items():
-        out[name] = quantity.parse(text)
+        out[name] = quantity.parse_quantity(text)
     return out
 
 
 def pods_capacity(config: KubeletConfig, cpus: int) -> int:
-    return min(cpus * config.pods_per_core, config.max_pods) if config.pods_per_core > 0 else config.max_pods
+    return (
+        min(cpus * config.pods_per_core, config.max_pods)
+        if config.pods_per_core > 0
+        else config.max_pods
+    )
 
 
-def reservation(config: KubeletConfig, rules: OsRules, capacity: Resources) -> dict[str, Quantity]:
-    """Of each resource of the machine, what pods cannot have; nothing for those of which they can have all."""
+def node_reservation(
+    config: KubeletConfig, rules: OsRules, capacity: Resources
+) -> dict[str, Quantity]:
+    """For each resource of the machine, the amount that pods cannot use; resources without a
+    reservation are omitted.
+    """
     evicted: dict[str, Quantity] = {}
     for signal, text in hard_thresholds(config, rules).items():
         resource = _RESERVING_SIGNALS.get(signal)
@@ -113,8 +136,8 @@ def reservation(config: KubeletConfig, rules: OsRules, capacity: Resources) -> d
     return out
 
 
-def allocatable(capacity: Resources, reserved: Resources) -> dict[str, Quantity]:
-    """Never negative. Huge pages that were set aside are not there as memory."""
+def node_allocatable(capacity: Resources, reserved: Resources) -> dict[str, Quantity]:
+    """Never negative. Preallocated huge pages do not count as memory."""
     out = {}
     for name, amount in capacity.items():
         left = amount - reserved[name] if name in reserved else amount
@@ -130,13 +153,16 @@ def allocatable(capacity: Resources, reserved: Resources) -> dict[str, Quantity]
 
 
 def overcommitted(capacity: Resources, reserved: Resources) -> str:
-    """Why a kubelet that enforces allocatable refuses to start; it prints quantities as Go prints the struct."""
+    """Why a kubelet that enforces allocatable refuses to start; formats quantities the way Go
+    prints the struct.
+    """
     wrong = []
     for name in sorted(reserved):
         left = capacity[name] - reserved[name]
         if left.sign < 0:
             wrong.append(
-                f'Resource "{name}" has an allocatable of {_struct(reserved[name])}, capacity of {_struct(left)}'
+                f'Resource "{name}" has an allocatable of {_struct(reserved[name])}, '
+                f"capacity of {_struct(left)}"
             )
     return "invalid Node Allocatable configuration. " + " ".join(wrong) if wrong else ""
 
@@ -146,5 +172,7 @@ def _struct(amount: Quantity) -> str:
 
 
 def _single(value: float) -> float:
-    """As a 32-bit float has it: percentages are kept in one, which shows in the last digits of allocatable."""
+    """Rounds to a 32-bit float: Kubernetes stores percentages in one, which shows in the last
+    digits of allocatable.
+    """
     return float(struct.unpack("f", struct.pack("f", value))[0])

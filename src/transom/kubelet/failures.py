@@ -1,0 +1,27 @@
+"""Errors that stop a pod, a container or a volume."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class ContainerFailure(Exception):
+    """A container cannot proceed. `reason` goes into `state.waiting.reason`
+    (CreateContainerConfigError, ErrImagePull ...), `str()` is the message.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class VolumeFailure(Exception):
+    """A volume cannot be set up now; the text is the event's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRejection:
+    """The node rejects the pod, which becomes Failed with this reason and message."""
+
+    reason: str
+    message: str
