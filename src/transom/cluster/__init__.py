@@ -1,1 +1,3 @@
-"""The composition root: turns a configuration into certificates, a kubeconfig and running components."""
+"""The composition root: turns a configuration into certificates, a kubeconfig and running
+components.
+"""

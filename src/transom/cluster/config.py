@@ -1,68 +1,51 @@
-"""A cluster's configuration and the files it lives in: one folder for each cluster, so that clusters never meet.
+"""A cluster's configuration and the files it lives in: one folder for each cluster, so that
+clusters stay separate.
 
-The folder is `$XDG_DATA_HOME/transom/NAME`; what `transom up` was told is kept there, so a restart needs no options.
+The folder is `$XDG_DATA_HOME/transom/NAME`. The options of the last successful start are in
+`cluster.json`, `nodes.json` and `scheduler.yaml`, so a restart needs no options. A start in
+progress keeps its options in separate files (`stage_config`); they replace the others once the
+cluster is ready (`commit_config`), so the options of a failed start are discarded.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import zlib
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from transom.cluster import netconfig
-from transom.cluster.errors import ClusterError
-from transom.cluster.netconfig import NetworkSettings
-from transom.kit.files import write_atomic
+from transom.kit.files import make_private, sync_directory, write_atomic
+from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.node import network_settings
+from transom.node.settings import RELEASES, ClusterSettings, clusters_dir, name_option
+from transom.node.spec import NodeSpec
 
-DEFAULT_NAME = "transom"
-DEFAULT_POD_CIDR = "10.244.0.0/16"
-# Release -> the version reported, which is the last patch of that release.
-RELEASES = {
-    "1.14": "v1.14.10",
-    "1.15": "v1.15.12",
-    "1.16": "v1.16.15",
-    "1.17": "v1.17.17",
-    "1.18": "v1.18.20",
-    "1.19": "v1.19.16",
-    "1.20": "v1.20.15",
-}
-DEFAULT_RELEASE = "1.20"
+PID_FILE = "transom.pid"
 
-_TAKEN = ("images", "wine")  # folders beside those of clusters
+_TAKEN = ("images", "snapshots", "wine")  # folders that are not clusters
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterConfig:
-    name: str = DEFAULT_NAME
-    bind: str = "127.0.0.1"
-    port: int = 0  # 0 until the first start has picked a free one
-    release: str = DEFAULT_RELEASE
-    service_cidr: str = "10.96.0.0/16"  # of ranges there are two with dual stack, one of each family, with a comma
+class ClusterConfig(ClusterSettings):
     node_ports: tuple[int, int] = (30000, 32767)
-    pod_cidr: str = DEFAULT_POD_CIDR  # each node gets a /24 of it
-    node_cidr: str = "172.20.0.0/16"  # addresses of nodes, known to the modelled network alone
-    load_balancer_cidr: str = "198.18.0.0/16"  # inside the cluster's network; this machine has relays on loopback
+    load_balancer_cidr: str = "198.18.0.0/16"  # in the cluster network; relayed on loopback
     no_nodes: bool = False
-    audit_policy: str = ""  # what is audited, "" for nothing
-    audit_log: str = ""  # where to, "" for the state folder
+    audit_policy: str = ""  # the audit policy; "" disables auditing
+    audit_log: str = ""  # the destination; "" for the state folder
     encryption_key_file: str = ""
-    encrypt: bool = False  # Secrets on disk; with a key file and without this they are decrypted again
-    feature_gates: tuple[str, ...] = ()  # "Name=true", as Kubernetes' flag has them
-    engine: str = "sim"  # what runs containers: sim, oci (real ones), auto
-    images: str = ""  # a catalogue of images beside our own
-    warn_windows: bool = True  # of pods that use what Windows cannot do
-    reject_windows: tuple[str, ...] = ()  # records whose pods are refused
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    kubeconfig: str = ""  # the file that holds the cluster's context, "" for none
-
-    @property
-    def state(self) -> Path:
-        return clusters_dir() / self.name
+    encrypt: bool = False  # for Secrets on disk
+    # additional keys that this start may need to read the data
+    former_key_files: tuple[str, ...] = ()
+    feature_gates: tuple[str, ...] = ()  # "Name=true", as in Kubernetes' flag
+    warn_windows: bool = True  # for pods that use features unsupported on Windows
+    reject_windows: tuple[str, ...] = ()  # ids of limitations; pods that hit one are rejected
+    loop_budget: str = ""  # CPU time per event loop callback; "" for no limit
+    kubeconfig: str = ""  # the file with the cluster's context; "" for none
 
     @property
     def pki(self) -> Path:
@@ -78,11 +61,13 @@ class ClusterConfig:
 
     @property
     def pid_file(self) -> Path:
-        return self.state / "transom.pid"
+        return self.state / PID_FILE
 
     @property
     def own_kubeconfig(self) -> Path:
-        """The cluster's own copy, for the commands that must find the cluster whatever the user's file says."""
+        """The cluster's own copy, for commands that must find the cluster regardless of the user's
+        kubeconfig.
+        """
         return self.state / "kubeconfig"
 
     @property
@@ -90,57 +75,206 @@ class ClusterConfig:
         host = f"[{self.bind}]" if ":" in self.bind else self.bind
         return f"https://{host}:{self.port}"
 
-    def on_loopback(self, load_balancer: str) -> str:
-        """Where this machine reaches the address of a load balancer: each cluster has a range of its own, if it can be."""
-        number = 100 if self.name == DEFAULT_NAME else 101 + zlib.crc32(self.name.encode()) % 150
-        return f"127.{number}." + ".".join(load_balancer.split(".")[2:])
 
-    @property
-    def git_version(self) -> str:
-        return RELEASES[self.release]
-
-
-def clusters_dir() -> Path:
-    data = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
-    base = Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share"
-    return base / "transom"
-
-
-def check_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or name in _TAKEN:
-        raise ClusterError(
+def check_cluster_name(name: str) -> str:
+    if not _is_name(name):
+        raise UserError(
             f"{name!r} cannot be the name of a cluster",
-            "use lower case letters, digits and dashes, at most 63 of them, for example --name blue",
+            (
+                "use lower case letters, digits and dashes, at most 63 of them, for example "
+                "--name blue"
+            ),
+            EXIT_USAGE,
         )
     return name
 
 
-def load(name: str) -> ClusterConfig | None:
-    """The configuration of an existing cluster, or None."""
-    path = clusters_dir() / check_name(name) / "cluster.json"
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name not in _TAKEN
+
+
+def load_config(name: str) -> ClusterConfig | None:
+    """The configuration of an existing cluster, or None. A cluster that never started successfully
+    has the defaults.
+    """
+    folder = clusters_dir() / check_cluster_name(name)
+    path = folder / _COMMITTED["cluster"]
+    config = _read(path, name)
+    if config is not None:
+        return replace(config, former_key_files=())
+    return ClusterConfig(name=name) if _is_cluster(folder) else None
+
+
+def load_or_default_config(name: str) -> tuple[ClusterConfig, str]:
+    """Like `load_config`, but if the configuration cannot be read, returns the defaults and the
+    problem.
+    """
     try:
-        raw: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        return load_config(name) or ClusterConfig(name=name), ""
+    except (UserError, OSError) as error:
+        return ClusterConfig(name=name), str(error)
+
+
+def load_starting_config(name: str) -> ClusterConfig | None:
+    """The configuration of a start that is in progress or failed; None if there is no readable
+    one.
+    """
+    try:
+        return _read(clusters_dir() / check_cluster_name(name) / _STAGED["cluster"], name)
+    except (UserError, OSError):
         return None
-    except ValueError as error:
-        raise ClusterError(
-            f"{path} is damaged: {error}", f"repair it, or start over after removing {path.parent}"
+
+
+def _read(path: Path, name: str) -> ClusterConfig | None:
+    try:
+        raw: Any = json.loads(path.read_bytes())
+        if not isinstance(raw, dict):
+            raise ValueError("it must be a mapping")
+        return replace(config_from_document(raw, path), name=name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} is damaged: {error}",
+            f"repair it, or delete the cluster with: transom delete{name_option(name)}",
         ) from error
+
+
+def config_from_document(raw: dict[str, Any], path: Path) -> ClusterConfig:
+    """Decodes a saved configuration; `path` is for messages."""
     known = {f.name for f in fields(ClusterConfig)}
     raw = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
-    raw["network"] = netconfig.load(raw.get("network") or {})
-    config = replace(ClusterConfig(**raw), name=name)
+    raw["network"] = network_settings.load_network_settings(raw.get("network") or {})
+    config = ClusterConfig(**raw)
     if config.release not in RELEASES:
-        raise ClusterError(f"{path} names the unknown release {config.release!r}", f"known are {', '.join(RELEASES)}")
+        raise UserError(
+            f"{path} names the unknown release {config.release!r}",
+            f"known are {', '.join(RELEASES)}",
+        )
     return config
 
 
-def save(config: ClusterConfig) -> None:
-    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomic(config.state / "cluster.json", json.dumps(asdict(config), indent=2).encode() + b"\n", 0o600)
+def make_state(config: ClusterConfig) -> None:
+    """The cluster's folder, accessible only to its owner. Raises OSError, which the command line
+    reports (EXIT_DISK).
+    """
+    make_private(config.state)
+
+
+def save_config(config: ClusterConfig) -> None:
+    make_state(config)
+    write_atomic(config.state / _COMMITTED["cluster"], _document(config), 0o600)
+
+
+def _document(config: ClusterConfig) -> bytes:
+    return json.dumps(asdict(config), indent=2).encode() + b"\n"
+
+
+# ---- a start
+# --------------------------------------------------------------------------------------------------
+
+# The files with the options of a start, while it is in progress and after it succeeded. The
+# configuration is last.
+_STAGED = {
+    "nodes": "starting-nodes.json",
+    "scheduler": "starting-scheduler.yaml",
+    "cluster": "starting.json",
+}
+_COMMITTED = {"nodes": "nodes.json", "scheduler": "scheduler.yaml", "cluster": "cluster.json"}
+
+
+def staged_file(config: ClusterConfig, part: str) -> Path:
+    return config.state / _STAGED[part]
+
+
+def stage_config(config: ClusterConfig, parts: Mapping[str, bytes]) -> None:
+    """Saves the options of this start and discards those of a failed one. Needs the cluster's
+    lock.
+    """
+    for part in _STAGED:
+        if part != "cluster" and part not in parts:
+            staged_file(config, part).unlink(missing_ok=True)
+    for part, content in parts.items():
+        write_atomic(staged_file(config, part), content, 0o600, sync_name=False)
+    write_atomic(staged_file(config, "cluster"), _document(config), 0o600)
+
+
+def commit_config(config: ClusterConfig) -> None:
+    """Makes the options of a successful start the ones that later starts use. Needs the cluster's
+    lock.
+    """
+    for part, staged in _STAGED.items():
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(config.state / staged, config.state / _COMMITTED[part])
+    sync_directory(config.state)
 
 
 def known_clusters() -> list[str]:
-    """The names of all clusters of this user."""
-    return sorted(path.parent.name for path in clusters_dir().glob("*/cluster.json"))
+    """The names of all clusters of this user, including those that never became ready."""
+    try:
+        return sorted(
+            path.name
+            for path in clusters_dir().iterdir()
+            if _is_name(path.name) and _is_cluster(path)
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_cluster(folder: Path) -> bool:
+    """An empty folder is left over from a start that was killed immediately."""
+    if any(
+        (folder / name).exists() for name in (_COMMITTED["cluster"], _STAGED["cluster"], PID_FILE)
+    ):
+        return True
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+def scheduler_config_file(config: ClusterConfig) -> Path:
+    """The scheduler configuration file of a cluster, if it has one."""
+    return config.state / _COMMITTED["scheduler"]
+
+
+# ---- nodes ----
+
+
+def save_nodes(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> None:
+    """While a cluster starts, its nodes are part of that start's options."""
+    make_state(config)
+    staged = staged_file(config, "nodes")
+    path = staged if staged.exists() else config.state / _COMMITTED["nodes"]
+    write_atomic(path, nodes_document(nodes), 0o600)
+
+
+def nodes_document(nodes: Iterable[NodeSpec]) -> bytes:
+    return json.dumps([asdict(node) for node in nodes], indent=1).encode() + b"\n"
+
+
+def load_nodes(config: ClusterConfig) -> list[NodeSpec] | None:
+    """The nodes of the last successful start; None before the first."""
+    return _read_nodes(config.state / _COMMITTED["nodes"])
+
+
+def load_starting_nodes(config: ClusterConfig) -> list[NodeSpec]:
+    """The nodes of the start that is in progress."""
+    staged = _read_nodes(staged_file(config, "nodes"))
+    return (load_nodes(config) or []) if staged is None else staged
+
+
+def _read_nodes(path: Path) -> list[NodeSpec] | None:
+    known = {f.name for f in fields(NodeSpec)}
+
+    def spec(row: Mapping[str, Any]) -> NodeSpec:
+        values: dict[str, Any] = {
+            k: tuple(v) if k == "taints" else v for k, v in row.items() if k in known
+        }
+        return NodeSpec(**values)
+
+    try:
+        return [spec(row) for row in json.loads(path.read_bytes())]
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} is damaged: {error}", "repair it, or remove it to start with new nodes"
+        ) from error

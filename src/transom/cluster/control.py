@@ -1,160 +1,242 @@
-"""What `transom node` and `transom ps` ask of a running cluster: paths of its API server below /transom.
+"""The endpoints of the API server below /transom that `transom node` and `transom ps` use.
 
-They are authorized like any other path that is not a resource, so the cluster's admin may use them and nobody else.
+They are authorized like any other non-resource path, so only the cluster's admin may use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from transom.cluster import inspect_hns
-from transom.cluster import nodes as specs
-from transom.cluster.config import ClusterConfig
-from transom.cluster.errors import ClusterError
-from transom.cluster.fleet import Fleet, Machine
-from transom.http.messages import Answer, Request, Response
+from transom.cloud import control as cloud_control
+from transom.cluster.config import ClusterConfig, scheduler_config_file
+from transom.cluster.options import parse_feature_gates
+from transom.http.messages import Answer, HttpRequest, HttpResponse
+from transom.kit.lazy import lazy_import
+from transom.kit.user_errors import UserError
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
+from transom.node.cluster_access import ControlPlaneFacts
+from transom.node.inspect_hns import answer_hns
+from transom.node.login import serve_login
+from transom.node.machine import windows_machine
+from transom.node.network_settings import NetworkSettings
+from transom.node.node import Node
+from transom.node.pool import NodePool
+from transom.node.spec import NodeSpec, complete_specs, specs_from_rows
+from transom.node.support_warnings import node_warnings
 
 if TYPE_CHECKING:
-    from transom.cluster.nodeshell import NodeShells
+    from transom.node import inspect, network_checks, trace
+    from transom.node.trace import Tracer
+else:
+    inspect = lazy_import("transom.node.inspect")
+    network_checks = lazy_import("transom.node.network_checks")
+    trace = lazy_import("transom.node.trace")
 
 ROOT = "/transom"
 _T = TypeVar("_T")
 
 
-class Control:
-    def __init__(self, config: ClusterConfig, fleet: Fleet) -> None:
-        self._config = config
-        self._fleet = fleet
-        self._logins: NodeShells | None = None
+def _make_tracer(pool: NodePool) -> Tracer:
+    cluster, dns = pool.cluster, pool.dns
+    return trace.Tracer(
+        cluster.network,
+        cluster.admin,
+        cluster.clock,
+        pool.nodes,
+        dns.server.respond if dns is not None else None,
+        release=cluster.settings.release,
+    )
 
-    async def __call__(self, request: Request) -> Answer:
+
+class ControlHandler:
+    def __init__(
+        self, config: ClusterConfig, pool: NodePool, control_plane: ControlPlaneFacts
+    ) -> None:
+        self._config = config
+        self._pool = pool
+        self._control_plane = control_plane
+        self._tracer: Tracer | None = None
+
+    async def __call__(self, request: HttpRequest) -> Answer:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")
         try:
             match request.method, parts:
                 case "GET", ["nodes"]:
-                    return _json(200, {"items": [self._node(m) for m in self._fleet.machines()]})
+                    return _json(200, {"items": [self._node(m) for m in self._pool.nodes()]})
                 case "POST", ["nodes"]:
                     return await self._add(request)
                 case "DELETE", ["nodes", name]:
-                    await self._fleet.delete(name)
+                    await self._pool.delete(name)
                     return _json(200, {"name": name})
                 case "POST", ["nodes", name, "start" | "stop" | "reboot" as verb]:
                     verbs: dict[str, Callable[[str], Awaitable[None]]] = {
-                        "start": self._fleet.start, "stop": self._fleet.stop, "reboot": self._fleet.reboot,
+                        "start": self._pool.start,
+                        "stop": self._pool.stop,
+                        "reboot": self._pool.reboot,
                     }
                     await verbs[verb](name)
-                    if verb != "stop" and self._logins is not None:
-                        await self._logins.booted(name)
-                    return _json(200, self._node(self._fleet.machine(name)))
+                    if verb != "stop":
+                        await self._pool.node(name).start_services()
+                    return _json(200, self._node(self._pool.node(name)))
                 case "POST", ["nodes", name, "set"]:
-                    self._fleet.set(name, _body(request, dict))
-                    return _json(200, self._node(self._fleet.machine(name)))
+                    self._pool.set(name, _body(request, dict))
+                    return _json(200, self._node(self._pool.node(name)))
                 case method, ["nodes", name, "hns", *rest]:
-                    self._fleet.network.fabric.look(name)  # agents bring a node up to date when somebody looks
-                    return _json(200, inspect_hns.answer(name, self._fleet.machine(name).host, method, rest))
+                    return _json(200, self._hns(name, method, rest))
                 case "GET" | "POST", ["nodes", name, "exec"]:
-                    return self._shells().serve(name, request)
+                    return serve_login(self._pool.node(name), request)
                 case "GET", ["inside"]:
-                    from transom.cluster import inspect_node
-
-                    return _json(200, await inspect_node.inside(self._fleet))
+                    return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
                 case "GET", ["nodes", name, "logs"]:
-                    from transom.cluster import inspect_node
-
-                    return _json(200, await inspect_node.logs(self._fleet, name))
+                    return _json(200, await inspect.node_logs(self._pool, name))
+                case "GET", ["scheduler"]:
+                    path = scheduler_config_file(self._config)
+                    return _json(200, {"configuration": path.read_text() if path.exists() else ""})
                 case "GET", ["trace"]:
-                    return _json(200, await self._fleet.tracing().answer(request.query))
+                    return _json(200, await self._trace(request.query))
                 case "GET", ["relays"]:
                     return _json(200, self._relays())
+                case "GET" | "POST", ["cloud", *rest]:
+                    action, body = (
+                        ("list", {})
+                        if request.method == "GET"
+                        else ("/".join(rest), _body(request, dict))
+                    )
+                    return _json(
+                        200,
+                        await cloud_control.answer_cloud_request(
+                            self._pool.cluster.cloud, self._pool.names(), action, body
+                        ),
+                    )
                 case "GET", ["containers"]:
-                    return _json(200, {"items": [c for m in self._fleet.machines() for c in _containers(m)]})
-        except ClusterError as problem:
-            return _json(400, {"message": problem.message, "hint": problem.hint})
+                    return _json(
+                        200, {"items": [c for m in self._pool.nodes() for c in _containers(m)]}
+                    )
+        except UserError as problem:
+            return _json(
+                400, {"message": problem.message, "hint": problem.hint, "code": problem.code}
+            )
         return _json(404, {"message": f"there is no {request.method} {request.path}", "hint": ""})
 
-    def _shells(self) -> NodeShells:
-        if self._logins is None:
-            from transom.cluster.nodeshell import NodeShells
+    async def _trace(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        if self._tracer is None:
+            self._tracer = _make_tracer(self._pool)
+        return await self._tracer.answer(query)
 
-            self._logins = NodeShells(self._fleet)
-        return self._logins
+    def _hns(self, name: str, method: str, parts: Sequence[str]) -> dict[str, Any]:
+        node = self._pool.node(name)
+        # starts or stops the agents of the node as needed
+        self._pool.cluster.network.fabric.refresh_node(name)
+        hns = windows_machine(node.machine).hns if node.spec.windows else None
+        return answer_hns(name, hns, method, parts)
 
-    async def _add(self, request: Request) -> Answer:
-        wanted = specs.from_file(self._config, _body(request, list))
-        added = specs.settle(self._config, [replace(spec, number=0) for spec in wanted], self._fleet.numbers())
-        await self._fleet.add(added)
-        return _json(201, {"items": [self._node(self._fleet.machine(spec.name)) for spec in added]})
+    async def _add(self, request: HttpRequest) -> Answer:
+        wanted = specs_from_rows(self._config, _body(request, list))
+        added = complete_specs(
+            self._config, [replace(spec, number=0) for spec in wanted], self._pool.numbers()
+        )
+        warnings = self._network_warnings(added)
+        self._pool.add(added)
+        return _json(
+            201,
+            {
+                "items": [self._node(self._pool.node(spec.name)) for spec in added],
+                "warnings": warnings + node_warnings(self._config, added),
+            },
+        )
+
+    def _network_warnings(self, added: Sequence[NodeSpec]) -> list[str]:
+        """Checks the network of new nodes; the default network works with all nodes."""
+        config = self._config
+        if config.network == NetworkSettings():
+            return []
+        gates = parse_feature_gates(config.feature_gates)
+        before = [node.spec for node in self._pool.nodes()]
+        known = network_checks.check_network(config, gates, before)
+        found = network_checks.check_network(config, gates, [*before, *added])
+        return [text for text in found if text not in known]
 
     def _relays(self) -> dict[str, Any]:
-        """How this machine reaches services, and pods this machine's network."""
-        network = self._fleet.network
+        """How this machine reaches services, and how pods reach this machine's network."""
+        network = self._pool.cluster.network
         return {
-            "items": [way._asdict() for way in network.relay.ways()] if network.relay is not None else [],
+            "items": [way._asdict() for way in network.relay.ways()]
+            if network.relay is not None
+            else [],
             "outgoing": [way._asdict() for way in network.outgoing.ways],
         }
 
-    def _node(self, machine: Machine) -> dict[str, Any]:
-        spec = machine.spec
-        kubelet = machine.kubelet
-        port = machine.listener.getsockname()[1] if machine.listener is not None else 0
+    def _node(self, node: Node) -> dict[str, Any]:
+        spec = node.spec
+        kubelet = node.kubelet
+        port = node.kubelet_port
         return {
             "name": spec.name,
             "os": spec.os,
             "build": spec.build or None,
-            "state": "stopped" if spec.stopped else "running" if kubelet is not None else "starting",
-            "ready": self._fleet.is_ready(spec.name),
-            "address": self._fleet.ip(spec),
+            "state": "stopped"
+            if spec.stopped
+            else "running"
+            if kubelet is not None
+            else "starting",
+            "ready": self._pool.is_ready(spec.name),
+            "address": node.network.address,
             "cpus": spec.cpus,
             "memory": spec.memory,
-            "runtime": f"{machine.runtime.version.name}://{machine.runtime.version.version}",
-            "kubelet": specs.kubelet_version(self._config, spec),
+            "runtime": f"{node.runtime.version.name}://{node.runtime.version.version}",
+            "kubelet": node.kubelet_version,
             "kubeletURL": f"https://127.0.0.1:{port}" if port else None,
-            "priorityClass": (spec.priority_class or DEFAULT_PRIORITY_CLASS) if spec.windows else None,
+            "priorityClass": (spec.priority_class or DEFAULT_PRIORITY_CLASS)
+            if spec.windows
+            else None,
             "macSpoofing": spec.mac_spoofing if spec.windows else None,
             "proxy": spec.proxy or None,
-            "pods": sum(s.state == "ready" for s in machine.runtime.sandboxes()),
+            "pods": sum(s.state == "ready" for s in node.runtime.sandboxes()),
         }
 
 
-def _body(request: Request, kind: type[_T]) -> _T:
+def _body(request: HttpRequest, kind: type[_T]) -> _T:
     try:
         found = orjson.loads(request.body)
     except orjson.JSONDecodeError as error:
-        raise ClusterError(f"the request is not JSON: {error}") from error
+        raise UserError(f"the request is not JSON: {error}") from error
     if not isinstance(found, kind):
-        raise ClusterError(f"the request is not a {'list of nodes' if kind is list else 'mapping'}")
+        raise UserError(f"the request is not a {'list of nodes' if kind is list else 'mapping'}")
     return found
 
 
-def _containers(machine: Machine) -> list[dict[str, Any]]:
-    runtime = machine.runtime
+def _containers(node: Node) -> list[dict[str, Any]]:
+    runtime = node.runtime
     pods = {s.id: s for s in runtime.sandboxes()}
     stats = {s.id: s for s in runtime.container_stats()}
     out = []
     for container in runtime.containers():
         sandbox, used = pods.get(container.sandbox_id), stats.get(container.id)
-        out.append({
-            "node": machine.spec.name,
-            "namespace": sandbox.config.namespace if sandbox else "",
-            "pod": sandbox.config.name if sandbox else "",
-            "container": container.name,
-            "id": container.id,
-            "image": container.image,
-            "state": container.state,
-            "exitCode": container.exit_code if container.state == "exited" else None,
-            "attempt": container.attempt,
-            "startedAt": container.started_at or None,
-            "ip": sandbox.ips[0] if sandbox and sandbox.ips else "",
-            "cpuNanoCores": used.cpu.nano_cores if used and used.cpu else None,
-            "memoryBytes": used.working_set if used else None,
-        })
+        out.append(
+            {
+                "node": node.spec.name,
+                "namespace": sandbox.config.namespace if sandbox else "",
+                "pod": sandbox.config.name if sandbox else "",
+                "container": container.name,
+                "id": container.id,
+                "image": container.image,
+                "state": container.state,
+                "exitCode": container.exit_code if container.state == "exited" else None,
+                "attempt": container.attempt,
+                "startedAt": container.started_at or None,
+                "ip": sandbox.ips[0] if sandbox and sandbox.ips else "",
+                "cpuNanoCores": used.cpu.nano_cores if used and used.cpu else None,
+                "memoryBytes": used.working_set if used else None,
+            }
+        )
     return out
 
 
-def _json(status: int, value: Any) -> Response:
-    return Response(status, [(b"Content-Type", b"application/json")], orjson.dumps(value) + b"\n")
+def _json(status: int, value: Any) -> HttpResponse:
+    return HttpResponse(
+        status, [(b"Content-Type", b"application/json")], orjson.dumps(value) + b"\n"
+    )

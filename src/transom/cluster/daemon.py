@@ -1,13 +1,16 @@
-"""The cluster as a process in the background: one lock and pid file for each cluster, a log, start, stop.
+"""The cluster as a background process: one lock and pid file for each cluster, a log, start, stop.
 
-The lock, not the pid, says whether a cluster runs: the kernel lets go of it with the process, however that ends. The
-caller opens the listening sockets before the fork, so a port that is taken is an error in the foreground.
+The lock, not the pid, shows whether a cluster is running: the kernel releases it when the process
+ends, however that happens. The caller opens the listening sockets before the fork, so a port in use
+is an error in the foreground.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import json
 import os
 import select
 import signal
@@ -19,89 +22,191 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from transom.cluster.config import ClusterConfig
-from transom.cluster.errors import ClusterError
+from transom.cluster.config import ClusterConfig, commit_config, make_state
+from transom.http.server import listen_sockets
+from transom.kit.escaping import escape_lines
+from transom.kit.user_errors import UserError, of_disk
+from transom.node.settings import name_option
 
 _READY = b"ready\n"
+_STARTING = b"starting "
+_ERROR = b"error "  # followed by a JSON list: message, hint, exit code
 _LOG_LIMIT = 10 * 1024 * 1024
 
 
-class Lock:
-    """Held for as long as the cluster runs; handed to the background process by fork."""
+def open_sockets(config: ClusterConfig) -> list[socket.socket]:
+    """The listening sockets. A loopback address also gets its IPv6 counterpart, if the machine has
+    one.
+    """
+    try:
+        sockets = listen_sockets([config.bind], config.port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UserError(
+                f"port {config.port} on {config.bind} is in use",
+                "choose another port with --port N, or a free one with --port 0",
+            ) from error
+        raise UserError(
+            f"cannot listen on {config.bind}:{config.port}: {error.strerror}",
+            "choose another port with --port N",
+        ) from error
+    if config.bind == "127.0.0.1":
+        with contextlib.suppress(OSError):
+            sockets += listen_sockets(["::1"], sockets[0].getsockname()[1])
+    return sockets
+
+
+class ClusterLock:
+    """Held while the cluster runs; passed to the background process by fork."""
 
     def __init__(self, config: ClusterConfig) -> None:
-        config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._fd = os.open(config.pid_file, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._fd)
-            option = "" if config.name == "transom" else f" --name {config.name}"
-            raise ClusterError(
-                f"cluster {config.name!r} is already running",
-                f"see it with: transom status{option}, stop it with: transom down{option}, "
-                "or start another one with: transom up --name OTHER",
-            ) from None
+        option = name_option(config.name)
+        while True:
+            make_state(config)
+            self._fd = os.open(config.pid_file, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._fd)
+                raise UserError(
+                    f"cluster {config.name!r} is already running",
+                    f"see it with: transom status{option}, get its kubeconfig with: "
+                    f"transom kubeconfig{option}, stop it with: transom down{option}, "
+                    "or start another one with: transom up --name OTHER",
+                ) from None
+            if _is_file(self._fd, config.pid_file):
+                return
+            os.close(self._fd)  # `transom delete` removed it in between
 
-    def claim(self) -> None:
-        """Writes the pid of this process into the file."""
+    def claim(self, *, starting: bool = False) -> None:
+        """Writes the pid of this process into the file; `starting` while it only prepares the
+        start.
+        """
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        os.pwrite(self._fd, b"%s%d\n" % (_STARTING if starting else b"", os.getpid()), 0)
 
     def release(self) -> None:
-        """Lets go of this process's hold; another process that inherited the lock keeps it."""
+        """Releases this process's hold; another process that inherited the lock keeps it."""
         os.close(self._fd)
 
 
+def _is_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
 def running_pid(config: ClusterConfig) -> int | None:
-    """The process of the running cluster, 0 while it is just starting, None when it does not run."""
+    """The pid of the running cluster, 0 while it is starting, None when it is not running."""
+    text = _lock_text(config)
+    if text is None:
+        return None
+    return int(text) if text.isdigit() else 0
+
+
+def _lock_text(config: ClusterConfig) -> bytes | None:
+    """The content that the lock's holder wrote; None if no process holds it."""
     try:
         fd = os.open(config.pid_file, os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.pread(fd, 32, 0).strip()
-        return int(text) if text.isdigit() else 0
+        return os.pread(fd, 64, 0).strip()
     finally:
         os.close(fd)
     return None
 
 
-def start(
+def _holder(config: ClusterConfig) -> int:
+    """The process to signal to release the lock; 0 when it is not known (yet)."""
+    text = (_lock_text(config) or b"").removeprefix(_STARTING)
+    pid = int(text) if text.isdigit() else 0
+    return pid if pid and pid != os.getpid() and _has_open(pid, config.pid_file) else 0
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    """Whether the process has the file open: the content may be older than the current holder of
+    the lock.
+    """
+    try:
+        wanted = os.stat(path)
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(entry.path), wanted):
+                    return True
+    except OSError:
+        pass  # the process has ended
+    return False
+
+
+def start_daemon(
     config: ClusterConfig,
-    lock: Lock,
+    lock: ClusterLock,
     sockets: Sequence[socket.socket],
     serve: Callable[[Callable[[str], None]], None],
 ) -> int:
-    """Forks the cluster into the background; returns the end of a pipe on which it says how far it is.
+    """Forks the cluster into the background; returns the read end of a pipe on which it reports
+    progress.
 
-    `serve` runs there until the cluster stops; it calls what it is given with a line for the user as it gets on, and with
-    the empty text once it is ready.
+    `serve` runs there until the cluster stops. It calls its argument with progress messages for the
+    user, and with an empty string once the cluster is ready.
     """
     read_end, write_end = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
+    # Handle Ctrl-C before and after the fork, not during it: Python's fork hooks cannot be
+    # interrupted cleanly.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        child = os.fork()
+    except OSError:
+        lock.release()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
     if child == 0:
-        os.close(read_end)
-        os.setsid()
-        if os.fork() != 0:
-            os._exit(0)
-        _run(config, lock, write_end, serve)
+        try:
+            os.close(read_end)
+            os.setsid()
+            if os.fork() != 0:
+                os._exit(0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # `up` treats it as Ctrl-C
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            _run(config, lock, write_end, serve)
+        finally:
+            os._exit(1)  # whatever fails, only the parent process may return to the caller
     os.close(write_end)
     lock.release()
     for sock in sockets:
         sock.close()
     os.waitpid(child, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return read_end
 
 
 def _run(
-    config: ClusterConfig, lock: Lock, write_end: int, serve: Callable[[Callable[[str], None]], None]
+    config: ClusterConfig,
+    lock: ClusterLock,
+    write_end: int,
+    serve: Callable[[Callable[[str], None]], None],
 ) -> NoReturn:
     code = 1
+    is_waiting = True  # a client is waiting for the cluster to become ready
+
+    def fail(error: UserError) -> None:
+        """Also report to the waiting client: the log may be on a full disk."""
+        if is_waiting:
+            line = json.dumps([error.message, error.hint, error.code]).encode()
+            with contextlib.suppress(BrokenPipeError):
+                os.write(write_end, _ERROR + line + b"\n")
+        log_line(f"error: {error.message}\n{error.hint}")
+
+    def log_line(text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(escape_lines(text), file=sys.stderr, flush=True)  # noqa: T201
+
     try:
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDONLY)
@@ -111,96 +216,131 @@ def _run(
         lock.claim()
 
         def report(text: str) -> None:
-            with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+            nonlocal is_waiting
+            if not text:
+                commit_config(config)
+            with contextlib.suppress(BrokenPipeError):  # the client has stopped waiting
                 os.write(write_end, text.encode() + b"\n" if text else _READY)
             if not text:
+                is_waiting = False
                 os.close(write_end)
 
         serve(report)
         code = 0
-    except ClusterError as error:
-        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)  # noqa: T201
-    except BaseException:
-        traceback.print_exc()
+    except UserError as error:
+        fail(error)
+    except BaseException as error:
+        known = of_disk(error) if isinstance(error, OSError) else None
+        if known is not None:
+            fail(known)
+        else:
+            log_line(traceback.format_exc())
     finally:
-        sys.stderr.flush()
         os._exit(code)
 
 
-class NotReadyYet(ClusterError):
-    """It goes on starting, without anybody who waits for it."""
+class NotReadyYet(UserError):
+    """The wait timed out; the cluster continues to start in the background."""
 
 
-def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> None:
-    """Returns when the cluster says it is ready; an error with the end of its log when it does not, or says nothing for
-    `timeout` seconds. What it says before is passed on."""
+def wait_daemon_ready(
+    pipe: int, config: ClusterConfig, timeout: float, tell: Callable[[str], None]
+) -> None:
+    """Returns when the cluster reports that it is ready. Raises an error with the end of its log if
+    the start fails or the cluster reports nothing for `timeout` seconds. Passes progress messages
+    on.
+    """
     last = time.monotonic()
-    told = False
-    heard = b""
+    reported = False
+    received = b""
+    option = name_option(config.name)
     try:
         while True:
             left = last + timeout - time.monotonic()
             if left <= 0:
                 raise NotReadyYet(
-                    f"cluster {config.name!r} is not ready, and has said nothing for {timeout:.0f} s; the end of its log:\n"
-                    f"{tail(config.log, 15)}",
-                    "it goes on starting in the background; see transom logs and transom status",
+                    f"cluster {config.name!r} is not ready and has reported nothing for "
+                    f"{timeout:.0f} s; the end of its log:\n"
+                    f"{tail_log(config.log, 15)}",
+                    (
+                        f"it continues to start in the background; see transom logs{option} and "
+                        f"transom status{option}"
+                    ),
                 )
             if select.select([pipe], [], [], min(left, 1.0))[0]:
                 piece = os.read(pipe, 65536)
                 if piece:
-                    *lines, heard = (heard + piece).split(b"\n")
+                    *lines, received = (received + piece).split(b"\n")
                     for line in lines:
                         if line + b"\n" == _READY:
                             return
+                        if line.startswith(_ERROR):
+                            raise UserError(*json.loads(line.removeprefix(_ERROR)))
                         tell(line.decode())
-                        told = True
+                        reported = True
                         last = time.monotonic()
                     continue
-                raise ClusterError(
-                    f"cluster {config.name!r} failed to start; the end of its log:\n{tail(config.log, 15)}",
-                    f"the whole log is {config.log}",
+                raise UserError(
+                    (
+                        f"cluster {config.name!r} failed to start; the end of its "
+                        f"log:\n{tail_log(config.log, 15)}"
+                    ),
+                    f"the complete log is {config.log}",
                 )
-            if not told:
-                told = True
-                tell(f"waiting for cluster {config.name!r} to get ready ...")
+            if not reported:
+                reported = True
+                tell(f"waiting for cluster {config.name!r} to become ready ...")
     finally:
         os.close(pipe)
 
 
-def stop(config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> bool:
-    """Stops a running cluster and returns when it is gone; False when it did not run."""
-    pid = running_pid(config)
-    if pid is None:
+def stop_daemon(config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> bool:
+    """Stops a running or starting cluster and returns when its process has ended; False when it was
+    not running.
+    """
+    if running_pid(config) is None:
         return False
-    if pid == 0:
-        raise ClusterError(f"cluster {config.name!r} is just starting", "try again in a moment")
-    started = time.monotonic()
-    told = False
-    os.kill(pid, signal.SIGTERM)
+    started = asked = time.monotonic()
+    reported = False
+    signalled = 0
     while running_pid(config) is not None:
-        waited = time.monotonic() - started
-        if waited > timeout:
+        now = time.monotonic()
+        pid = _holder(config)
+        if (
+            pid and pid != signalled
+        ):  # `transom up` and its background process hold the lock in turn
+            _signal(pid, signal.SIGTERM)
+            signalled, asked = pid, now
+        elif pid and now - asked > timeout:
             tell(f"cluster {config.name!r} did not stop within {timeout:.0f} s, killing it")
-            os.kill(pid, signal.SIGKILL)
-            started = time.monotonic()
-            timeout = 10.0
-        elif waited > 1 and not told:
-            told = True
+            _signal(pid, signal.SIGKILL)
+            asked, timeout = now, 10.0
+        elif not pid and now - started > timeout:
+            raise UserError(
+                f"cluster {config.name!r} is in use by another transom command",
+                "wait until that command ends, then try again",
+            )
+        if now - started > 1 and not reported:
+            reported = True
             tell(f"waiting for cluster {config.name!r} to stop ...")
         time.sleep(0.01)
     return True
 
 
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def open_log(path: Path) -> int:
-    """The log, to append to; one that has grown large is put aside first."""
+    """Opens the log for appending; rotates a large one first."""
     if path.exists() and path.stat().st_size > _LOG_LIMIT:
         path.rename(path.with_name(path.name + ".1"))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
-def tail(path: Path, lines: int) -> str:
-    """The last lines of a file, or all it has."""
+def tail_log(path: Path, lines: int) -> str:
+    """The last lines of a file, or the whole file if it is shorter."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)

@@ -1,30 +1,28 @@
-"""The keys of a cluster: made at the first start, found again at every later one.
+"""The keys of a cluster: created at the first start and reused by later ones.
 
-    ca                      signs the API server, clients, kubelets
-    apiserver               what the API server shows
-    sa.key, sa.pub          sign service account tokens
-    front-proxy-ca, -client how the API server shows itself to aggregated API servers
-    kubelet-client          how the API server shows itself to kubelets
-    admin                   the user of the kubeconfig, in system:masters
+ca                      signs the certificates of the API server, clients and kubelets
+apiserver               the API server's serving certificate
+sa.key, sa.pub          sign and verify service account tokens
+front-proxy-ca, -client authenticate the API server to aggregated API servers
+kubelet-client          authenticates the API server to kubelets
+admin                   the user of the kubeconfig, in system:masters
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from transom.cluster.config import ClusterConfig
-from transom.cluster.families import split
 from transom.kit import pki as kit
-from transom.kit.files import sync_directory, write_atomic
-
-_RENEW_AFTER = (kit.LEAF_DAYS - 30) * 86400.0
+from transom.kit.files import make_private, sync_directory, write_atomic
+from transom.kit.user_errors import UserError
+from transom.node.settings import split_cidrs
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPki:
-    """Where everything is; the files are there once `ensure` has returned."""
+    """The paths of all files, which exist once `ensure_cluster_pki` has returned."""
 
     folder: Path
 
@@ -80,30 +78,62 @@ class ClusterPki:
     def admin_key(self) -> Path:
         return self.folder / "admin.key"
 
+    def certificates(self) -> dict[str, Path]:
+        """The purpose of each certificate, as shown by doctor."""
+        return {
+            "the cluster's certificate authority": self.ca,
+            "the API server's certificate": self.server_cert,
+            "the administrator's client certificate": self.admin_cert,
+            "the certificate with which the API server calls kubelets": self.kubelet_client_cert,
+            "the front proxy's certificate authority": self.front_proxy_ca,
+            "the front proxy's client certificate": self.front_proxy_client_cert,
+        }
 
-def ensure(config: ClusterConfig) -> ClusterPki:
-    """Makes what is missing, renews what would run out; leaves the rest alone."""
+
+def ensure_cluster_pki(config: ClusterConfig) -> ClusterPki:
+    """Creates missing files and renews expiring certificates; leaves the rest alone. Raises
+    UserError when a file is damaged.
+    """
+    try:
+        return _ensure(config)
+    except ValueError as problem:
+        raise UserError(
+            f"a certificate or key in {config.pki} is damaged: {problem}",
+            "restore the files from a backup, or the cluster from a snapshot with keys: "
+            "transom snapshot restore",
+        ) from problem
+
+
+def _ensure(config: ClusterConfig) -> ClusterPki:
     folder = config.pki
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     made = ClusterPki(folder)
     ca = _authority(folder, "ca", "kubernetes")
     names = _server_names(config)
     listed = folder / "apiserver.names"
-    if not _fresh(made.server_cert, made.server_key) or _text(listed) != " ".join(names):
+    if not kit.is_fresh(made.server_cert, made.server_key, made.ca) or _text(listed) != " ".join(
+        names
+    ):
         dns = [n for n in names if not _is_address(n)]
         pair = kit.issue_server(ca, "kube-apiserver", dns, [n for n in names if _is_address(n)])
-        kit.save(pair, made.server_cert, made.server_key, sync_names=False)
+        kit.save_key_pair(pair, made.server_cert, made.server_key, sync_names=False)
         write_atomic(listed, " ".join(names).encode(), 0o644, sync_name=False)
-    if not _fresh(made.admin_cert, made.admin_key):
+    if not kit.is_fresh(made.admin_cert, made.admin_key, made.ca):
         admin = kit.issue_client(ca, "admin", ["system:masters"])
-        kit.save(admin, made.admin_cert, made.admin_key, sync_names=False)
-    if not config.no_nodes and not _fresh(made.kubelet_client_cert, made.kubelet_client_key):
+        kit.save_key_pair(admin, made.admin_cert, made.admin_key, sync_names=False)
+    if not config.no_nodes and not kit.is_fresh(
+        made.kubelet_client_cert, made.kubelet_client_key, made.ca
+    ):
         pair = kit.issue_client(ca, "kube-apiserver-kubelet-client", ["system:masters"])
-        kit.save(pair, made.kubelet_client_cert, made.kubelet_client_key, sync_names=False)
+        kit.save_key_pair(pair, made.kubelet_client_cert, made.kubelet_client_key, sync_names=False)
     proxy_ca = _authority(folder, "front-proxy-ca", "front-proxy-ca")
-    if not _fresh(made.front_proxy_client_cert, made.front_proxy_client_key):
+    if not kit.is_fresh(
+        made.front_proxy_client_cert, made.front_proxy_client_key, made.front_proxy_ca
+    ):
         pair = kit.issue_client(proxy_ca, "front-proxy-client")
-        kit.save(pair, made.front_proxy_client_cert, made.front_proxy_client_key, sync_names=False)
+        kit.save_key_pair(
+            pair, made.front_proxy_client_cert, made.front_proxy_client_key, sync_names=False
+        )
     if not (made.service_account_key.exists() and made.service_account_public.exists()):
         _service_account_key(made)
     sync_directory(folder)
@@ -113,9 +143,17 @@ def ensure(config: ClusterConfig) -> ClusterPki:
 def _server_names(config: ClusterConfig) -> list[str]:
     import ipaddress
 
-    service_ips = [str(ipaddress.ip_network(cidr)[1]) for cidr in split(config.service_cidr)]
-    names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-             "localhost", "127.0.0.1", "::1", *service_ips]  # fmt: skip
+    service_ips = [str(ipaddress.ip_network(cidr)[1]) for cidr in split_cidrs(config.service_cidr)]
+    names = [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        *service_ips,
+    ]
     if config.bind not in (*names, "0.0.0.0", "::"):
         names.append(config.bind)
     return names
@@ -128,15 +166,10 @@ def _is_address(name: str) -> bool:
 def _authority(folder: Path, name: str, cn: str) -> kit.KeyPair:
     cert, key = folder / f"{name}.crt", folder / f"{name}.key"
     if cert.exists() and key.exists():
-        return kit.load(cert, key)
+        return kit.load_key_pair(cert, key)
     pair = kit.make_ca(cn)
-    kit.save(pair, cert, key)
+    kit.save_key_pair(pair, cert, key)
     return pair
-
-
-def _fresh(cert: Path, key: Path) -> bool:
-    """There, and good for a month at least. The age of the file is enough to know; nothing is parsed at each start."""
-    return cert.exists() and key.exists() and time.time() - cert.stat().st_mtime < _RENEW_AFTER
 
 
 def _text(path: Path) -> str:

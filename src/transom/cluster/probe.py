@@ -1,6 +1,6 @@
-"""A few requests to a cluster as its admin: is it ready, what does it say of itself, what is to be done with a node.
+"""A minimal admin client for a cluster: readiness, status, and operations on nodes.
 
-By hand on a socket: a start is over in less time than a client library needs to be imported.
+Uses plain sockets, because a client library takes longer to import than a cluster takes to start.
 """
 
 from __future__ import annotations
@@ -18,30 +18,42 @@ from transom.cluster.pki import ClusterPki
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.I)
 
 
-class Unreachable(Exception):
+class ClusterUnreachable(Exception):
     pass
 
 
-class Probe:
+class ClusterProbe:
     def __init__(self, config: ClusterConfig, timeout: float = 5.0) -> None:
         pki = ClusterPki(config.pki)
-        self._address = ("127.0.0.1" if config.bind in ("0.0.0.0", "::") else config.bind, config.port)
+        self._address = (
+            "127.0.0.1" if config.bind in ("0.0.0.0", "::") else config.bind,
+            config.port,
+        )
         self._timeout = timeout
         self._socket: ssl.SSLSocket | None = None
         try:
             self._context = ssl.create_default_context(cafile=pki.ca)
             self._context.load_cert_chain(pki.admin_cert, pki.admin_key)
         except OSError as error:
-            raise Unreachable(f"no usable certificates in {config.pki}: {error}") from error
+            raise ClusterUnreachable(f"no usable certificates in {config.pki}: {error}") from error
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Status code and body."""
         return self.request("GET", path)
 
-    def request(self, method: str, path: str, body: Any = None, media: str = "application/json") -> tuple[int, bytes]:
+    def request(
+        self, method: str, path: str, body: Any = None, media: str = "application/json"
+    ) -> tuple[int, bytes]:
         content = b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {self._address[0]}", "Accept: application/json",
-                 f"Content-Type: {media}", f"Content-Length: {len(content)}", "", ""]
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {self._address[0]}",
+            "Accept: application/json",
+            f"Content-Type: {media}",
+            f"Content-Length: {len(content)}",
+            "",
+            "",
+        ]
         try:
             if self._socket is None:
                 plain = socket.create_connection(self._address, self._timeout)
@@ -50,10 +62,14 @@ class Probe:
             return self._read(self._socket)
         except OSError as error:
             self.close()
-            raise Unreachable(str(error)) from error
+            raise ClusterUnreachable(str(error)) from error
 
-    def upgrade(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> tuple[ssl.SSLSocket, bytes] | tuple[int, bytes]:
-        """The connection after an upgrade with the bytes that came ahead, or the answer that it cannot be."""
+    def upgrade(
+        self, path: str, headers: Iterable[tuple[bytes, bytes]]
+    ) -> tuple[ssl.SSLSocket, bytes] | tuple[int, bytes]:
+        """The connection after an upgrade, with the bytes already received; or the response that
+        rejects the upgrade.
+        """
         head = (f"GET {path} HTTP/1.1".encode(), f"Host: {self._address[0]}".encode())
         try:
             plain = socket.create_connection(self._address, self._timeout)
@@ -63,13 +79,13 @@ class Probe:
             while b"\r\n\r\n" not in data:
                 piece = sock.recv(65536)
                 if not piece:
-                    raise ConnectionError("the connection was closed in the middle of an answer")
+                    raise ConnectionError("the connection was closed in the middle of a response")
                 data += piece
             if data.split(b" ", 2)[1] == b"101":
                 return sock, data.partition(b"\r\n\r\n")[2]
             return self._read(sock, data)
         except OSError as error:
-            raise Unreachable(str(error)) from error
+            raise ClusterUnreachable(str(error)) from error
 
     def _read(self, sock: ssl.SSLSocket, data: bytes = b"") -> tuple[int, bytes]:
         while True:
@@ -79,7 +95,7 @@ class Probe:
                 break
             piece = sock.recv(65536)
             if not piece:
-                raise ConnectionError("the connection was closed in the middle of an answer")
+                raise ConnectionError("the connection was closed in the middle of a response")
             data += piece
         return int(head.split(b" ", 2)[1]), body
 
@@ -89,18 +105,27 @@ class Probe:
             self._socket = None
 
     def get_json(self, path: str) -> dict[str, Any] | None:
-        """The object at a path, or None when the answer is not a success."""
+        """The object at a path, or None if the request fails."""
         status, body = self.get(path)
         if status != 200:
             return None
         try:
             value = json.loads(body)
         except ValueError as error:
-            raise Unreachable("the answer is not JSON") from error
+            raise ClusterUnreachable("the response is not JSON") from error
         return value if isinstance(value, dict) else None
+
+    def not_ready(self) -> str:
+        """The failing checks, for a message."""
+        try:
+            body = self.get("/readyz")[1].decode(errors="replace")
+        except ClusterUnreachable as problem:
+            return f"/readyz does not respond: {problem}"
+        failed = [line[3:] for line in body.splitlines() if line.startswith("[-]")]
+        return ", ".join(failed) or body.strip()[:200]
 
     def ready(self) -> bool:
         try:
             return self.get("/readyz")[0] == 200
-        except Unreachable:
+        except ClusterUnreachable:
             return False

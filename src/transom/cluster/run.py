@@ -1,128 +1,181 @@
-"""The running cluster: configuration -> keys, store, API server, controllers, until a signal says stop."""
+"""The running cluster: API server, nodes, controllers and scheduler in one process. Only the
+process that serves imports this.
+
+Clients can reach the API server before the other components are imported; the `_import_*` functions
+list what each start waits for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import logging
 import random
-import resource
 import signal
 import socket
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from transom.cluster import families
-from transom.cluster.config import ClusterConfig
-from transom.cluster.errors import ClusterError
-from transom.cluster.features import gates
-from transom.cluster.netconfig import API_PORT
-from transom.cluster.nodespart import NodesPart
+from transom.apiserver.admission import gmsa_resource
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.integrity import check_value
+from transom.apiserver.core.loopback import SERVER_USER
+from transom.apiserver.kubelets.options import KubeletOptions
+from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ApiClient
+from transom.cluster import protection
+from transom.cluster.config import (
+    ClusterConfig,
+    load_starting_nodes,
+    save_nodes,
+    scheduler_config_file,
+)
+from transom.cluster.options import parse_feature_gates, windows_policy
 from transom.cluster.pki import ClusterPki
+from transom.cluster.store_control import ROOT, StoreControl
 from transom.http import HttpServer, server_context
-from transom.http.server import listen
-from transom.store.api import StoreError
+from transom.http.messages import Answer, HttpRequest, text_response
+from transom.http.outgoing import ClientPair
+from transom.kit.clock import RealClock
+from transom.kit.durations import parse_duration
+from transom.kit.jws import TokenSigner
+from transom.kit.lazy import lazy_import, load_modules
+from transom.kit.loop_watchdog import LoopWatchdog
+from transom.kit.pki import load_key_pair
+from transom.kit.process import run_event_loop
+from transom.kit.signing import sign_request
+from transom.kit.user_errors import EXIT_DISK, UserError
+from transom.machinery.errors import ApiError
+from transom.machinery.serviceaccounts import group_names, user_name
+from transom.metrics.scraper import MetricsScraper
+from transom.node.address_ranges import address_ranges
+from transom.node.network_settings import API_PORT
+from transom.node.settings import split_cidrs
+from transom.node.spec import control_plane_node
+from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, StoreError
+from transom.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
-    from transom.controllers.manager import ControllerManager
+    from transom.apiserver.crd import definition as crd_definition
+    from transom.apiserver.kubelets import streams as kubelet_streams
+    from transom.cloud import provider as cloud_provider
+    from transom.cloud.provider import CloudProvider
+    from transom.cluster import components, snapshots
+    from transom.cluster import control as cluster_control
+    from transom.cluster.control import ControlHandler
+    from transom.controllers import base as controllers_base
+    from transom.controllers import manager as controller_manager
+    from transom.network.api import Dataplane
+    from transom.node import cluster_access, cluster_network, machine_disks
+    from transom.node import pool as node_pool
+    from transom.node.pool import NodePool
+    from transom.scheduler import config as scheduler_config
+    from transom.scheduler import scheduler as scheduler_module
+    from transom.store.mvcc import Row
+    from transom.userland import start as userland_start
+else:
+    cloud_provider = lazy_import("transom.cloud.provider")
+    components = lazy_import("transom.cluster.components")
+    cluster_control = lazy_import("transom.cluster.control")
+    snapshots = lazy_import("transom.cluster.snapshots")
+    controllers_base = lazy_import("transom.controllers.base")
+    controller_manager = lazy_import("transom.controllers.manager")
+    cluster_access = lazy_import("transom.node.cluster_access")
+    cluster_network = lazy_import("transom.node.cluster_network")
+    machine_disks = lazy_import("transom.node.machine_disks")
+    node_pool = lazy_import("transom.node.pool")
+    scheduler_config = lazy_import("transom.scheduler.config")
+    scheduler_module = lazy_import("transom.scheduler.scheduler")
+    crd_definition = lazy_import("transom.apiserver.crd.definition")
+    kubelet_streams = lazy_import("transom.apiserver.kubelets.streams")
+    userland_start = lazy_import("transom.userland.start")
 
 log = logging.getLogger("transom.cluster")
 
-STOP_GRACE = 5.0
-FIRST_LOOK = 0.05
-RESTART_MOST = 60.0
-# Bootstrap tokens are at home in every cluster that nodes may join.
+STOP_SECONDS = 5.0
+NODES_READY_SECONDS = 20.0
+MAX_BACK_OFF = 60.0
+MACHINE_DISKS = "machines.db"  # in the cluster's folder
+_FIRST_REQUESTS = 0.05  # seconds reserved for clients that wait for the cluster
+_REPORTED_ONE_BY_ONE = 8  # larger clusters report node readiness in steps
+# Bootstrap tokens are enabled in every cluster that nodes may join.
 _CONTROLLERS = ("*", "bootstrapsigner", "tokencleaner")
 _CERTIFICATE_SECONDS = 365 * 86400.0
 
-
-def open_sockets(config: ClusterConfig) -> list[socket.socket]:
-    """The listening sockets; the loopback address has its IPv6 twin too, where the machine has one."""
-    try:
-        sockets = listen([config.bind], config.port)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ClusterError(
-                f"port {config.port} on {config.bind} is in use",
-                "choose another one with --port N, or let one be chosen with --port 0",
-            ) from error
-        raise ClusterError(
-            f"cannot listen on {config.bind}:{config.port}: {error.strerror}", "choose another port with --port N"
-        ) from error
-    if config.bind == "127.0.0.1":
-        with contextlib.suppress(OSError):
-            sockets += listen(["::1"], sockets[0].getsockname()[1])
-    return sockets
-
-
 Report = Callable[[str], None]
-"""Takes a line for whoever waits for the cluster; the empty one says that it is ready."""
+"""Receives messages for the process that waits for the cluster; an empty one means ready."""
+Run = Callable[[], Coroutine[None, None, None]]
 
 
-def run(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report) -> None:
+def run_cluster_process(
+    config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report
+) -> None:
     """Serves until SIGTERM or SIGINT."""
-    import uvloop
-
-    tune_process()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, pki, sockets, report))
+    run_event_loop(serve_cluster(config, pki, sockets, report))
 
 
-Life = Callable[[], Coroutine[None, None, None]]
-
-
-async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report) -> None:
+async def serve_cluster(
+    config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report
+) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    nodes = _nodes(config, pki)
+    nodes = None if config.no_nodes else ClusterNodes(config, pki)
     health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
-    api = _build(config, pki, nodes, health)
-    try:
-        await api.start()
-    except StoreError as error:
-        raise ClusterError(f"cluster {config.name!r} cannot use its data: {error}", _data_hint(config)) from error
-    server = HttpServer(api.handler, server_context(pki.server_cert, pki.server_key, pki.ca))
+    budget = config.loop_budget
+    watchdog = LoopWatchdog(parse_duration(budget)) if budget else None
+    api = _build_api_server(config, pki, nodes, health, watchdog)
+    await _start_api_server(config, api)
+    context = server_context(pki.server_cert, pki.server_key, pki.ca)
+    server = HttpServer(api.handler, context, bodies=api.handler)
     await server.serve(sockets)
-    gc.freeze()  # what start-up made stays for good; the collector need not look at it again
+    gc.freeze()  # objects from start-up live until exit; exclude them from garbage collection
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
-    if nodes is None:
+
+    def ready() -> None:
         report("")
-        # Whoever waits for the cluster looks now; the imports of the other components would keep them waiting.
-        await asyncio.sleep(FIRST_LOOK)
-    async with asyncio.TaskGroup() as components:
+        if watchdog is not None:
+            watchdog.start()
 
-        def start(name: str, life: Life) -> None:
-            running.append(components.create_task(supervised(name, life, health)))
-
+    if nodes is None:
+        ready()
+        await asyncio.sleep(_FIRST_REQUESTS)
+        await asyncio.to_thread(_import_components)
+    async with asyncio.TaskGroup() as group:
         running: list[asyncio.Task[None]] = []
-        before, after = _components(api, config, pki)
-        for name, life in before.items():
-            start(name, life)
+
+        def start(name: str, run_component: Run) -> None:
+            running.append(group.create_task(supervised(name, run_component, health)))
+
+        start("controller-manager", lambda: _make_controllers(api, config, pki, nodes).run())
         if nodes is not None:
-            running.append(components.create_task(nodes.run(api, report)))
-            await nodes.ready_or(stopping)
-            report("")
+            running.append(group.create_task(nodes.run(api, report)))
+            await nodes.wait_ready(stopping)
+            ready()
+            await asyncio.to_thread(_import_components)
             await _define_credential_specs(api)
-        for name, life in after.items():
-            start(name, life)
+        start("scheduler", lambda: _run_scheduler(api, config))
+        if nodes is not None:
+            await asyncio.to_thread(_import_streams, simulated=config.engine != "oci")
         await stopping.wait()
         log.info("stopping")
+        if watchdog is not None:
+            watchdog.stop()
         for component in running:
             component.cancel()
-    await server.stop(STOP_GRACE)
+    await server.stop(STOP_SECONDS)
     await api.stop()
     log.info("stopped")
 
 
-async def supervised(name: str, start: Life, health: dict[str, str] | None = None) -> None:
-    """Runs a component for ever: one that falls is started again, a little later each time. `health` tells of its troubles."""
+async def supervised(name: str, start: Run, health: dict[str, str] | None = None) -> None:
+    """Runs a component until cancelled and restarts it with increasing back-off when it fails.
+    `health` records failures.
+    """
     pause = 1.0
     health = {} if health is None else health
     while True:
@@ -130,7 +183,7 @@ async def supervised(name: str, start: Life, health: dict[str, str] | None = Non
         health[name] = ""
         try:
             await start()
-            log.warning("%s ended; it is started again", name)
+            log.warning("%s ended; restarting it", name)
             health[name] = "it has ended"
         except Exception as problem:
             health[name] = f"it has failed: {problem}"
@@ -138,131 +191,339 @@ async def supervised(name: str, start: Life, health: dict[str, str] | None = Non
             if task is not None and task.cancelling():
                 log.exception("%s failed while it was stopped", name)
                 return
-            log.exception("%s failed; it is started again in %.0f s", name, pause)
-        if asyncio.get_running_loop().time() - began > RESTART_MOST:
+            log.exception("%s failed; restarting it in %.0f s", name, pause)
+        if asyncio.get_running_loop().time() - began > MAX_BACK_OFF:
             pause = 1.0
         await asyncio.sleep(pause)
-        pause = min(pause * 2, RESTART_MOST)
+        pause = min(pause * 2, MAX_BACK_OFF)
 
 
-def _components(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> tuple[dict[str, Life], dict[str, Life]]:
-    """What runs beside the API server, as its clients: what nodes need to get ready, and what can come after them."""
-    before: dict[str, Life] = {"controller-manager": lambda: _controllers(api, config, pki).run()}
-    after: dict[str, Life] = {"scheduler": lambda: _scheduler(api, config)}
-    return before, after
+# ---- API server ----
 
 
-def _nodes(config: ClusterConfig, pki: ClusterPki) -> NodesPart | None:
-    return None if config.no_nodes else NodesPart(config, pki)
+def _build_api_server(
+    config: ClusterConfig,
+    pki: ClusterPki,
+    nodes: ClusterNodes | None,
+    health: dict[str, str],
+    watchdog: LoopWatchdog | None,
+) -> ApiServer:
+    sealing = protection.sealing(config)
+    store = SqliteStore(
+        config.database,
+        sealing=sealing,
+        check=check_value,
+        before_upgrade=lambda *found: _save_before_upgrade(config, *found),
+    )
+
+    def loop_lag() -> float:
+        return api.loop_monitor.current()
+
+    paths: dict[str, Callable[[HttpRequest], Awaitable[Answer]]] = {
+        ROOT: StoreControl(config, store, sealing, loop_lag)
+    }
+    if nodes is not None:
+        paths["/transom"] = nodes.control
+    api = build_api_server(
+        ServerOptions(
+            more_paths=paths,
+            store=store,
+            components=health.copy,
+            more_metrics=() if watchdog is None else (watchdog.collect_metrics,),
+            audit=protection.auditor(config, random.SystemRandom()),
+            address=f"{config.bind}:{config.port}",
+            advertised_port=0 if nodes is None else API_PORT,
+            release=config.release,
+            service_cidr=config.service_cidr,
+            node_ports=config.node_ports,
+            feature_gates=parse_feature_gates(config.feature_gates),
+            gmsa=nodes is not None,
+            windows=windows_policy(config),
+            kubelets=None if nodes is None else nodes.kubelets(),
+            metrics=None if nodes is None else nodes.metrics,
+            service_account_key=pki.service_account_key.read_bytes(),
+            ca=pki.ca.read_bytes(),
+            front_proxy_ca=pki.front_proxy_ca.read_bytes(),
+            front_proxy=ClientPair(pki.front_proxy_client_cert, pki.front_proxy_client_key),
+        )
+    )
+    return api
+
+
+async def _start_api_server(config: ClusterConfig, api: ApiServer) -> None:
+    try:
+        await api.start()
+    except StoreError as error:
+        raise _unusable_data(config, error) from error
+    except ApiError as error:
+        if isinstance(error.__cause__, StoreError):
+            raise _unusable_data(config, error.__cause__) from error
+        raise
+
+
+def _unusable_data(config: ClusterConfig, error: StoreError) -> UserError:
+    message = f"cluster {config.name!r} cannot use its data: {error}"
+    if isinstance(error, OutOfSpace):
+        return UserError(
+            message,
+            f"free space on the disk of {config.state}, then start the cluster again",
+            EXIT_DISK,
+        )
+    if isinstance(error, ReadOnlyDisk):
+        return UserError(
+            message, f"make {config.state} writable, then start the cluster again", EXIT_DISK
+        )
+    if isinstance(error, DamagedStore):
+        return UserError(
+            message,
+            "restore a snapshot: see `transom snapshot list`, then "
+            f"`transom snapshot restore FILE --name {config.name} --replace`",
+        )
+    return UserError(message, _data_hint(config))
 
 
 def _data_hint(config: ClusterConfig) -> str:
     if config.encryption_key_file:
-        return f"its keys are in {config.encryption_key_file}; put back the one it needs, or name another file with " \
-               "--encryption-key-file FILE"
-    return "if it is encrypted, name its keys with --encryption-key-file FILE"
-
-
-def tune_process() -> None:
-    """Settings of the process that the server's speed and size hang on."""
-    _tune_malloc()
-    # The store's thread needs the interpreter for moments only; it must not wait 5 ms for each.
-    sys.setswitchinterval(0.001)
-    # The heap is mostly long-lived objects without cycles; looking for cycles in them rarely pays.
-    gc.set_threshold(200_000, 20, 100)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _tune_malloc() -> None:
-    """Keeps freed memory at hand: giving each read buffer back to the kernel halves the rate of requests."""
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # the GNU C library has it, others do not
-        m_trim_threshold, m_mmap_threshold = -1, -3
-        mallopt(m_trim_threshold, 256 * 1024 * 1024)
-        mallopt(m_mmap_threshold, 32 * 1024 * 1024)
-
-
-def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None, health: dict[str, str]) -> ApiServer:
-    from transom.apiserver.server import ServerOptions, build
-    from transom.cluster import protection, windows
-    from transom.http.outgoing import ClientPair
-    from transom.store.sqlite import SqliteStore
-
-    return build(ServerOptions(
-        more_paths={} if nodes is None else {"/transom": nodes.control},
-        store=SqliteStore(config.database, sealing=protection.sealing(config)),
-        components=health.copy,
-        audit=protection.auditor(config, random.SystemRandom()),
-        address=f"{config.bind}:{config.port}",
-        advertised_port=0 if nodes is None else API_PORT,
-        release=config.release,
-        service_cidr=config.service_cidr,
-        node_ports=config.node_ports,
-        feature_gates=gates(config.feature_gates),
-        gmsa=nodes is not None,
-        windows=windows.policy(config),
-        kubelets=None if nodes is None else nodes.kubelets(),
-        metrics=None if nodes is None else nodes.metrics,
-        service_account_key=pki.service_account_key.read_bytes(),
-        ca=pki.ca.read_bytes(),
-        front_proxy_ca=pki.front_proxy_ca.read_bytes(),
-        front_proxy=ClientPair(pki.front_proxy_client_cert, pki.front_proxy_client_key),
-    ))
+        return (
+            f"its keys are in {config.encryption_key_file}; restore the missing key, or use "
+            "another file with "
+            "--encryption-key-file FILE"
+        )
+    return "if it is encrypted, pass its keys with --encryption-key-file FILE"
 
 
 async def _define_credential_specs(api: ApiServer) -> None:
-    """The custom resource that admission knows in clusters with nodes. Last, because schemas are slow to import."""
-    from transom.apiserver import gmsa
-    from transom.apiserver.inprocess import InProcessClient
-    from transom.apiserver.server import SERVER_USER
-    from transom.machinery.errors import ApiError
-
+    """Installs the custom resource of group-managed service accounts. Runs after the start, because
+    schemas are slow to import.
+    """
     try:
-        await gmsa.ensure(InProcessClient(api, SERVER_USER))
+        await gmsa_resource.ensure_gmsa_resource(InProcessClient(api, SERVER_USER))
     except ApiError:
-        log.exception("credential specs of managed service accounts cannot be defined")
+        log.exception("cannot define the credential specs of managed service accounts")
 
 
-async def _scheduler(api: ApiServer, config: ClusterConfig) -> None:
-    """The scheduler in this process; without it pods stay where they are, and the cluster goes on."""
-    from transom.cluster.scheduling import run_beside
-
-    await run_beside(api, config)
+# ---- nodes ----
 
 
-def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> ControllerManager:
-    """The controllers in this process, each with the identity it would have in one of its own."""
-    from transom.apiserver.context import User
-    from transom.apiserver.inprocess import InProcessClient
-    from transom.client.api import Client
-    from transom.controllers.base import Settings
-    from transom.controllers.manager import USER, USER_AGENT, ControllerManager
-    from transom.kit.jws import Signer
-    from transom.kit.pki import load as load_pair
-    from transom.machinery.serviceaccounts import group_names, user_name
+class ClusterNodes:
+    """The nodes of a cluster while it starts and runs, and how the API server reaches them."""
 
-    def client(identity: str) -> Client:
+    def __init__(self, config: ClusterConfig, pki: ClusterPki) -> None:
+        self._config = config
+        self._pki = pki
+        self._dataplane: asyncio.Future[Dataplane] = asyncio.get_running_loop().create_future()
+        self._pool: NodePool | None = None
+        self._control: ControlHandler | None = None
+        self._ready = asyncio.Event()
+        self._cloud: CloudProvider | None = None
+        self.metrics = MetricsScraper(self._node_names, self._usage, RealClock())
+
+    def cloud(self) -> CloudProvider:
+        """The emulated cloud that the nodes and the controllers share."""
+        if self._cloud is None:
+            self._cloud = _make_cloud(self._config)
+        return self._cloud
+
+    def _node_names(self) -> Iterable[str]:
+        nodes = self._pool.nodes() if self._pool is not None else ()
+        return [node.spec.name for node in nodes if node.kubelet is not None]
+
+    async def _usage(self, node: str) -> Mapping[str, Any]:
+        kubelet = self._pool.node(node).kubelet if self._pool is not None else None
+        if kubelet is None:
+            raise ConnectionRefusedError("its kubelet is not running")
+        return kubelet.server.stats.cpu_and_memory()
+
+    def kubelets(self) -> KubeletOptions:
+        """How the API server reaches kubelets and pods: over the cluster network, with the client
+        certificate that kubelets trust.
+        """
+        pair = ClientPair(self._pki.kubelet_client_cert, self._pki.kubelet_client_key)
+        return KubeletOptions(self._connection, pair, self._pki.ca.read_bytes())
+
+    def _connection(self, host: str, port: int) -> Awaitable[socket.socket] | None:
+        """Addresses of the cluster are in its own network; all others are reached from this
+        machine.
+        """
+        if not address_ranges(self._config).contains(host):
+            return None
+        return self._connect(host, port)
+
+    async def _connect(self, address: str, port: int) -> socket.socket:
+        """Requests wait until the nodes exist."""
+        return await (await asyncio.shield(self._dataplane)).connect(address, port)
+
+    async def run(self, api: ApiServer, report: Report) -> None:
+        specs = load_starting_nodes(self._config)
+        parts = _make_nodes(self._config, self._pki, api, self.cloud(), self._reporter(report))
+        self._pool, self._control, dataplane, disks = parts
+        self._dataplane.set_result(dataplane)
+        if self._pool.all_ready():  # there are no nodes, or all are switched off
+            self._ready.set()
+        report(f"the control plane is up; starting {len(specs)} nodes")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervised("nodes", self._pool.run))
+                group.create_task(self.cloud().run())
+                group.create_task(supervised("metrics", self.metrics.run))
+        finally:
+            self.cloud().close()
+            disks.close()
+            closing = dataplane.close()
+            if closing is not None:
+                await closing
+
+    def _reporter(self, report: Report) -> Callable[[str, int, int], None]:
+        def on_ready(name: str, ready: int, of: int) -> None:
+            if self._ready.is_set():
+                return
+            if of <= _REPORTED_ONE_BY_ONE or ready == of or ready % 100 == 0:
+                count = f" ({ready} of {of})" if of > _REPORTED_ONE_BY_ONE else ""
+                report(f"node {name} is ready{count}")
+            if ready >= of:
+                self._ready.set()
+
+        return on_ready
+
+    async def wait_ready(self, stopping: asyncio.Event) -> None:
+        """Waits until all nodes are ready, the cluster is stopping, or the time is over."""
+        waiting = [
+            asyncio.ensure_future(self._ready.wait()),
+            asyncio.ensure_future(stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(
+                waiting, timeout=NODES_READY_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in waiting:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            self._ready.set()
+
+    async def control(self, request: HttpRequest) -> Answer:
+        if self._control is None:
+            return text_response(503, "the nodes are not there yet\n")
+        return await self._control(request)
+
+
+# ---- imports after the API server is up ----
+
+
+def _import_components() -> None:
+    # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition.
+    load_modules(crd_definition, controller_manager)
+
+
+def _import_scheduler() -> None:
+    components.load_scheduler()
+
+
+def _import_streams(*, simulated: bool) -> None:
+    """Preloads what the first `kubectl exec` and the first container need; takes up to 0.4 s on the
+    event loop.
+    """
+    load_modules(kubelet_streams)
+    if simulated:
+        load_modules(userland_start)
+
+
+def _save_before_upgrade(
+    config: ClusterConfig, rows: Sequence[Row], revision: int, version: int
+) -> None:
+    snapshots.before_upgrade(config)(rows, revision, version)
+
+
+def _make_cloud(config: ClusterConfig) -> cloud_provider.CloudProvider:
+    return cloud_provider.CloudProvider(RealClock(), config.state / "cloud")
+
+
+def _make_nodes(
+    config: ClusterConfig,
+    pki: ClusterPki,
+    api: ApiServer,
+    cloud: CloudProvider,
+    on_ready: Callable[[str, int, int], None],
+) -> tuple[
+    node_pool.NodePool, cluster_control.ControlHandler, Dataplane, machine_disks.MachineDisks
+]:
+    def make_client(user: str, groups: tuple[str, ...], agent: str) -> ApiClient:
+        return InProcessClient(api, UserInfo(user, groups), user_agent=agent)
+
+    specs = load_starting_nodes(config)
+    rng = random.Random(random.SystemRandom().getrandbits(64))
+    fabric = cluster_network.make_fabric(address_ranges(config))
+    dataplane = cluster_network.make_dataplane(config, fabric, api.clock, rng)
+    disks = machine_disks.MachineDisks(config.state / MACHINE_DISKS, protection.sealing(config))
+    cluster = cluster_access.ClusterAccess(
+        config,
+        api.clock,
+        make_client,
+        cluster_access.CertificatePaths(pki.ca, pki.ca_key),
+        fabric,
+        dataplane,
+        cloud,
+        supervised,
+        control_plane_node(specs),
+    )
+    pool = node_pool.NodePool(
+        cluster, specs, disks, save=lambda found: save_nodes(config, found), on_ready=on_ready
+    )
+    facts = cluster_access.ControlPlaneFacts(pki.certificates(), lambda: api.webhooks.failures)
+    return pool, cluster_control.ControlHandler(config, pool, facts), dataplane, disks
+
+
+def _make_controllers(
+    api: ApiServer, config: ClusterConfig, pki: ClusterPki, nodes: ClusterNodes | None
+) -> controller_manager.ControllerManager:
+    """The controllers in this process. Each has the identity that it would have in a separate
+    process.
+    """
+
+    def client(identity: str) -> ApiClient:
         namespace = "kube-system"
-        name = user_name(namespace, identity) if identity else USER
-        groups = (*group_names(namespace), "system:authenticated") if identity else ("system:authenticated",)
-        agent = f"{USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/{identity or 'shared-informers'}"
-        return InProcessClient(api, User(name, groups), user_agent=agent)
+        name = user_name(namespace, identity) if identity else controller_manager.USER
+        groups = (*group_names(namespace),) if identity else ()
+        component = f"kubernetes/{identity or 'shared-informers'}"
+        agent = f"{controller_manager.USER_AGENT}/{config.git_version} (linux/amd64) {component}"
+        user = UserInfo(name, (*groups, "system:authenticated"))
+        return InProcessClient(api, user, user_agent=agent)
 
-    signer = Signer(pki.service_account_key.read_bytes())
-    authority = load_pair(pki.ca, pki.ca_key)
+    authority = load_key_pair(pki.ca, pki.ca_key)
 
     def sign_certificate(request: bytes, usages: Iterable[str]) -> bytes:
-        from transom.kit.signing import sign_request
-
         return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, api.clock.time())
 
-    settings = Settings(root_ca=pki.ca.read_text(), sign=signer.sign, sign_certificate=sign_certificate)
-    if not config.no_nodes:
-        # Without nodes of our own there is nobody to use either; who brings nodes brings what they need.
-        settings = replace(settings, pod_cidrs=families.split(config.pod_cidr),
-                           service_cidrs=families.split(config.service_cidr), load_balancers=config.load_balancer_cidr)
-    return ControllerManager(client, api.clock, random.SystemRandom(), settings, controllers=_CONTROLLERS)
+    settings = controllers_base.ControllerSettings(
+        root_ca=pki.ca.read_text(),
+        sign=TokenSigner(pki.service_account_key.read_bytes()).sign,
+        sign_certificate=sign_certificate,
+    )
+    if nodes is not None:  # external nodes bring their own address ranges and cloud
+        settings = replace(
+            settings,
+            pod_cidrs=split_cidrs(config.pod_cidr),
+            service_cidrs=split_cidrs(config.service_cidr),
+            load_balancers=config.load_balancer_cidr,
+            cloud=nodes.cloud(),
+        )
+    return controller_manager.ControllerManager(
+        client, api.clock, random.SystemRandom(), settings, controllers=_CONTROLLERS
+    )
+
+
+async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:
+    await asyncio.to_thread(_import_scheduler)
+
+    agent = f"{scheduler_module.USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/scheduler"
+    client = InProcessClient(
+        api, UserInfo(scheduler_module.USER, ("system:authenticated",)), user_agent=agent
+    )
+    path = scheduler_config_file(config)
+    settings = (
+        scheduler_config.load_scheduler_config(path)
+        if path.exists()
+        else scheduler_config.KubeSchedulerConfiguration()
+    )
+    await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()

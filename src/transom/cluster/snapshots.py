@@ -1,0 +1,669 @@
+"""Snapshots of a cluster: save one (running or stopped), verify it, and restore it as the same
+cluster or as another.
+
+A snapshot contains the objects at one revision, the cluster's configuration and, on request, its
+keys. Nothing is replaced before its replacement is complete and on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import orjson
+
+from transom import __version__
+from transom.cluster import config as configs
+from transom.cluster import daemon, protection
+from transom.cluster.config import ClusterConfig
+from transom.kit import keyring
+from transom.kit.files import sync_directory, write_atomic
+from transom.kit.keyring import KeyFileError, KeyRing
+from transom.kit.lazy import lazy_import
+from transom.kit.user_errors import UserError
+from transom.node.settings import clusters_dir, name_option
+from transom.store.api import StoreError, StoreSnapshot
+from transom.store.mvcc import Row
+from transom.store.rows import Ledger, LedgerWriter, StoredRow
+from transom.store.sealing import Sealing
+from transom.store.snapshot_file import (
+    SnapshotDamaged,
+    SnapshotReader,
+    SnapshotRecord,
+    SnapshotWriter,
+    pack_records,
+    partial_name,
+    read_summary,
+)
+
+if TYPE_CHECKING:
+    from transom.apiserver.core import integrity
+    from transom.cluster import probe as probes
+    from transom.cluster import store_control
+    from transom.store import disk, sqlite
+else:
+    integrity = lazy_import("transom.apiserver.core.integrity")
+    probes = lazy_import("transom.cluster.probe")
+    store_control = lazy_import("transom.cluster.store_control")
+    disk = lazy_import("transom.store.disk")
+    sqlite = lazy_import("transom.store.sqlite")
+
+SUFFIX = ".snapshot"
+EXIT_DAMAGED = 3
+# As etcd's documentation advises for a restore: more than a cluster writes between a snapshot and
+# its restore.
+REVISION_BUMP = 1_000_000_000
+_BLOCK_RECORDS = 256
+_CONFIGURATION = ("cluster.json", "nodes.json", "scheduler.yaml")
+_KEYS = "encryption.keys"
+_TOKEN_TYPE = "kubernetes.io/service-account-token"
+
+_SHOWN = ("cluster", "release", "transom", "created", "revision", "encrypted", "withKeys")
+
+Tell = Callable[[str], None]
+
+
+def snapshots_folder() -> Path:
+    """The folder for snapshots; separate from the clusters, so that snapshots survive their
+    deletion.
+    """
+    return clusters_dir() / "snapshots"
+
+
+def default_snapshot_file(name: str, why: str = "") -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return snapshots_folder() / f"{name}-{why + '-' if why else ''}{stamp}{SUFFIX}"
+
+
+class SnapshotProgress:
+    """Reports progress about once a second, starting after one second."""
+
+    def __init__(self, tell: Tell, what: str, total: int) -> None:
+        self._tell = tell
+        self._what = what
+        self._total = total
+        self._next = time.monotonic() + 1.0
+
+    def at(self, count: int) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 1.0
+            of = f" of {self._total}" if self._total else ""
+            self._tell(f"{self._what} {count}{of} records ...")
+
+
+# ---- saving
+# --------------------------------------------------------------------------------------------------
+
+
+class SnapshotSource(Protocol):
+    """Where the records of a snapshot come from."""
+
+    def begin(self) -> dict[str, Any]:
+        """id, revision, records"""
+
+    def block(self, name: str, start: int) -> bytes | None:
+        """Packed records from index `start`; None when the source no longer has the snapshot."""
+
+    def end(self, name: str) -> None: ...
+
+
+class _Running:
+    def __init__(self, config: ClusterConfig) -> None:
+        self._root = store_control.ROOT
+        self._unreachable = probes.ClusterUnreachable
+        self._config = config
+        try:
+            self._probe = probes.ClusterProbe(config, timeout=30.0)
+        except probes.ClusterUnreachable as error:
+            raise UserError(str(error)) from error
+
+    def begin(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._request("POST", f"{self._root}/snapshots", (201,)))
+        return found
+
+    def block(self, name: str, start: int) -> bytes | None:
+        return self._request("GET", f"{self._root}/snapshots/{name}/{start}", (200, 404)) or None
+
+    def end(self, name: str) -> None:
+        self._request("DELETE", f"{self._root}/snapshots/{name}", (200, 404))
+
+    def _request(self, method: str, path: str, expected: Sequence[int]) -> bytes:
+        for attempt in range(5):
+            try:
+                status, body = self._probe.request(method, path)
+                break
+            except self._unreachable as error:
+                if attempt == 4:
+                    raise UserError(
+                        f"cluster {self._config.name!r} does not respond: {error}",
+                        "run the same command again to continue",
+                    ) from error
+                time.sleep(0.5 * (attempt + 1))
+        if status not in expected:
+            raise UserError(
+                f"cluster {self._config.name!r} answered {status}: "
+                f"{body[:200].decode(errors='replace')}"
+            )
+        return b"" if status == 404 else body
+
+
+class _Stopped:
+    """The data of a stopped cluster. The caller holds the cluster's lock."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._sealing = protection.sealing(config)
+        path = config.database
+
+        async def read() -> StoreSnapshot:
+            store = sqlite.SqliteStore(path, sealing=self._sealing)
+            await store.start()
+            found = store.snapshot()
+            await store.close()
+            return found
+
+        try:
+            self._snapshot = asyncio.run(read())
+        except StoreError as error:
+            raise UserError(f"cannot read the data of cluster {config.name!r}: {error}") from error
+
+    def begin(self) -> dict[str, Any]:
+        return {"id": "", "revision": self._snapshot.revision, "records": self._snapshot.count}
+
+    def block(self, name: str, start: int) -> bytes | None:
+        return pack_records(
+            store_control.sealed(record, self._sealing)
+            for record in self._snapshot.records(start, _BLOCK_RECORDS)
+        )
+
+    def end(self, name: str) -> None:
+        """Nothing to release."""
+
+
+def save_snapshot(
+    config: ClusterConfig, target: Path, *, with_keys: bool, tell: Tell
+) -> dict[str, Any]:
+    """Writes a snapshot of the cluster to `target`; returns its description."""
+    if target.is_dir():
+        target = target / default_snapshot_file(config.name).name
+    _make_folder(target.parent)
+    if daemon.running_pid(config) is not None:
+        return _save(config, _Running(config), target, with_keys=with_keys, tell=tell)
+    if not config.database.exists():
+        hint = f"start it with: transom up{name_option(config.name)}"
+        raise UserError(f"cluster {config.name!r} has no data yet", hint)
+    lock = daemon.ClusterLock(config)
+    try:
+        return _save(config, _Stopped(config), target, with_keys=with_keys, tell=tell)
+    finally:
+        lock.release()
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _save(
+    config: ClusterConfig, source: SnapshotSource, target: Path, *, with_keys: bool, tell: Tell
+) -> dict[str, Any]:
+    resumed = _resume(source, target, with_keys=with_keys)
+    if resumed is not None:
+        writer, header, block = resumed
+        tell(
+            f"continuing an interrupted snapshot after {writer.records} of "
+            f"{header['records']} records"
+        )
+        writer.add_records(block)
+    else:
+        began = source.begin()
+        header = _header(config, with_keys=with_keys) | began
+        writer = SnapshotWriter(target, header)
+        for name, mode, contents in _files(config, with_keys=with_keys):
+            writer.add_file(name, mode, contents)
+    progress = SnapshotProgress(tell, "saved", header["records"])
+    try:
+        while writer.records < header["records"]:
+            block_or_gone = source.block(header["id"], writer.records)
+            if not block_or_gone:
+                raise UserError(
+                    "the cluster was restarted while the snapshot was saved",
+                    "run the same command again",
+                )
+            writer.add_records(block_or_gone)
+            progress.at(writer.records)
+        trailer = writer.finish()
+    except BaseException:
+        writer.close()
+        raise
+    source.end(header["id"])
+    return snapshot_summary(target, header, trailer)
+
+
+def _resume(
+    source: SnapshotSource, target: Path, *, with_keys: bool
+) -> tuple[SnapshotWriter, dict[str, Any], bytes] | None:
+    """Resumes an interrupted save if the cluster still has its revision."""
+    found = SnapshotWriter.resume(target)
+    if found is None:
+        return None
+    writer, header = found
+    if (
+        header.get("id")
+        and header.get("withKeys") == with_keys
+        and writer.records < header.get("records", 0)
+    ):
+        block = source.block(str(header["id"]), writer.records)
+        if block:
+            return writer, header, block
+    writer.close()
+    return None
+
+
+def _header(config: ClusterConfig, *, with_keys: bool) -> dict[str, Any]:
+    return {
+        "cluster": config.name,
+        "release": config.release,
+        "transom": __version__,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "encrypted": config.encrypt,
+        "withKeys": with_keys,
+        "serviceAccountKey": _fingerprint(config.pki / "sa.pub"),
+    }
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _files(config: ClusterConfig, *, with_keys: bool) -> Iterator[tuple[str, int, bytes]]:
+    for name in _CONFIGURATION:
+        path = config.state / name
+        if path.exists():
+            yield name, 0o600, path.read_bytes()
+    if with_keys:
+        for path in sorted(config.pki.iterdir()):
+            if path.is_file() and not path.name.startswith("."):
+                yield f"pki/{path.name}", path.stat().st_mode & 0o777, path.read_bytes()
+        if config.encryption_key_file:
+            yield _KEYS, 0o600, Path(config.encryption_key_file).read_bytes()
+
+
+def snapshot_summary(path: Path, header: dict[str, Any], trailer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        **{name: header.get(name) for name in _SHOWN},
+        "records": trailer.get("records"),
+        "counts": trailer.get("counts"),
+        "sha256": trailer.get("sha256"),
+    }
+
+
+def before_upgrade(config: ClusterConfig) -> Callable[[Sequence[Row], int, int], None]:
+    """Saves a snapshot before the store upgrades a file of an older format."""
+
+    def write(rows: Sequence[Row], revision: int, version: int) -> None:
+        newest: dict[str, Row] = {row[1]: row for row in rows}
+        live = [
+            SnapshotRecord(key, value, created, at, expires)
+            for at, key, value, created, expires in newest.values()
+            if value is not None
+        ]
+        target = default_snapshot_file(config.name, f"before-upgrade-of-format-{version}")
+        try:
+            _make_folder(target.parent)
+            header = _header(config, with_keys=False) | {
+                "id": "",
+                "revision": revision,
+                "records": len(live),
+            }
+            writer = SnapshotWriter(target, header)
+            for name, mode, contents in _files(config, with_keys=False):
+                writer.add_file(name, mode, contents)
+            for start in range(0, len(live), _BLOCK_RECORDS):
+                writer.add_records(pack_records(live[start : start + _BLOCK_RECORDS]))
+            writer.finish()
+        except OSError as error:
+            raise StoreError(
+                f"cannot write the snapshot {target} before the upgrade: {error.strerror}"
+            ) from error
+
+    return write
+
+
+# ---- reading
+# --------------------------------------------------------------------------------------------------
+
+
+def list_snapshots() -> list[dict[str, Any]]:
+    """The snapshots of this user, oldest first. An unreadable one has a `problem`."""
+    out: list[dict[str, Any]] = []
+    for path in sorted(snapshots_folder().glob(f"*{SUFFIX}")):
+        try:
+            out.append(snapshot_summary(path, *read_summary(path)))
+        except (SnapshotDamaged, OSError) as problem:
+            out.append({"file": str(path), "bytes": path.stat().st_size, "problem": str(problem)})
+    return sorted(out, key=lambda row: (row.get("created") or "", row["file"]))
+
+
+class CheckedSnapshot(NamedTuple):
+    reader: SnapshotReader
+    records: list[SnapshotRecord]
+    problems: list[str]
+    unread: int  # encrypted records without a key
+
+
+def damaged_snapshot(path: Path, problem: Exception) -> UserError:
+    return UserError(
+        f"{path} is damaged: {problem}", "use another snapshot: transom snapshot list", EXIT_DAMAGED
+    )
+
+
+def check_snapshot(path: Path, key_file: Path | None, tell: Tell, *, keep: bool) -> CheckedSnapshot:
+    """Reads a whole snapshot and checks digests, checksums, and that every object decodes."""
+    reader = SnapshotReader(path)
+    records: list[SnapshotRecord] = []
+    problems: list[str] = []
+    unread = 0
+    sealing: Sealing | None = None
+    progress = SnapshotProgress(tell, "verified", 0)
+    try:
+        for count, record in enumerate(reader, 1):
+            if sealing is None:
+                sealing = Sealing(_ring(reader, key_file))
+            progress.at(count)
+            if keep:
+                records.append(record)
+            try:
+                value = sealing.from_disk(record.key, record.value)
+            except StoreError as error:
+                if sealing.active:
+                    problems.append(str(error))
+                unread += 1
+                continue
+            problem = integrity.check_value(record.key, record.mod_revision, value)
+            if problem:
+                problems.append(f"{record.key}: {problem}")
+    except SnapshotDamaged as damage:
+        raise damaged_snapshot(path, damage) from damage
+    return CheckedSnapshot(reader, records, problems, unread)
+
+
+def _ring(reader: SnapshotReader, key_file: Path | None) -> KeyRing | None:
+    """The given keys, otherwise those in the snapshot, otherwise those of the cluster it was taken
+    from.
+    """
+    try:
+        if key_file is not None:
+            return keyring.load_key_file(key_file)
+        if _KEYS in reader.files:
+            return keyring.parse_key_file(reader.files[_KEYS][1])
+        config = configs.load_config(str(reader.header.get("cluster", "")))
+        if (
+            config is not None
+            and config.encryption_key_file
+            and Path(config.encryption_key_file).exists()
+        ):
+            return keyring.load_key_file(Path(config.encryption_key_file))
+    except KeyFileError as error:
+        raise UserError(str(error), error.hint) from error
+    return None
+
+
+def verify_snapshot(path: Path, key_file: Path | None, tell: Tell) -> dict[str, Any]:
+    found = check_snapshot(path, key_file, tell, keep=False)
+    if found.problems:
+        more = f" and {len(found.problems) - 1} more" if len(found.problems) > 1 else ""
+        raise UserError(
+            f"{path} holds objects that do not decode: {found.problems[0]}{more}",
+            "a restore moves them to quarantine",
+            EXIT_DAMAGED,
+        )
+    return snapshot_summary(path, found.reader.header, found.reader.trailer) | {
+        "encryptedNotDecoded": found.unread
+    }
+
+
+# ---- restoring
+# --------------------------------------------------------------------------------------------------
+
+
+def restore_snapshot(
+    path: Path, name: str, *, key_file: Path | None, replace_existing: bool, bump: int, tell: Tell
+) -> dict[str, Any]:
+    """Restores the snapshot as the cluster `name`. An existing cluster keeps its configuration, and
+    its keys unless the snapshot contains keys; its old data is kept beside the new. The cluster
+    must be stopped.
+    """
+    found = check_snapshot(path, key_file, tell, keep=True)
+    name = name or str(found.reader.header.get("cluster", ""))
+    existing = configs.load_config(configs.check_cluster_name(name))
+    if existing is None:
+        return _restore_new(found, name, key_file, bump, tell)
+    if not replace_existing:
+        raise UserError(
+            f"cluster {name!r} exists",
+            "replace its data with --replace, or choose another name with --name",
+        )
+    lock = daemon.ClusterLock(existing)
+    try:
+        return _restore_over(found, existing, key_file, bump, tell)
+    finally:
+        lock.release()
+
+
+def _restore_new(
+    found: CheckedSnapshot, name: str, key_file: Path | None, bump: int, tell: Tell
+) -> dict[str, Any]:
+    """Builds everything in a temporary folder and then renames it to the cluster's folder."""
+    final = clusters_dir() / name
+    work = clusters_dir() / f".{name}.restoring"
+    shutil.rmtree(work, ignore_errors=True)
+    if final.exists():
+        raise UserError(
+            f"{final} exists and is not a cluster",
+            "move it away, or choose another name with --name",
+        )
+    work.mkdir(mode=0o700, parents=True)
+    files = found.reader.files
+    config = _configuration(found, name, key_file, final)
+    _write_keys(found, work)
+    for other in _CONFIGURATION[1:]:
+        if other in files:
+            write_atomic(work / other, files[other][1], 0o600)
+    write_atomic(
+        work / "cluster.json",
+        json.dumps(dataclasses.asdict(config), indent=2).encode() + b"\n",
+        0o600,
+    )
+    report = _write_data(
+        found,
+        work / "store.db",
+        key_file,
+        has_same_keys="pki/sa.key" in files,
+        bump=bump,
+        tell=tell,
+    )
+    os.replace(work / "store.db.complete", work / "store.db")
+    sync_directory(work)
+    os.replace(work, final)
+    sync_directory(final.parent)
+    return report | {"cluster": name, "kept": None}
+
+
+def _configuration(
+    found: CheckedSnapshot, name: str, key_file: Path | None, state: Path
+) -> ClusterConfig:
+    try:
+        raw = json.loads(found.reader.files["cluster.json"][1])
+    except (KeyError, ValueError) as error:
+        raise UserError(
+            "the snapshot has no usable configuration", "restore it into an existing cluster"
+        ) from error
+    config = configs.config_from_document(raw, found.reader.path)
+    keys = (
+        str(key_file)
+        if key_file is not None
+        else str(state / _KEYS)
+        if _KEYS in found.reader.files
+        else ""
+    )
+    if config.encrypt and not keys and not config.encryption_key_file:
+        raise UserError(
+            "the snapshot is of an encrypted cluster",
+            "pass its keys with --encryption-key-file FILE",
+        )
+    return dataclasses.replace(
+        config,
+        name=name,
+        port=0,
+        kubeconfig="",
+        encryption_key_file=keys or config.encryption_key_file,
+    )
+
+
+def _write_keys(found: CheckedSnapshot, state: Path) -> None:
+    for name, (mode, contents) in found.reader.files.items():
+        if name.startswith("pki/") and "/" not in name[4:] and name[4:] not in ("", "..", "."):
+            (state / "pki").mkdir(mode=0o700, exist_ok=True)
+            write_atomic(state / "pki" / name[4:], contents, mode & 0o777)
+        elif name == _KEYS:
+            write_atomic(state / _KEYS, contents, 0o600)
+
+
+def _restore_over(
+    found: CheckedSnapshot, config: ClusterConfig, key_file: Path | None, bump: int, tell: Tell
+) -> dict[str, Any]:
+    has_keys = "pki/sa.key" in found.reader.files
+    same = has_keys or found.reader.header.get("serviceAccountKey") == _fingerprint(
+        config.pki / "sa.pub"
+    )
+    report = _write_data(
+        found,
+        config.database,
+        key_file or _key_file(config),
+        has_same_keys=same,
+        bump=bump,
+        tell=tell,
+    )
+    kept = disk.set_database_aside(config.database, "before-restore")
+    if has_keys:
+        work = config.state / ".restoring"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(mode=0o700)
+        _write_keys(found, work)
+        if config.pki.exists():
+            os.replace(config.pki, config.state / kept.name.replace("store.db", "pki", 1))
+        os.replace(work / "pki", config.pki)
+        if (work / _KEYS).exists():
+            os.replace(work / _KEYS, config.state / _KEYS)
+            configs.save_config(
+                dataclasses.replace(config, encryption_key_file=str(config.state / _KEYS))
+            )
+        shutil.rmtree(work)
+    disk.swap_database(config.database, kept)
+    disk.forget_acknowledged(config.database)
+    return report | {"cluster": config.name, "kept": str(kept) if kept.exists() else None}
+
+
+def _key_file(config: ClusterConfig) -> Path | None:
+    return Path(config.encryption_key_file) if config.encryption_key_file else None
+
+
+def _write_data(
+    found: CheckedSnapshot,
+    database: Path,
+    key_file: Path | None,
+    *,
+    has_same_keys: bool,
+    bump: int,
+    tell: Tell,
+) -> dict[str, Any]:
+    """Writes a complete store beside `database`. Its revision is higher than any that a client may
+    have seen, and everything before counts as compacted, so clients with older resourceVersions
+    must list again.
+    """
+    if found.unread and _ring(found.reader, key_file) is None:
+        raise UserError(
+            f"{found.unread} records of the snapshot are encrypted, and there is no key",
+            "pass its keys with --encryption-key-file FILE",
+        )
+    sealing = Sealing(_ring(found.reader, key_file))
+    revision = max(int(found.reader.header["revision"]), _revision_of(database)) + bump
+    tokens = 0
+    records = sorted(found.records, key=lambda record: record.mod_revision)
+    if not has_same_keys:
+        records, tokens = _without_tokens(records, sealing)
+    if len(records) > 20_000:
+        tell(f"writing {len(records)} records ...")
+    try:
+        disk.write_new(database, _rows(records), Ledger(revision, revision), ())
+    except (StoreError, disk.DamagedDatabase) as error:
+        raise UserError(f"cannot write {database}: {error}") from error
+    return {
+        "records": len(records),
+        "counts": found.reader.trailer["counts"],
+        "revision": revision,
+        "tokensReissued": tokens,
+    }
+
+
+def _rows(records: Iterable[SnapshotRecord]) -> Iterator[StoredRow]:
+    writer = LedgerWriter(Ledger())
+    for record in records:
+        yield writer.add(
+            record.mod_revision, record.key, record.create_revision, record.expires, record.value
+        )
+
+
+def _revision_of(database: Path) -> int:
+    """The revision of the replaced data, if it is readable."""
+    import sqlite3
+
+    if not database.exists():
+        return 0
+    try:
+        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+        try:
+            row = connection.execute("SELECT value FROM meta WHERE name = 'ledger'").fetchone()
+            newest = connection.execute("SELECT max(revision) FROM log").fetchone()[0] or 0
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return 0
+    ledger = Ledger.unpack(row[0]) if row is not None else None
+    return max(int(newest), ledger.revision if ledger is not None else 0)
+
+
+def _without_tokens(
+    records: Iterable[SnapshotRecord], sealing: Sealing
+) -> tuple[list[SnapshotRecord], int]:
+    """Drops service account tokens signed with a key that the restored cluster does not have. The
+    token controller fills their Secrets again.
+    """
+    out: list[SnapshotRecord] = []
+    count = 0
+    for record in records:
+        if record.bucket == "secrets":
+            obj = orjson.loads(sealing.from_disk(record.key, record.value))
+            if obj.get("type") == _TOKEN_TYPE and "token" in (obj.get("data") or {}):
+                del obj["data"]["token"]
+                count += 1
+                # The next start encrypts it, if the cluster encrypts Secrets.
+                record = record._replace(value=orjson.dumps(obj))
+        out.append(record)
+    return out, count
+
+
+def discard_partial(target: Path) -> None:
+    partial_name(target).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Nodes: a machine, a network, a container runtime and the programs that make it a node."""

@@ -1,0 +1,352 @@
+"""What `transom doctor` and `transom report` read from a running cluster: facts that only its
+machines know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from transom.doctor.control_plane import certificate_ends
+from transom.doctor.node_inspection import NodeState
+from transom.doctor.windows import HOSTNAME
+from transom.machines.smallfiles import read_small_file
+from transom.machines.windows.services import KEY as SERVICES
+from transom.machines.windows.variables import machine_variables
+from transom.network.cni import defaults
+from transom.network.cni.flannel import SUBNET_FILE
+from transom.network.cni.paths import join_cni_path
+from transom.network.cni.sourcevip import FILE as SOURCE_VIP
+from transom.network.model.dataplane import ModelDataplane
+from transom.node.inspect_hns import VIEWS
+from transom.node.machine import windows_machine
+from transom.node.network_windows import WindowsNodeNetwork
+from transom.node.settings import name_option
+from transom.runtime.sim.engine import SimRuntime
+
+if TYPE_CHECKING:
+    from transom.machines.windows.registry import WindowsRegistry
+    from transom.node.cluster_access import ControlPlaneFacts
+    from transom.node.node import Node
+    from transom.node.pool import NodePool
+
+# Network mode -> the HNS network that exists before the first pod; the other modes create it with
+# the first pod.
+_NETWORKS: Final = {
+    "l2bridge": defaults.BRIDGE_NAME,
+    "overlay": defaults.OVERLAY_NAME,
+    "transparent": "external",
+}
+_REMOTE: Final = 1  # the flag of endpoints that represent pods of other nodes
+_RECENT_SECONDS: Final = 300.0
+_PROGRAMS: Final = ("kubelet", "kube-proxy", "flanneld")
+_HNS: Final = (
+    "networks",
+    "endpoints",
+    "loadbalancers",
+    "namespaces",
+    "policies",
+    "adapters",
+    "faults",
+)
+
+
+async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dict[str, Any]:
+    found = []
+    nodes = pool.nodes()
+    first = min((node.spec.number for node in nodes), default=0)
+    targets = await pool.cluster.network.target_ports()
+    for node in nodes:
+        one = _inspect_node(pool, node)
+        found.append(
+            replace(
+                one,
+                stopped=await _stopped(node),
+                unreachable={
+                    name: server
+                    for name in node.network.programs
+                    if (server := node.programs.unreachable(name))
+                },
+                control_plane=_control_plane(node, first),
+                unheard=_unheard(pool, node, targets),
+            )
+        )
+        await asyncio.sleep(0)  # yield to other tasks: there may be a thousand nodes
+    return {
+        "items": [asdict(one) for one in found],
+        "nameOption": name_option(pool.cluster.settings.name),
+        "dns": await _dns(pool),
+        "webhooks": control_plane.webhook_failures(_RECENT_SECONDS),
+        "cloud": pool.cluster.cloud.problems(),
+        "certificates": _certificates(pool, control_plane),
+    }
+
+
+def _control_plane(node: Node, first: int) -> bool:
+    """The service `kubernetes` and cluster DNS use the address of the first node; it need not be
+    labelled.
+    """
+    roles = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+    spec = node.spec
+    return any(role in spec.labels for role in roles) or (
+        spec.number == first == 1 and not spec.windows
+    )
+
+
+async def _dns(pool: NodePool) -> dict[str, str]:
+    """Whether cluster DNS answers a query from a Linux node, sent as its pods would send it. A node
+    whose programs do not all run reaches no service; that is not the fault of the DNS server.
+    """
+    running = [
+        node
+        for node in pool.nodes()
+        if not node.spec.windows
+        and not node.spec.stopped
+        and all(map(node.programs.is_up, node.network.programs))
+        and not any(map(node.programs.unreachable, node.network.programs))
+    ]
+    if not running:
+        return {}
+    try:
+        answer = await pool.query_dns(pool.cluster.node_ips(running[-1].spec)[0])
+    except OSError as problem:
+        text = str(problem.strerror or problem) or type(problem).__name__
+        remedy = (
+            "Start the control-plane node, whose address the name server has (transom node "
+            "list); then transom down and "
+            "transom up"
+        )
+        return {"problem": text, "remedy": remedy}
+    return (
+        {}
+        if answer
+        else {
+            "problem": "it does not know kubernetes.default",
+            "remedy": "transom down, then transom up",
+        }
+    )
+
+
+def _inspect_node(pool: NodePool, node: Node) -> NodeState:
+    spec, network, settings = node.spec, node.network, pool.cluster.network.shared.settings
+    common: dict[str, Any] = {
+        "name": spec.name,
+        "os": spec.os,
+        "simulated": isinstance(node.runtime, SimRuntime),
+        "mode": settings.mode,
+        "state": "stopped"
+        if spec.stopped
+        else "running"
+        if node.kubelet is not None
+        else "starting",
+        "plugin": network.plugin,
+        "fault": network.pods.fault,
+        "pod_cidr": network.pods.cidr.split(",")[0],
+        "clock_offset": round(node.machine.clock.time() - pool.cluster.clock.time(), 1),
+        "cni_problem": _cni_problem(node),
+    }
+    if isinstance(node.runtime, SimRuntime):
+        disk = node.machine.disk()
+        common |= {"disk_capacity": disk.capacity, "disk_free": max(0, disk.capacity - disk.used)}
+    return NodeState(**common, **(_windows(pool, node) if spec.windows else {}))
+
+
+def _cni_problem(node: Node) -> str:
+    """Checks the current files; a kubelet may still use a configuration that it read earlier."""
+    pods = node.network.pods
+    if not pods.cidr or node.spec.stopped:
+        return ""
+    found = pods.network()
+    problem = found if isinstance(found, str) else pods.file_problem()
+    return f"{pods.directory}: {problem}" if problem else ""
+
+
+def _certificates(pool: NodePool, control_plane: ControlPlaneFacts) -> list[dict[str, Any]]:
+    """Certificates of the control plane and of kubelets: their purpose, expiry and how to renew
+    them.
+    """
+    option = name_option(pool.cluster.settings.name)
+    found = []
+    for label, file in control_plane.certificates.items():
+        files = f"{file} {file.with_suffix('.key')}" if file.stem.endswith("ca") else str(file)
+        restart = f"transom down{option} && transom up{option}"
+        found.append(_certificate(label, "", file, f"rm {files} && {restart}"))
+    for node in pool.nodes():
+        name, file = node.spec.name, node.kubelet_certificate
+        renew = f"rm {file} && transom node reboot {name}{option}"
+        label = "the kubelet's serving certificate"
+        found.append(_certificate(label, f"node/{name}", file, renew))
+    return [one for one in found if one["end"] or one["problem"]]
+
+
+def _certificate(label: str, where: str, file: Path, renew: str) -> dict[str, Any]:
+    end, problem = 0.0, ""
+    try:
+        end = min(certificate_ends(file.read_bytes()), default=0.0)
+    except FileNotFoundError:
+        pass  # does not exist yet: a cluster without nodes, or a node that has not started
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    return {"label": label, "where": where, "end": end, "problem": problem, "renew": renew}
+
+
+def _unheard(
+    pool: NodePool, node: Node, targets: Mapping[str, set[int]]
+) -> dict[str, tuple[int, ...]]:
+    """Ports of running pods that services target but where nothing listens."""
+    dataplane = pool.cluster.dataplane
+    if not isinstance(dataplane, ModelDataplane) or not isinstance(node.runtime, SimRuntime):
+        return {}
+    found = {}
+    for sandbox in node.runtime.sandboxes():
+        if sandbox.state == "ready" and sandbox.ips:
+            wanted = targets.get(sandbox.ips[0], ())
+            silent = tuple(
+                sorted(port for port in wanted if not dataplane.serves(sandbox.ips[0], port))
+            )
+            if silent:
+                found[f"{sandbox.config.namespace}/{sandbox.config.name}"] = silent
+    return found
+
+
+def _leaked_endpoints(node: Node) -> tuple[str, ...]:
+    """Endpoints in the node's range without a sandbox: their addresses cannot be reused."""
+    hns, cidr = windows_machine(node.machine).hns, node.network.pods.cidr.split(",")[0]
+    if not cidr or not isinstance(node.runtime, SimRuntime):
+        return ()
+    used = {address for sandbox in node.runtime.sandboxes() for address in sandbox.ips} | {
+        _source_vip(node)
+    }
+    network = ipaddress.ip_network(cidr)
+    return tuple(
+        address["IpAddress"]
+        for key, endpoint in hns.endpoints.items()
+        if not endpoint.get("Flags", 0) & _REMOTE
+        and hns.attachment(key)[0] not in ("host", "machine")
+        for address in endpoint.get("IpConfigurations", ())
+        if address["IpAddress"] not in used
+        and ipaddress.ip_address(address["IpAddress"]) in network
+    )
+
+
+def _lost_endpoints(node: Node) -> tuple[str, ...]:
+    """Running pods whose address has no HNS endpoint."""
+    if not isinstance(node.runtime, SimRuntime):
+        return ()
+    addresses = {
+        address["IpAddress"]
+        for endpoint in windows_machine(node.machine).hns.endpoints.values()
+        for address in endpoint.get("IpConfigurations", ())
+    }
+    return tuple(
+        f"{sandbox.config.namespace}/{sandbox.config.name}"
+        for sandbox in node.runtime.sandboxes()
+        if sandbox.state == "ready"
+        and sandbox.ips
+        and sandbox.ips[0] not in addresses
+        and not sandbox.config.linux.host_network
+    )
+
+
+def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
+    spec, network, settings = node.spec, node.network, pool.cluster.network.shared.settings
+    machine = windows_machine(node.machine)
+    hns, registry, flannel = machine.hns, machine.registry, node.network.plugin == "flannel"
+    expected = (settings.backend.get("Name", "") if flannel else "") or _NETWORKS.get(
+        settings.mode, ""
+    )
+    return {
+        "network": expected if network.pods.cidr and network.plugin != "azure" else "",
+        "networks": {
+            one["Name"]: hns.management_ip(key) or "" for key, one in hns.networks.items()
+        },
+        "adapters": tuple(hns.adapters),
+        "mac_spoofing": hns.mac_spoofing,
+        "kube_proxy_problem": pool.cluster.network.proxy_problem(spec.name),
+        "kube_proxy_hostname": _hostname(node, registry),
+        "subnet_env": _read(node, join_cni_path("windows", SUBNET_FILE)),
+        "source_vip": _source_vip(node) if settings.mode == "overlay" else "",
+        "leaked_endpoints": _leaked_endpoints(node) if not spec.stopped else (),
+        "lost_endpoints": _lost_endpoints(node) if not spec.stopped else (),
+        "source_vip_problem": _source_vip_problem(node) if settings.mode == "overlay" else "",
+        "proxy": spec.proxy,
+        "variables": dict(machine_variables(registry)),
+    }
+
+
+def _hostname(node: Node, registry: WindowsRegistry) -> str:
+    """The node name that kube-proxy uses: from its running command line, or from its service's."""
+    running = node.programs.running("kube-proxy")
+    if running is not None:
+        line = " ".join(running.argv)
+    else:
+        key = rf"{SERVICES}\kube-proxy"
+        line = str(
+            registry.get(rf"{key}\Parameters", "AppParameters")
+            or registry.get(key, "ImagePath")
+            or ""
+        )
+    found = HOSTNAME.search(line)
+    return found[1] if found is not None else node.network.proxy_hostname
+
+
+async def _stopped(node: Node) -> dict[str, str]:
+    programs = node.programs
+    if node.spec.stopped:
+        return {}
+    found = {}
+    for name in node.network.programs:
+        if not programs.is_up(name):
+            await programs.log(name)
+            failed = programs.unit_state(name).state in ("failed", "activating")
+            found[name] = programs.why(name) if failed else ""
+    return found
+
+
+def _read(node: Node, path: str) -> str | None:
+    try:
+        content = read_small_file(node.machine.files, path)
+    except OSError:
+        return None
+    return content.decode(errors="replace")
+
+
+def _source_vip(node: Node) -> str:
+    try:
+        return str(orjson.loads(_read(node, SOURCE_VIP) or "")["ip4"]["ip"]).partition("/")[0]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ""
+
+
+def _source_vip_problem(node: Node) -> str:
+    """Why kube-proxy has no source VIP: the script that requests it records the answer."""
+    network = node.network
+    if isinstance(network, WindowsNodeNetwork) and network.source_vip_problem:
+        return network.source_vip_problem
+    if not network.pods.cidr:
+        return ""
+    content = _read(node, SOURCE_VIP)
+    if content is None:
+        return f"{SOURCE_VIP} does not exist"
+    return "" if _source_vip(node) else f"{SOURCE_VIP} is not valid: {content[:60]!r}"
+
+
+async def node_logs(pool: NodePool, name: str) -> dict[str, Any]:
+    """The logs of a node's programs, and the state of its host networking service."""
+    node = pool.node(name)
+    found: dict[str, Any] = {"node": name, "logs": {}, "hns": None}
+    if node.spec.windows:
+        pool.cluster.network.fabric.refresh_node(name)
+        found["hns"] = {view: VIEWS[view](windows_machine(node.machine).hns) for view in _HNS}
+        if isinstance(node.runtime, SimRuntime):
+            found["logs"] = {
+                program: (await node.programs.log(program)).decode(errors="replace")
+                for program in _PROGRAMS
+            }
+    return found

@@ -1,0 +1,358 @@
+"""A node: a machine, a network, a container runtime and programs.
+
+The machine and the runtime stay while the node is switched off, so a restarted kubelet finds its
+pods. Simulated and real nodes, Linux and Windows, all use this class.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from transom.client.api import STRATEGIC_PATCH
+from transom.client.resources import NODES
+from transom.http import server_context
+from transom.kit import pki
+from transom.kit.clock import rfc3339
+from transom.kit.files import make_private
+from transom.kit.lazy import lazy_import
+from transom.kit.user_errors import UserError
+from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
+from transom.kubelet.os_linux import RULES as LINUX_RULES
+from transom.kubelet.os_windows import RULES as WINDOWS_RULES
+from transom.kubelet.osrules import OsRules
+from transom.machinery.errors import ApiError
+from transom.machines.windows import csi_proxy
+from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.system import shutdown_seconds
+from transom.network.cni.flanneld import CONDITION
+from transom.node.cluster_access import ClusterAccess
+from transom.node.machine import NodeMachine, windows_machine
+from transom.node.network import NodeNetwork
+from transom.node.programs.command_lines import install_node_files, make_kubeconfig
+from transom.node.programs.node_programs import NodePrograms
+from transom.node.runtimes import driver_folders, eviction_thresholds
+from transom.node.spec import NodeSpec, is_control_plane, kubelet_version, pause_image
+from transom.runtime.api import ContainerRuntime
+from transom.runtime.sim.engine import SimRuntime, default_pause_image
+from transom.windows import releases
+
+if TYPE_CHECKING:
+    from transom.kubelet.kubelet import Kubelet
+    from transom.runtime.sim.login import flex_drivers, units
+    from transom.runtime.sim.login import machine as login_machine
+    from transom.runtime.sim.login.machine import WindowsMachine
+else:
+    flex_drivers = lazy_import("transom.runtime.sim.login.flex_drivers")
+    login_machine = lazy_import("transom.runtime.sim.login.machine")
+    units = lazy_import("transom.runtime.sim.login.units")
+
+log = logging.getLogger("transom.node")
+
+# since this version --node-ip accepts one address of each family
+_DUAL_STACK_NODE_IP: Final = (1, 20)
+_RESTRICTED_LABELS: Final = ("node-role.kubernetes.io/", "node-restriction.kubernetes.io/")
+
+
+class Node:
+    """`kubelet` is the running one. `listens`: whether the kubelet also has a port of this machine.
+    `is_node`: whether the cluster has a machine of this name. `start_runtime` lets a real runtime
+    find its containers again.
+    """
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        machine: NodeMachine,
+        network: NodeNetwork,
+        runtime: ContainerRuntime,
+        cluster: ClusterAccess,
+        *,
+        engine: str,
+        listens: Callable[[], bool],
+        is_node: Callable[[str], bool],
+        start_runtime: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.network = network
+        self.runtime = runtime
+        self.cluster = cluster
+        self.engine = engine  # sim, oci, or the address of a containerd
+        self._kubelet: Kubelet | None = None
+        self.kubelet_version = kubelet_version(cluster.settings, spec)
+        self.rules: OsRules = WINDOWS_RULES if spec.windows else LINUX_RULES
+        self.driver_folders = driver_folders(cluster.settings, spec)
+        self.programs = NodePrograms(self)
+        user = f"system:node:{spec.name}"
+        newline = "\r\n" if spec.windows else "\n"
+        servers = cluster.api_servers()
+        self.installed_kubeconfig = make_kubeconfig(servers[0], user, newline)
+        self._listens = listens
+        self._is_node = is_node
+        self._start_runtime = start_runtime
+        self._listener: socket.socket | None = None
+        self._login_machine: WindowsMachine | None = None
+        install_node_files(
+            machine.files, network, self.installed_kubeconfig, simulated=self.simulated
+        )
+        self._apply_faults()
+
+    @property
+    def simulated(self) -> bool:
+        return isinstance(self.runtime, SimRuntime)
+
+    @property
+    def hostname(self) -> str:
+        if self.spec.windows:
+            return windows_machine(self.machine).computer_name
+        return self.machine.identity.hostname
+
+    @property
+    def kubelet(self) -> Kubelet | None:
+        return self._kubelet
+
+    def kubelet_started(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    def kubelet_ended(self, kubelet: Kubelet) -> None:
+        if self._kubelet is kubelet:
+            self._kubelet = None
+
+    def is_other_node(self, name: str) -> bool:
+        """Whether a node name is that of another machine of the cluster."""
+        own = self.kubelet.env.config.node_name if self.kubelet is not None else self.spec.name
+        return name not in (self.spec.name, own) and self._is_node(name)
+
+    # ---- power ----
+
+    def power_on(self) -> None:
+        """Starts the machine and its network, without programs."""
+        self.spec = replace(self.spec, stopped=False)
+        self.network.boot()
+
+    def start_programs(self) -> None:
+        """Starts the programs of the boot. Needs the tasks of `cluster`."""
+        self.programs.boot()
+        cidr = self.cluster.pod_cidr(self.spec.name)
+        if cidr and self.network.pods.cidr == cidr:
+            self.programs.start_network(cidr)
+
+    async def start_services(self) -> None:
+        """Starts the services of a Windows machine that users have configured."""
+        if self._login_machine is not None:
+            await self._login_machine.boot()
+
+    async def shut_down(self) -> None:
+        """A Windows shutdown: services get the time that the registry configures
+        (WaitToKillServiceTimeout). The power stays on.
+        """
+        machine, runtime = self.machine, self.runtime
+        if not isinstance(machine, WindowsHost) or not isinstance(runtime, SimRuntime):
+            return
+        seconds = shutdown_seconds(machine.registry)
+        if self._login_machine is not None:
+            await self._login_machine.shut_down(seconds)
+        else:
+            await self.programs.lose_power()
+            await runtime.shut_down(seconds)
+
+    async def power_off(self) -> None:
+        """Power loss: the kubelet reports nothing, and everything on the node ends."""
+        await self.programs.lose_power()
+        self.machine.reboot()
+        self.cluster.cloud.forget_mappings(self.spec.name)
+        self.network.power_off()
+        self.spec = replace(self.spec, stopped=True)
+
+    def close(self) -> None:
+        """Frees the kubelet's port of this machine."""
+        self._kubelet = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def delete_certificates(self) -> None:
+        """Another node of this name may get a different address."""
+        shutil.rmtree(self._certificates, ignore_errors=True)
+
+    # ---- Node object ----
+
+    def use_pod_cidr(self, cidr: str) -> None:
+        """Applies the pod CIDR of the node's Node object."""
+        network = self.network
+        network.pods.use(cidr)
+        if network.is_on and network.started != cidr:
+            self.programs.start_network(cidr)
+        if self.kubelet is not None:
+            self.kubelet.agent.changed()
+
+    @property
+    def restricted_labels(self) -> dict[str, str]:
+        """Labels that a kubelet must not set on itself; the cluster's creator sets them, as kubeadm
+        does.
+        """
+        labels = self.spec.labels.items()
+        return {key: value for key, value in labels if key.startswith(_RESTRICTED_LABELS)}
+
+    def publish_network(self, node: str) -> None:
+        """Writes flannel's annotations and condition to a Node."""
+        if self.network.annotations:
+            annotations = self.network.annotations
+            self.cluster.spawn_if_running(lambda: self._publish_network(node, annotations))
+
+    async def _publish_network(self, node: str, annotations: Mapping[str, str]) -> None:
+        client, now = self.cluster.admin, rfc3339(self.cluster.clock.time())
+        condition = {**CONDITION, "lastHeartbeatTime": now, "lastTransitionTime": now}
+        metadata = {"metadata": {"annotations": annotations}}
+        status = {"status": {"conditions": [condition]}}
+        try:
+            await client.patch(NODES, "", node, metadata, STRATEGIC_PATCH)
+            await client.patch(NODES, "", node, status, STRATEGIC_PATCH, subresource="status")
+        except ApiError as problem:
+            log.warning("the network of node %s cannot be published: %s", node, problem)
+
+    # ---- the kubelet's settings ----
+
+    def kubelet_settings(self) -> KubeletConfig:
+        """The kubelet's settings at boot, before they become a command line."""
+        spec, cluster = self.spec, self.cluster
+        release = releases.parse_release_version(self.kubelet_version)
+        second = self.network.address6 if release >= _DUAL_STACK_NODE_IP else ""
+        usual = self.rules.default_eviction(release)
+        eviction, image_gc = eviction_thresholds(spec, self.engine, usual)
+        labels = spec.labels.items()
+        return self.rules.as_guided(
+            KubeletConfig(
+                node_name=spec.name,
+                node_ip=self.network.address,
+                secondary_node_ip=second,
+                version=self.kubelet_version,
+                max_pods=spec.max_pods,
+                node_labels={k: v for k, v in labels if not k.startswith(_RESTRICTED_LABELS)},
+                register_with_taints=spec.taints,
+                cluster_dns=(cluster.service_ip(10),),
+                kube_reserved=spec.kube_reserved,
+                system_reserved=spec.system_reserved or {},
+                eviction_soft=spec.eviction_soft,
+                eviction_hard=eviction,
+                image_gc_high_threshold_percent=image_gc,
+                image_gc_low_threshold_percent=min(80, image_gc - 1),
+                eviction_soft_grace_period=spec.eviction_soft_grace_period,
+                feature_gates=spec.feature_gates,
+                pod_infra_image=node_pause_image(cluster, spec),
+                windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
+            )
+        )
+
+    def kubelet_defaults(self) -> KubeletConfig:
+        """The defaults of a kubelet without flags on this machine."""
+        guided = self.rules.as_guided(KubeletConfig("", ""))
+        return KubeletConfig(
+            node_name=self.spec.name,
+            node_ip=self.network.address,
+            version=self.kubelet_version,
+            root_dir=guided.root_dir,
+            pod_logs_dir=guided.pod_logs_dir,
+        )
+
+    def kubelet_socket(self) -> socket.socket | None:
+        if self._listener is None and self._listens():
+            self._listener = socket.create_server(("127.0.0.1", 0))
+        return self._listener.dup() if self._listener is not None else None
+
+    @property
+    def kubelet_port(self) -> int:
+        """The port of this machine where the kubelet listens, 0 for none."""
+        return self._listener.getsockname()[1] if self._listener is not None else 0
+
+    @property
+    def kubelet_certificate(self) -> Path:
+        return self._certificates / "kubelet.crt"
+
+    @property
+    def _certificates(self) -> Path:
+        return self.cluster.settings.state / "nodes" / self.spec.name
+
+    def kubelet_tls(self) -> ssl.SSLContext:
+        name, authority = self.spec.name, self.cluster.authority
+        certificate, key = self.kubelet_certificate, self._certificates / "kubelet.key"
+        if not pki.is_fresh(certificate, key, authority.ca):
+            make_private(self._certificates)
+            names, addresses = [name, "localhost"], [*self.network.addresses, "127.0.0.1"]
+            ca = pki.load_key_pair(authority.ca, authority.ca_key)
+            issued = pki.issue_server(ca, f"system:node:{name}", names, addresses)
+            pki.save_key_pair(issued, certificate, key)
+        return server_context(certificate, key, authority.ca)
+
+    # ---- the machine ----
+
+    async def start_runtime(self) -> None:
+        """Lets a real runtime find its containers again; the node needs its pod CIDR for that."""
+        if self._start_runtime is not None:
+            await self.cluster.nodes.synced()
+            await self._start_runtime()
+
+    def login_machine(self) -> WindowsMachine | None:
+        """A simulated Windows machine as its programs see it: created at the first login, and kept
+        while the node exists. The services of a Linux machine are created at the same time.
+        """
+        machine, runtime = self.machine, self.runtime
+        if not isinstance(runtime, SimRuntime):
+            return None
+        self.programs.attach()
+        if not isinstance(machine, WindowsHost):
+            if runtime.core.linux_machine is None:
+                self.programs.install_units()
+                runtime.core.linux_machine = units.LinuxMachine(self.programs, runtime)
+            return None
+        if self._login_machine is not None:
+            self._login_machine.refresh()
+        else:
+            name, fabric = self.spec.name, self.cluster.network.fabric
+            self._login_machine = login_machine.WindowsMachine(
+                machine,
+                machine.clock,
+                self.programs,
+                lambda: fabric.refresh_node(name),
+                self.spec.runtime,
+                runtime,
+            )
+        return self._login_machine
+
+    def change(self, spec: NodeSpec, *, flex: bool) -> None:
+        """Applies the settings that can change while a node runs; takes effect immediately."""
+        self.spec = spec
+        self._apply_faults()
+        if flex:
+            self.install_flex_drivers()
+
+    def _apply_faults(self) -> None:
+        """Applies the faults in the machine's specification."""
+        if self.spec.windows:
+            windows_machine(self.machine).hns.allow_mac_spoofing(self.spec.mac_spoofing)
+            csi_proxy.install_csi_proxy(self.machine.files, self.spec.csi_proxy)
+        if isinstance(self.runtime, SimRuntime):
+            self.runtime.proxy = self.spec.proxy
+
+    def install_flex_drivers(self) -> None:
+        """Runs once, when the node is created; later changes to the files stay."""
+        if self.spec.windows and self.simulated:
+            flex_drivers.install_flex_driver_files(self.machine.files, self.spec.flex_drivers)
+
+    def check_deletable(self, hint: str) -> None:
+        if is_control_plane(self.spec):
+            name = self.spec.name
+            raise UserError(
+                f"node {name!r} runs the control plane, without which there is no cluster", hint
+            )
+
+
+def node_pause_image(cluster: ClusterAccess, spec: NodeSpec) -> str:
+    return pause_image(cluster.settings, spec) or default_pause_image(spec.build)

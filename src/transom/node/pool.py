@@ -1,0 +1,382 @@
+"""All nodes of a cluster in this process: created from their specifications, started, stopped,
+changed and deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transom.client.api import STRATEGIC_PATCH, is_not_found
+from transom.client.resources import NODES
+from transom.kit import dnswire
+from transom.kit.lazy import lazy_import
+from transom.kit.user_errors import UserError
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
+from transom.node.cluster_services import ClusterDns, publish_api_server
+from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
+from transom.node.network import NodeNetwork, NodeStacks
+from transom.node.node import Node, node_pause_image
+from transom.node.runtimes import check_engine, choose_engines
+from transom.node.settings import name_option
+from transom.node.spec import NodeSpec, changed_spec, kubelet_version
+from transom.node.write_back import WriteBack
+from transom.runtime.sim.catalogue import Catalogue, CatalogueError, catalogue_with
+from transom.runtime.sim.engine import SimRuntime
+from transom.userland.csi_storage import CsiStorage
+
+if TYPE_CHECKING:
+    from transom.node import real_runtimes
+    from transom.node.machine_disks import MachineDisks
+else:
+    real_runtimes = lazy_import("transom.node.real_runtimes")
+
+log = logging.getLogger("transom.node")
+
+MAX_LISTENING_NODES = 16  # up to this cluster size, each kubelet has a port of this machine
+SaveSpecs = Callable[[Sequence[NodeSpec]], None]
+ReportReady = Callable[[str, int, int], None]
+"""Called with the name of a node that has become ready, the number of ready nodes, and the
+total.
+"""
+
+
+def read_catalogue(file: str) -> Catalogue | None:
+    """Images in addition to the built-in ones, from a user's file."""
+    if not file:
+        return None
+    try:
+        return catalogue_with(Path(file).read_text(), file)
+    except (OSError, CatalogueError) as problem:
+        raise UserError(
+            f"the catalogue of images cannot be used: {problem}",
+            "docs/images.md describes its format",
+        ) from problem
+
+
+class NodePool:
+    """`run` runs the nodes until it is cancelled. `disks` stores the disks of simulated machines;
+    without it they end with the process. `save` is called when the nodes have changed.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterAccess,
+        specs: Iterable[NodeSpec],
+        disks: MachineDisks | None = None,
+        *,
+        save: SaveSpecs,
+        on_ready: ReportReady = lambda _name, _ready, _all: None,
+        max_listening: int = MAX_LISTENING_NODES,
+    ) -> None:
+        self.cluster = cluster
+        self._save_specs = save
+        self._on_ready = on_ready
+        self._max_listening = max_listening
+        self._nodes: dict[str, Node] = {}
+        self._ready: set[str] = set()
+        self._labelling: set[str] = set()  # nodes whose labels are being set
+        self._dns: ClusterDns | None = None
+        specs = list(specs)
+        settings = cluster.settings
+        self._catalogue = read_catalogue(settings.images)
+        self._engines = choose_engines(settings, specs)
+        real = any(self._engines.of(spec) != "sim" for spec in specs)
+        self._real_runtimes = (
+            real_runtimes.RealRuntimes(settings, cluster.clock, cluster.dataplane) if real else None
+        )
+        self._csi_storage = CsiStorage()
+        self._write_back: WriteBack | None = None
+        if disks is not None:
+            self._write_back = WriteBack(
+                disks, cluster.clock, self._nodes.values, self._csi_storage
+            )
+            self._write_back.start(spec.name for spec in specs)
+        for spec in specs:
+            self._nodes[spec.name] = self._make_node(spec)
+        cluster.nodes.add_handler(
+            add=self._node_changed, update=lambda _old, new: self._node_changed(new)
+        )
+
+    # ---- listing ----
+
+    def node(self, name: str) -> Node:
+        found = self._nodes.get(name)
+        if found is None:
+            known = ", ".join(self._nodes) or "none"
+            raise UserError(f"there is no node {name!r}", f"the nodes of this cluster: {known}")
+        return found
+
+    def nodes(self) -> list[Node]:
+        return list(self._nodes.values())
+
+    def names(self) -> set[str]:
+        return set(self._nodes)
+
+    def numbers(self) -> list[int]:
+        """Which of the cluster's node addresses are in use."""
+        return [node.spec.number for node in self._nodes.values()]
+
+    def is_ready(self, name: str) -> bool:
+        return name in self._ready
+
+    def all_ready(self) -> bool:
+        return all(
+            node.spec.stopped or node.spec.name in self._ready for node in self._nodes.values()
+        )
+
+    @property
+    def dns(self) -> ClusterDns | None:
+        """Cluster DNS, while it runs."""
+        return self._dns
+
+    async def query_dns(self, source: str) -> bytes:
+        """Cluster DNS' answer to a query for kubernetes.default from this address. Raises OSError
+        if there is no answer.
+        """
+        address = self.cluster.service_ip(10)
+        query = dnswire.encode_query(
+            1, dnswire.encode_name("kubernetes.default.svc.cluster.local"), dnswire.A
+        )
+        return await self.cluster.dataplane.ask(address, 53, query, source, timeout=2.0)
+
+    # ---- running ----
+
+    async def run(self) -> None:
+        cluster = self.cluster
+        unpublish = await self._publish_api_server()
+        try:
+            async with asyncio.TaskGroup() as group:
+                cluster.use_tasks(group)
+                group.create_task(cluster.nodes.run())
+                group.create_task(cluster.network.run())
+                group.create_task(cluster.supervise("cluster DNS", self._run_dns))
+                if self._real_runtimes is not None:
+                    group.create_task(self._real_runtimes.prepare())
+                if self._write_back is not None:
+                    group.create_task(cluster.supervise("write-back", self._write_back.run))
+                for node in self._nodes.values():
+                    if not node.spec.stopped:
+                        node.start_programs()
+        finally:
+            unpublish()
+            cluster.use_tasks(None)
+            for node in self._nodes.values():
+                node.close()
+            if self._real_runtimes is not None:
+                await self._real_runtimes.close()
+            if self._write_back is not None:
+                await self._write_back.save()
+
+    async def _publish_api_server(self) -> Callable[[], None]:
+        """The control-plane node is the endpoint of the service `kubernetes`."""
+        cluster, settings = self.cluster, self.cluster.settings
+        if cluster.control_plane is None:
+            return lambda: None
+        bind = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
+        address = cluster.node_ips(cluster.control_plane)[0]
+        return await publish_api_server(
+            cluster.admin, cluster.dataplane, address, (bind, settings.port)
+        )
+
+    async def _run_dns(self) -> None:
+        cluster = self.cluster
+        node = cluster.control_plane
+        if node is None:
+            await asyncio.Event().wait()
+            return
+        self._dns = ClusterDns(
+            cluster.settings,
+            cluster.admin,
+            cluster.network.informers,
+            cluster.dataplane,
+            cluster.clock,
+            cluster.new_rng(),
+            cluster.node_ips(node)[0],
+            node.name,
+        )
+        await self._dns.run()
+
+    def _node_changed(self, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        node = self._nodes.get(name)
+        if node is None:
+            return
+        cidr = pod_cidrs_of(obj)
+        if cidr and node.network.pods.cidr != cidr:
+            node.use_pod_cidr(cidr)
+        labels = node.restricted_labels
+        missing = labels and not labels.items() <= (obj["metadata"].get("labels") or {}).items()
+        if missing and name not in self._labelling:
+            self.cluster.spawn_if_running(lambda: self._set_labels(name, labels))
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        if not any(c["type"] == "Ready" and c["status"] == "True" for c in conditions):
+            self._ready.discard(name)
+        elif name not in self._ready and node.programs.running("kubelet") is not None:
+            self._ready.add(name)
+            expected = sum(not other.spec.stopped for other in self._nodes.values())
+            self._on_ready(name, len(self._ready), expected)
+
+    async def _set_labels(self, name: str, labels: Mapping[str, str]) -> None:
+        self._labelling.add(name)
+        body = {"metadata": {"labels": labels}}
+        try:
+            await self.cluster.admin.patch(NODES, "", name, body, STRATEGIC_PATCH)
+        except ApiError as problem:
+            log.warning("node %s cannot be labelled: %s", name, problem)
+        finally:
+            self._labelling.discard(name)
+
+    # ---- user operations ----
+
+    def add(self, specs: Sequence[NodeSpec]) -> None:
+        for spec in specs:
+            if spec.name in self._nodes:
+                raise UserError(f"there is a node {spec.name!r} already", "choose another name")
+        for spec in specs:
+            node = self._nodes[spec.name] = self._make_node(spec)
+            node.start_programs()
+        self._save()
+
+    async def stop(self, name: str) -> None:
+        """Power loss: the kubelet reports nothing, and everything on the node ends."""
+        await self.node(name).power_off()
+        self._ready.discard(name)
+        self._save()
+
+    async def start(self, name: str) -> None:
+        node = self.node(name)
+        if not node.spec.stopped and node.programs.running("kubelet") is not None:
+            return
+        node.power_on()
+        node.start_programs()
+        self._save()
+
+    async def reboot(self, name: str) -> None:
+        node = self.node(name)
+        if not node.spec.stopped:
+            await node.shut_down()
+        await self.stop(name)
+        await self.start(name)
+
+    async def delete(self, name: str) -> None:
+        node = self.node(name)
+        option = name_option(self.cluster.settings.name)
+        node.check_deletable(f"to delete the cluster with everything in it: transom delete{option}")
+        await self.stop(name)
+        node.close()
+        if self._real_runtimes is not None:
+            await self._real_runtimes.remove(node.runtime, node.machine)
+        self.cluster.network.forget(name)
+        del self._nodes[name]
+        self._save()
+        if self._write_back is not None:
+            self._write_back.forget(name)
+        node.delete_certificates()
+        try:
+            await self.cluster.admin.delete(NODES, "", name)
+        except ApiError as problem:
+            if not is_not_found(problem):
+                raise
+
+    def set(self, name: str, values: Mapping[str, Any]) -> None:
+        """Applies the settings that can change while a node runs; takes effect immediately."""
+        node = self.node(name)
+        spec = changed_spec(self.cluster.settings, node.spec, values)
+        check_engine(spec, self._engines.of(spec))
+        node.change(spec, flex="flexDrivers" in values)
+        self._save()
+
+    def _save(self) -> None:
+        self._save_specs([node.spec for node in self._nodes.values()])
+
+    # ---- node creation ----
+
+    def _make_node(self, spec: NodeSpec) -> Node:
+        engine = self._engines.of(spec)
+        check_engine(spec, engine)
+        if engine == "sim":
+            return self._make_simulated_node(spec)
+        return self._make_real_node(spec, engine)
+
+    def _make_simulated_node(self, spec: NodeSpec) -> Node:
+        cluster = self.cluster
+        machine = make_emulated_machine(spec, cluster.clock, cluster.settings.name)
+        saved = self._write_back.load(spec) if self._write_back is not None else None
+        if saved is not None and not WriteBack.restore_machine(saved, machine):
+            saved = None
+        network = self._make_network(spec, machine)
+        runtime = SimRuntime(
+            machine,
+            cluster.clock,
+            cluster.new_rng(),
+            network.pods,
+            cluster.dataplane,
+            "docker" if spec.runtime == "docker" else "containerd",
+            spec.runtime_version,
+            self._catalogue,
+            sandbox_image=node_pause_image(cluster, spec),
+            addresses=network.addresses,
+            hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
+            csi_storage=self._csi_storage,
+            stacks=NodeStacks(network),
+            cloud=cluster.cloud,
+        )
+        if saved is not None:
+            WriteBack.restore_runtime(saved, runtime)
+        network.pods.lost = runtime.network_lost
+        node = Node(
+            spec,
+            machine,
+            network,
+            runtime,
+            cluster,
+            engine="sim",
+            listens=self._listens,
+            is_node=self._nodes.__contains__,
+        )
+        if spec.flex_drivers and saved is None:
+            node.install_flex_drivers()
+        return node
+
+    def _make_real_node(self, spec: NodeSpec, engine: str) -> Node:
+        real, hardware = self._real_runtimes, node_hardware(spec)
+        if real is None:
+            raise UserError(
+                f"node {spec.name!r}: this cluster runs simulated containers only",
+                "start the cluster with a node that has engine: oci",
+            )
+        machine = real.make_machine(spec, hardware)
+        network = self._make_network(spec, machine)
+        runtime = (
+            real.make_native_runtime(spec, machine, network)
+            if engine == "oci"
+            else real.make_cri_runtime(machine, engine)
+        )
+        return Node(
+            spec,
+            machine,
+            network,
+            runtime,
+            self.cluster,
+            engine=engine,
+            listens=self._listens,
+            is_node=self._nodes.__contains__,
+            start_runtime=runtime.start,
+        )
+
+    def _make_network(self, spec: NodeSpec, machine: NodeMachine) -> NodeNetwork:
+        cluster = self.cluster
+        release = kubelet_version(cluster.settings, spec)
+        network = cluster.network.node(spec, machine, cluster.node_ips(spec), release)
+        if not spec.stopped:
+            network.boot()
+        return network
+
+    def _listens(self) -> bool:
+        return len(self._nodes) <= self._max_listening

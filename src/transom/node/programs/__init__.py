@@ -1,0 +1,1 @@
+"""kubelet, kube-proxy, flanneld and the DNS server, each started from its command line."""

@@ -1,0 +1,3 @@
+"""The command lines of a node's programs, parsed as the programs parse them. Pure: starts
+nothing.
+"""

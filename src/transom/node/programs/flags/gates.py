@@ -1,0 +1,40 @@
+"""The names of the feature gates of kubelet and kube-proxy 1.20. Their effects are implemented
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from transom.windows.releases import GATES
+
+_NAMES: Final = """
+APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity AdvancedAuditing AllAlpha AllBeta
+AllowInsecureBackendProxy AnyVolumeDataSource AppArmor AttachVolumeLimit BalanceAttachedNodeVolumes BlockVolume
+BoundServiceAccountTokenVolume CPUManager CRIContainerLogRotation CSIBlockVolume CSIDriverRegistry CSIInlineVolume
+CSIMigration CSIMigrationAWS CSIMigrationAWSComplete CSIMigrationAzureDisk CSIMigrationAzureDiskComplete
+CSIMigrationAzureFile CSIMigrationAzureFileComplete CSIMigrationGCE CSIMigrationGCEComplete CSIMigrationOpenStack
+CSIMigrationOpenStackComplete CSIMigrationvSphere CSIMigrationvSphereComplete CSINodeInfo CSIServiceAccountToken
+CSIStorageCapacity CSIVolumeFSGroupPolicy ConfigurableFSGroupPolicy CronJobControllerV2 CustomCPUCFSQuotaPeriod
+DefaultPodTopologySpread DevicePlugins DisableAcceleratorUsageMetrics DownwardAPIHugePages DryRun DynamicKubeletConfig
+EfficientWatchResumption EndpointSlice EndpointSliceNodeName EndpointSliceProxying EndpointSliceTerminatingCondition
+EphemeralContainers EvenPodsSpread ExecProbeTimeout ExpandCSIVolumes ExpandInUsePersistentVolumes ExpandPersistentVolumes
+ExperimentalHostUserNamespaceDefaulting ExternalPolicyForExternalIP GenericEphemeralVolume GracefulNodeShutdown
+HPAContainerMetrics HPAScaleToZero HugePageStorageMediumSize HyperVContainer IPv6DualStack ImmutableEphemeralVolumes
+KubeletCredentialProviders KubeletPodResources LegacyNodeRoleBehavior LocalStorageCapacityIsolation
+LocalStorageCapacityIsolationFSQuotaMonitoring MixedProtocolLBService MyFeature NodeDisruptionExclusion NodeLease
+NonPreemptingPriority PodDisruptionBudget PodOverhead ProcMountType QOSReserved RemainingItemCount RemoveSelfLink
+RootCAConfigMap RotateKubeletClientCertificate RotateKubeletServerCertificate RunAsGroup RuntimeClass SCTPSupport
+SelectorIndex ServerSideApply ServiceAccountIssuerDiscovery ServiceAppProtocol ServiceLBNodePortControl ServiceNodeExclusion
+ServiceTopology SetHostnameAsFQDN SizeMemoryBackedVolumes StartupProbe StorageObjectInUseProtection StorageVersionAPI
+StorageVersionHash StreamingProxyRedirects SupportNodePidsLimit SupportPodPidsLimit Sysctls TTLAfterFinished TokenRequest
+TokenRequestProjection TopologyManager ValidateProxyRedirects VolumePVCDataSource VolumeSnapshotDataSource VolumeSubpath
+WarningHeaders WatchBookmark WinDSR WinOverlay WindowsEndpointSliceProxying WindowsGMSA WindowsRunAsUserName
+"""
+KNOWN: Final = frozenset(_NAMES.split()) | {name for name, gate in GATES.items() if gate.flag}
+
+
+def unrecognized_gates(names: Iterable[str]) -> str:
+    """A program's message about the first unknown gate; empty if all gates are known."""
+    return next((f"unrecognized feature gate: {name}" for name in names if name not in KNOWN), "")
