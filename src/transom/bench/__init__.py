@@ -1,4 +1,4 @@
-"""A load generator for any Kubernetes API server: the figures in the documentation come from it.
+"""A load generator for any Kubernetes API server. It produces the figures in the documentation.
 
-It is an ordinary client: it knows the API from outside only, and imports nothing of the server.
+It is an ordinary API client and imports nothing from the server.
 """

@@ -1,4 +1,6 @@
-"""The tests of `transom bench api`: create, get, patch, list, delete for ConfigMaps and Pods, and watches."""
+"""The tests of `transom bench api`: create, get, patch, list, delete for ConfigMaps and Pods, and
+watches.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from transom.bench.client import BenchError, Connection, Target
-from transom.bench.measure import Result, Server, hammer
+from transom.bench.client import BenchConnection, BenchError, BenchTarget
+from transom.bench.measure import BenchResult, BenchServer, hammer
 
 TESTS = ("create", "get", "patch", "list", "watch", "delete")
 _POD_BYTES = 2048
@@ -23,29 +25,41 @@ _WATCH_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     tests: Sequence[str] = TESTS
-    objects: int = 3000  # of each kind, shared out over the numbers of clients
+    objects: int = 3000  # of each kind, divided among the client counts
     clients: Sequence[int] = (1, 16, 64)
     watchers: int = 100
     watched: int = 500
 
 
-def config_map(name: str) -> dict[str, Any]:
+def bench_config_map(name: str) -> dict[str, Any]:
     metadata = {"name": name, "labels": {"app": "bench"}}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "v" * 100}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"key": "v" * 100},
+    }
 
 
-def pod(name: str) -> dict[str, Any]:
-    """A pod of 2 KB that no scheduler takes."""
+def bench_pod(name: str) -> dict[str, Any]:
+    """A 2 KB pod that no scheduler handles."""
     container = {
         "name": "main",
         "image": "pause:3.9",
         "env": [{"name": "MODE", "value": "bench"}],
         "ports": [{"containerPort": 80}],
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "16Mi"},
+            "limits": {"cpu": "1", "memory": "128Mi"},
+        },
     }
-    metadata: dict[str, Any] = {"name": name, "labels": {"app": "bench"}, "annotations": {"padding": ""}}
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": {"app": "bench"},
+        "annotations": {"padding": ""},
+    }
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -57,15 +71,19 @@ def pod(name: str) -> dict[str, Any]:
 
 
 KINDS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
-    "ConfigMap": ("configmaps", config_map),
-    "Pod": ("pods", pod),
+    "ConfigMap": ("configmaps", bench_config_map),
+    "Pod": ("pods", bench_pod),
 }
 
 
-async def run(target: Target, server: Server, plan: Plan) -> AsyncIterator[Result]:
-    """Yields each result as it is there. Everything happens in a namespace that is removed at the end."""
+async def run_benchmark(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan
+) -> AsyncIterator[BenchResult]:
+    """Yields each result as soon as it is available. Uses its own namespace and deletes it at the
+    end.
+    """
     namespace = f"bench-{secrets.token_hex(4)}"
-    control = await Connection.open(target)
+    control = await BenchConnection.open(target)
     await _make_namespace(target, control, namespace)
     try:
         for test in plan.tests:
@@ -80,12 +98,15 @@ async def run(target: Target, server: Server, plan: Plan) -> AsyncIterator[Resul
         control.close()
 
 
-async def _make_namespace(target: Target, control: Connection, namespace: str) -> None:
+async def _make_namespace(target: BenchTarget, control: BenchConnection, namespace: str) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     status, answer = await control.request(target.encode("POST", "/api/v1/namespaces", body))
     if status != 201:
-        raise BenchError(f"cannot make namespace {namespace}: {status} {answer[:200].decode(errors='replace')}")
-    # Pods are refused until the namespace has its service account, which a controller makes; without one, we do.
+        raise BenchError(
+            f"cannot make namespace {namespace}: {status} {answer[:200].decode(errors='replace')}"
+        )
+    # Pods are rejected until the namespace has its service account, which a controller creates.
+    # Without a controller, create it here.
     account = _path(namespace, "serviceaccounts")
     for _ in range(10):
         if (await control.request(target.encode("GET", f"{account}/default")))[0] == 200:
@@ -99,8 +120,8 @@ def _path(namespace: str, resource: str) -> str:
     return f"/api/v1/namespaces/{namespace}/{resource}"
 
 
-def _shares(plan: Plan) -> Iterator[tuple[int, range]]:
-    """(clients, numbers of objects): the more clients, the more objects."""
+def _shares(plan: BenchPlan) -> Iterator[tuple[int, range]]:
+    """(clients, number of objects): more clients get more objects."""
     weights = [min(16, clients) + 4 for clients in plan.clients]
     at = 0
     for clients, weight in zip(plan.clients, weights, strict=True):
@@ -110,7 +131,9 @@ def _shares(plan: Plan) -> Iterator[tuple[int, range]]:
         at += count
 
 
-async def _create(target: Target, server: Server, plan: Plan, namespace: str) -> AsyncIterator[Result]:
+async def _create(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan, namespace: str
+) -> AsyncIterator[BenchResult]:
     for kind, (resource, make) in KINDS.items():
         path = _path(namespace, resource)
         for clients, numbers in _shares(plan):
@@ -118,14 +141,20 @@ async def _create(target: Target, server: Server, plan: Plan, namespace: str) ->
             yield await hammer(target, server, f"create {kind}", requests, clients)
 
 
-async def _get(target: Target, server: Server, plan: Plan, namespace: str) -> AsyncIterator[Result]:
+async def _get(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan, namespace: str
+) -> AsyncIterator[BenchResult]:
     for kind, (resource, _) in KINDS.items():
         for clients, numbers in _shares(plan):
-            requests = [target.encode("GET", f"{_path(namespace, resource)}/b-{i:06d}") for i in numbers]
+            requests = [
+                target.encode("GET", f"{_path(namespace, resource)}/b-{i:06d}") for i in numbers
+            ]
             yield await hammer(target, server, f"get {kind}", requests * 2, clients)
 
 
-async def _patch(target: Target, server: Server, plan: Plan, namespace: str) -> AsyncIterator[Result]:
+async def _patch(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan, namespace: str
+) -> AsyncIterator[BenchResult]:
     for kind, (resource, _) in KINDS.items():
         for clients, numbers in _shares(plan):
             requests = [
@@ -140,16 +169,27 @@ async def _patch(target: Target, server: Server, plan: Plan, namespace: str) -> 
             yield await hammer(target, server, f"patch {kind}", requests, clients)
 
 
-async def _delete(target: Target, server: Server, plan: Plan, namespace: str) -> AsyncIterator[Result]:
+async def _delete(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan, namespace: str
+) -> AsyncIterator[BenchResult]:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     for kind, (resource, _) in KINDS.items():
         for clients, numbers in _shares(plan):
-            requests = [target.encode("DELETE", f"{_path(namespace, resource)}/b-{i:06d}", options) for i in numbers]
+            requests = [
+                target.encode("DELETE", f"{_path(namespace, resource)}/b-{i:06d}", options)
+                for i in numbers
+            ]
             yield await hammer(target, server, f"delete {kind}", requests, clients)
 
 
-async def _list(target: Target, server: Server, plan: Plan, namespace: str) -> AsyncIterator[Result]:
-    queries = {"list": "", "list from cache": "?resourceVersion=0", "list none": "?labelSelector=app%3Dnothing"}
+async def _list(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan, namespace: str
+) -> AsyncIterator[BenchResult]:
+    queries = {
+        "list": "",
+        "list from cache": "?resourceVersion=0",
+        "list none": "?labelSelector=app%3Dnothing",
+    }
     for kind, (resource, _) in KINDS.items():
         path = _path(namespace, resource)
         for name, query in queries.items():
@@ -158,16 +198,18 @@ async def _list(target: Target, server: Server, plan: Plan, namespace: str) -> A
         yield await _pages(target, server, kind, path)
 
 
-async def _pages(target: Target, server: Server, kind: str, path: str) -> Result:
-    """Whole lists, page by page; the latency is that of a page."""
-    connection = await Connection.open(target)
+async def _pages(target: BenchTarget, server: BenchServer, kind: str, path: str) -> BenchResult:
+    """Complete lists, page by page; the latency is per page."""
+    connection = await BenchConnection.open(target)
     latencies: list[float] = []
     cpu_before = server.cpu()
     items = 0
     for _ in range(_LIST_REPEATS):
         token, items = "", 0
         while True:
-            request = target.encode("GET", f"{path}?limit={_PAGE}" + (f"&continue={token}" if token else ""))
+            request = target.encode(
+                "GET", f"{path}?limit={_PAGE}" + (f"&continue={token}" if token else "")
+            )
             began = perf_counter()
             status, body = await connection.request(request)
             latencies.append(perf_counter() - began)
@@ -181,15 +223,21 @@ async def _pages(target: Target, server: Server, kind: str, path: str) -> Result
     connection.close()
     cpu_after = server.cpu()
     used = cpu_after - cpu_before if cpu_after is not None and cpu_before is not None else None
-    result = Result(f"list pages of {_PAGE} {kind}", 1, sum(latencies), latencies, server_cpu=used)
+    result = BenchResult(
+        f"list pages of {_PAGE} {kind}", 1, sum(latencies), latencies, server_cpu=used
+    )
     result.more["items"] = items
     return result
 
 
-async def _watch(target: Target, server: Server, plan: Plan, namespace: str) -> AsyncIterator[Result]:
-    """Many watchers, one burst of pods; a latency is from sending the create to one watcher's seeing the pod."""
+async def _watch(
+    target: BenchTarget, server: BenchServer, plan: BenchPlan, namespace: str
+) -> AsyncIterator[BenchResult]:
+    """Many watchers and one burst of pods. A latency runs from sending the create until one watcher
+    sees the pod.
+    """
     path = _path(namespace, "pods")
-    control = await Connection.open(target)
+    control = await BenchConnection.open(target)
     status, body = await control.request(target.encode("GET", f"{path}?limit=1"))
     if status != 200:
         raise BenchError(f"{path} was answered with {status}")
@@ -207,14 +255,14 @@ async def _watch(target: Target, server: Server, plan: Plan, namespace: str) -> 
             if len(latencies) == expected:
                 everything.set()
 
-    watchers = await asyncio.gather(*[Connection.open(target) for _ in range(plan.watchers)])
+    watchers = await asyncio.gather(*[BenchConnection.open(target) for _ in range(plan.watchers)])
     request = target.encode("GET", f"{path}?watch=1&resourceVersion={version}")
     await asyncio.gather(*[watcher.watch(request, seen) for watcher in watchers])
-    writers = await asyncio.gather(*[Connection.open(target) for _ in range(_WATCH_WRITERS)])
-    requests = [target.encode("POST", path, pod(f"w-{i}")) for i in range(plan.watched)]
+    writers = await asyncio.gather(*[BenchConnection.open(target) for _ in range(_WATCH_WRITERS)])
+    requests = [target.encode("POST", path, bench_pod(f"w-{i}")) for i in range(plan.watched)]
     todo = iter(range(plan.watched))
 
-    async def write(connection: Connection) -> None:
+    async def write(connection: BenchConnection) -> None:
         for number in todo:
             sent[number] = perf_counter()
             status, body = await connection.request(requests[number])
@@ -232,9 +280,16 @@ async def _watch(target: Target, server: Server, plan: Plan, namespace: str) -> 
     for connection in (*watchers, *writers, control):
         connection.close()
     used = cpu_after - cpu_before if cpu_after is not None and cpu_before is not None else None
-    result = Result("watch events", plan.watchers, seconds, latencies, server_cpu=used)
+    result = BenchResult("watch events", plan.watchers, seconds, latencies, server_cpu=used)
     result.more["pods"] = plan.watched
     yield result
 
 
-_TESTS = {"create": _create, "get": _get, "patch": _patch, "list": _list, "watch": _watch, "delete": _delete}
+_TESTS = {
+    "create": _create,
+    "get": _get,
+    "patch": _patch,
+    "list": _list,
+    "watch": _watch,
+    "delete": _delete,
+}

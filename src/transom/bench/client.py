@@ -1,4 +1,4 @@
-"""The client side: a target from a kubeconfig, and keep-alive connections that cost the machine little."""
+"""The client: a target from a kubeconfig, and keep-alive connections with little CPU overhead."""
 
 from __future__ import annotations
 
@@ -22,24 +22,31 @@ class BenchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BenchTarget:
     host: str
     port: int
     context: ssl.SSLContext | None
     prefix: str
-    head: str  # the headers every request has
+    head: str  # headers of every request
 
-    def encode(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> bytes:
-        """A request as bytes, ready to be sent many times."""
+    def encode(
+        self, method: str, path: str, body: Any = None, media_type: str = "application/json"
+    ) -> bytes:
+        """An encoded request that can be sent many times."""
         start = f"{method} {self.prefix}{path} HTTP/1.1\r\n{self.head}"
         if body is None:
             return f"{start}\r\n".encode()
         data = json.dumps(body).encode()
-        return f"{start}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+        return (
+            f"{start}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+            + data
+        )
 
 
-def target_from(path: Path, context_name: str | None = None) -> Target:
-    """The server and user of a kubeconfig's (current) context: client certificate or bearer token."""
+def bench_target_from(path: Path, context_name: str | None = None) -> BenchTarget:
+    """The server and user of a context (by default the current one): client certificate or bearer
+    token.
+    """
     import yaml
 
     try:
@@ -55,7 +62,7 @@ def target_from(path: Path, context_name: str | None = None) -> Target:
     if user.get("token"):
         head += f"Authorization: Bearer {user['token']}\r\n"
     tls = _tls(path.parent, cluster, user) if url.scheme == "https" else None
-    return Target(host, port, tls, url.path.rstrip("/"), head)
+    return BenchTarget(host, port, tls, url.path.rstrip("/"), head)
 
 
 def _entry(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
@@ -78,15 +85,15 @@ def _tls(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSL
         context.verify_mode = ssl.CERT_NONE
     certificate, key = material(user, "client-certificate"), material(user, "client-key")
     if certificate and key:
-        with tempfile.TemporaryDirectory() as private:  # only its owner may look into it
+        with tempfile.TemporaryDirectory() as private:  # readable only by its owner
             pair = os.path.join(private, "pair.pem")
             Path(pair).write_bytes(certificate + b"\n" + key)
             context.load_cert_chain(pair)
     return context
 
 
-class Connection(asyncio.Protocol):
-    """One request at a time; with `on_line` the body is a stream of lines that goes on."""
+class BenchConnection(asyncio.Protocol):
+    """Handles one request at a time; with `on_line`, the body is an open stream of lines."""
 
     def __init__(self) -> None:
         self._transport: Any = None
@@ -97,7 +104,7 @@ class Connection(asyncio.Protocol):
         self._on_line: Callable[[bytes], None] | None = None
 
     @classmethod
-    async def open(cls, target: Target) -> Connection:
+    async def open(cls, target: BenchTarget) -> BenchConnection:
         loop = asyncio.get_running_loop()
         name = target.host if target.context else None
         try:
@@ -109,7 +116,7 @@ class Connection(asyncio.Protocol):
         return connection
 
     def request(self, data: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Status code and body, in time."""
+        """Status code and body; raises on a timeout."""
         self._answer = asyncio.get_running_loop().create_future()
         self._body = []
         self._parser = httptools.HttpResponseParser(self)
@@ -120,7 +127,7 @@ class Connection(asyncio.Protocol):
         return self._answer
 
     async def watch(self, data: bytes, on_line: Callable[[bytes], None]) -> None:
-        """Returns when the stream has begun."""
+        """Returns when the stream has started."""
         self._on_line = on_line
         status, body = await self.request(data)
         if status != 200:
@@ -142,7 +149,11 @@ class Connection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_headers_complete(self) -> None:
-        if self._on_line is not None and self._answer is not None and self._parser.get_status_code() == 200:
+        if (
+            self._on_line is not None
+            and self._answer is not None
+            and self._parser.get_status_code() == 200
+        ):
             self._answer.set_result((200, b""))
 
     def on_body(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Measurements: many requests over a number of clients, and what is said about them."""
+"""Measurements: sends many requests over several clients, and formats the report."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from transom.bench.client import BenchError, Connection, Target
+from transom.bench.client import BenchConnection, BenchError, BenchTarget
 
 
 @dataclass(slots=True)
-class Result:
+class BenchResult:
     """One line of the report. `seconds` is wall time, `latencies` are in seconds."""
 
     test: str
@@ -26,7 +26,7 @@ class Result:
     more: dict[str, Any] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
-        """The stable form for machines."""
+        """The stable machine-readable form."""
         count = len(self.latencies)
         out: dict[str, Any] = {
             "test": self.test,
@@ -44,7 +44,7 @@ class Result:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is not below `percent` of all of them."""
+    """The smallest value that is at least as large as `percent` of all values."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -52,8 +52,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, min(len(ordered) - 1, int(rank) - 1))]
 
 
-class Server:
-    """The server's process, if it is on this machine and known."""
+class BenchServer:
+    """The server's process, if it is known and runs on this machine."""
 
     def __init__(self, pid: int | None) -> None:
         self._pid = pid
@@ -80,14 +80,16 @@ class Server:
         return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
-async def hammer(target: Target, server: Server, test: str, requests: Sequence[bytes], clients: int) -> Result:
-    """Sends all requests over `clients` connections, each with one request under way at a time."""
-    connections = await asyncio.gather(*[Connection.open(target) for _ in range(clients)])
+async def hammer(
+    target: BenchTarget, server: BenchServer, test: str, requests: Sequence[bytes], clients: int
+) -> BenchResult:
+    """Sends all requests over `clients` connections, with one request in flight on each."""
+    connections = await asyncio.gather(*[BenchConnection.open(target) for _ in range(clients)])
     todo = iter(requests)
     latencies: list[float] = []
     errors: Counter[str] = Counter()
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: BenchConnection) -> None:
         for request in todo:
             began = perf_counter()
             try:
@@ -106,4 +108,4 @@ async def hammer(target: Target, server: Server, test: str, requests: Sequence[b
     for connection in connections:
         connection.close()
     used = cpu_after - cpu_before if cpu_after is not None and cpu_before is not None else None
-    return Result(test, clients, seconds, latencies, errors, used)
+    return BenchResult(test, clients, seconds, latencies, errors, used)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from transom.cli import console
+from transom.cli.command import Command
 
 HELP = """\
 Run the control plane in the foreground, logging to standard error, until it is interrupted.
 
-It is the same cluster that `transom up` would start, on the same state. Your kubeconfig is left alone unless you name
-one; the cluster's own is in its state directory."""
+This is the same cluster that `transom up` starts, with the same state. Your kubeconfig is not
+changed unless you pass --kubeconfig; the state directory of the cluster contains its own."""
 EXAMPLES = """\
   transom apiserver
   transom apiserver --name blue --port 7443
@@ -18,12 +19,15 @@ EXAMPLES = """\
   transom apiserver --audit-policy ./policy.yaml --audit-log ./audit.log"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.start_options(parser)
+def add_apiserver_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_start_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_apiserver_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
-    lifecycle.foreground(console.wanted(args), console.tell)
+    lifecycle.serve_in_foreground(console.add_up_options(args), console.print_progress)
     return 0
+
+
+COMMAND = Command(HELP, EXAMPLES, add_apiserver_arguments, run_apiserver_command)

@@ -1,4 +1,4 @@
-"""What the verbs share: common options, output in three formats, colours on a terminal only."""
+"""What the verbs share: common options, output in three formats, colours on terminals."""
 
 from __future__ import annotations
 
@@ -7,122 +7,233 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.cluster.config import DEFAULT_NAME, RELEASES
-from transom.cluster.engines import ENGINES
-from transom.cluster.netconfig import DATAPLANES, MODES
+from transom.node.network_settings import DATAPLANES, MODES
+from transom.node.runtimes import ENGINES
+from transom.node.settings import DEFAULT_NAME, RELEASES
 
 if TYPE_CHECKING:
-    from transom.cluster.lifecycle import Wanted
+    from transom.cluster.options import UpOptions
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 
 
-def name_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)")
+def add_name_option(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)"
+    )
 
 
-def listed(text: str) -> tuple[str, ...]:
+def add_cluster_options(parser: argparse.ArgumentParser, all_help: str) -> None:
+    """Adds the options that select one cluster by name, or all clusters."""
+    which = parser.add_mutually_exclusive_group()
+    add_name_option(which)
+    which.add_argument("--all", action="store_true", help=all_help)
+
+
+def for_each_cluster(args: argparse.Namespace, act: Callable[[str], None]) -> int:
+    """Runs an action on all selected clusters (`add_cluster_options`), even if it fails for one;
+    returns the exit code.
+    """
+    from transom.cluster.config import known_clusters
+    from transom.kit.user_errors import UserError, of_system
+
+    if not args.all:
+        act(args.name)
+        return 0
+    code = 0
+    names = known_clusters()
+    if not names:
+        print("There are no clusters.")
+    for name in names:
+        try:
+            act(name)
+        except (UserError, OSError) as error:
+            known = of_system(error) if isinstance(error, OSError) else error
+            print_failure(f"cluster {name}: {known.message}", known.hint)
+            code = known.code
+    return code
+
+
+def comma_separated(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def target_options(parser: argparse.ArgumentParser) -> None:
-    """Which API server a client talks to: a cluster of ours by name, or any by kubeconfig."""
+def add_target_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that select an API server: one of our clusters by name, or any by
+    kubeconfig.
+    """
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--name", metavar="CLUSTER", help="a cluster of this machine")
-    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: what kubectl would use")
-    parser.add_argument("--context", default="", metavar="NAME", help="default: the current context")
+    where.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="default: the kubeconfig that kubectl uses"
+    )
+    parser.add_argument(
+        "--context", default="", metavar="NAME", help="default: the current context"
+    )
 
 
-def target(args: argparse.Namespace) -> Path | None:
-    """The kubeconfig that `target_options` asked for; None for what kubectl would use."""
+def target_kubeconfig(args: argparse.Namespace) -> Path | None:
+    """The kubeconfig selected with `add_target_options`; None for kubectl's default."""
     if args.name is None:
         return args.kubeconfig
     from transom.cluster import lifecycle
 
-    return lifecycle.existing(args.name).own_kubeconfig
+    config = lifecycle.existing_cluster(args.name)
+    if not config.own_kubeconfig.exists():  # a start that failed
+        lifecycle.control_client(config)  # raises an error: the cluster is not running
+    return config.own_kubeconfig
 
 
-def output_option(parser: argparse.ArgumentParser) -> None:
+def add_output_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format (default: %(default)s)"
+        "-o",
+        "--output",
+        choices=("text", "json", "yaml"),
+        default="text",
+        help="output format (default: %(default)s)",
     )
 
 
-def start_options(parser: argparse.ArgumentParser) -> None:
-    """What `up` and `apiserver` take; left out, an option keeps the value of the cluster's last start."""
-    name_option(parser)
-    parser.add_argument("--port", type=port, metavar="N", help="port of the API server; 0 (default) picks a free one")
+def add_start_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `up` and `apiserver`. An omitted option keeps the value of the cluster's last
+    start.
+    """
+    add_name_option(parser)
     parser.add_argument(
-        "--release", choices=tuple(RELEASES), metavar="RELEASE", help="Kubernetes release to be (default: 1.20)"
+        "--port",
+        type=port_number,
+        metavar="N",
+        help="port of the API server; 0 (default) selects a free port",
     )
     parser.add_argument(
-        "--nodes", action=argparse.BooleanOptionalAction, help="with nodes (default), or the control plane alone"
+        "--release",
+        choices=tuple(RELEASES),
+        metavar="RELEASE",
+        help="Kubernetes release to serve (default: 1.20)",
+    )
+    parser.add_argument(
+        "--nodes",
+        action=argparse.BooleanOptionalAction,
+        help="start nodes (default), or only the control plane",
     )
     _node_options(parser)
     parser.add_argument(
         "--kubeconfig",
-        type=absolute,
+        type=absolute_path,
         metavar="FILE",
-        help="kubeconfig to put the context into",
+        help="kubeconfig file to add the context to",
     )
     parser.add_argument(
-        "--feature-gates", type=listed, metavar="A=true,B=false", help="features to turn on or off, by Kubernetes' names"
+        "--feature-gates",
+        type=comma_separated,
+        metavar="A=true,B=false",
+        help="Kubernetes feature gates to turn on or off",
     )
     audit = parser.add_mutually_exclusive_group()
-    audit.add_argument("--audit-policy", type=absolute, metavar="FILE", help="record requests as this policy says")
-    audit.add_argument("--no-audit", action="store_true", help="record no requests any more")
+    audit.add_argument(
+        "--audit-policy",
+        type=absolute_path,
+        metavar="FILE",
+        help="record requests according to this audit policy",
+    )
+    audit.add_argument("--no-audit", action="store_true", help="stop recording requests")
     parser.add_argument(
-        "--audit-log", type=absolute, metavar="FILE", help="where requests are recorded (default: in the state folder)"
+        "--audit-log",
+        type=absolute_path,
+        metavar="FILE",
+        help="audit log file (default: in the state folder)",
     )
     parser.add_argument(
-        "--encrypt", action=argparse.BooleanOptionalAction, help="keep Secrets encrypted on disk, or no longer"
+        "--encrypt",
+        action=argparse.BooleanOptionalAction,
+        help="encrypt Secrets on disk, or stop encrypting them",
     )
     parser.add_argument(
         "--encryption-key-file",
-        type=absolute,
+        type=absolute_path,
         metavar="FILE",
-        help="the keys for that (default: a key made for the cluster, in its state folder)",
+        help="encryption keys (default: a generated key in the state folder)",
+    )
+    parser.add_argument(
+        "--loop-budget",
+        type=_budget,
+        metavar="DURATION",
+        help=(
+            "log each event loop callback that uses more CPU time than this, with its stack: "
+            "100ms; 0 turns it off (default)"
+        ),
     )
 
 
 def _node_options(parser: argparse.ArgumentParser) -> None:
-    """At the first start, and whenever one of them is given: then the cluster's nodes are made anew."""
+    """The node options, for the first start. Passing any of them later replaces the cluster's
+    nodes.
+    """
     nodes = parser.add_argument_group("nodes")
     nodes.add_argument("--linux", type=_count, metavar="N", help="Linux workers (default: 1)")
     nodes.add_argument("--windows", type=_count, metavar="N", help="Windows workers (default: 2)")
-    nodes.add_argument("--build", type=int, metavar="N", help="their Windows build (default: 17763, Windows Server 2019)")
     nodes.add_argument(
-        "--taint-windows", action="store_true", help="give Windows nodes the taint os=windows:NoSchedule"
+        "--build",
+        type=int,
+        metavar="N",
+        help="Windows build of the workers (default: 17763, Windows Server 2019)",
     )
     nodes.add_argument(
-        "--runtime", choices=ENGINES, metavar="ENGINE",
-        help="what runs containers: sim (default); oci, real processes by runc and Wine, which needs root; auto, the best here",
+        "--taint-windows",
+        action="store_true",
+        help="add the taint os=windows:NoSchedule to Windows nodes",
     )
     nodes.add_argument(
-        "--network", choices=MODES, metavar="MODE",
-        help=f"how Windows pods are joined: {', '.join(MODES)} (default: l2bridge); see docs/network-modes.md",
+        "--runtime",
+        choices=ENGINES,
+        metavar="ENGINE",
+        help=(
+            "container runtime: sim (default); oci, real processes with runc and Wine (needs "
+            "root); auto, the best one available"
+        ),
     )
     nodes.add_argument(
-        "--dataplane", choices=DATAPLANES, metavar="PLANE",
-        help="what carries packets: model (default), or kernel, namespaces of this machine, which needs root",
+        "--network",
+        choices=MODES,
+        metavar="MODE",
+        help=(
+            f"network mode of Windows pods: {', '.join(MODES)} (default: l2bridge); see "
+            "docs/network-modes.md"
+        ),
     )
     nodes.add_argument(
-        "--dual-stack", action="store_true", default=None,
-        help="addresses of IPv4 and IPv6 for nodes, pods and services; see docs/dual-stack.md",
+        "--dataplane",
+        choices=DATAPLANES,
+        metavar="PLANE",
+        help=("data plane: model (default), or kernel, Linux network namespaces (needs root)"),
+    )
+    nodes.add_argument(
+        "--dual-stack",
+        action="store_true",
+        default=None,
+        help="IPv4 and IPv6 addresses for nodes, pods and services; see docs/dual-stack.md",
     )
     parser.add_argument(
-        "--warn-windows", action=argparse.BooleanOptionalAction,
-        help="warn of pods that use what Windows cannot do (default), or not",
+        "--warn-windows",
+        action=argparse.BooleanOptionalAction,
+        help="warn about pods that use features Windows does not support (default: on)",
     )
     parser.add_argument(
-        "--reject-windows", type=listed, metavar="IDS",
-        help="refuse pods for Windows by records: WIN-POD-003,WIN-STO-*; '' for no longer any",
+        "--reject-windows",
+        type=comma_separated,
+        metavar="IDS",
+        help="reject Windows pods by limitation: WIN-POD-003,WIN-STO-*; '' rejects none",
     )
-    nodes.add_argument("--config", type=absolute, metavar="FILE", help="a cluster file that says what each node is")
+    nodes.add_argument(
+        "--config",
+        type=absolute_path,
+        metavar="FILE",
+        help="a cluster file that describes each node",
+    )
 
 
 def _count(text: str) -> int:
@@ -132,32 +243,56 @@ def _count(text: str) -> int:
     return value
 
 
-def wanted(args: argparse.Namespace) -> Wanted:
+def add_up_options(args: argparse.Namespace) -> UpOptions:
     """What the options say."""
-    from transom.cluster.lifecycle import Wanted, WantedNodes
-    from transom.cluster.netconfig import WantedNetwork
+    from transom.cluster.cluster_file import WindowsOptions
+    from transom.cluster.options import NodeOptions, UpOptions
     from transom.cluster.protection import Protection
-    from transom.cluster.windows import Windows
+    from transom.node.network_settings import NetworkOptions
 
-    protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
-    return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates,
-                  WantedNodes(args.linux, args.windows, args.build, args.taint_windows, args.config),
-                  Windows(args.warn_windows, args.reject_windows),
-                  WantedNetwork(args.network, args.dataplane, args.dual_stack), args.runtime)
+    protection = Protection(
+        args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file
+    )
+    return UpOptions(
+        args.name,
+        args.port,
+        args.release,
+        args.nodes,
+        args.kubeconfig,
+        protection,
+        args.feature_gates,
+        NodeOptions(args.linux, args.windows, args.build, args.taint_windows, args.config),
+        WindowsOptions(args.warn_windows, args.reject_windows),
+        NetworkOptions(args.network, args.dataplane, args.dual_stack),
+        args.runtime,
+        args.loop_budget,
+    )
 
 
-def port(text: str) -> int:
+def port_number(text: str) -> int:
     value = int(text)
     if not 0 <= value <= 65535:
         raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
     return value
 
 
-def absolute(text: str) -> Path:
+def _budget(text: str) -> str:
+    from transom.kit.durations import DurationError, parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if seconds and seconds < 0.005:
+        raise argparse.ArgumentTypeError("the budget must be at least 5ms, or 0 for none")
+    return text if seconds else ""
+
+
+def absolute_path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
-def show(value: Any, output: str) -> None:
+def print_value(value: Any, output: str) -> None:
     """Machine-readable output."""
     if output == "json":
         print(json.dumps(value, indent=2))
@@ -167,37 +302,43 @@ def show(value: Any, output: str) -> None:
         print(yaml.safe_dump(value, sort_keys=False, default_flow_style=False), end="")
 
 
-def table(rows: Sequence[Sequence[str]]) -> None:
-    """Columns as kubectl has them; the first row is the head."""
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Columns like kubectl's; the first row is the header."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        print("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
-def duration(seconds: int | None) -> str:
-    """As kubectl prints ages: the largest two units at most."""
+def format_age(seconds: int | None) -> str:
+    """An age like kubectl's: at most the two largest units."""
     if seconds is None:
         return "-"
-    for size, unit, smaller, smaller_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+    for size, unit, smaller, smaller_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
         if seconds >= size:
             rest = seconds % size // smaller
             return f"{seconds // size}{unit}" + (f"{rest}{smaller_unit}" if rest else "")
     return f"{seconds}s"
 
 
-def tell(text: str) -> None:
-    """Progress and notes: for the person, not for the pipe. Nobody need listen."""
+def print_progress(text: str) -> None:
+    """Progress and notes for the user, on stderr; a closed pipe is ignored."""
     with contextlib.suppress(BrokenPipeError):
         print(text, file=sys.stderr, flush=True)
 
 
-def failure(message: str, hint: str = "") -> None:
-    print(f"{paint('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
+def print_failure(message: str, hint: str = "") -> None:
+    print(f"{paint_text('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
     if hint:
         print(hint, file=sys.stderr)
 
 
-def paint(text: str, colour: str, stream: Any = None) -> str:
+def paint_text(text: str, colour: str, stream: Any = None) -> str:
     stream = stream or sys.stdout
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text

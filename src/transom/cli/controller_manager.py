@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 
 from transom.cli import console
-from transom.cli.switches import Switch
+from transom.cli.command import Command
+from transom.cli.switches import SwitchAction
 
 HELP = """\
 Run the controllers in the foreground against the API server of a kubeconfig, until interrupted.
 
-Several of them may run; the one that holds the lease kube-system/kube-controller-manager works, the others stand by.
-`transom up` has its controllers built in and needs none of this."""
+Several instances can run; the one that holds the lease kube-system/kube-controller-manager is
+active, the others stand by. `transom up` includes the controllers."""
 EXAMPLES = """\
   transom controller-manager --kubeconfig ./kubeconfig
   transom controller-manager --controllers='*,-serviceaccount-token'
@@ -21,59 +22,118 @@ EXAMPLES = """\
   transom controller-manager --cluster-signing-cert-file=ca.crt --cluster-signing-key-file=ca.key"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.target_options(parser)
+def add_controller_manager_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_target_options(parser)
     parser.add_argument(
-        "--controllers", default="*", metavar="LIST",
-        help="names with commas: * is all that are on by default, foo turns one on, -foo off (default: *)",
+        "--controllers",
+        default="*",
+        metavar="LIST",
+        help=(
+            "comma-separated names: * is all controllers that are on by default, foo turns one on, "
+            "-foo turns it off (default: *)"
+        ),
     )
     parser.add_argument(
-        "--leader-elect", action=Switch, default=True, help="work only while holding the lease (default: true)"
+        "--leader-elect",
+        action=SwitchAction,
+        default=True,
+        help="use leader election (default: true)",
     )
     parser.add_argument(
-        "--root-ca-file", type=Path, metavar="FILE",
-        help="certificates that pods know the API server by (default: those of the kubeconfig)",
+        "--root-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="CA certificates that pods use to verify the API server (default: from the kubeconfig)",
     )
     parser.add_argument(
-        "--service-account-private-key-file", type=Path, metavar="FILE", help="key that signs service account tokens"
+        "--service-account-private-key-file",
+        type=Path,
+        metavar="FILE",
+        help="key that signs service account tokens",
     )
-    signing = parser.add_argument_group("certificates", "Without both, approved requests are left for others to sign.")
-    signing.add_argument("--cluster-signing-cert-file", type=Path, metavar="FILE", help="authority that signs requests")
-    signing.add_argument("--cluster-signing-key-file", type=Path, metavar="FILE", help="and its key")
+    signing = parser.add_argument_group(
+        "certificates", "Without both, approved certificate signing requests are not signed."
+    )
+    signing.add_argument(
+        "--cluster-signing-cert-file",
+        type=Path,
+        metavar="FILE",
+        help="CA certificate that signs requests",
+    )
+    signing.add_argument(
+        "--cluster-signing-key-file", type=Path, metavar="FILE", help="key of the CA"
+    )
     ranges = parser.add_argument_group("addresses")
     ranges.add_argument(
-        "--allocate-node-cidrs", action=Switch, default=False, help="give each node a range for its pods (default: false)"
+        "--allocate-node-cidrs",
+        action=SwitchAction,
+        default=False,
+        help="allocate a pod CIDR to each node (default: false)",
     )
     ranges.add_argument(
-        "--cluster-cidr", default="", metavar="CIDRS", help="what nodes get their share of: a range, or one of each family"
+        "--cluster-cidr",
+        default="",
+        metavar="CIDRS",
+        help="pod CIDR of the cluster: one, or one per IP family",
     )
     ranges.add_argument(
-        "--service-cluster-ip-range", default="", metavar="CIDRS", help="what nodes must not get, should it lie in the former"
+        "--service-cluster-ip-range",
+        default="",
+        metavar="CIDRS",
+        help="service CIDR, excluded from the pod CIDR",
     )
     ranges.add_argument(
-        "--node-cidr-mask-size", type=int, default=0, metavar="BITS", help="size of a share (default: 24, with IPv6 64)"
+        "--node-cidr-mask-size",
+        type=int,
+        default=0,
+        metavar="BITS",
+        help="mask size of node CIDRs (default: 24, IPv6 64)",
     )
     for family, usual in (("ipv4", 24), ("ipv6", 64)):
         ranges.add_argument(
-            f"--node-cidr-mask-size-{family}", type=int, default=0, metavar="BITS",
-            help=f"the same, where nodes have ranges of both families (default: {usual})",
+            f"--node-cidr-mask-size-{family}",
+            type=int,
+            default=0,
+            metavar="BITS",
+            help=f"mask size of the node CIDRs of this family in dual-stack clusters (default: {usual})",
         )
     ranges.add_argument(
-        "--load-balancer-cidr", default="", metavar="CIDR",
-        help="addresses for services of type LoadBalancer (default: none; somebody else looks after them)",
+        "--load-balancer-cidr",
+        default="",
+        metavar="CIDR",
+        help=(
+            "addresses for services of type LoadBalancer (default: none; another component "
+            "provides them)"
+        ),
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    from transom.cluster import alone
-    from transom.cluster.manager_options import Manager
+def run_controller_manager_command(args: argparse.Namespace) -> int:
+    from transom.cluster.components import run_controller_manager
+    from transom.controllers.options import ControllerManagerOptions
     from transom.kit import logs
 
-    logs.setup()
-    alone.controller_manager(Manager(
-        console.target(args), args.context, [name.strip() for name in args.controllers.split(",") if name.strip()],
-        args.leader_elect, args.root_ca_file, args.service_account_private_key_file, args.cluster_signing_cert_file,
-        args.cluster_signing_key_file, args.allocate_node_cidrs, args.cluster_cidr, args.service_cluster_ip_range,
-        args.node_cidr_mask_size, args.node_cidr_mask_size_ipv4, args.node_cidr_mask_size_ipv6, args.load_balancer_cidr,
-    ))
+    logs.set_up_logging()
+    run_controller_manager(
+        ControllerManagerOptions(
+            console.target_kubeconfig(args),
+            args.context,
+            [name.strip() for name in args.controllers.split(",") if name.strip()],
+            args.leader_elect,
+            args.root_ca_file,
+            args.service_account_private_key_file,
+            args.cluster_signing_cert_file,
+            args.cluster_signing_key_file,
+            args.allocate_node_cidrs,
+            args.cluster_cidr,
+            args.service_cluster_ip_range,
+            args.node_cidr_mask_size,
+            args.node_cidr_mask_size_ipv4,
+            args.node_cidr_mask_size_ipv6,
+            args.load_balancer_cidr,
+        )
+    )
     return 0
+
+
+COMMAND = Command(HELP, EXAMPLES, add_controller_manager_arguments, run_controller_manager_command)

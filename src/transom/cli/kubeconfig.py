@@ -1,4 +1,4 @@
-"""`transom kubeconfig`: a kubeconfig on standard output."""
+"""`transom kubeconfig`: print a kubeconfig."""
 
 from __future__ import annotations
 
@@ -6,28 +6,36 @@ import argparse
 import sys
 
 from transom.cli import console
+from transom.cli.command import Command
 
-HELP = "Print a kubeconfig that holds the cluster alone, with its administrator as the user."
+HELP = "Print a kubeconfig that contains only this cluster, with its administrator as the user."
 EXAMPLES = """\
   transom kubeconfig > blue.yaml
   kubectl --kubeconfig <(transom kubeconfig --name blue) get pods"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.name_option(parser)
+def add_kubeconfig_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_name_option(parser)
     parser.add_argument(
-        "-o", "--output", choices=("yaml", "json", "text"), default="yaml", help="output format (default: %(default)s)"
+        "-o",
+        "--output",
+        choices=("yaml", "json", "text"),
+        default="yaml",
+        help="output format (default: %(default)s)",
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_kubeconfig_command(args: argparse.Namespace) -> int:
     from transom.cluster import kubeconfig, lifecycle
-    from transom.cluster.pki import ensure
+    from transom.cluster.pki import ensure_cluster_pki
 
-    config = lifecycle.existing(args.name)
-    content = kubeconfig.entries(config, ensure(config))
+    config = lifecycle.existing_cluster(args.name)
+    content = kubeconfig.make_kubeconfig_entries(config, ensure_cluster_pki(config))
     if args.output == "json":
-        console.show(content, "json")
+        console.print_value(content, "json")
     else:
-        sys.stdout.write(kubeconfig.render(content).decode())
+        sys.stdout.write(kubeconfig.render_kubeconfig(content).decode())
     return 0
+
+
+COMMAND = Command(HELP, EXAMPLES, add_kubeconfig_arguments, run_kubeconfig_command)

@@ -8,35 +8,36 @@ import sys
 import time
 
 from transom.cli import console
+from transom.cli.command import Command
 
-HELP = "Show the log of a cluster, also of one that is stopped or failed to start."
+HELP = "Show the log of a cluster, also if it is stopped or failed to start."
 EXAMPLES = """\
   transom logs
   transom logs --tail 50
   transom logs --follow --name blue"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.name_option(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on showing what is added")
+def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_name_option(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="follow the log")
     parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_logs_command(args: argparse.Namespace) -> int:
     from transom.cluster import daemon, lifecycle
-    from transom.cluster.errors import ClusterError
+    from transom.kit.user_errors import UserError
 
-    config = lifecycle.existing(args.name)
+    config = lifecycle.existing_cluster(args.name)
     try:
         file = config.log.open("rb")
     except FileNotFoundError:
-        raise ClusterError(
-            f"cluster {args.name!r} has no log yet", "it has never been started in the background"
+        raise UserError(
+            f"cluster {args.name!r} has no log yet", "it was never started in the background"
         ) from None
     out = sys.stdout.buffer
     with file:
         if args.tail is not None:
-            text = daemon.tail(config.log, args.tail) if args.tail > 0 else ""
+            text = daemon.tail_log(config.log, args.tail) if args.tail > 0 else ""
             out.write(text.encode() + b"\n" if text else b"")
             file.seek(0, os.SEEK_END)
         while True:
@@ -46,3 +47,6 @@ def run(args: argparse.Namespace) -> int:
             if not args.follow:
                 return 0
             time.sleep(0.1)
+
+
+COMMAND = Command(HELP, EXAMPLES, add_logs_arguments, run_logs_command)

@@ -1,26 +1,35 @@
-"""`transom node`: the machines of a cluster: see, add, switch off and on, take away."""
+"""`transom node`: list, add, start, stop and remove the nodes of a cluster."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from typing import Any
+from urllib.parse import quote
 
 from transom.cli import console
+from transom.cli.command import Command
+from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.node.settings import name_option
 
 HELP = """\
-The machines of a running cluster.
+Manage the nodes of a running cluster.
 
-stop is a pulled plug: the node says nothing more, and what ran on it has ended. start switches it on again, reboot does
-both. delete takes the machine and its Node away. cordon and uncordon are kubectl's: no new pods, or pods again.
-set gives Windows nodes a fault, or takes it away: mac-spoofing=on|off, whether the virtual machine's adapter lets out what pods
-send; proxy=URL, through which the node has to go for images (proxy= for none). csi-proxy=on|off installs csi-proxy, which
-storage drivers need there, or takes it away.
+stop simulates power loss: the node stops reporting and its containers end. start powers it on
+again. reboot does both, after a clean shutdown of the services of a Windows node.
+delete removes the machine and its Node object; the control-plane node cannot be deleted. cordon
+and uncordon work as in kubectl.
+set changes a setting of a Windows node: mac-spoofing=on|off, whether the adapter of the virtual
+machine sends packets of pods; proxy=URL, the proxy for image pulls (proxy= for none);
+csi-proxy=on|off, whether csi-proxy is installed, which CSI drivers need. flex-drivers=on|off
+installs the FlexVolume drivers microsoft.com/smb.cmd and
+microsoft.com/iscsi.cmd in the plugin directory of a simulated Windows node, or removes them.
 
-exec runs a command on a simulated machine itself, outside of its containers, and ends with its exit code (1 for the large
-ones of Windows). Several words are a program and its arguments; one word is a line for the machine's shell, PowerShell or
-sh. shell opens that shell. Windows nodes have their services, processes, networks and scripts there."""
+exec runs a command on a simulated node, outside its containers, and returns its exit code (1 for
+exit codes above 255). Several words are a program and its arguments; one word is a command line
+for the shell of the node, PowerShell or sh. shell opens that shell."""
 EXAMPLES = """\
   transom node list
   transom node add windows-3 --os windows --build 20348 --memory 16Gi
@@ -31,6 +40,7 @@ EXAMPLES = """\
   transom node cordon windows-1
   transom node set windows-1 mac-spoofing=off
   transom node set windows-1 csi-proxy=on
+  transom node set windows-1 flex-drivers=on
   transom node set windows-1 windows-2 proxy=http://proxy.example.com:80/
   transom node delete windows-3
   transom node shell windows-1
@@ -38,58 +48,97 @@ EXAMPLES = """\
   transom node exec windows-1 -- Restart-Service kubelet
   transom node exec windows-1 'Get-HnsNetwork | ? Name -ieq "cbr0"'"""
 
-_VERBS = ("list", "add", "delete", "stop", "start", "reboot", "cordon", "uncordon", "set", "exec", "shell")
+_VERBS = (
+    "list",
+    "add",
+    "delete",
+    "stop",
+    "start",
+    "reboot",
+    "cordon",
+    "uncordon",
+    "set",
+    "exec",
+    "shell",
+)
 _READY_SECONDS = 30.0
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_node_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
-    parser.add_argument("node", nargs="*", metavar="NODE", help="names of nodes; for exec one, and the command")
-    console.name_option(parser)
+    parser.add_argument(
+        "node", nargs="*", metavar="NODE", help="node names; for exec, one node and the command"
+    )
+    console.add_name_option(parser)
     new = parser.add_argument_group("for add")
-    new.add_argument("--os", choices=("linux", "windows"), default="linux", help="default: %(default)s")
-    new.add_argument("--build", type=int, metavar="N", help="of Windows, for example 17763 (default) or 20348")
-    new.add_argument("--count", type=int, metavar="N", help="so many of them: NODE-1, NODE-2, ...")
+    new.add_argument(
+        "--os", choices=("linux", "windows"), default="linux", help="default: %(default)s"
+    )
+    new.add_argument(
+        "--build", type=int, metavar="N", help="Windows build, for example 17763 (default) or 20348"
+    )
+    new.add_argument("--count", type=int, metavar="N", help="number of nodes: NODE-1, NODE-2, ...")
     new.add_argument("--cpus", type=int, metavar="N")
     new.add_argument("--memory", metavar="SIZE", help="for example 16Gi")
-    new.add_argument("--adapter", metavar="NAME", help='what a Windows node\'s network adapter is called (default: Ethernet)')
+    new.add_argument(
+        "--adapter",
+        metavar="NAME",
+        help="name of the network adapter of a Windows node (default: Ethernet)",
+    )
     new.add_argument("--container-runtime", choices=("docker", "containerd"))
-    new.add_argument("--label", action="append", default=[], metavar="K=V", help="may be given several times")
-    new.add_argument("--taint", action="append", default=[], metavar="K=V:EFFECT", help="may be given several times")
-    console.output_option(parser)
+    new.add_argument("--role", choices=("worker", "control-plane"), help="default: worker")
+    new.add_argument(
+        "--system-reserved",
+        metavar="K=V,...",
+        help="resources that the kubelet reserves for the system: memory=2Gi,cpu=200m",
+    )
+    new.add_argument("--label", action="append", default=[], metavar="K=V", help="repeatable")
+    new.add_argument(
+        "--taint",
+        action="append",
+        default=[],
+        metavar="K=V:EFFECT",
+        help="repeatable",
+    )
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_node_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
-    from transom.cluster.errors import ClusterError
 
-    config = lifecycle.existing(args.name)
     settings = _settings(args) if args.verb == "set" else {}
     if args.verb != "list" and not args.node:
-        raise ClusterError(f"which node is to be {_past(args.verb)}?", f"for example: transom node {args.verb} linux-1")
-    call = lifecycle.control(config)
+        example = {"exec": "linux-1 -- hostname", "add": "worker-1"}.get(args.verb, "linux-1")
+        hint = f"for example: transom node {args.verb}{name_option(args.name)} {example}"
+        raise UserError("NODE is required", hint, EXIT_USAGE)
+    config = lifecycle.existing_cluster(args.name)
+    call = lifecycle.control_client(config)
     if args.verb in ("exec", "shell"):
         return _login(config, args)
     if args.verb == "list":
         nodes = call("GET", "/transom/nodes")["items"]
         if args.output != "text":
-            console.show(nodes, args.output)
+            console.print_value(nodes, args.output)
         else:
             _table(nodes)
         return 0
     if args.verb == "add":
-        call("POST", "/transom/nodes", [_row(args, name) for name in args.node])
+        for warning in call("POST", "/transom/nodes", [_row(args, name) for name in args.node])[
+            "warnings"
+        ]:
+            console.print_progress(f"note: {warning}")
     for name in args.node if args.verb != "add" else ():
+        path = quote(name, safe="")
         match args.verb:
             case "delete":
-                call("DELETE", f"/transom/nodes/{name}")
+                call("DELETE", f"/transom/nodes/{path}")
             case "cordon" | "uncordon":
                 patch = {"spec": {"unschedulable": args.verb == "cordon" or None}}
-                call("PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json")
+                call("PATCH", f"/api/v1/nodes/{path}", patch, "application/merge-patch+json")
             case "set":
-                call("POST", f"/transom/nodes/{name}/set", settings)
+                call("POST", f"/transom/nodes/{path}/set", settings)
             case verb:
-                call("POST", f"/transom/nodes/{name}/{verb}")
+                call("POST", f"/transom/nodes/{path}/{verb}")
         print(f"node/{name} {_past(args.verb)}")
     if args.verb in ("add", "start", "reboot"):
         names = _wait(call, args)
@@ -100,67 +149,83 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Takes OPTION=VALUE out of the names of nodes."""
-    from transom.cluster.errors import ClusterError
-
+    """Separates OPTION=VALUE arguments from node names."""
     given = dict(text.split("=", 1) for text in args.node if "=" in text)
     args.node = [text for text in args.node if "=" not in text]
     if not given:
-        raise ClusterError("what is to be set?", "for example: transom node set windows-1 mac-spoofing=off")
+        hint = f"for example: transom node set windows-1 mac-spoofing=off{name_option(args.name)}"
+        raise UserError("OPTION=VALUE is required", hint, EXIT_USAGE)
     found: dict[str, Any] = {}
     for option, value in given.items():
         match option, value:
             case "mac-spoofing", "on" | "off":
                 found["macSpoofing"] = value == "on"
             case "mac-spoofing", _:
-                raise ClusterError(f"mac-spoofing is on or off, not {value!r}")
+                raise UserError(f"mac-spoofing must be on or off, not {value!r}", code=EXIT_USAGE)
             case "csi-proxy", "on" | "off":
                 found["csiProxy"] = value == "on"
-            case "csi-proxy", _:
-                raise ClusterError(f"csi-proxy is on or off, not {value!r}")
+            case "flex-drivers", "on" | "off":
+                found["flexDrivers"] = value == "on"
+            case (("csi-proxy" | "flex-drivers"), _):
+                raise UserError(f"{option} must be on or off, not {value!r}", code=EXIT_USAGE)
             case "proxy", _:
                 found["proxy"] = value
             case _:
-                raise ClusterError(f"a node has no option {option!r}", "what can be set: csi-proxy, mac-spoofing, proxy")
+                known = "options: csi-proxy, flex-drivers, mac-spoofing, proxy"
+                raise UserError(f"a node has no option {option!r}", known, EXIT_USAGE)
     return found
 
 
 def _login(config: Any, args: argparse.Namespace) -> int:
     from transom.cli import remote
-    from transom.cluster.errors import ClusterError
 
     node, *command = args.node
     if args.verb == "exec" and not command:
-        raise ClusterError("which command is to be run?", f"for example: transom node exec {node} -- hostname")
+        hint = f"for example: transom node exec{name_option(args.name)} {node} -- hostname"
+        raise UserError("COMMAND is required", hint, EXIT_USAGE)
     if args.verb == "shell" and command:
-        raise ClusterError("a shell takes no command", f"transom node exec {node} -- {' '.join(command)}")
+        hint = f"use transom node exec{name_option(args.name)} {node} -- {shlex.join(command)}"
+        raise UserError("shell takes no command", hint, EXIT_USAGE)
     terminal = args.verb == "shell" and sys.stdin.isatty()
-    return remote.run(config, node, command, stdin=args.verb == "shell" or not sys.stdin.isatty(), tty=terminal)
+    return remote.run_remote_command(
+        config, node, command, stdin=args.verb == "shell" or not sys.stdin.isatty(), tty=terminal
+    )
 
 
 def _row(args: argparse.Namespace, name: str) -> dict[str, Any]:
-    from transom.cluster.errors import ClusterError
-
     row: dict[str, Any] = {"name": name, "os": args.os, "taints": args.taint}
     labels = dict(label.partition("=")[::2] for label in args.label)
     if any("=" not in label for label in args.label):
-        raise ClusterError("a label is written KEY=VALUE", "for example --label zone=a")
+        raise UserError("a label is written KEY=VALUE", "for example --label zone=a", EXIT_USAGE)
     row["labels"] = labels
-    for option, field in (("build", "build"), ("count", "count"), ("cpus", "cpus"), ("memory", "memory"),
-                          ("adapter", "adapter"), ("container_runtime", "runtime")):
+    for option, field in (
+        ("build", "build"),
+        ("count", "count"),
+        ("cpus", "cpus"),
+        ("memory", "memory"),
+        ("adapter", "adapter"),
+        ("container_runtime", "runtime"),
+    ):
         if getattr(args, option) is not None:
             row[field] = getattr(args, option)
+    if args.role:
+        row["role"] = args.role
+        if not args.taint:
+            del row["taints"]  # a control-plane node has its default one
+    if args.system_reserved is not None:
+        row["systemReserved"] = dict(
+            one.partition("=")[::2] for one in args.system_reserved.split(",") if one
+        )
     return row
 
 
 def _wait(call: Any, args: argparse.Namespace) -> list[str]:
-    """Until the nodes are Ready; tells when that takes longer than a second."""
-    from transom.cluster.errors import ClusterError
+    """Waits until the nodes are Ready; reports progress if that takes longer than a second."""
 
     def meant(name: str) -> bool:
         return any(name == n or (args.count and name.startswith(n + "-")) for n in args.node)
 
-    started, told = time.monotonic(), False
+    started, reported = time.monotonic(), False
     while True:
         nodes = [n for n in call("GET", "/transom/nodes")["items"] if meant(n["name"])]
         if nodes and all(n["ready"] for n in nodes):
@@ -168,26 +233,53 @@ def _wait(call: Any, args: argparse.Namespace) -> list[str]:
         waited = time.monotonic() - started
         if waited > _READY_SECONDS:
             late = ", ".join(n["name"] for n in nodes if not n["ready"])
-            raise ClusterError(f"not ready after {_READY_SECONDS:.0f} s: {late}", "see kubectl describe node, transom logs")
-        if waited > 1 and not told:
-            told = True
-            console.tell("waiting for the nodes to get ready ...")
+            hint = f"see transom doctor{name_option(args.name)}"
+            raise UserError(f"not ready after {_READY_SECONDS:.0f} s: {late}", hint)
+        if waited > 1 and not reported:
+            reported = True
+            console.print_progress("waiting for the nodes to become ready ...")
         time.sleep(0.02)
 
 
 def _past(verb: str) -> str:
-    return {"add": "added", "delete": "deleted", "stop": "stopped", "start": "started", "reboot": "rebooted",
-            "cordon": "cordoned", "uncordon": "uncordoned", "set": "changed", "exec": "used",
-            "shell": "used"}[verb]  # fmt: skip
+    return {
+        "add": "added",
+        "delete": "deleted",
+        "stop": "stopped",
+        "start": "started",
+        "reboot": "rebooted",
+        "cordon": "cordoned",
+        "uncordon": "uncordoned",
+        "set": "changed",
+        "exec": "used",
+        "shell": "used",
+    }[verb]
 
 
 def _table(nodes: list[dict[str, Any]]) -> None:
-    rows = [("NAME", "STATE", "OS", "BUILD", "ADDRESS", "CPUS", "MEMORY", "RUNTIME", "KUBELET", "PODS")]
+    rows = [
+        ("NAME", "STATE", "OS", "BUILD", "ADDRESS", "CPUS", "MEMORY", "RUNTIME", "KUBELET", "PODS")
+    ]
     for node in nodes:
-        state = "ready" if node["ready"] else "stopped" if node["state"] == "stopped" else "not ready"
+        state = (
+            "ready" if node["ready"] else "stopped" if node["state"] == "stopped" else "not ready"
+        )
         build = f"10.0.{node['build']}" if node["build"] else "-"
-        rows.append((node["name"], state, node["os"], build, node["address"], str(node["cpus"]), node["memory"],
-                     node["runtime"], node["kubelet"], str(node["pods"])))
-    console.table(rows)
+        rows.append(
+            (
+                node["name"],
+                state,
+                node["os"],
+                build,
+                node["address"],
+                str(node["cpus"]),
+                node["memory"],
+                node["runtime"],
+                node["kubelet"],
+                str(node["pods"]),
+            )
+        )
+    console.print_table(rows)
 
 
+COMMAND = Command(HELP, EXAMPLES, add_node_arguments, run_node_command)

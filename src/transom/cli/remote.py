@@ -1,6 +1,7 @@
-"""A session with a command on a node, at the side of whoever typed it: this terminal joined with the cluster.
+"""The user's side of a command on a node: connects this terminal with the cluster.
 
-On threads and a plain socket, as the rest of the command line: one thread reads what is typed, the other does the rest.
+Uses threads and a plain socket like the rest of the command line: one thread reads the input, the
+other does everything else.
 """
 
 from __future__ import annotations
@@ -21,31 +22,35 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from transom.cluster.config import ClusterConfig
-from transom.cluster.errors import ClusterError
-from transom.cluster.probe import Probe, Unreachable
+from transom.cluster.probe import ClusterProbe, ClusterUnreachable
 from transom.kit.streaming import channels, remotecommand, websocket
 from transom.kit.streaming.channels import STDIN
-from transom.kit.streaming.remotecommand import Data, Streams, WebSocketClient
+from transom.kit.streaming.remotecommand import CommandData, CommandStreams, WebSocketCommandClient
+from transom.kit.user_errors import UserError
+from transom.node.settings import name_option
 
-_BROKEN: Final = 255  # what ssh says of a connection that was lost
+_BROKEN: Final = 255  # the exit code that ssh uses for a lost connection
 
 
-def run(config: ClusterConfig, node: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
-    """The command's exit code."""
-    streams = Streams(stdin, True, not tty, tty)
+def run_remote_command(
+    config: ClusterConfig, node: str, command: Sequence[str], *, stdin: bool, tty: bool
+) -> int:
+    """Returns the command's exit code."""
+    streams = CommandStreams(stdin, True, not tty, tty)
     words = "".join(f"&command={quote(word, safe='')}" for word in command)
     path = f"/transom/nodes/{quote(node, safe='')}/exec?output=1&error={int(not tty)}&input={int(stdin)}&tty={int(tty)}{words}"
     try:
         sock, early = _connect(config, path)
-    except Unreachable as error:
-        raise ClusterError(f"cluster {config.name!r} does not answer: {error}", "see transom logs") from error
-    session = _Session(sock, WebSocketClient(streams, channels.V5))
+    except ClusterUnreachable as error:
+        hint = f"see transom logs{name_option(config.name)}"
+        raise UserError(f"cluster {config.name!r} does not respond: {error}", hint) from error
+    session = _Session(sock, WebSocketCommandClient(streams, channels.V5))
     with sock, _raw() if tty else contextlib.nullcontext():
         return session.run(early)
 
 
 def _connect(config: ClusterConfig, path: str) -> tuple[ssl.SSLSocket, bytes]:
-    probe = Probe(config)
+    probe = ClusterProbe(config)
     found = probe.upgrade(path, websocket.request_headers(websocket.make_key(), [channels.V5]))
     if isinstance(found[0], int):
         try:
@@ -53,14 +58,16 @@ def _connect(config: ClusterConfig, path: str) -> tuple[ssl.SSLSocket, bytes]:
         except ValueError:
             problem = {}
         if found[0] == 404:
-            raise ClusterError(f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes")
-        raise ClusterError(problem.get("message") or f"answer {found[0]}", problem.get("hint", ""))
+            raise UserError(
+                f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes"
+            )
+        raise UserError(problem.get("message") or f"answer {found[0]}", problem.get("hint", ""))
     return found
 
 
 @contextlib.contextmanager
 def _raw() -> Iterator[None]:
-    """Every key goes to the node. Where there is no such terminal, lines do."""
+    """Sends every key to the node. Without a suitable terminal, sends whole lines."""
     try:
         import termios
         import tty
@@ -80,10 +87,10 @@ def _raw() -> Iterator[None]:
 
 
 class _Session:
-    def __init__(self, sock: ssl.SSLSocket, session: WebSocketClient) -> None:
+    def __init__(self, sock: ssl.SSLSocket, session: WebSocketCommandClient) -> None:
         self._sock = sock
         self._session = session
-        self._todo: deque[Callable[[], None]] = deque()  # of the other threads
+        self._todo: deque[Callable[[], None]] = deque()  # raised by the other threads
         self._bell, self._ring = socket.socketpair()
         self._code: int | None = None
 
@@ -119,15 +126,18 @@ class _Session:
     def _react(self, events: Sequence[remotecommand.Event]) -> None:
         for event in events:
             match event:
-                case Data(stream, data):
+                case CommandData(stream, data):
                     out = sys.stderr.buffer if stream == channels.STDERR else sys.stdout.buffer
                     out.write(data)
                     out.flush()
-                case remotecommand.Finished(status):
+                case remotecommand.CommandFinished(status):
                     self._code = _exit_code(status)
-                case remotecommand.Closed(error):
+                case remotecommand.CommandClosed(error):
                     if self._code is None:
-                        print(f"error: {error or 'the cluster has closed the connection'}", file=sys.stderr)
+                        print(
+                            f"error: {error or 'the cluster closed the connection'}",
+                            file=sys.stderr,
+                        )
                         self._code = _BROKEN
 
     # ---- to the node
@@ -160,11 +170,18 @@ class _Session:
 
 
 def _exit_code(status: dict[str, Any]) -> int:
-    """Windows has larger ones than a shell here can see: those are 1."""
+    """Windows exit codes can be larger than a shell here supports: those become 1."""
     if status.get("status") == "Success":
         return 0
     causes = (status.get("details") or {}).get("causes") or ()
-    code = next((int(c["message"]) for c in causes if c.get("reason") == "ExitCode" and c["message"].isdigit()), None)
+    code = next(
+        (
+            int(c["message"])
+            for c in causes
+            if c.get("reason") == "ExitCode" and c["message"].isdigit()
+        ),
+        None,
+    )
     if code is None:
-        raise ClusterError(str(status.get("message") or "the command could not be run"))
+        raise UserError(str(status.get("message") or "the command could not be run"))
     return code if code < 256 else 1

@@ -1,4 +1,4 @@
-"""`transom report`: one archive with what a report of a bug needs."""
+"""`transom report`: collect everything a bug report needs in one archive."""
 
 from __future__ import annotations
 
@@ -8,99 +8,125 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
+from transom.cli.command import Command
 
 if TYPE_CHECKING:
     from transom.cluster.config import ClusterConfig
 
 HELP = """\
-Collect what a report of a bug in Kubernetes on Windows needs: versions, environment, what `transom doctor` says, objects,
-events and the logs of Windows nodes (kubelet, kube-proxy, flanneld, the host networking service), and a text to fill in,
-report.md, that says where it is to be reported.
+Collect information for a bug report about Kubernetes on Windows: versions, environment, the
+findings of `transom doctor`, objects, events, logs of Windows nodes (kubelet, kube-proxy,
+flanneld, the host networking service), and report.md, a template that says where to report the
+bug.
 
-Passwords, tokens and keys are taken out, and Secrets and ConfigMaps are not read at all. Look at it before you publish it."""
+Passwords, tokens and keys are removed; Secrets and ConfigMaps are not read. Review the report before you publish it."""
 EXAMPLES = """\
   transom report
   transom report -o bug.tar.gz
   transom report --kubeconfig ~/.kube/config --context production
   tar --extract --gzip --to-stdout --file bug.tar.gz bug/report.md"""
-_LONGEST = 2 << 20  # of the cluster's own log: its end
+_LONGEST = 2 << 20  # of the end of the cluster's own log
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: transom-report-DATE-TIME.tar.gz, here")
-    console.target_options(parser)
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="default: transom-report-DATE-TIME.tar.gz, here",
+    )
+    console.add_target_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    from transom.cluster import doctoring
+def run_report_command(args: argparse.Namespace) -> int:
+    from transom.doctor import connect as doctoring
     from transom.doctor.examine import checks, examine
-    from transom.doctor.nodelogs import collect
-    from transom.doctor.report import Collected, files
+    from transom.doctor.nodelogs import collect_node_logs
+    from transom.doctor.report import CollectedReport, report_files
 
-    path: Path = args.output or Path(time.strftime("transom-report-%Y%m%d-%H%M%S.tar.gz", time.gmtime()))
-    tell = _progress()
-    where = doctoring.target(console.target(args), args.context)
-    tell("looking at the cluster ...")
-    seen = doctoring.look(where)
+    path: Path = args.output or Path(
+        time.strftime("transom-report-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
+    )
+    progress = _progress()
+    where = doctoring.doctor_target(console.target_kubeconfig(args), args.context)
+    progress("checking the cluster ...")
+    seen = doctoring.take_snapshot(where)
     found = examine(seen)
-    more = Collected(path.name, _clients(), doctor=_doctor(seen, found, [row.title for row in checks(seen)]))
+    more = CollectedReport(
+        path.name, _clients(), doctor=_doctor(seen, found, [row.title for row in checks(seen)])
+    )
     if not seen.unreachable:
-        more.logs, more.hns = doctoring.with_client(where, lambda client: collect(client, seen, tell))
+        more.logs, more.hns = doctoring.with_client(
+            where, lambda client: collect_node_logs(client, seen, progress)
+        )
     config = _own(args.name, where.port)
     if config is not None:
         more.cluster_log = _end(config.log)
-    content = files(seen, found, more)
-    tell("packing ...")
+    content = report_files(seen, found, more)
+    progress("packing ...")
     _pack(path, content)
     errors = sum(one.severity == "error" for one in found)
-    print(f"{path}: {len(content)} files; transom doctor finds {errors} error{'s' if errors != 1 else ''}")
-    print(f"Fill in report.md of it, and look at the rest before you publish it: tar --extract --gzip --file {path}")
+    print(
+        f"{path}: {len(content)} files; transom doctor finds {errors} "
+        f"error{'s' if errors != 1 else ''}"
+    )
+    print(
+        "Fill in its report.md, and review the other files before you publish it: tar --extract "
+        f"--gzip --file {path}"
+    )
     return 0
 
 
 def _progress() -> Any:
-    """Tells what is being done, once a second: nothing of what is done at once."""
-    told = time.monotonic()
+    """Reports the current step once a second, but not steps that finish sooner."""
+    reported = time.monotonic()
 
-    def tell(text: str) -> None:
-        nonlocal told
-        if time.monotonic() - told > 1:
-            told = time.monotonic()
-            console.tell(text)
+    def report(text: str) -> None:
+        nonlocal reported
+        if time.monotonic() - reported > 1:
+            reported = time.monotonic()
+            console.print_progress(text)
 
-    return tell
+    return report
 
 
 def _clients() -> dict[str, str]:
     import json
-    import shutil
-    import subprocess
+    from subprocess import SubprocessError
 
     from transom import __version__
+    from transom.kit.programs import run_program
+    from transom.kit.trust import find_program
 
     found = {"transom": __version__}
-    binary = shutil.which("kubectl")
+    binary = find_program("kubectl")
     if binary is not None:
         try:
-            done = subprocess.run([binary, "version", "--client", "--output=json"], capture_output=True, timeout=10, check=True)
+            done = run_program(
+                [binary, "version", "--client", "--output=json"], timeout=10, check=True
+            )
             found["kubectl"] = json.loads(done.stdout)["clientVersion"]["gitVersion"]
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError) as problem:
-            found["kubectl"] = f"does not say: {problem}"
+        except (OSError, SubprocessError, ValueError, KeyError) as problem:
+            found["kubectl"] = f"unavailable: {problem}"
     return found
 
 
 def _doctor(seen: Any, found: list[Any], titles: list[str]) -> str:
     from transom.cli import doctor
 
-    return "\n".join([*doctor.page(found, 110), doctor.summary(seen, found, titles)]) + "\n"
+    return (
+        "\n".join([*doctor.findings_page(found, 110), doctor.findings_summary(seen, found, titles)])
+        + "\n"
+    )
 
 
 def _own(name: str | None, port: int) -> ClusterConfig | None:
-    """The cluster of this machine that is looked at, if it is one."""
+    """The selected cluster, if it runs on this machine."""
     from transom.cluster import config as configs
 
     for known in [name] if name is not None else configs.known_clusters():
-        found = configs.load(known)
+        found = configs.load_config(known)
         if found is not None and (name is not None or found.port == port):
             return found
     return None
@@ -119,14 +145,28 @@ def _pack(path: Path, content: dict[str, bytes]) -> None:
     import io
     import tarfile
 
-    from transom.cluster.errors import ClusterError
+    from transom.kit.user_errors import UserError
 
     folder = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     try:
-        with tarfile.open(path, "w:gz") as archive:
+        with (
+            open(path, "wb", opener=_private) as file,
+            tarfile.open(fileobj=file, mode="w:gz") as archive,
+        ):
             for name, data in content.items():
                 entry = tarfile.TarInfo(f"{folder}/{name}")
                 entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
                 archive.addfile(entry, io.BytesIO(data))
     except OSError as problem:
-        raise ClusterError(f"{path} cannot be written: {problem.strerror}", "name another file with --output") from problem
+        raise UserError(
+            f"{path} cannot be written: {problem.strerror}", "choose another file with --output"
+        ) from problem
+
+
+def _private(path: str, flags: int) -> int:
+    import os
+
+    return os.open(path, flags, 0o600)
+
+
+COMMAND = Command(HELP, EXAMPLES, add_report_arguments, run_report_command)

@@ -6,34 +6,59 @@ import argparse
 from pathlib import Path
 
 from transom.cli import console
-from transom.cli.switches import Switch
+from transom.cli.command import Command
+from transom.cli.switches import SwitchAction
 
 HELP = """\
 Run the scheduler in the foreground against the API server of a kubeconfig, until interrupted.
 
-It takes pods whose schedulerName is that of one of its profiles, by default "default-scheduler". Several may run; the one
-that holds the lease kube-system/kube-scheduler works, the others stand by. `transom up` has its scheduler built in and
-needs none of this, but pods with another schedulerName can have a scheduler of their own."""
+It schedules pods whose schedulerName is one of its profiles, by default "default-scheduler".
+Several instances can run; the one that holds the lease kube-system/kube-scheduler is active, the
+others stand by. `transom up` includes a scheduler; use this verb for pods with another
+schedulerName."""
 EXAMPLES = """\
   transom scheduler --kubeconfig ./kubeconfig
-  transom scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml --leader-elect=false"""
+  transom scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml --leader-elect=false
+  transom scheduler --config ./scheduler.yaml --plugin ./pod_group.py:PodGroup"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.target_options(parser)
+def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_target_options(parser)
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1beta1)"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1beta1)",
     )
     parser.add_argument(
-        "--leader-elect", action=Switch, default=None,
-        help="work only while holding the lease (default: as the configuration says, else yes)",
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE.py:CLASS",
+        help="load an out-of-tree plugin, also as MODULE:CLASS; the configuration enables it. Repeatable",
+    )
+    parser.add_argument(
+        "--leader-elect",
+        action=SwitchAction,
+        default=None,
+        help="use leader election (default: from the configuration, else true)",
     )
 
 
-def run(args: argparse.Namespace) -> int:
-    from transom.cluster import scheduling
+def run_scheduler_command(args: argparse.Namespace) -> int:
+    from transom.cluster.components import SchedulerOptions, run_scheduler
     from transom.kit import logs
 
-    logs.setup()
-    scheduling.run_alone(scheduling.Alone(console.target(args), args.context, args.config, args.leader_elect))
+    logs.set_up_logging()
+    options = SchedulerOptions(
+        console.target_kubeconfig(args),
+        args.context,
+        args.config,
+        args.leader_elect,
+        tuple(args.plugin),
+    )
+    run_scheduler(options)
     return 0
+
+
+COMMAND = Command(HELP, EXAMPLES, add_scheduler_arguments, run_scheduler_command)

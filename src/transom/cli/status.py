@@ -1,4 +1,4 @@
-"""`transom status`: what there is to say about a cluster."""
+"""`transom status`: show the status of a cluster."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import argparse
 from typing import Any
 
 from transom.cli import console
-from transom.cluster.config import DEFAULT_NAME
+from transom.cli.command import Command
+from transom.node.settings import name_option
 
 _MOST_RELAYS = 12
 HELP = """\
-Show whether a cluster runs, where it listens, what version it is and how many objects it holds.
+Show whether a cluster is running, its address, its version and its number of objects.
 
-The exit code is 0 if the cluster (with --all: every cluster) runs and is ready, else 1."""
+The exit code is 0 if the cluster (with --all: every cluster) is running and ready, else 1."""
 EXAMPLES = """\
   transom status
   transom status --name blue --output json
   transom status --all"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.name_option(parser)
-    parser.add_argument("--all", action="store_true", help="every cluster of yours")
-    console.output_option(parser)
+def add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_cluster_options(parser, "all your clusters")
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_status_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
     from transom.cluster.config import known_clusters
 
     names = known_clusters() if args.all else [args.name]
-    reports = [lifecycle.status(lifecycle.existing(name)) for name in names]
+    reports = [lifecycle.cluster_status_by_name(name) for name in names]
     if args.output != "text":
-        console.show(reports if args.all else reports[0], args.output)
+        console.print_value(reports if args.all else reports[0], args.output)
     elif args.all:
         _table(reports)
     else:
@@ -42,43 +42,91 @@ def run(args: argparse.Namespace) -> int:
 
 def _table(reports: list[dict[str, Any]]) -> None:
     rows = [("NAME", "STATE", "VERSION", "UPTIME", "URL")]
-    rows += [(r["name"], _state(r), r["version"], console.duration(r["uptimeSeconds"]), r["url"]) for r in reports]
-    console.table(rows)
+    rows += [
+        (
+            r["name"],
+            _state(r),
+            r["version"],
+            console.format_age(r["uptimeSeconds"]),
+            r["url"] or "-",
+        )
+        for r in reports
+    ]
+    console.print_table(rows)
 
 
 def _page(report: dict[str, Any]) -> None:
     state = _state(report)
     lines = {
-        "cluster": console.paint(report["name"], "bold"),
-        "state": console.paint(state, "green" if report["ready"] else "yellow"),
+        "cluster": console.paint_text(report["name"], "bold"),
+        "state": console.paint_text(state, "green" if report["ready"] else "yellow"),
         "url": report["url"],
         "version": report["version"],
-        "nodes": "" if report["nodes"] else "none (control plane alone)",
-        "uptime": console.duration(report["uptimeSeconds"]) if report["pid"] else "",
+        "nodes": "" if report["nodes"] else "none (control plane only)",
+        "uptime": console.format_age(report["uptimeSeconds"]) if report["pid"] else "",
         "pid": str(report["pid"] or ""),
-        "objects": ", ".join(f"{count} {kind}" for kind, count in (report["objects"] or {}).items()),
-        "kubeconfig": f"{report['kubeconfig']}, context {report['context']}" if report["pid"] else "",
+        "objects": ", ".join(
+            f"{count} {kind}" for kind, count in (report["objects"] or {}).items()
+        ),
+        "kubeconfig": f"{report['kubeconfig']}, context {report['context']}"
+        if report["pid"]
+        else "",
         "state dir": report["stateDir"],
+        "failing": "; ".join(report["failedChecks"]),
+        "store": _store(report["store"], name_option(report["name"])),
         "problem": report.get("problem", ""),
     }
     for label, value in lines.items():
         if value:
             print(f"{label + ':':<12}{value}")
-    relays(report)
+    relay_lines(report)
     if report["state"] == "stopped":
-        option = "" if report["name"] == DEFAULT_NAME else f" --name {report['name']}"
-        print(f"start it with: transom up{option}")
+        print(f"start it with: transom up{name_option(report['name'])}")
 
 
-def relays(report: dict[str, Any]) -> None:
-    """Where this machine reaches node ports and load balancers."""
+_LOW_SPACE = 64 << 20
+
+
+def _store(store: dict[str, Any] | None, option: str) -> str:
+    """Problems of the data on disk; nothing while it is healthy."""
+    if store is None:
+        return ""
+    problems = []
+    if store["quarantined"]:
+        count = len(store["quarantined"])
+        problems.append(
+            f"{count} corrupt record{'s' if count > 1 else ''} in quarantine, see transom "
+            f"doctor{option}"
+        )
+    if store["readOnly"]:
+        problems.append("the disk is read-only")
+    if store["freeBytes"] < _LOW_SPACE:
+        problems.append(f"{store['freeBytes'] / (1 << 20):.1f} MiB left on the disk")
+    if store["loopLagSeconds"] > 1:
+        problems.append(f"the event loop is {store['loopLagSeconds']:.1f} s late")
+    return "; ".join(problems)
+
+
+def relay_lines(report: dict[str, Any]) -> None:
+    """The addresses of node ports and load balancers on this machine."""
     found = report.get("relays") or []
     for way in found[:_MOST_RELAYS]:
-        print(f"{'reach:':<12}{way['service']} {way['port']}/{way['protocol']} at {way['outside']} ({way['inside']})")
+        print(
+            f"{'reach:':<12}{way['service']} {way['port']}/{way['protocol']} at "
+            f"{way['outside']} ({way['inside']})"
+        )
     if len(found) > _MOST_RELAYS:
-        print(f"{'':<12}and {len(found) - _MOST_RELAYS} more: transom status --output json")
+        print(
+            f"{'':<12}and {len(found) - _MOST_RELAYS} more: transom "
+            f"status{name_option(report['name'])} --output json"
+        )
 
 
 def _state(report: dict[str, Any]) -> str:
     state: str = report["state"]
+    if report["state"] == "stopped" and report.get("problem"):
+        return "damaged"
     return "running, not ready" if state == "running" and not report["ready"] else state
+
+
+COMMAND = Command(HELP, EXAMPLES, add_status_arguments, run_status_command)

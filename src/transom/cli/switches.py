@@ -1,4 +1,6 @@
-"""Switches as Kubernetes' components have them: `--leader-elect`, `--leader-elect=false`; and `--no-leader-elect`."""
+"""Boolean flags like those of Kubernetes' components: `--leader-elect`, `--leader-elect=false`, and
+also `--no-leader-elect`.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,21 @@ from typing import Any
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
-class Switch(argparse.Action):
-    def __init__(self, option_strings: Sequence[str], dest: str, default: Any = None, help: str | None = None) -> None:
+class SwitchAction(argparse.Action):
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, default: Any = None, help: str | None = None
+    ) -> None:
         names = [*option_strings, *(f"--no-{name.removeprefix('--')}" for name in option_strings)]
         super().__init__(names, dest, nargs="?", default=default, metavar="true|false", help=help)
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
     ) -> None:
         opposite = (option_string or "").startswith("--no-")
         if values not in (None, *_TRUE, *_FALSE):
-            parser.error(f"{option_string} is true or false, not {values!r}")
+            parser.error(f"{option_string} must be true or false, not {values!r}")
         setattr(namespace, self.dest, (values is None or values in _TRUE) != opposite)

@@ -3,52 +3,64 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
-from transom.cluster.config import DEFAULT_NAME
+from transom.cli.command import Command
+from transom.node.settings import name_option
 
 if TYPE_CHECKING:
     from transom.cluster.config import ClusterConfig
+    from transom.node.spec import NodeSpec
 
 HELP = """\
 Start a cluster in the background and return when it is ready.
 
-By default it has a Linux control-plane node, a Linux worker and two Windows workers (Windows Server 2019). The cluster's
-context is put into your kubeconfig (--kubeconfig, else the first file of $KUBECONFIG, else ~/.kube/config) and made
-current. A cluster that was stopped with `transom down` comes back with all its objects and nodes, on the same port and with
-the options of its last start."""
+By default it has a Linux control-plane node, a Linux worker and two Windows workers (Windows Server 2019). The
+context of the cluster is added to your kubeconfig (--kubeconfig, else the first file of
+$KUBECONFIG, else ~/.kube/config) and becomes the current context. A cluster that was stopped with
+`transom down` restarts with its objects and nodes, on the same port and with the options of its
+last start."""
 EXAMPLES = """\
   transom up
   transom up --linux 3 --windows 1 --build 20348
-  transom up --taint-windows              Linux manifests need no node selector then
+  transom up --taint-windows              Linux manifests then need no node selector
   transom up --config cluster.yaml        each node in detail, see docs/nodes.md
-  transom up --dual-stack --build 19041   IPv4 and IPv6, on Windows nodes that can have both
-  transom up --runtime auto               real containers where this machine can: runc, and Wine for Windows
+  transom up --dual-stack --build 19041   IPv4 and IPv6, on Windows nodes that support both
+  transom up --runtime auto               real containers if available: runc, and Wine for Windows
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
-  transom up --reject-windows WIN-STO-*   refuse pods for Windows with volumes that Windows cannot mount
+  transom up --reject-windows WIN-STO-*   reject Windows pods with volumes that Windows cannot mount
   transom up --encrypt --audit-policy ./policy.yaml
   transom up --output json"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.start_options(parser)
-    console.output_option(parser)
+def add_up_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_start_options(parser)
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_up_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
     began = time.monotonic()
-    config = lifecycle.up(console.wanted(args), console.tell)
+    # A supervisor that times out sends SIGTERM: like Ctrl-C, it must not leave a partial start.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        config = lifecycle.start_cluster(console.add_up_options(args), console.print_progress)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     took = time.monotonic() - began
     if args.output != "text":
-        console.show(lifecycle.status(config), args.output)
+        console.print_value(lifecycle.cluster_status(config), args.output)
         return 0
-    print(f"Cluster {console.paint(config.name, 'bold')} is {console.paint('ready', 'green')} after {took:.2f} s:"
-          f" Kubernetes {config.git_version} at {config.url}")  # fmt: skip
+    print(
+        f"Cluster {console.paint_text(config.name, 'bold')} is {console.paint_text('ready', 'green')} "
+        f"after {took:.2f} s:"
+        f" Kubernetes {config.git_version} at {config.url}"
+    )
     print(f'kubectl context "{config.name}" is current in {config.kubeconfig}')
     if not config.no_nodes:
         _nodes(config)
@@ -56,53 +68,98 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reach(report: dict[str, Any]) -> None:
-    from transom.cli.status import relays
+    from transom.cli.status import relay_lines
 
     network = report["network"]
-    print(f"network {network['mode']} on the {network['dataplane']} data plane; node ports answer on 127.0.0.1")
-    relays(report)
+    print(
+        f"network {network['mode']} on the {network['dataplane']} data plane; NodePorts are "
+        "reachable on 127.0.0.1"
+    )
+    relay_lines(report)
 
 
 def _nodes(config: ClusterConfig) -> None:
-    """What there is and what to try, for somebody who sees it for the first time."""
-    from transom.cluster import engines, lifecycle, nodes
+    """An overview of the cluster and first commands, for new users."""
+    from transom.cluster import lifecycle
+    from transom.cluster.config import load_nodes
+    from transom.node.spec import WINDOWS_TAINT
     from transom.windows import releases
 
-    found = lifecycle.control(config)("GET", "/transom/nodes")["items"]
+    option, kubectl = name_option(config.name), _kubectl(config)
+    found = lifecycle.control_client(config)("GET", "/transom/nodes")["items"]
     kinds = [
         (sum(n["os"] == name for n in found), text)
         for name, text in (("linux", "Linux"), ("windows", "Windows"))
     ]
     late = [n["name"] for n in found if not n["ready"] and n["state"] != "stopped"]
-    told = " and ".join(f"{count} {text}" for count, text in kinds if count)
-    print(f"{len(found)} nodes, {told}, {_engine(found)}:" if found else "no nodes; add some: transom node add NAME")
+    summary_of_kinds = " and ".join(f"{count} {text}" for count, text in kinds if count)
+    summary = f"{len(found)} nodes, {summary_of_kinds}, {_engine(found)}:"
+    print(summary if found else f"no nodes; add one: transom node add worker-1{option}")
     for node in found[:8]:
         system = f"Windows 10.0.{node['build']}" if node["build"] else "Linux"
-        print(f"  {node['name']:<16}{system:<20}{node['cpus']} CPUs, {node['memory']:<8}{node['runtime']}")
+        print(
+            f"  {node['name']:<16}{system:<20}{node['cpus']} CPUs, "
+            f"{node['memory']:<8}{node['runtime']}"
+        )
     if len(found) > 8:
-        print(f"  ... and {len(found) - 8} more: transom node list")
+        print(f"  ... and {len(found) - 8} more: transom node list{option}")
     if late:
-        print(console.paint(f"not ready yet: {', '.join(late[:8])}", "yellow") + "; see kubectl describe node")
-    release = releases.parse(config.release)
-    odd = sorted({n["build"] for n in found if n["build"] and not releases.supports(release, n["build"])})
+        print(
+            console.paint_text(f"not ready yet: {', '.join(late[:8])}", "yellow")
+            + f"; see {kubectl} describe node {late[0]}"
+        )
+    release = releases.parse_release_version(config.release)
+    odd = sorted(
+        {
+            n["build"]
+            for n in found
+            if n["build"] and not releases.supports_build(release, n["build"])
+        }
+    )
     if odd:
         listed = ", ".join(f"10.0.{build}" for build in odd)
-        print(console.paint(f"note: Kubernetes {config.release} does not support Windows {listed} as a node", "yellow")
-              + "; see transom matrix")  # fmt: skip
-    untainted = any(spec.windows and nodes.WINDOWS_TAINT not in spec.taints for spec in nodes.load(config) or ())
-    _reach(lifecycle.status(config))
+        print(
+            console.paint_text(
+                f"note: Kubernetes {config.release} does not support Windows {listed} as a node",
+                "yellow",
+            )
+            + "; see transom matrix"
+        )
+    specs = {spec.name: spec for spec in load_nodes(config) or ()}
+    _reach(lifecycle.cluster_status(config))
     print("\nTry:")
-    print("  kubectl get nodes --output wide")
-    print("  transom demo" + ("" if config.name == DEFAULT_NAME else f" --name {config.name}"))
-    windows = next((n for n in found if n["build"]), None)
+    print(f"  {kubectl} get nodes --output wide")
+    print(f"  transom demo{option}")
+    windows = next((n for n in found if n["build"] and n["name"] in specs), None)
     if windows is not None:
-        _windows(windows)
-    print("  transom ps")
-    if windows is not None and _is_real(windows) and engines.template_missing():
-        print("\nWine's template is being made, once for this machine: the first Windows container waits for it, some 15 s.")
-    if untainted:
-        print("\nThe Windows nodes have no taint: as in Kubernetes, a Linux pod without a node selector may land on one and"
-              "\nfail there. With `transom up --taint-windows` Linux manifests need no change.")
+        mixed = len({n["build"] for n in found if n["build"]}) > 1
+        _windows(windows, specs[windows["name"]], kubectl, mixed=mixed)
+    print(f"  transom ps{option}")
+    if windows is not None and _is_real(windows) and _wine_template_missing():
+        print(
+            "\nWine is being prepared, once for this machine: the first Windows container starts "
+            "about 15 s later."
+        )
+    if any(spec.windows and WINDOWS_TAINT not in spec.taints for spec in specs.values()):
+        print(
+            "\nThe Windows nodes have no taint: as in Kubernetes, a Linux pod without a node "
+            "selector can be scheduled to"
+            "\none and fails there. With `transom up --taint-windows`, Linux manifests need no "
+            "change."
+        )
+
+
+def _kubectl(config: ClusterConfig) -> str:
+    """The kubectl command for this cluster; it needs --kubeconfig only if the file is not kubectl's
+    default.
+    """
+    import shlex
+    from pathlib import Path
+
+    from transom.cluster.kubeconfig import default_kubeconfig_path
+
+    named = config.kubeconfig and Path(config.kubeconfig) != default_kubeconfig_path()
+    return f"kubectl --kubeconfig {shlex.quote(config.kubeconfig)}" if named else "kubectl"
 
 
 def _is_real(node: dict[str, Any]) -> bool:
@@ -115,19 +172,38 @@ def _engine(found: list[dict[str, Any]]) -> str:
         return "with real containers"
     if not any(_is_real(n) for n in found):
         return "on the simulated runtime"
-    return f"with real containers, but simulated ones on {simulated[0]}"
+    return f"with real containers, simulated containers on {simulated[0]}"
 
 
-def _windows(node: dict[str, Any]) -> None:
-    """A Windows container to begin with."""
+def _windows(node: dict[str, Any], spec: NodeSpec, kubectl: str, *, mixed: bool) -> None:
+    """A first Windows container that matches the node's build and tolerates its taints."""
+    import json
+
     from transom.windows import builds
 
     build = builds.BUILDS[node["build"]]
     if _is_real(node):
-        tag = build.release if builds.of_tag(build.release) == build else build.full_version
+        tag = build.release if builds.build_of_tag(build.release) == build else build.full_version
         image, command = f"nanoserver:{tag}", " --command -- ping -n 3600 127.0.0.1"
     else:
-        image, command = "servercore/iis:windowsservercore-ltsc2019", ""
-    print(f"  kubectl run web --image=mcr.microsoft.com/windows/{image} \\")
-    print(f"""    --overrides '{{"spec":{{"nodeSelector":{{"kubernetes.io/os":"windows"}}}}}}'{command}""")
-    print("  kubectl exec web -- cmd /c ver")
+        image, command = f"servercore/iis:windowsservercore-{build.tags[0]}", ""
+    selector = {"kubernetes.io/os": "windows"} | (
+        {"node.kubernetes.io/windows-build": build.version} if mixed else {}
+    )
+    pod: dict[str, Any] = {"nodeSelector": selector}
+    if spec.taints:
+        pod["tolerations"] = [dict(taint) for taint in spec.taints]
+    overrides = json.dumps({"spec": pod}, separators=(",", ":"))
+    print(f"  {kubectl} run web --image=mcr.microsoft.com/windows/{image} \\")
+    print(f"    --overrides '{overrides}'{command}")
+    print(f"  {kubectl} wait --for=condition=Ready pod/web --timeout=120s")
+    print(f"  {kubectl} exec web -- cmd /c ver")
+
+
+def _wine_template_missing() -> bool:
+    from transom.node.real_runtimes import template_missing
+
+    return template_missing()
+
+
+COMMAND = Command(HELP, EXAMPLES, add_up_arguments, run_up_command)

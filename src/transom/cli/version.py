@@ -7,19 +7,20 @@ import platform
 
 from transom import __version__
 from transom.cli import console
+from transom.cli.command import Command
 
-HELP = "Print the version of transom and of the Kubernetes it is by default."
+HELP = "Print the version of transom and of the Kubernetes release that it serves by default."
 EXAMPLES = """\
   transom version
   transom version --output json"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    console.output_option(parser)
+def add_version_arguments(parser: argparse.ArgumentParser) -> None:
+    console.add_output_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    from transom.cluster.config import DEFAULT_RELEASE, RELEASES
+def run_version_command(args: argparse.Namespace) -> int:
+    from transom.node.settings import DEFAULT_RELEASE, RELEASES
 
     report = {
         "transom": __version__,
@@ -28,7 +29,13 @@ def run(args: argparse.Namespace) -> int:
         "python": platform.python_version(),
     }
     if args.output != "text":
-        console.show(report, args.output)
+        console.print_value(report, args.output)
     else:
-        print(f"transom {report['transom']}, Kubernetes {report['kubernetes']}, Python {report['python']}")
+        print(
+            f"transom {report['transom']}, Kubernetes {report['kubernetes']}, Python "
+            f"{report['python']}"
+        )
     return 0
+
+
+COMMAND = Command(HELP, EXAMPLES, add_version_arguments, run_version_command)

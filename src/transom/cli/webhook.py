@@ -1,4 +1,4 @@
-"""`transom webhook`: the warnings and refusals of our clusters, for any other cluster."""
+"""`transom webhook`: the Windows warnings and rejections of our clusters, for any other cluster."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from transom.cli import console
+from transom.cli.command import Command
 
 if TYPE_CHECKING:
-    from transom.webhook.manifests import Keys
+    from transom.webhook.manifests import WebhookKeys
     from transom.windows.advice import Advisor
 
 HELP = """\
-Answer a cluster's admission reviews: pods for Windows, and templates of such pods, that use what Windows cannot do give
-warnings when they are written, or are refused if --reject names the record.
+Serve an admission webhook: Windows pods and pod templates that use features Windows does not
+support produce warnings, or are rejected if --reject names the limitation.
 
-It needs no rights in the cluster. What it should know of the Windows nodes is told by options; what depends on things that
-were not told is not warned of."""
+It needs no permissions in the cluster. The options describe the Windows nodes; there are no
+warnings about limitations that depend on unknown facts."""
 EXAMPLES = """\
   transom webhook --manifest --build ltsc2022 --runtime containerd | kubectl apply -f -
   transom webhook --cert-file tls.crt --key-file tls.key --port 8443
@@ -27,47 +28,100 @@ EXAMPLES = """\
 _HOSTS: Final = ("localhost", "127.0.0.1")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
     nodes = parser.add_argument_group("the cluster's Windows nodes")
-    nodes.add_argument("--release", metavar="X.Y", help="their Kubernetes release (default: 1.20)")
-    nodes.add_argument("--build", metavar="BUILD", help="their Windows build: 17763, 10.0.17763, ltsc2019, 1809")
-    nodes.add_argument("--runtime", choices=("docker", "containerd"), help="their container runtime")
-    nodes.add_argument("--network", choices=("l2bridge", "l2tunnel", "overlay", "transparent", "nat"), help="network mode")
     nodes.add_argument(
-        "--feature", action="append", default=[], metavar="NAME", help="what they have: dsr, csi-proxy, hyperv, a gate"
+        "--release", metavar="X.Y", help="Kubernetes release of the nodes (default: 1.20)"
     )
-    said = parser.add_argument_group("what is said")
-    said.add_argument(
-        "--reject", type=console.listed, default=(), metavar="IDS", help="records to refuse: WIN-POD-003,WIN-STO-*"
+    nodes.add_argument(
+        "--build",
+        metavar="BUILD",
+        help="Windows build of the nodes: 17763, 10.0.17763, ltsc2019, 1809",
     )
-    said.add_argument("--warn", action=argparse.BooleanOptionalAction, default=True, help="warn of the others (default)")
+    nodes.add_argument(
+        "--runtime", choices=("docker", "containerd"), help="their container runtime"
+    )
+    nodes.add_argument(
+        "--network",
+        choices=("l2bridge", "l2tunnel", "overlay", "transparent", "nat"),
+        help="network mode",
+    )
+    nodes.add_argument(
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="feature of the nodes: dsr, csi-proxy, hyperv, a feature gate",
+    )
+    warnings = parser.add_argument_group("warnings")
+    warnings.add_argument(
+        "--reject",
+        type=console.comma_separated,
+        default=(),
+        metavar="IDS",
+        help="limitations to reject: WIN-POD-003,WIN-STO-*",
+    )
+    warnings.add_argument(
+        "--warn",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="warn about other limitations (default: on)",
+    )
     serving = parser.add_argument_group("serving")
-    serving.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="default: %(default)s")
-    serving.add_argument("--port", type=console.port, default=8443, metavar="N", help="default: %(default)s; 0 for a free one")
-    serving.add_argument("--cert-file", type=Path, metavar="FILE", help="PEM; taken up again when it changes")
+    serving.add_argument(
+        "--bind", default="127.0.0.1", metavar="ADDRESS", help="default: %(default)s"
+    )
+    serving.add_argument(
+        "--port",
+        type=console.port_number,
+        default=8443,
+        metavar="N",
+        help="default: %(default)s; 0 selects a free port",
+    )
+    serving.add_argument(
+        "--cert-file", type=Path, metavar="FILE", help="PEM; reloaded when it changes"
+    )
     serving.add_argument("--key-file", type=Path, metavar="FILE", help="PEM")
     serving.add_argument(
-        "--self-signed", action="store_true", help="make an authority and a certificate for this run, and print the caBundle"
+        "--self-signed",
+        action="store_true",
+        help="generate a CA and a certificate for this run, and print the caBundle",
     )
     serving.add_argument(
-        "--host", action="append", default=[], metavar="NAME", help="a name or address for that certificate beside localhost"
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="additional name or address in the certificate",
     )
     printed = parser.add_argument_group("manifests")
     printed.add_argument(
-        "--manifest", action="store_true", help="print what runs the webhook in a cluster, with fresh certificates, and end"
+        "--manifest",
+        action="store_true",
+        help="print manifests that run the webhook in a cluster, with new certificates, and exit",
     )
-    printed.add_argument("--cert-manager", action="store_true", help="with --manifest: let cert-manager make the certificates")
+    printed.add_argument(
+        "--cert-manager",
+        action="store_true",
+        help="with --manifest: let cert-manager issue the certificates",
+    )
     printed.add_argument("--image", metavar="IMAGE", help="with --manifest: the image to run")
 
 
-def run(args: argparse.Namespace) -> int:
-    from transom.cluster.errors import ClusterError
+def run_webhook_command(args: argparse.Namespace) -> int:
+    from transom.kit.user_errors import EXIT_USAGE, UserError
 
     advisor = _advisor(args)
     if args.manifest:
         return _print(args)
-    if args.self_signed == bool(args.cert_file or args.key_file) or bool(args.cert_file) != bool(args.key_file):
-        raise ClusterError("which certificate?", "give --cert-file FILE --key-file FILE, or --self-signed")
+    if args.self_signed == bool(args.cert_file or args.key_file) or bool(args.cert_file) != bool(
+        args.key_file
+    ):
+        raise UserError(
+            "--cert-file is required",
+            "use --cert-file FILE --key-file FILE, or --self-signed",
+            EXIT_USAGE,
+        )
     if not args.self_signed:
         _serve(args, advisor, args.cert_file, args.key_file)
         return 0
@@ -85,31 +139,42 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _advisor(args: argparse.Namespace) -> Advisor:
-    from transom.cluster.errors import ClusterError
+    from transom.kit.user_errors import UserError
     from transom.windows import builds
     from transom.windows.advice import Advisor
-    from transom.windows.landscape import described, parse_release
-    from transom.windows.policy import Policy, UnknownRecord, parse
+    from transom.windows.landscape import landscape_from_options, parse_release
+    from transom.windows.policy import UnknownRecord, WarningPolicy, parse_record_patterns
 
     release = parse_release(args.release) if args.release else None
     if args.release and release is None:
-        raise ClusterError(f"{args.release} is no Kubernetes release", "for example --release 1.25")
-    build = builds.by_name(args.build) if args.build else None
+        raise UserError(f"{args.release} is not a Kubernetes release", "for example --release 1.25")
+    build = builds.build_by_name(args.build) if args.build else None
     if args.build and build is None:
-        raise ClusterError(f"the Windows build {args.build} is not known", "for example --build ltsc2022 or --build 20348")
+        raise UserError(
+            f"the Windows build {args.build} is not known",
+            "for example --build ltsc2022 or --build 20348",
+            2,
+        )
     try:
-        policy = Policy(args.warn, parse(args.reject))
+        policy = WarningPolicy(args.warn, parse_record_patterns(args.reject))
     except UnknownRecord as problem:
-        raise ClusterError(str(problem), problem.hint) from problem
-    landscape = described(release, build.number if build else None, args.runtime, args.network, args.feature, mixed=True)
+        raise UserError(str(problem), problem.hint) from problem
+    landscape = landscape_from_options(
+        release,
+        build.number if build else None,
+        args.runtime,
+        args.network,
+        args.feature,
+        mixed=True,
+    )
     return Advisor(landscape, policy, lambda _: None)
 
 
-def _make_keys(hosts: tuple[str, ...]) -> Keys:
+def _make_keys(hosts: tuple[str, ...]) -> WebhookKeys:
     import ipaddress
 
     from transom.kit import pki
-    from transom.webhook.manifests import Keys
+    from transom.webhook.manifests import WebhookKeys
 
     def is_address(host: str) -> bool:
         try:
@@ -120,28 +185,28 @@ def _make_keys(hosts: tuple[str, ...]) -> Keys:
     authority = pki.make_ca("transom-webhook-ca")
     names, addresses = [h for h in hosts if not is_address(h)], [h for h in hosts if is_address(h)]
     pair = pki.issue_server(authority, hosts[0], names, addresses, days=pki.CA_DAYS)
-    return Keys(pair.certificate, pair.key, authority.certificate)
+    return WebhookKeys(pair.certificate, pair.key, authority.certificate)
 
 
 def _print(args: argparse.Namespace) -> int:
     from transom.webhook import manifests
 
     keys = None if args.cert_manager else _make_keys(tuple(manifests.service_names()))
-    print(render(_options(args), args.image or manifests.IMAGE, keys), end="")
+    print(render_webhook_manifests(_options(args), args.image or manifests.IMAGE, keys), end="")
     return 0
 
 
-def render(options: list[str], image: str, keys: Keys | None) -> str:
+def render_webhook_manifests(options: list[str], image: str, keys: WebhookKeys | None) -> str:
     import yaml
 
     from transom.webhook import manifests
 
-    objects = manifests.documents(options, image=image, keys=keys)
+    objects = manifests.webhook_manifests(options, image=image, keys=keys)
     return "---\n".join(yaml.safe_dump(obj, sort_keys=False, width=128) for obj in objects)
 
 
 def _options(args: argparse.Namespace) -> list[str]:
-    """What the webhook in the cluster is to be told, as it was told here."""
+    """The same options, for the webhook in the cluster."""
     given = []
     for name in ("release", "build", "runtime", "network"):
         if getattr(args, name):
@@ -153,32 +218,37 @@ def _options(args: argparse.Namespace) -> list[str]:
     return given if args.warn else [*given, "--no-warn"]
 
 
-def _serve(args: argparse.Namespace, advisor: Advisor, certificate: Path, key: Path, authority: bytes = b"") -> None:
+def _serve(
+    args: argparse.Namespace, advisor: Advisor, certificate: Path, key: Path, authority: bytes = b""
+) -> None:
     import asyncio
     import base64
 
-    from transom.cluster.alone import until_signal
-    from transom.cluster.errors import ClusterError
     from transom.kit import logs
-    from transom.webhook.server import PATH, Webhook
+    from transom.kit.process import run_until_signal
+    from transom.kit.user_errors import UserError
+    from transom.webhook.server import PATH, WebhookServer
 
-    logs.setup()
+    logs.set_up_logging()
 
     async def main() -> None:
         try:
-            webhook = Webhook(advisor, certificate, key)
-        except OSError as problem:  # ssl.SSLError is one too
-            raise ClusterError(f"{certificate} and {key} cannot be used: {problem}") from problem
+            webhook = WebhookServer(advisor, certificate, key)
+        except OSError as problem:  # includes ssl.SSLError
+            raise UserError(f"{certificate} and {key} cannot be used: {problem}") from problem
         try:
             port = await webhook.start(args.bind, args.port)
         except OSError as problem:
             why = f"cannot listen on {args.bind}:{args.port}: {problem.strerror}"
-            raise ClusterError(why, "choose another port with --port N") from problem
+            raise UserError(why, "choose another port with --port N") from problem
         host = f"[{args.bind}]" if ":" in args.bind else args.bind
         print(f"url: https://{host}:{port}{PATH}")
         if authority:
             print(f"caBundle: {base64.b64encode(authority).decode()}")
         sys.stdout.flush()
-        await until_signal(webhook.run)
+        await run_until_signal(webhook.run)
 
     asyncio.run(main())
+
+
+COMMAND = Command(HELP, EXAMPLES, add_webhook_arguments, run_webhook_command)

@@ -1,1 +1,1 @@
-"""What is wrong with a cluster and what to do about it, and what a report of a bug has to say. Reads, and changes nothing."""
+"""Finds problems of a cluster and their remedies, and collects data for bug reports. Read-only."""

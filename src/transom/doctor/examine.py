@@ -1,98 +1,229 @@
-"""All checks in order: what every cluster may have first, as the guide to troubleshooting has it, then what Windows adds."""
+"""All checks, in order: first those for any cluster, as in Kubernetes' troubleshooting guide, then
+those for Windows.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from transom.doctor import general, pods, windows
-from transom.doctor.findings import Finding, merged
-from transom.doctor.snapshot import Object, Snapshot, key, place
+from transom.doctor import (
+    control_plane,
+    events,
+    node_state,
+    nodes,
+    pods,
+    services,
+    storage,
+    windows,
+    workloads,
+)
+from transom.doctor.findings import DoctorFinding, merged_findings
+from transom.doctor.snapshot import (
+    ClusterSnapshot,
+    Object,
+    key_of_object,
+    name_of_object,
+    place_of_object,
+)
 
-Check = Callable[[Snapshot], Iterator[Finding]]
+Check = Callable[[ClusterSnapshot], Iterator[DoctorFinding]]
 
 
-class Unknown(Exception):
-    """Neither a node nor a pod of the cluster."""
+class UnknownName(Exception):
+    """The name is neither a node nor a pod of the cluster."""
 
 
-class Row(NamedTuple):
+class DoctorCheck(NamedTuple):
     title: str
     check: Check
-    inside: bool = False  # needs what only nodes of our own clusters tell
+    inside: bool = False  # needs data that only nodes of our own clusters report
 
 
 GENERAL: Final = (
-    Row("the API server answers and is ready", general.api_server),
-    Row("all parts of the API are available", general.api_services),
-    Row("webhooks can be called", general.webhooks),
-    Row("nodes are Ready and have no pressure", general.nodes),
-    Row("kubelets are not too old or too new", general.skew),
-    Row("the cluster's DNS answers", general.names),
-    Row("services have endpoints", general.services),
-    Row("pods are placed, made, started and ready", pods.pods),
-    Row("controllers can make their pods", general.failed_creates),
-    Row("quotas are not used up", general.quotas),
-    Row("claims are bound", general.claims),
-    Row("namespaces end when they are deleted", general.namespaces),
+    DoctorCheck("the API server answers and is ready", control_plane.check_api_server),
+    DoctorCheck("the data on disk is intact, and the disk has space", control_plane.check_store),
+    DoctorCheck("certificates are valid", control_plane.check_certificates),
+    DoctorCheck("clocks agree", control_plane.check_clocks),
+    DoctorCheck("aggregated APIs are available", control_plane.check_api_services),
+    DoctorCheck("webhooks can be called", control_plane.check_webhooks),
+    DoctorCheck("custom resources are served", control_plane.check_custom_resources),
+    DoctorCheck("custom resources can be converted", control_plane.check_conversions),
+    DoctorCheck("certificate requests are decided", control_plane.check_signing_requests),
+    DoctorCheck("nodes are Ready, without pressure and schedulable", nodes.check_nodes),
+    DoctorCheck("kubelets are not too old or too new", nodes.check_skew),
+    DoctorCheck("machines, nodes and the control plane belong together", nodes.check_machines),
+    DoctorCheck("kubelet, kube-proxy and flanneld run on Linux nodes", node_state.programs, True),
+    DoctorCheck("programs of nodes reach the API server", node_state.unreachable, True),
+    DoctorCheck("the disks of nodes have space", node_state.check_disks, True),
+    DoctorCheck(
+        "the CNI configuration of nodes can be used", node_state.check_cni_configuration, True
+    ),
+    DoctorCheck("the cluster's DNS answers", services.check_cluster_dns),
+    DoctorCheck("services have endpoints and ports that answer", services.check_services),
+    DoctorCheck("load balancers have addresses", services.check_load_balancers),
+    DoctorCheck("ingresses have a controller and backends", services.check_ingresses),
+    DoctorCheck("network policies let services be reached", services.check_network_policies),
+    DoctorCheck("network policies let pods resolve names", services.egress_to_dns),
+    DoctorCheck("node ports of Local services have pods on every node", services.local_node_ports),
+    DoctorCheck("pods are scheduled, created, started and ready", pods.check_pods),
+    DoctorCheck("controllers can create their pods", workloads.check_creating),
+    DoctorCheck("rollouts make progress", workloads.check_deployments),
+    DoctorCheck("StatefulSets have their Service", workloads.check_stateful_sets),
+    DoctorCheck("DaemonSets run on nodes", workloads.check_daemon_sets),
+    DoctorCheck("CronJobs start Jobs", workloads.cron_jobs),
+    DoctorCheck("Jobs succeed", workloads.check_jobs),
+    DoctorCheck("autoscalers can scale", workloads.check_autoscalers),
+    DoctorCheck("one autoscaler scales each workload", workloads.check_shared_targets),
+    DoctorCheck("disruption budgets select pods and allow evictions", workloads.check_budgets),
+    DoctorCheck("quotas are not used up", workloads.check_quotas),
+    DoctorCheck("claims are bound", storage.check_persistent_volume_claims),
+    DoctorCheck("volumes are usable", storage.check_persistent_volumes),
+    DoctorCheck("volumes can be attached", storage.check_attachments),
+    DoctorCheck(
+        "disks of the cloud are attached and detached", storage.check_cloud_operations, True
+    ),
+    DoctorCheck("components report no other problems", events.check_events),
+    DoctorCheck("namespaces end when they are deleted", control_plane.check_namespaces),
+    DoctorCheck("objects end when they are deleted", control_plane.check_finalizers),
 )
 WINDOWS: Final = (
-    Row("pods of a mixed cluster name their operating system", windows.selectors),
-    Row("names that Windows pods asked for are names that Windows finds", windows.names),
-    Row("kube-proxy pods know their node", windows.proxy_pods),
-    Row("kubelet, kube-proxy and flanneld run", windows.processes, True),
-    Row("the virtual network is there", windows.virtual_network, True),
-    Row("network adapters of virtual machines let pods out", windows.mac_spoofing, True),
-    Row("kube-proxy works and knows its node", windows.kube_proxy, True),
-    Row("the source VIP is of the node's subnet", windows.source_vip, True),
-    Row("flannel has written subnet.env", windows.subnet_env, True),
-    Row("nodes behind a proxy know it", windows.behind_proxy, True),
+    DoctorCheck("Windows builds and runtimes are supported", nodes.check_unsupported),
+    DoctorCheck("Windows nodes reserve memory for the system", nodes.check_reservations),
+    DoctorCheck("pods of a mixed cluster select their operating system", windows.check_selectors),
+    DoctorCheck(
+        "pods select a Windows build where nodes have several", windows.check_build_selectors
+    ),
+    DoctorCheck("hostPath volumes name paths of Windows", windows.check_host_paths),
+    DoctorCheck(
+        "services have no more backends than Windows can load-balance", services.check_backends
+    ),
+    DoctorCheck("names that Windows pods look up can be resolved", windows.check_names),
+    DoctorCheck("kube-proxy pods know their node", windows.check_proxy_pods),
+    DoctorCheck(
+        "kubelet, kube-proxy and flanneld run on Windows nodes", windows.check_processes, True
+    ),
+    DoctorCheck("the virtual network exists", windows.check_virtual_network, True),
+    DoctorCheck("running pods have an HNS endpoint", windows.check_lost_endpoints, True),
+    DoctorCheck("no HNS endpoints are left over", windows.check_leaked_endpoints, True),
+    DoctorCheck(
+        "network adapters of virtual machines allow MAC spoofing", windows.check_mac_spoofing, True
+    ),
+    DoctorCheck("kube-proxy works and knows its node", windows.check_kube_proxy, True),
+    DoctorCheck("the source VIP is of the node's subnet", windows.check_source_vip, True),
+    DoctorCheck("flannel has written subnet.env", windows.check_subnet_env, True),
+    DoctorCheck("nodes behind a proxy know it", windows.check_behind_proxy, True),
 )
 
 
-def checks(s: Snapshot) -> list[Row]:
-    """Those that make sense for the cluster."""
+def checks(s: ClusterSnapshot) -> list[DoctorCheck]:
+    """The checks that apply to the cluster."""
     has_windows = bool(windows.windows_nodes(s)) or any(one.windows for one in s.inside.values())
-    return [*GENERAL, *(row for row in WINDOWS if has_windows and (not row.inside or s.inside))]
+    return [
+        row for row in (*GENERAL, *(WINDOWS if has_windows else ())) if not row.inside or s.inside
+    ]
 
 
-def examine(s: Snapshot, about: Collection[str] = ()) -> list[Finding]:
-    """`about`: places ("node/windows-1") that alone are of interest; none: all."""
-    found: Iterable[Finding] = (finding for row in checks(s) for finding in row.check(s))
+def examine(s: ClusterSnapshot, about: Collection[str] = ()) -> list[DoctorFinding]:
+    """`about`: only report findings for these places ("node/windows-1"); none: all."""
+    found: Iterable[DoctorFinding] = (finding for row in checks(s) for finding in row.check(s))
     if about:
         found = (finding for finding in found if set(finding.where) & set(about))
-    return merged(found)
+    return [
+        one._replace(remedy=_named(one.remedy, s.name_option)) for one in merged_findings(found)
+    ]
 
 
-def places(s: Snapshot, names: Iterable[str], namespace: str = "default") -> list[str]:
-    """Where to look for what people name: a node with its pods, or a pod with its node. Raises Unknown."""
+_COMMAND: Final = re.compile(
+    r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot)\b"
+    r"(?: (?!or\b|and\b|then\b)[\w/=:-]+)*"
+)
+
+
+def _named(remedy: str, option: str) -> str:
+    """Adapts the commands of the remedy to this cluster, so that they run as printed."""
+    if not option or f"{option} " in f"{remedy} ":
+        return remedy
+
+    def name(command: re.Match[str]) -> str:
+        ours, separator, on_the_node = command[0].partition(" -- ")
+        return f"{ours}{option}{separator}{on_the_node}"
+
+    return _COMMAND.sub(name, remedy)
+
+
+def places_to_check(
+    s: ClusterSnapshot, names: Iterable[str], namespace: str = "default"
+) -> list[str]:
+    """The places for the names that a user gave: a node with its pods, or a pod with its node.
+    Raises Unknown.
+    """
     out: list[str] = []
     for text in names:
         parts = text.split("/")
         kind = _KINDS[parts.pop(0)] if len(parts) > 1 and parts[0] in _KINDS else ""
         if kind != "pod" and len(parts) == 1 and parts[0] in s.node:
-            out += [f"node/{parts[0]}", *(place("pod", pod) for pod in s.pods if _node_of(pod) == parts[0])]
+            out += [
+                f"node/{parts[0]}",
+                *(place_of_object("pod", pod) for pod in s.pods if _node_of(pod) == parts[0]),
+            ]
             continue
         wanted = parts if len(parts) > 1 else [namespace, *parts]
-        pod = next((pod for pod in s.pods if list(key(pod)) == wanted), None)
+        pod = next((pod for pod in s.pods if list(key_of_object(pod)) == wanted), None)
         if kind == "node" or pod is None:
-            raise Unknown(text)
-        out += [place("pod", pod), f"node/{_node_of(pod)}"]
+            raise UnknownName(text)
+        out += [place_of_object("pod", pod), f"node/{_node_of(pod)}"]
     return out
+
+
+def in_namespace(
+    s: ClusterSnapshot, namespace: str, found: Iterable[DoctorFinding]
+) -> list[DoctorFinding]:
+    """The findings about a namespace and its objects. Raises Unknown."""
+    if "namespaces" not in s.unread and not any(
+        name_of_object(one) == namespace for one in s.of("namespaces")
+    ):
+        raise UnknownName(namespace)
+
+    def inside(where: str) -> bool:
+        parts = where.split("/")
+        return parts == ["namespace", namespace] or (len(parts) == 3 and parts[1] == namespace)
+
+    return [
+        one._replace(where=tuple(filter(inside, one.where)))
+        for one in found
+        if any(map(inside, one.where))
+    ]
 
 
 def _node_of(pod: Object) -> str:
     return str((pod.get("spec") or {}).get("nodeName", ""))
 
 
-_KINDS: Final = {"node": "node", "nodes": "node", "no": "node", "pod": "pod", "pods": "pod", "po": "pod"}
+_KINDS: Final = {
+    "node": "node",
+    "nodes": "node",
+    "no": "node",
+    "pod": "pod",
+    "pods": "pod",
+    "po": "pod",
+}
 
 
-def talkative(s: Snapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Pods whose logs may tell: of those on Windows nodes the named ones, and those that restart or are not ready."""
-    return [key(pod) for pod in s.pods if s.on_windows(pod) and (place("pod", pod) in about or _troubled(pod))]
+def talkative(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Pods on Windows nodes whose logs may help: the named ones, and those that restart or are not
+    ready.
+    """
+    return [
+        key_of_object(pod)
+        for pod in s.pods
+        if s.on_windows(pod) and (place_of_object("pod", pod) in about or _troubled(pod))
+    ]
 
 
 def _troubled(pod: Object) -> bool:
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any(container.get("restartCount") or not container.get("ready") for container in containers)
+    return any(
+        container.get("restartCount") or not container.get("ready") for container in containers
+    )

@@ -1,6 +1,6 @@
-"""Reads a cluster into a snapshot, by its API. What cannot be read is left out, and said.
+"""Reads a cluster into a snapshot through its API. Skips and lists what cannot be read.
 
-Our own clusters tell more, on paths of their own (`INSIDE`); any other has no such path.
+Our own clusters report more on their own paths (`INSIDE`); other clusters do not have these.
 """
 
 from __future__ import annotations
@@ -10,106 +10,167 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-from transom.client import resources
-from transom.client.api import Listing, Unreachable
-from transom.client.resources import GroupVersionResource, builtin
-from transom.doctor import inside
-from transom.doctor.examine import places, talkative
-from transom.doctor.inside import Inside
-from transom.doctor.snapshot import Object, Snapshot
+from transom.client.api import ApiUnreachable, ObjectList
+from transom.client.resources import GroupVersionResource, builtin_resource
+from transom.doctor import node_inspection
+from transom.doctor.examine import places_to_check, talkative
+from transom.doctor.snapshot import ClusterSnapshot, Object
 from transom.machinery.errors import ApiError
+from transom.machinery.kinds import BY_KEY
 
 INSIDE: Final = "/transom/inside"
+STORE: Final = "/transom/store"
 _KINDS: Final = (
-    resources.NODES, resources.PODS, resources.SERVICES, resources.ENDPOINTS, resources.EVENTS, resources.NAMESPACES,
-    resources.RESOURCE_QUOTAS, resources.PERSISTENT_VOLUME_CLAIMS, resources.REPLICA_SETS, resources.STATEFUL_SETS,
-    resources.DAEMON_SETS, resources.JOBS, resources.API_SERVICES,
-    builtin("admissionregistration.k8s.io/MutatingWebhookConfiguration"),
-    builtin("admissionregistration.k8s.io/ValidatingWebhookConfiguration"),
+    "/Node",
+    "/Pod",
+    "/Service",
+    "/Endpoints",
+    "/Event",
+    "/Namespace",
+    "/ResourceQuota",
+    "/PersistentVolumeClaim",
+    "/PersistentVolume",
+    "/ReplicationController",
+    "apps/Deployment",
+    "apps/ReplicaSet",
+    "apps/StatefulSet",
+    "apps/DaemonSet",
+    "batch/Job",
+    "batch/CronJob",
+    "autoscaling/HorizontalPodAutoscaler",
+    "policy/PodDisruptionBudget",
+    "networking.k8s.io/NetworkPolicy",
+    "networking.k8s.io/Ingress",
+    "networking.k8s.io/IngressClass",
+    "storage.k8s.io/StorageClass",
+    "storage.k8s.io/VolumeAttachment",
+    "node.k8s.io/RuntimeClass",
+    "coordination.k8s.io/Lease",
+    "certificates.k8s.io/CertificateSigningRequest",
+    "apiextensions.k8s.io/CustomResourceDefinition",
+    "apiregistration.k8s.io/APIService",
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
 )
 _MOST_LOGS: Final = 20
 _TAIL: Final = 50
 
 
-class Api(Protocol):
-    """What of a client is needed."""
+class ApiReader(Protocol):
+    """The methods of a client that are used here."""
 
-    async def list(self, resource: GroupVersionResource, namespace: str = "") -> Listing: ...
+    async def list(self, resource: GroupVersionResource, namespace: str = "") -> ObjectList: ...
     async def get_json(self, path: str) -> Any: ...
     async def get_text(self, path: str) -> str: ...
 
 
-async def gather(api: Api, server: str, now: float, names: Collection[str] = (), namespace: str = "default") -> Snapshot:
-    """`names` are pods and nodes that are asked about: logs of such pods are read, too. Raises examine.Unknown."""
-    found = Snapshot(now=now, server=server)
+async def gather_snapshot(
+    api: ApiReader, server: str, now: float, names: Collection[str] = (), namespace: str = "default"
+) -> ClusterSnapshot:
+    """`names` are the requested pods and nodes; the logs of these pods are also read. Raises
+    examine.Unknown.
+    """
+    found = ClusterSnapshot(now=now, server=server)
     try:
         found.version = await api.get_json("/version")
         found.unhealthy = await _unhealthy(api)
         objects, unread = await _objects(api)
-    except Unreachable as problem:
+    except ApiUnreachable as problem:
         found.unreachable = str(problem) or type(problem).__name__
         return found
     except ApiError as problem:
         found.unreachable = problem.message
         return found
     found.objects, found.unread = objects, unread
-    found.inside = await _inside(api)
-    about = places(found, names, namespace)
+    await _inside(api, found)
+    found.store = await _store(api)
+    about = places_to_check(found, names, namespace)
     found.logs = await _logs(api, found, about)
     return found
 
 
-async def _unhealthy(api: Api) -> tuple[str, ...]:
+async def _unhealthy(api: ApiReader) -> tuple[str, ...]:
     try:
         await api.get_text("/readyz")
     except ApiError as problem:
         if problem.code == 403:
             return ()
-        lines = [line.removeprefix("[-]") for line in problem.message.splitlines() if line.startswith("[-]")]
+        lines = [
+            line.removeprefix("[-]")
+            for line in problem.message.splitlines()
+            if line.startswith("[-]")
+        ]
         return tuple(lines) or (problem.message,)
     return ()
 
 
-async def _objects(api: Api) -> tuple[Mapping[str, Sequence[Object]], Mapping[str, str]]:
+async def _objects(api: ApiReader) -> tuple[Mapping[str, Sequence[Object]], Mapping[str, str]]:
     objects: dict[str, Sequence[Object]] = {}
     unread: dict[str, str] = {}
 
-    async def one(kind: GroupVersionResource) -> None:
-        try:
-            objects[kind.plural] = (await api.list(kind)).items
-        except ApiError as problem:
-            unread[kind.plural] = problem.message
+    async def one(kind: str) -> None:
+        """Lists a kind in the first version that the server has; a kind that the release lacks is
+        not an error.
+        """
+        resource = builtin_resource(kind)
+        for version in dict.fromkeys((resource.version, *BY_KEY[kind].versions)):
+            try:
+                objects[resource.plural] = (await api.list(resource.at(version))).items
+                return
+            except ApiError as problem:
+                if problem.code != 404:
+                    unread[resource.plural] = problem.message
+                    return
 
     await asyncio.gather(*map(one, _KINDS))
     return objects, unread
 
 
-async def _inside(api: Api) -> Mapping[str, Inside]:
+async def _store(api: ApiReader) -> Mapping[str, Any]:
     try:
-        items = (await api.get_json(INSIDE))["items"]
-    except (ApiError, Unreachable, KeyError, TypeError):
+        found = await api.get_json(STORE)
+    except (ApiError, ApiUnreachable):
         return {}
-    return {one.name: one for one in map(inside.of, items)}
+    return found if isinstance(found, dict) else {}
 
 
-async def _logs(api: Api, s: Snapshot, about: Collection[str]) -> Mapping[tuple[str, str], str]:
+async def _inside(api: ApiReader, found: ClusterSnapshot) -> None:
+    """Adds the data that only our own clusters report."""
+    try:
+        document = await api.get_json(INSIDE)
+        items = document["items"]
+    except (ApiError, ApiUnreachable, KeyError, TypeError):
+        return
+    found.inside = {one.name: one for one in map(node_inspection.node_state_from_document, items)}
+    found.name_option = str(document.get("nameOption") or "")
+    found.dns = document.get("dns") or {}
+    found.webhooks = document.get("webhooks") or {}
+    found.cloud = document.get("cloud") or ()
+    found.renewals = document.get("certificates") or ()
+
+
+async def _logs(
+    api: ApiReader, s: ClusterSnapshot, about: Collection[str]
+) -> Mapping[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
-    for pod in [pod for pod in s.pods if _key(pod) in talkative(s, about)][:_MOST_LOGS]:
+    wanted_pods = set(talkative(s, about))
+    for pod in [pod for pod in s.pods if _key(pod) in wanted_pods][:_MOST_LOGS]:
         namespace, name = _key(pod)
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/log?tailLines={_TAIL}"
         wanted = [
             f"{path}&container={quote(container['name'])}{which}"
-            for container in pod["spec"].get("containers") or () for which in ("", "&previous=true")
-        ]  # fmt: skip
+            for container in pod["spec"].get("containers") or ()
+            for which in ("", "&previous=true")
+        ]
         found[namespace, name] = "\n".join([await _text(api, one) for one in wanted])
     return found
 
 
-async def _text(api: Api, path: str) -> str:
-    """Nothing for what is not there (yet)."""
+async def _text(api: ApiReader, path: str) -> str:
+    """Empty if it does not exist (yet)."""
     try:
         return await api.get_text(path)
-    except (ApiError, Unreachable):
+    except (ApiError, ApiUnreachable):
         return ""
 
 

@@ -1,4 +1,6 @@
-"""Checks of pods: why they are not placed, not made, not started, not ready, or do not end."""
+"""Checks of pods: not scheduled, not created, not started, not ready, restarting, failed, or not
+ending.
+"""
 
 from __future__ import annotations
 
@@ -6,144 +8,605 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from transom.doctor.findings import Finding, known
-from transom.doctor.snapshot import Object, Snapshot, build, condition, key, message, moment, place, seen
-from transom.doctor.texts import recognised
-from transom.windows.images import build_of
-from transom.windows.targeting import verdict
+from transom.doctor import causes
+from transom.doctor.findings import DoctorFinding, known_finding
+from transom.doctor.scheduling import unscheduled
+from transom.doctor.snapshot import (
+    ClusterSnapshot,
+    Object,
+    event_message,
+    event_time,
+    is_windows_node,
+    key_of_object,
+    place_of_object,
+    status_condition,
+    time_of,
+    windows_build,
+)
+from transom.doctor.storage import cloud_remedy_text
+from transom.doctor.texts import recognised_texts
+from transom.windows.images import image_build_of, image_os
+from transom.windows.targeting import find_target_os
 from transom.windows.wording import build_name
 
-_LATE: Final = 120.0  # seconds in which a pod should have been made
-_RECENT: Final = 300.0  # seconds after which kubelets would have told again of what is still so
-_SLOW_END: Final = 30.0  # seconds beyond its grace
-_MAKING: Final = ("ContainerCreating", "PodInitializing")
-_TROUBLE: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "NetworkNotReady", "FailedCreatePodContainer")
-_PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable",
-                   "ErrImageInspect")  # fmt: skip
+_LATE: Final = 120.0  # seconds in which a pod should have been created
+# seconds after which a kubelet would have repeated the event of a persistent failure
+_RECENT: Final = 300.0
+_SLOW_END: Final = 30.0  # seconds beyond its grace period
+_CREATING: Final = ("ContainerCreating", "PodInitializing")
+_TROUBLE: Final = (
+    "FailedCreatePodSandBox",
+    "FailedMount",
+    "FailedAttachVolume",
+    "FailedMapVolume",
+    "NetworkNotReady",
+    "FailedCreatePodContainer",
+    "FailedPodSandBoxStatus",
+)
+_PULLING: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "RegistryUnavailable",
+    "ErrImageInspect",
+    "ImageInspectError",
+)
 _NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
-# What the scheduler says of the nodes it refused -> what to do about it.
-_REFUSALS: Final[tuple[tuple[str, str], ...]] = (
-    (r"Insufficient|Too many pods", "Lower the pod's requests, remove other pods, or add nodes."),
-    (r"had taint|had untolerated taint", "Let the pod tolerate the taint, or take it from a node."),
-    (r"didn't match .*(selector|affinity)", "Compare the pod's nodeSelector and affinity with the labels of the nodes."),
-    (r"volume node affinity|unbound immediate|persistentvolumeclaim", "Look at the claims that the pod uses."),
-    (r"free ports", "Choose another hostPort, or let fewer of them run on a node."),
-    (r"unschedulable", "Uncordon a node."),
-    (r"topology spread|anti-affinity", "Loosen the constraint, or add nodes."),
-)  # fmt: skip
-# Reason of a waiting container -> why it matters is the same for all; what to do.
+_SIMULATED: Final = "sim.transom.dev/"
+_SHELLS: Final = ("sh", "bash", "/bin/sh", "/bin/bash", "ash", "/usr/bin/env")
+_NOT_STARTED: Final = "The pod does not work without it."
+# Reason of a waiting container -> remedy if the text has no row of its own.
 _STARTS: Final[Mapping[str, str]] = {
-    "CreateContainerConfigError": "Make the ConfigMap, Secret or key that it names, or correct the name.",
-    "CreateContainerError": "Change what the message names in the container's spec.",
+    "CreateContainerConfigError": "Correct what the message names in the container's spec.",
+    "CreateContainerError": "Correct what the message names in the container's spec.",
     "RunContainerError": "Check the container's command, and that its image has it.",
-    "PostStartHookError": "Look at the container's postStart hook.",
+    "PostStartHookError": "Correct the container's postStart hook: it must succeed.",
+}
+_OWN_LIMIT: Final = re.compile(
+    r"exceeds the (?:total )?limit|exceeded its local ephemeral storage limit"
+)
+_LONG_INIT: Final = 300.0  # seconds that an init container may run without being reported
+_PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
+_WORD: Final = 1 << 32  # Windows exit codes are shown as signed numbers
+_EXITS: Final[Mapping[int, str]] = {  # codes with the same meaning everywhere
+    126: "the command is not executable",
+    127: "the command was not found",
+    137: "it was killed (SIGKILL)",
+    139: "it crashed (segmentation fault)",
+    143: "it was terminated (SIGTERM)",
+    3221225477: "access violation (0xC0000005)",
+    3221225781: "a DLL was not found (0xC0000135)",
+    3221225786: "it was ended by Ctrl-C or a close event (0xC000013A)",
+    3221225794: "a DLL failed to initialize (0xC0000142)",
+    3221225595: "the program is for another architecture (0xC000007B)",
+    3221226505: "stack buffer overrun (0xC0000409)",
 }
 
 
-def pods(s: Snapshot) -> Iterator[Finding]:
+def check_pods(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     for pod in s.pods:
         yield from _pod(s, pod)
 
 
-def _pod(s: Snapshot, pod: Object) -> Iterator[Finding]:
-    where, status, spec = place("pod", pod), pod.get("status") or {}, pod.get("spec") or {}
-    ends = moment(pod["metadata"].get("deletionTimestamp") or "")
+def _pod(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
+    where, status, spec = (
+        place_of_object("pod", pod),
+        pod.get("status") or {},
+        pod.get("spec") or {},
+    )
+    ends = time_of(pod["metadata"].get("deletionTimestamp") or "")
     if ends:
         if s.now - ends > _SLOW_END:
-            yield Finding("warning", "does not end", (where,), "Its name and its volumes stay in use.",
-                          "Check that its node runs, and look for finalizers.")  # fmt: skip
+            yield _does_not_end(s, pod, where)
         return
     if status.get("phase") == "Failed":
-        told = ": ".join(filter(None, (status.get("reason"), status.get("message")))) or _ended(pod)
-        yield Finding("warning", f"has failed{': ' if told else ''}{told}", (where,), "It is not started again.",
-                      "Read its log (kubectl logs), then delete it.")  # fmt: skip
+        yield from _failed(s, pod, where)
         return
     if not spec.get("nodeName"):
-        yield from _unplaced(s, pod, where)
+        yield from unscheduled(s, pod)
+        return
+    if status.get("phase") == "Pending" and status.get("reason") in causes.ENDED:
+        yield from _failed(s, pod, where)
+        return
+    if spec["nodeName"] not in s.node and "nodes" not in s.unread:
+        yield DoctorFinding(
+            "error",
+            f"is on node {spec['nodeName']}, which does not exist",
+            (where,),
+            "No kubelet runs it.",
+            "Correct spec.nodeName, or leave it to the scheduler, and create the pod again.",
+        )
         return
     found = False
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for container in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
         for one in _container(s, pod, container, where):
             found = True
             yield one
     if not found and not status.get("containerStatuses") and status.get("phase") == "Pending":
-        yield from _not_made(s, pod, "ContainerCreating", where)
-    elif not found and status.get("phase") == "Running" and condition(pod, "Ready").get("status") == "False":
+        yield from _not_created(s, pod, "ContainerCreating", where)
+    elif (
+        not found
+        and status.get("phase") == "Running"
+        and status_condition(pod, "Ready").get("status") == "False"
+    ):
         yield from _unready(s, pod, where)
 
 
-def _unplaced(s: Snapshot, pod: Object, where: str) -> Iterator[Finding]:
-    placed = condition(pod, "PodScheduled")
-    if placed.get("status") == "False":
-        text = str(placed.get("message", ""))
-        remedy = next((what for pattern, what in _REFUSALS if re.search(pattern, text)), "")
-        ask = "transom explain-schedule NAMESPACE/POD tells more."
-        yield Finding("error", f"no node takes it: {text}", (where,), "It waits until a node does.", f"{remedy} {ask}".strip())
-    elif s.now - moment(pod["metadata"].get("creationTimestamp", "")) > _SLOW_END:
-        called = (pod.get("spec") or {}).get("schedulerName", "default-scheduler")
-        yield Finding("error", "no scheduler has looked at it", (where,), "It waits until one does.",
-                      f"Check that the scheduler {called} runs.")  # fmt: skip
-
-
-def _container(s: Snapshot, pod: Object, container: Object, where: str) -> Iterator[Finding]:
-    state = container.get("state") or {}
-    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-    reason = str(waiting.get("reason", ""))
-    if reason in _MAKING:
-        yield from _not_made(s, pod, reason, where)
-    elif reason in _PULLING:
-        text = _newest(s, pod, "Failed", containing=str(container.get("image", ""))) or str(waiting.get("message", ""))
-        what = f"image {container.get('image')} cannot be pulled: {text}"
-        yield _windows(s, pod, "ErrImagePull", text, what, where) or Finding(
-            "error", what, (where,), "The container cannot be started.",
-            "Check the image's name and tag, the registry, and imagePullSecrets.",
-        )  # fmt: skip
-    elif reason == "CrashLoopBackOff":
-        last = (container.get("lastState") or {}).get("terminated") or {}
-        yield _crashed(s, pod, container, last, where)
-    elif reason:
-        text = str(waiting.get("message", ""))
-        what = f"container {container['name']} does not start: {reason}: {text}"
-        yield _windows(s, pod, reason, text, what, where) or Finding(
-            "error", what, (where,), "The pod does not work without it.", _STARTS.get(reason, "Do what the message asks for.")
+def _does_not_end(s: ClusterSnapshot, pod: Object, where: str) -> DoctorFinding:
+    node, why = (pod.get("spec") or {}).get("nodeName", ""), "Its name and its volumes stay in use."
+    finalizers = pod["metadata"].get("finalizers") or ()
+    grace = f"kubectl delete pod {key_of_object(pod)[1]} --namespace {key_of_object(pod)[0]} --grace-period=0 --force"
+    if finalizers:
+        return DoctorFinding(
+            "warning",
+            f"is not deleted: it has the finalizers {', '.join(finalizers)}",
+            (where,),
+            why,
+            (
+                "The controller that set a finalizer removes it; check that controller, or "
+                "remove the finalizer."
+            ),
         )
-    elif ended and ended.get("exitCode"):
-        yield _crashed(s, pod, container, ended, where)
-
-
-def _crashed(s: Snapshot, pod: Object, container: Object, last: Object, where: str) -> Finding:
-    text = _plain(str(last.get("message", "")))
-    if last.get("reason") == "OOMKilled":
-        how, remedy = "was killed for using more memory than its limit", "Raise its memory limit, or let it use less."
-    else:
-        how = f"ended with exit code {last['exitCode']}" if "exitCode" in last else "ends"
-        remedy = f"Read what it said before it ended: kubectl logs POD --container {container['name']} --previous"
-    what = f"container {container['name']} {how}" + (f": {text}" if text else "")
-    return _windows(s, pod, "CrashLoopBackOff", text, what, where) or Finding(
-        "error", what, (where,), "It is started again and again, ever later.", remedy
+    if node and node not in s.node:
+        return DoctorFinding(
+            "warning", f"is not deleted: its node {node} does not exist", (where,), why, grace
+        )
+    if node and status_condition(s.node[node], "Ready").get("status") != "True":
+        return DoctorFinding(
+            "warning",
+            f"is not deleted: its node {node} is not Ready",
+            (where,),
+            why,
+            f"Start the node; if it is lost: {grace}",
+        )
+    event = _newest(s, pod, "FailedKillPod", "FailedPreStopHook", "ExceededGracePeriod")
+    return DoctorFinding(
+        "warning",
+        "is not deleted" + (f": {event}" if event else ""),
+        (where,),
+        why,
+        f"Look at the kubelet's log on {node}; then: {grace}",
     )
 
 
-def _not_made(s: Snapshot, pod: Object, reason: str, where: str) -> Iterator[Finding]:
-    told_of = s.warnings("Pod", *key(pod), *_TROUBLE, uid=pod["metadata"].get("uid", ""))
-    events = [event for event in told_of if s.now - seen(event) < _RECENT]
-    age = s.now - moment(pod["metadata"].get("creationTimestamp", ""))
-    if events:
-        told, text = str(events[0].get("reason", "")), message(events[0])
-        what = f"is not made: {told}: {_plain(text)}"
-        yield _windows(s, pod, told, text, what, where) or Finding(
-            "error", what, (where,), "Its containers wait for it.", "Do what the message asks for."
+def _failed(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFinding]:
+    status = pod.get("status") or {}
+    if any(owner.get("kind") == "Job" for owner in pod["metadata"].get("ownerReferences") or ()):
+        return  # the Job counts them, and is reported when it gives up
+    reason, text = str(status.get("reason") or ""), str(status.get("message") or "")
+    node = str((pod.get("spec") or {}).get("nodeName", ""))
+    short = reason.removeprefix("OutOf") if reason.startswith(("OutOf", "Outof")) else ""
+    if short:
+        cause = (
+            f"was refused by its kubelet: node {node} has not enough {short.lower()}",
+            (
+                "Lower its requests, or leave spec.nodeName to the scheduler; then create the "
+                "pod again."
+            ),
         )
+    else:
+        cause = causes.ENDED.get(reason, ("", ""))
+    if reason == "Evicted" and _OWN_LIMIT.search(text):
+        cause = (
+            "was evicted by its kubelet",
+            "Raise the limit (sizeLimit of the emptyDir, or limits.ephemeral-storage), or write less; then delete the pod.",
+        )
+    if cause[0]:
+        what = cause[0].format(node=node)
+        yield _on_windows(
+            s, pod, reason, text, f"{what}: {text}" if text else what, where
+        ) or DoctorFinding(
+            "error" if reason != "Evicted" else "warning",
+            f"{what}: {text}" if text else what,
+            (where,),
+            "It is not started again.",
+            cause[1].format(node=node),
+        )
+        return
+    why = ": ".join(filter(None, (reason, text))) or _ended(pod)
+    yield DoctorFinding(
+        "warning",
+        f"has failed{': ' if why else ''}{why}",
+        (where,),
+        "It is not started again.",
+        f"Read its log (kubectl logs {key_of_object(pod)[1]} --namespace {key_of_object(pod)[0]}), then delete it.",
+    )
+
+
+# ---- containers
+# --------------------------------------------------------------------------------------------------
+
+
+def _container(
+    s: ClusterSnapshot, pod: Object, container: Object, where: str
+) -> Iterator[DoctorFinding]:
+    state = container.get("state") or {}
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    reason = str(waiting.get("reason", ""))
+    if reason in _CREATING:
+        if not _before(pod, container):
+            yield from _not_created(s, pod, reason, where)
+    elif reason in _PULLING:
+        yield _not_pulled(s, pod, container, reason, where)
+    elif reason == "CrashLoopBackOff":
+        yield _crashed(
+            s, pod, container, (container.get("lastState") or {}).get("terminated") or {}, where
+        )
+    elif reason:
+        yield _not_started(s, pod, container, reason, str(waiting.get("message", "")), where)
+    elif ended and ended.get("exitCode"):
+        yield _crashed(s, pod, container, ended, where)
+    elif _runs_long(s, pod, container):
+        namespace, called = key_of_object(pod)
+        yield DoctorFinding(
+            "info",
+            f"init container {container['name']} still runs; the pod waits for it",
+            (where,),
+            "The containers of the pod are not started before it has ended.",
+            f"Read its log: kubectl logs {called} --namespace {namespace} --container {container['name']}",
+        )
+
+
+def _runs_long(s: ClusterSnapshot, pod: Object, container: Object) -> bool:
+    """Whether an ordinary init container has been running for minutes; sidecars (restartPolicy
+    Always) are expected to.
+    """
+    spec: Object = next(
+        (c for c in pod["spec"].get("initContainers") or () if c["name"] == container["name"]), {}
+    )
+    running = (container.get("state") or {}).get("running") or {}
+    if not spec or not running or spec.get("restartPolicy") == "Always":
+        return False
+    return s.now - time_of(str(running.get("startedAt") or "")) > _LONG_INIT
+
+
+def _before(pod: Object, container: Object) -> bool:
+    """Whether a container waits for an init container, which has its own finding."""
+    inits = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    return container not in inits and any(
+        not (one.get("state") or {}).get("terminated")
+        or (one["state"]["terminated"].get("exitCode"))
+        for one in inits
+    )
+
+
+def _not_pulled(
+    s: ClusterSnapshot, pod: Object, container: Object, reason: str, where: str
+) -> DoctorFinding:
+    image, waiting = (
+        str(container.get("image", "")),
+        (container.get("state") or {}).get("waiting") or {},
+    )
+    image = next((c["image"] for c in _specs(pod) if c.get("name") == container.get("name")), image)
+    text = _newest(
+        s, pod, "Failed", "InspectFailed", "ErrImageNeverPull", containing=image
+    ) or _plain(str(waiting.get("message", "")))
+    annotations = pod["metadata"].get("annotations") or {}
+    if any(f"{_SIMULATED}{fault}" in annotations for fault in ("fail-pull", "stall-pull")):
+        return DoctorFinding(
+            "error",
+            (
+                f"image {image} cannot be pulled: an annotation {_SIMULATED}fail-* or stall-* "
+                f"makes pulls fail ({text})"
+            ),
+            (where,),
+            "The container cannot be started.",
+            "Remove the annotation and create the pod again.",
+        )
+    found = _explained(
+        s,
+        pod,
+        "ErrImagePull" if reason == "ImagePullBackOff" else reason,
+        text,
+        container.get("name", ""),
+        image,
+    )
+    what = (
+        f"image {image} cannot be pulled: {found.cause} ({text})"
+        if found
+        else f"image {image} cannot be pulled: {text}"
+    )
+    # On a Windows node, an image without a matching platform has its own records.
+    windows = _on_windows(
+        s, pod, "ErrImagePull", text, f"image {image} cannot be pulled: {text}", where
+    )
+    if windows is not None:
+        return windows
+    if found is not None:
+        return _finding(found, what, where, "The container cannot be started.")
+    return DoctorFinding(
+        "error",
+        what,
+        (where,),
+        "The container cannot be started.",
+        "Check the image's name and tag, the registry, and imagePullSecrets.",
+    )
+
+
+def _not_started(
+    s: ClusterSnapshot, pod: Object, container: Object, reason: str, text: str, where: str
+) -> DoctorFinding:
+    plain, called = _plain(text), container["name"]
+    what = f"container {called} cannot start: {reason}: {plain}"
+    found = _explained(s, pod, reason, text, called, str(container.get("image", "")))
+    windows = _on_windows(s, pod, reason, text, what, where)
+    if found is not None and (windows is None or found.record):
+        return _finding(
+            found,
+            f"container {called} cannot start: {found.cause} ({reason}: {plain})",
+            where,
+            _NOT_STARTED,
+        )
+    if windows is not None:
+        return windows
+    return DoctorFinding(
+        "error",
+        what,
+        (where,),
+        _NOT_STARTED,
+        _STARTS.get(reason, "Correct what the message names."),
+    )
+
+
+def _crashed(
+    s: ClusterSnapshot, pod: Object, container: Object, last: Object, where: str
+) -> DoctorFinding:
+    text, called = _plain(str(last.get("message", ""))), container["name"]
+    namespace, pod_name = key_of_object(pod)
+    why = "It keeps restarting with increasing back-off."
+    logs = f"kubectl logs {pod_name} --namespace {namespace} --container {called} --previous"
+    if last.get("reason") == "OOMKilled":
+        limit = next(
+            (
+                (c.get("resources") or {}).get("limits", {}).get("memory")
+                for c in _specs(pod)
+                if c["name"] == called
+            ),
+            None,
+        )
+        return DoctorFinding(
+            "error",
+            f"container {called} was killed: it used more memory than its limit"
+            + (f" of {limit}" if limit else ""),
+            (where,),
+            why,
+            "Raise its memory limit, or make it use less.",
+        )
+    started = last.get("reason") in ("ContainerCannotRun", "StartError")
+    if started and text:
+        found = _explained(
+            s, pod, "CrashLoopBackOff", text, called, str(container.get("image", ""))
+        )
+        what = f"container {called} cannot start: {text}"
+        windows = _on_windows(s, pod, "CrashLoopBackOff", text, what, where)
+        if s.on_windows(pod) and "cannot find the file specified" in text:
+            return _no_command(pod, called, text, where)
+        if found is not None and (windows is None or found.record):
+            return _finding(
+                found, f"container {called} cannot start: {found.cause} ({text})", where, why
+            )
+        return windows or DoctorFinding(
+            "error",
+            what,
+            (where,),
+            why,
+            "Check the container's command, and that its image has it.",
+        )
+    killed = _killed_by_probe(s, pod, called)
+    if killed and s.on_windows(pod) and "cannot find the file specified" in killed:
+        return known_finding("WIN-CTR-003", f"container {called} is restarted: {killed}", where)
+    if killed:
+        return DoctorFinding(
+            "error",
+            f"container {called} is restarted: {killed}",
+            (where,),
+            why,
+            (
+                "Correct the probe (path, port, command, initialDelaySeconds, timeoutSeconds), "
+                "or what the container answers."
+            ),
+        )
+    hook = _newest(s, pod, "FailedPostStartHook")
+    if hook and _recent(s, pod, "FailedPostStartHook"):
+        return DoctorFinding(
+            "error",
+            f"container {called} is restarted: its postStart hook fails: {hook}",
+            (where,),
+            why,
+            "Correct the container's postStart hook: it must succeed.",
+        )
+    code: int | None = last.get("exitCode")
+    if code == 0:
+        return DoctorFinding(
+            "error",
+            f"container {called} ends with exit code 0, and restartPolicy is {_policy(pod)}",
+            (where,),
+            why,
+            (
+                "Let its command keep running, or use a Job or restartPolicy OnFailure or Never "
+                "for work that ends."
+            ),
+        )
+    meaning = f" ({_EXITS[code % _WORD]})" if code is not None and code % _WORD in _EXITS else ""
+    what = (
+        f"container {called} fails with exit code {code}{meaning}"
+        if code is not None
+        else f"container {called} fails"
+    )
+    what += f": {text}" if text else ""
+    return _on_windows(s, pod, "CrashLoopBackOff", text, what, where) or DoctorFinding(
+        "error", what, (where,), why, f"Read its log: {logs}"
+    )
+
+
+def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
+    """Windows' message does not name the file, but the container's command does."""
+    spec: Object = next((c for c in _specs(pod) if c.get("name") == called), {})
+    words = [*(spec.get("command") or ()), *(spec.get("args") or ())]
+    first = str(words[0]) if words else "of the image"
+    what = f"container {called} cannot start: the image has no command {first} ({text})"
+    if first in _SHELLS or first.startswith("/"):
+        return known_finding("WIN-CTR-002", what, where)
+    return DoctorFinding(
+        "error",
+        what,
+        (where,),
+        "It keeps restarting with increasing back-off.",
+        f"Correct the container's command, or use an image that has {first}.",
+    )
+
+
+def _killed_by_probe(s: ClusterSnapshot, pod: Object, called: str) -> str:
+    for event in s.events_of("Pod", pod):
+        text = event_message(event)
+        if (
+            event.get("reason") == "Killing"
+            and s.now - event_time(event) < 2 * _RECENT
+            and f"Container {called} failed" in text
+        ):
+            probe = "Startup" if "startup" in text else "Liveness"
+            detail = next(
+                (
+                    event_message(e)
+                    for e in s.warnings_of("Pod", pod, "Unhealthy")
+                    if event_message(e).startswith(probe)
+                ),
+                "",
+            )
+            return _plain(detail).rstrip(": ") or f"its {probe.lower()} probe fails"
+    return ""
+
+
+def _policy(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("restartPolicy", "Always"))
+
+
+def _not_created(
+    s: ClusterSnapshot, pod: Object, reason: str, where: str
+) -> Iterator[DoctorFinding]:
+    reported = s.warnings_of("Pod", pod, *_TROUBLE)
+    events = [event for event in reported if s.now - event_time(event) < _RECENT]
+    # The first message of a mount shows its cause; the later time-outs do not.
+    events.sort(key=lambda event: "timed out waiting" in event_message(event))
+    age = s.now - time_of(pod["metadata"].get("creationTimestamp", ""))
+    if events:
+        reason, text = str(events[0].get("reason", "")), event_message(events[0])
+        what = f"cannot be created: {reason}: {_plain(text)}"
+        windows = _on_windows(s, pod, reason, text, what, where)
+        found = _explained(s, pod, reason, text)
+        if windows is not None and not (found is not None and found.record):
+            yield windows
+        elif found is not None:
+            yield _finding(
+                found,
+                f"cannot be created: {found.cause} ({reason}: {_plain(text)})",
+                where,
+                "Its containers wait for it.",
+            )
+        else:
+            yield DoctorFinding(
+                "error",
+                what,
+                (where,),
+                "Its containers wait for it.",
+                "Correct what the message names.",
+            )
     elif age > _LATE:
-        yield Finding("warning", f"is {reason} for more than {int(_LATE)} seconds", (where,), "Its containers do not run.",
-                      "Read its events: kubectl describe pod POD")  # fmt: skip
+        yield DoctorFinding(
+            "warning",
+            f"is {reason} for more than {int(_LATE)} seconds",
+            (where,),
+            "Its containers do not run.",
+            f"Read its events: kubectl describe pod {key_of_object(pod)[1]} --namespace {key_of_object(pod)[0]}",
+        )
 
 
-def _unready(s: Snapshot, pod: Object, where: str) -> Iterator[Finding]:
+def _unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFinding]:
+    why = "Services do not send traffic to it."
+    conditions = {c.get("type"): c for c in (pod.get("status") or {}).get("conditions") or ()}
+    gates = [
+        gate.get("conditionType", "")
+        for gate in (pod.get("spec") or {}).get("readinessGates") or ()
+    ]
+    unmet = [gate for gate in gates if (conditions.get(gate) or {}).get("status") != "True"]
+    if unmet:
+        yield DoctorFinding(
+            "warning",
+            f"is not ready: its readiness gate {', '.join(unmet)} is not True",
+            (where,),
+            why,
+            "Check the controller that sets this condition.",
+        )
+        return
+    if (
+        s.node.get(pod["spec"]["nodeName"]) is not None
+        and status_condition(s.node[pod["spec"]["nodeName"]], "Ready").get("status") != "True"
+    ):
+        return  # the node has its own finding
+    if s.now - time_of(
+        status_condition(pod, "Ready").get("lastTransitionTime", "")
+    ) < 5 and not _recent(s, pod, "Unhealthy"):
+        return
     text = _newest(s, pod, "Unhealthy")
-    if text:
-        yield Finding("warning", f"is not ready: {text}", (where,), "Services do not send to it.",
-                      "Check the probe, and what the container answers to it.")  # fmt: skip
+    if text and _recent(s, pod, "Unhealthy"):
+        yield DoctorFinding(
+            "warning",
+            f"is not ready: {text}",
+            (where,),
+            why,
+            (
+                "Correct the probe (path, port, command, timeoutSeconds), or what the container "
+                "answers to it."
+            ),
+        )
+
+
+# ---- texts
+# --------------------------------------------------------------------------------------------------
+
+
+def _specs(pod: Object) -> list[Object]:
+    spec = pod.get("spec") or {}
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def _explained(
+    s: ClusterSnapshot, pod: Object, reason: str, text: str, container: str = "", image: str = ""
+) -> causes.ExplainedCause | None:
+    namespace, called = key_of_object(pod)
+    node = str((pod.get("spec") or {}).get("nodeName", ""))
+    os = "" if node not in s.node else "windows" if is_windows_node(s.node[node]) else "linux"
+    values = {
+        "namespace": namespace,
+        "pod": called,
+        "node": node,
+        "container": container,
+        "image": image,
+    }
+    found = causes.explain_text(causes.POD, reason, text, os, values)
+    if found is not None and found.record == "WIN-POD-010" and image_os(image) != "windows":
+        return causes.ExplainedCause(
+            f"the image {image} has no variant for the operating system and architecture of node {node}",
+            "Use an image for the node's platform, or select other nodes with kubernetes.io/os and kubernetes.io/arch.",
+            "",
+        )
+    if found is not None and reason == "FailedAttachVolume":
+        return found._replace(remedy=cloud_remedy_text(s, node, text) or found.remedy)
+    return found
+
+
+def _finding(found: causes.ExplainedCause, what: str, where: str, why: str) -> DoctorFinding:
+    if found.record:
+        return known_finding(found.record, what, where, remedy=found.remedy)
+    return DoctorFinding("error", what, (where,), why, found.remedy)
+
+
+def _recent(s: ClusterSnapshot, pod: Object, *reasons: str) -> bool:
+    return any(s.now - event_time(event) < _RECENT for event in s.warnings_of("Pod", pod, *reasons))
 
 
 def _ended(pod: Object) -> str:
@@ -154,35 +617,73 @@ def _ended(pod: Object) -> str:
     return ""
 
 
-def _newest(s: Snapshot, pod: Object, *reasons: str, containing: str = "") -> str:
-    """The message that says most: pulls are followed by events that only repeat that they failed."""
-    texts = [message(event) for event in s.warnings("Pod", *key(pod), *reasons)]
-    telling = [text for text in texts if not text.startswith("Error: ") and containing in text]
-    return _plain(next(iter(telling or texts), ""))
+def _newest(s: ClusterSnapshot, pod: Object, *reasons: str, containing: str = "") -> str:
+    """The most informative message: later events of a pull only repeat that it failed."""
+    texts = [event_message(event) for event in s.warnings_of("Pod", pod, *reasons)]
+    relevant = [
+        text
+        for text in texts
+        if not text.startswith("Error: ") and containing in text and "QPS exceeded" not in text
+    ]
+    return _plain(next(iter(relevant or texts), ""))
+
+
+_PREFIX: Final = re.compile(
+    r'^(?:Failed to pull image "[^"]*"|Failed to create pod sandbox|MountVolume\.\w+ failed '
+    r'for volume "[^"]*" ?): '
+    r"(?:rpc error: code = \w+ desc = )?"
+)
+_IDS: Final = re.compile(
+    r"\b[0-9a-f]{64}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
 
 
 def _plain(text: str) -> str:
-    """Without what is said already, and what is another one each time: ids of sandboxes and of containers."""
-    text = re.sub(r'^(?:Failed to pull image "[^"]*"|Failed to create pod sandbox): (?:rpc error: code = \w+ desc = )?', "",
-                  " ".join(text.split()))  # fmt: skip
-    return re.sub(r"\b[0-9a-f]{64}\b", "...", re.sub(r" \(extra info: \{.*\}\)", "", text))
+    """Removes repetitions and varying parts: ids of pods, sandboxes and containers."""
+    text = _PREFIX.sub("", " ".join(text.split())).removeprefix("rpc error: code = Unknown desc = ")
+    text = re.sub(
+        r' \(pod: "[^"]*", container: [^)]*\)', "", re.sub(r" \(extra info: \{.*\}\)", "", text)
+    )
+    return _IDS.sub("...", text)
 
 
-def _windows(s: Snapshot, pod: Object, reason: str, text: str, what: str, where: str) -> Finding | None:
+def _on_windows(
+    s: ClusterSnapshot, pod: Object, reason: str, text: str, what: str, where: str
+) -> DoctorFinding | None:
+    """The record of the Windows limitation that a Windows node's text indicates."""
     if not s.on_windows(pod):
         return None
-    found = recognised(reason, text, what, where)
-    if found is not None and found.record in _NO_IMAGE and not verdict(pod).windows:
-        return known("WIN-OS-007", what, where)  # it was never meant for Windows
+    found = recognised_texts(reason, text, what, where)
+    if (
+        found is not None
+        and found.record == "WIN-POD-002"
+        and not (pod.get("spec") or {}).get("hostNetwork")
+    ):
+        return None
+    if found is not None and found.record in _NO_IMAGE and _for_linux(pod):
+        return known_finding("WIN-OS-007", what, where)
     if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):
         return found._replace(why=f"{_builds(s, pod)}{found.why}")
     return found
 
 
-def _builds(s: Snapshot, pod: Object) -> str:
-    """Which builds do not go together, as far as names of images tell."""
-    host = build(s.node[pod["spec"]["nodeName"]])
+def _for_linux(pod: Object) -> bool:
+    """Whether the pod or one of its images is not meant for Windows."""
+    images = {image_os(str(container.get("image", ""))) for container in _specs(pod)}
+    return not find_target_os(pod).windows or "linux" in images
+
+
+def _builds(s: ClusterSnapshot, pod: Object) -> str:
+    """The builds that do not match, as far as image names show them."""
+    host = windows_build(s.node[pod["spec"]["nodeName"]])
     images = [str(container.get("image", "")) for container in pod["spec"]["containers"]]
-    others = [(image, found.number) for image in images if (found := build_of(image)) is not None and found.number != host]
-    told = (f"{image} is of build {build_name(number)}, the node of {build_name(host)}. " for image, number in others)
-    return "".join(told) if host else ""
+    others = [
+        (image, found.number)
+        for image in images
+        if (found := image_build_of(image)) is not None and found.number != host
+    ]
+    parts = (
+        f"{image} is of build {build_name(number)}, the node of {build_name(host)}. "
+        for image, number in others
+    )
+    return "".join(parts) if host else ""

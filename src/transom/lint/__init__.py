@@ -1,1 +1,3 @@
-"""What a manifest will do on Windows nodes, told before it is there. Reads `transom.windows`, writes findings and fixes."""
+"""Checks how manifests will behave on Windows nodes before they are applied. Reads
+`transom.windows`, produces findings and fixes.
+"""

@@ -1,4 +1,6 @@
-"""From sources to a report: reads objects, sets the scenes, asks, and leaves out what somebody does not want to hear."""
+"""Turns sources into a report: reads objects, builds contexts, runs the rules, and drops the
+findings that the user ignores.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from transom.lint.config import Config
-from transom.lint.evaluate import findings
-from transom.lint.findings import RANK, SEVERITIES, Finding
+from transom.lint.config import LintConfig
+from transom.lint.context import LintContext
+from transom.lint.evaluate import evaluate_rules
+from transom.lint.findings import RANK, SEVERITIES, LintFinding
 from transom.lint.ignores import Ignores
-from transom.lint.objects import TEMPLATES, Object, objects
-from transom.lint.scene import Scene
-from transom.lint.sources import Reading, Source
-from transom.lint.tree import Broken, Span
+from transom.lint.objects import TEMPLATES, ManifestObject, manifest_objects
+from transom.lint.sources import ManifestSource, SourcesRead
+from transom.lint.tree import BrokenDocument, TextSpan
 from transom.windows.landscape import Landscape
-from transom.windows.records import Limit, Severity
+from transom.windows.records import Severity, WindowsLimit
 
-NOT_YAML: Final = Limit(
+NOT_YAML: Final = WindowsLimit(
     id="WIN-LINT-000",
     title="This cannot be read",
     statement="kubectl will refuse the document, so nothing in it was looked at.",
@@ -28,26 +30,35 @@ NOT_YAML: Final = Limit(
 
 
 @dataclass(slots=True)
-class Report:
+class LintReport:
     landscape: Landscape
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LintFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    sources: list[ManifestSource] = field(default_factory=list)
     objects: int = 0
-    windows: int = 0  # pods and templates for Windows
+    windows: int = 0  # Windows pods and templates
     silenced: int = 0
 
     def count(self, severity: str) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 
     def at_or_above(self, severity: str) -> bool:
-        return any(RANK[finding.severity] >= RANK[severity] for finding in self.findings) if severity != "none" else False
+        return (
+            any(RANK[finding.severity] >= RANK[severity] for finding in self.findings)
+            if severity != "none"
+            else False
+        )
 
 
-def lint(reading: Reading, landscape: Landscape, config: Config, live: Iterable[Object] = ()) -> Report:
-    report = Report(landscape, [], list(reading.notes), list(reading.problems), reading.sources)
-    scopes: dict[str, list[Object]] = {}
+def lint_sources(
+    reading: SourcesRead,
+    landscape: Landscape,
+    config: LintConfig,
+    live: Iterable[ManifestObject] = (),
+) -> LintReport:
+    report = LintReport(landscape, [], list(reading.notes), list(reading.problems), reading.sources)
+    scopes: dict[str, list[ManifestObject]] = {}
     for obj in live:
         scopes.setdefault(obj.source.scope, []).append(obj)
     for source in reading.sources:
@@ -55,29 +66,31 @@ def lint(reading: Reading, landscape: Landscape, config: Config, live: Iterable[
     classes = _runtime_classes(scopes)
     ignores: dict[int, Ignores] = {}
     for name, members in scopes.items():
-        scene = Scene(name, members, landscape, classes.get)
+        scene = LintContext(name, members, landscape, classes.get)
         report.objects += len(members)
         report.windows += len(scene.windows)
-        report.findings += findings(scene)
+        report.findings += evaluate_rules(scene)
     report.findings = [one for one in report.findings if _wanted(one, config, ignores, report)]
     order = {id(source): i for i, source in enumerate(reading.sources)}
     report.findings.sort(key=lambda one: (order.get(id(one.source), -1), *_rank(one)))
     return report
 
 
-def _rank(finding: Finding) -> tuple[Span, str, int, str]:
-    """In the order of the text; what has none, object by object."""
+def _rank(finding: LintFinding) -> tuple[TextSpan, str, int, str]:
+    """In text order; findings without a position, object by object."""
     title = finding.obj.title if finding.span is None and finding.obj is not None else ""
-    return finding.span or Span(0, 0), title, -RANK[finding.severity], finding.id
+    return finding.span or TextSpan(0, 0), title, -RANK[finding.severity], finding.id
 
 
-def _objects(source: Source, report: Report) -> list[Object]:
-    found: list[Object] = []
-    for one in objects(source):
-        if isinstance(one, Object):
+def _objects(source: ManifestSource, report: LintReport) -> list[ManifestObject]:
+    found: list[ManifestObject] = []
+    for one in manifest_objects(source):
+        if isinstance(one, ManifestObject):
             found.append(one)
         elif "{{" in source.text.text and not source.named:
-            report.notes.append(f"{source.name}: left out, it looks like a template; lint what it renders to")
+            report.notes.append(
+                f"{source.name}: left out, it looks like a template; lint what it renders to"
+            )
             return found
         else:
             report.findings.append(_broken(source, one))
@@ -88,24 +101,32 @@ def _may_hold_pods(kind: str) -> bool:
     return not kind or kind.endswith("List") or any(kind == known for _, known in TEMPLATES)
 
 
-def _broken(source: Source, problem: Broken) -> Finding:
+def _broken(source: ManifestSource, problem: BrokenDocument) -> LintFinding:
     at = min(problem.at, len(source.text.text))
     remedy = NOT_YAML.remedy
     if "{{" in source.text.text:
-        remedy = "It looks like a template: lint what it renders to, for instance by `helm template`."
+        remedy = (
+            "It looks like a template: lint what it renders to, for instance by `helm template`."
+        )
     severity: Severity = "error" if _may_hold_pods(problem.kind) else "warning"
     message = f"not YAML: {problem.message}"
-    return Finding(NOT_YAML, severity, source, message, NOT_YAML.statement, remedy, span=Span(at, at + 1))
+    return LintFinding(
+        NOT_YAML, severity, source, message, NOT_YAML.statement, remedy, span=TextSpan(at, at + 1)
+    )
 
 
-def _runtime_classes(scopes: Mapping[str, list[Object]]) -> dict[str, Mapping[str, Any]]:
+def _runtime_classes(scopes: Mapping[str, list[ManifestObject]]) -> dict[str, Mapping[str, Any]]:
     return {
-        obj.name: obj.value for members in scopes.values() for obj in members
+        obj.name: obj.value
+        for members in scopes.values()
+        for obj in members
         if obj.kind == "RuntimeClass" and obj.group == "node.k8s.io"
     }
 
 
-def _wanted(finding: Finding, config: Config, ignores: dict[int, Ignores], report: Report) -> bool:
+def _wanted(
+    finding: LintFinding, config: LintConfig, ignores: dict[int, Ignores], report: LintReport
+) -> bool:
     finding.severity = config.severities.get(finding.id, finding.severity)
     source = finding.source
     known = ignores.get(id(source))

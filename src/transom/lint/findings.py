@@ -1,62 +1,69 @@
-"""What lint says: a limit of Windows that something in an object meets, where, and what can be done."""
+"""Findings: a Windows limitation that applies to an object, its position, and possible fixes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from transom.lint.objects import Object
-from transom.lint.sources import Source
-from transom.lint.tree import Span, Steps, locate
-from transom.windows.match import path_text
-from transom.windows.records import Limit, Severity
+from transom.lint.objects import ManifestObject
+from transom.lint.sources import ManifestSource
+from transom.lint.tree import Steps, TextSpan, locate_path
+from transom.windows.match import steps_text
+from transom.windows.records import Severity, WindowsLimit
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 RANK: Final = {"error": 3, "warning": 2, "info": 1, "none": 0}
-_LOWER: Final[dict[Severity, Severity]] = {"error": "warning", "warning": "info", "info": "info", "none": "none"}
+_LOWER: Final[dict[Severity, Severity]] = {
+    "error": "warning",
+    "warning": "info",
+    "info": "info",
+    "none": "none",
+}
 
 
-class Change(NamedTuple):
-    """One step of a fix, at a path of the object. `set` makes what is missing on the way, `add` appends to a list."""
+class FixStep(NamedTuple):
+    """One step of a fix, at a path of the object. `set` creates missing parents, `add` appends to a
+    list.
+    """
 
     verb: Literal["drop", "set", "add"]
     steps: Steps
     value: Any = None
 
 
-class Fix(NamedTuple):
-    """Changes that belong together, safe to make without asking."""
+class LintFix(NamedTuple):
+    """Changes that belong together and are safe to apply automatically."""
 
     title: str
-    changes: tuple[Change, ...]
+    changes: tuple[FixStep, ...]
 
 
-class Found(NamedTuple):
-    """What a rule gives: a place in an object, and what is particular to it."""
+class RuleMatch(NamedTuple):
+    """The result of a rule: a path in an object, and details."""
 
-    obj: Object
+    obj: ManifestObject
     steps: Steps
-    message: str = ""  # what is so here; empty for the limit's title
-    severity: Severity | None = None  # if it is not the limit's
+    message: str = ""  # details; empty for the limitation's title
+    severity: Severity | None = None  # overrides that of the limitation
     remedy: str = ""
     nodes: tuple[str, ...] = ()
-    fix: Fix | None = None
-    limit: str = ""  # the id, where a rule has several limits
+    fix: LintFix | None = None
+    limit: str = ""  # the id, if a rule has several limitations
 
 
 @dataclass(slots=True)
-class Finding:
-    limit: Limit
+class LintFinding:
+    limit: WindowsLimit
     severity: Severity
-    source: Source
+    source: ManifestSource
     message: str
-    consequence: str = ""  # what happens on which nodes
+    consequence: str = ""  # the effect by nodes
     remedy: str = ""
-    obj: Object | None = None
+    obj: ManifestObject | None = None
     steps: Steps = ()
-    span: Span | None = None
+    span: TextSpan | None = None
     nodes: tuple[str, ...] = ()
-    fix: Fix | None = None
+    fix: LintFix | None = None
 
     @property
     def id(self) -> str:
@@ -64,11 +71,11 @@ class Finding:
 
     @property
     def path(self) -> str:
-        return path_text(self.steps)
+        return steps_text(self.steps)
 
     @property
     def place(self) -> tuple[int, int]:
-        """Line and column; zeros for what no text tells of."""
+        """Line and column; zeros for objects without source text."""
         return self.source.text.place(self.span.start) if self.span is not None else (0, 0)
 
     @property
@@ -76,16 +83,18 @@ class Finding:
         return self.source.text.place(self.span.end) if self.span is not None else (0, 0)
 
 
-def lower(severity: Severity) -> Severity:
+def lower_severity(severity: Severity) -> Severity:
     return _LOWER[severity]
 
 
-def span_of(obj: Object, steps: Steps) -> Span | None:
-    """The stretch of text to show for a path: key and value where they share a line, else the key."""
+def span_of(obj: ManifestObject, steps: Steps) -> TextSpan | None:
+    """The span of text to show for a path: key and value if they are on one line, otherwise the
+    key.
+    """
     document = obj.document
     if document is None:
         return None
-    place = locate(document.node, obj.steps + steps)
+    place = locate_path(document.node, obj.steps + steps)
     value = document.span(place.value)
     start = value.start if place.key is None else document.span(place.key).start
     text = document.text
@@ -95,4 +104,4 @@ def span_of(obj: Object, steps: Steps) -> Span | None:
     if place.key is not None and value.end > last:
         end = document.span(place.key).end
     stretch = text.text[start:end].rstrip()
-    return Span(start, start + max(1, len(stretch)))
+    return TextSpan(start, start + max(1, len(stretch)))

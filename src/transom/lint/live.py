@@ -1,6 +1,7 @@
-"""A live cluster as input: its nodes to judge for, and its objects to judge. Reads only; any client will do.
+"""A live cluster as input: checks its objects against its nodes. Reads only; works with any client.
 
-Pods and the like that a controller of the list made are left out: what is wrong with them is wrong with its template.
+Skips pods and other objects whose controller is in the list: their problems are reported for its
+template.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from transom.client.api import Client, is_not_found
+from transom.client.api import ApiClient, is_not_found
 from transom.client.resources import GroupVersionResource
-from transom.lint.objects import Object, of_cluster
-from transom.lint.sources import Source
-from transom.lint.text import Text
+from transom.lint.objects import ManifestObject, objects_of_cluster
+from transom.lint.sources import ManifestSource
+from transom.lint.text import SourceText
 from transom.machinery.errors import ApiError
 
 _NODES: Final = GroupVersionResource("", "v1", "nodes", False, "Node")
@@ -55,28 +56,38 @@ _PAGE: Final = 500
 
 
 @dataclass(slots=True)
-class Cluster:
+class LiveCluster:
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
-    objects: list[Object] = field(default_factory=list)
+    objects: list[ManifestObject] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-async def read(client: Client, name: str, *, namespace: str = "", all_kinds: bool = True) -> Cluster:
-    """The nodes of a cluster, and its objects: all kinds that matter, or only those that files refer to."""
-    cluster = Cluster(list((await client.list(_NODES, limit=_PAGE)).items))
-    source = Source(name, Text(""), f"cluster {name}")
+async def read_live_cluster(
+    client: ApiClient, name: str, *, namespace: str = "", all_kinds: bool = True
+) -> LiveCluster:
+    """The nodes of a cluster and its objects: all relevant kinds, or only those that the files
+    refer to.
+    """
+    cluster = LiveCluster(list((await client.list(_NODES, limit=_PAGE)).items))
+    source = ManifestSource(name, SourceText(""), f"cluster {name}")
     for resource, versions in _KINDS:
         if not all_kinds and resource.kind != _RUNTIME_CLASSES:
             continue
         within = namespace if resource.namespaced else ""
         for obj in await _listed(client, resource, versions, within, cluster):
             if not _made_by_another(obj):
-                cluster.objects.append(of_cluster(source, resource.group, resource.kind, obj))
+                cluster.objects.append(
+                    objects_of_cluster(source, resource.group, resource.kind, obj)
+                )
     return cluster
 
 
 async def _listed(
-    client: Client, resource: GroupVersionResource, versions: tuple[str, ...], namespace: str, cluster: Cluster
+    client: ApiClient,
+    resource: GroupVersionResource,
+    versions: tuple[str, ...],
+    namespace: str,
+    cluster: LiveCluster,
 ) -> list[dict[str, Any]]:
     for version in versions:
         try:

@@ -1,4 +1,4 @@
-"""The objects of documents: what kind each is, where in its document it stands, and the templates of pods it has."""
+"""The objects in documents: their kind, their position, and their pod templates."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from transom.lint.sources import Source
-from transom.lint.tree import Broken, Document, Steps, documents
+from transom.lint.sources import ManifestSource
+from transom.lint.tree import BrokenDocument, Steps, YamlDocument, parse_documents
 
 _EACH: Final = "*"
 _TEMPLATE: Final = ("spec", "template")
 _BUILT_IN: Final = frozenset(("", "apps", "extensions", "batch"))
 
-# Where kinds have their templates of pods: built-in ones, then custom resources that embed whole templates.
+# The paths of pod templates: built-in kinds, then custom resources that embed complete templates.
 TEMPLATES: Final[Mapping[tuple[str, str], Steps]] = {
     ("", "Pod"): (),
     ("", "PodTemplate"): ("template",),
@@ -37,28 +37,36 @@ TEMPLATES: Final[Mapping[tuple[str, str], Steps]] = {
     ("serving.knative.dev", "Service"): _TEMPLATE,
     ("serving.knative.dev", "Configuration"): _TEMPLATE,
     ("keda.sh", "ScaledJob"): ("spec", "jobTargetRef", "template"),
-    ("jobset.x-k8s.io", "JobSet"): ("spec", "replicatedJobs", _EACH, "template", "spec", "template"),
+    ("jobset.x-k8s.io", "JobSet"): (
+        "spec",
+        "replicatedJobs",
+        _EACH,
+        "template",
+        "spec",
+        "template",
+    ),
     ("batch.volcano.sh", "Job"): ("spec", "tasks", _EACH, "template"),
     ("kubeflow.org", "TFJob"): ("spec", "tfReplicaSpecs", _EACH, "template"),
     ("kubeflow.org", "PyTorchJob"): ("spec", "pytorchReplicaSpecs", _EACH, "template"),
     ("kubeflow.org", "MPIJob"): ("spec", "mpiReplicaSpecs", _EACH, "template"),
 }
-# Their definitions are long and hold no pods: most of the text of many repositories.
+# CustomResourceDefinitions are long and contain no pods: they make up most of the text of many
+# repositories.
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
 _ORIGIN: Final = re.compile(r"^# Source: (\S+)", re.MULTILINE)
 
 
 @dataclass(slots=True, eq=False)
-class Object:
-    """An object as it was written or as a cluster has it. `steps` lead to it from the root of its document."""
+class ManifestObject:
+    """An object from a file or a cluster. `steps` is its path from the root of its document."""
 
-    source: Source
-    document: Document | None
+    source: ManifestSource
+    document: YamlDocument | None
     steps: Steps
     value: Mapping[str, Any]
     group: str
     kind: str
-    origin: str = ""  # the chart's template that it was rendered from
+    origin: str = ""  # the chart template that it was rendered from
 
     @property
     def name(self) -> str:
@@ -93,9 +101,9 @@ class Object:
         return _mapping(self.value.get("metadata"))
 
 
-def objects(source: Source) -> Iterator[Object | Broken]:
-    for document in documents(source.text, _DEFINITION.search):
-        if isinstance(document, Broken):
+def manifest_objects(source: ManifestSource) -> Iterator[ManifestObject | BrokenDocument]:
+    for document in parse_documents(source.text, _DEFINITION.search):
+        if isinstance(document, BrokenDocument):
             if source.name.endswith(".json"):
                 yield from _plain_json(source, document)
                 return
@@ -107,8 +115,12 @@ def objects(source: Source) -> Iterator[Object | Broken]:
         yield from _objects(source, document, (), document.value, match[1] if match else "")
 
 
-def _plain_json(source: Source, problem: Broken) -> Iterator[Object | Broken]:
-    """JSON that is no YAML has escapes that libyaml does not know; then there are values, but no places."""
+def _plain_json(
+    source: ManifestSource, problem: BrokenDocument
+) -> Iterator[ManifestObject | BrokenDocument]:
+    """JSON that is not valid YAML has escapes that libyaml does not support; then values are
+    available, but no positions.
+    """
     try:
         value = json.loads(source.text.text)
     except ValueError:
@@ -118,7 +130,9 @@ def _plain_json(source: Source, problem: Broken) -> Iterator[Object | Broken]:
         yield from _objects(source, None, (), value, "")
 
 
-def _objects(source: Source, document: Document | None, steps: Steps, value: Any, origin: str) -> Iterator[Object]:
+def _objects(
+    source: ManifestSource, document: YamlDocument | None, steps: Steps, value: Any, origin: str
+) -> Iterator[ManifestObject]:
     if not isinstance(value, dict):
         return
     kind, version = value.get("kind"), value.get("apiVersion")
@@ -132,16 +146,18 @@ def _objects(source: Source, document: Document | None, steps: Steps, value: Any
             yield from _objects(source, document, (*steps, "items", i), item, origin)
         return
     group = version.rpartition("/")[0]
-    yield Object(source, document, steps, value, group, kind, origin)
+    yield ManifestObject(source, document, steps, value, group, kind, origin)
 
 
-def of_cluster(source: Source, group: str, kind: str, value: Mapping[str, Any]) -> Object:
-    """An object that no text tells of."""
-    return Object(source, None, (), value, group, kind)
+def objects_of_cluster(
+    source: ManifestSource, group: str, kind: str, value: Mapping[str, Any]
+) -> ManifestObject:
+    """An object without source text."""
+    return ManifestObject(source, None, (), value, group, kind)
 
 
-def templates(obj: Object) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
-    """The templates of pods in an object, with their places in it."""
+def pod_templates(obj: ManifestObject) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
+    """The pod templates of an object, with their paths."""
     at = TEMPLATES.get((obj.group, obj.kind))
     if at is not None:
         for steps, template in _each(obj.value, at, ()):
@@ -155,7 +171,13 @@ def _each(value: Any, at: Steps, steps: Steps) -> Iterator[tuple[Steps, Any]]:
         return
     step, rest = at[0], at[1:]
     if step == _EACH:
-        entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        entries = (
+            value.items()
+            if isinstance(value, dict)
+            else enumerate(value)
+            if isinstance(value, list)
+            else ()
+        )
         for key, inner in entries:
             yield from _each(inner, rest, (*steps, key))
     elif isinstance(value, dict) and step in value:

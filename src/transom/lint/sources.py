@@ -1,8 +1,8 @@
-"""Where manifests come from: files, folders, standard input. Finds the files and reads them; knows nothing of Kubernetes
-beyond what a file of manifests must contain.
+"""The sources of manifests: files, folders, standard input. Finds and reads files; knows nothing of
+Kubernetes beyond what a manifest file must contain.
 
-In a folder there is much that is none of our business: values of charts, workflows, lock files. A file found there is
-looked at when it can hold an object at all; a file that somebody names is always looked at.
+Folders contain many other files: chart values, workflows, lock files. A file found in a folder is
+read if it can contain an object; a file that the user names is always read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from transom.lint.text import Text
+from transom.lint.text import SourceText
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "vendor", "venv"))
@@ -24,28 +24,28 @@ STDIN: Final = "-"
 
 
 @dataclass(slots=True)
-class Source:
-    """A text with manifests. `scope` names the set it belongs to: its folder, for files."""
+class ManifestSource:
+    """A text with manifests. `scope` identifies its set: for files, the folder."""
 
     name: str
-    text: Text
+    text: SourceText
     scope: str
     path: Path | None = None
-    named: bool = True  # by the user, not found in a folder
+    named: bool = True  # named by the user, not found in a folder
     bom: bool = False
 
 
 @dataclass(slots=True)
-class Reading:
-    sources: list[Source] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what was left out, and why
-    problems: list[str] = field(default_factory=list)  # what was asked for and cannot be read
+class SourcesRead:
+    sources: list[ManifestSource] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # skipped files, and why
+    problems: list[str] = field(default_factory=list)  # requested files that cannot be read
 
 
-def read(paths: Sequence[str], exclude: Sequence[str] = ()) -> Reading:
-    reading = Reading()
+def read_sources(paths: Sequence[str], exclude: Sequence[str] = ()) -> SourcesRead:
+    reading = SourcesRead()
     seen: set[Path] = set()
-    charts: dict[str, int] = {}  # template files left out, by their charts
+    charts: dict[str, int] = {}  # skipped template files by chart
     for name in paths:
         if name == STDIN:
             _stdin(reading)
@@ -60,31 +60,38 @@ def read(paths: Sequence[str], exclude: Sequence[str] = ()) -> Reading:
     for folder, count in charts.items():
         files = "file" if count == 1 else "files"
         reading.notes.append(
-            f"{folder}: {count} template {files} of a chart left out; try: helm template {folder} | transom lint -"
+            f"{folder}: {count} template {files} of a chart left out; try: helm template "
+            f"{folder} | transom lint -"
         )
     return reading
 
 
-def _stdin(reading: Reading) -> None:
+def _stdin(reading: SourcesRead) -> None:
     data = sys.stdin.buffer.read()
     text = _decode(data)
     if text is None:
         reading.problems.append("standard input is not text in UTF-8")
         return
-    reading.sources.append(Source("<stdin>", Text(text), "<stdin>"))
+    reading.sources.append(ManifestSource("<stdin>", SourceText(text), "<stdin>"))
 
 
 def _folder(
-    root: Path, exclude: Sequence[str], reading: Reading, seen: set[Path], charts: dict[str, int]
+    root: Path,
+    exclude: Sequence[str],
+    reading: SourcesRead,
+    seen: set[Path],
+    charts: dict[str, int],
 ) -> None:
     for path, chart in _walk(root, _chart_of(root / "x")):
         name = str(path)
-        if not any(fnmatchcase(name, pattern) or fnmatchcase(path.name, pattern) for pattern in exclude):
+        if not any(
+            fnmatchcase(name, pattern) or fnmatchcase(path.name, pattern) for pattern in exclude
+        ):
             _file(path, reading, seen, named=False, chart=chart, charts=charts)
 
 
 def _chart_of(path: Path) -> Path | None:
-    """The chart whose template a file is."""
+    """The chart that a template file belongs to."""
     for folder in path.absolute().parents:
         if folder.name == "templates" and (folder.parent / "Chart.yaml").is_file():
             return folder.parent
@@ -92,7 +99,7 @@ def _chart_of(path: Path) -> Path | None:
 
 
 def _walk(folder: Path, chart: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """The files below a folder, in order, each with the chart whose template it is."""
+    """The files below a folder, in order, each with the chart if it is a template."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -105,14 +112,20 @@ def _walk(folder: Path, chart: Path | None) -> Iterator[tuple[Path, Path | None]
             if entry.name not in _SKIPPED:
                 within = folder if is_chart and entry.name == "templates" else chart
                 if is_chart and entry.name == "charts":
-                    within = None  # charts in the chart are charts of their own
+                    within = None  # subcharts are separate charts
                 yield from _walk(Path(entry.path), within)
         elif entry.name.endswith(_ENDINGS) and entry.is_file():
             yield Path(entry.path), chart
 
 
 def _file(
-    path: Path, reading: Reading, seen: set[Path], *, named: bool, chart: Path | None, charts: dict[str, int],
+    path: Path,
+    reading: SourcesRead,
+    seen: set[Path],
+    *,
+    named: bool,
+    chart: Path | None,
+    charts: dict[str, int],
 ) -> None:
     real = path.resolve()
     if real in seen:
@@ -138,7 +151,9 @@ def _file(
         charts[str(chart)] = charts.get(str(chart), 0) + 1
         return
     bom = data.startswith(b"\xef\xbb\xbf")
-    reading.sources.append(Source(str(path), Text(text), str(path.parent), path, named, bom))
+    reading.sources.append(
+        ManifestSource(str(path), SourceText(text), str(path.parent), path, named, bom)
+    )
 
 
 def _decode(data: bytes) -> str | None:
@@ -151,8 +166,8 @@ def _decode(data: bytes) -> str | None:
     return None
 
 
-def write(source: Source, text: str) -> None:
-    """Put a changed text in the place of the old one, in one step."""
+def write_source(source: ManifestSource, text: str) -> None:
+    """Replaces a file atomically."""
     assert source.path is not None
     path = source.path.resolve()
     data = (b"\xef\xbb\xbf" if source.bom else b"") + text.encode()
@@ -162,5 +177,5 @@ def write(source: Source, text: str) -> None:
     fresh.replace(path)
 
 
-def scopes(sources: Iterable[Source]) -> list[str]:
+def source_scopes(sources: Iterable[ManifestSource]) -> list[str]:
     return list(dict.fromkeys(source.scope for source in sources))

@@ -1,7 +1,8 @@
-"""YAML documents as values that remember where they stand.
+"""YAML documents as values with positions.
 
-A text is cut at its document markers, so that a mistake in one document hides no other. Each document keeps the nodes that
-libyaml found beside the plain value that Kubernetes would read; `locate` leads from a path in the value to places in the text.
+A text is split at its document markers, so that an error in one document does not hide the others.
+Each document has the nodes from libyaml and the plain value that Kubernetes would read;
+`locate_path` finds the position of a path.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from transom.lint.text import Text
+from transom.lint.text import SourceText
 from transom.machinery import goyaml
 
 Steps = tuple[str | int, ...]
@@ -24,48 +25,52 @@ _STR: Final = "tag:yaml.org,2002:str"
 _DEEPEST: Final = 200
 
 
-class Span(NamedTuple):
-    """A stretch of the text, by characters."""
+class TextSpan(NamedTuple):
+    """A span of the text, by character offsets."""
 
     start: int
     end: int
 
 
-class Broken(NamedTuple):
-    """Why a document cannot be read, and where."""
+class BrokenDocument(NamedTuple):
+    """Why a document cannot be parsed, and where."""
 
     at: int
     message: str
-    kind: str = ""  # of the object that it seems to be
+    kind: str = ""  # of the object that it appears to be
 
 
 @dataclass(slots=True)
-class Document:
-    text: Text
+class YamlDocument:
+    text: SourceText
     start: int  # of the document in the text
     end: int
     node: yaml.Node
     value: Any
 
-    def span(self, node: yaml.Node) -> Span:
-        return Span(self.start + node.start_mark.index, self.start + node.end_mark.index)
+    def span(self, node: yaml.Node) -> TextSpan:
+        return TextSpan(self.start + node.start_mark.index, self.start + node.end_mark.index)
 
     def head(self) -> str:
-        """What stands before the first value: comments, and what they tell."""
-        return self.text.text[self.start:self.start + self.node.start_mark.index]
+        """The comments before the first value, and their content."""
+        return self.text.text[self.start : self.start + self.node.start_mark.index]
 
 
-class Place(NamedTuple):
-    """Where the last step of a path is. `key` is None for elements of lists and for whole documents."""
+class YamlLocation(NamedTuple):
+    """The position of the last step of a path. `key` is None for list elements and whole
+    documents.
+    """
 
     key: yaml.ScalarNode | None
     value: yaml.Node
     parent: yaml.Node | None
-    found: int  # how many steps there are in the text; the others are missing
+    found: int  # the number of steps that exist in the text
 
 
-def documents(text: Text, skip: Callable[[str], Any] | None = None) -> Iterator[Document | Broken]:
-    """All documents but those that `skip` knows by their text, which are not even parsed."""
+def parse_documents(
+    text: SourceText, skip: Callable[[str], Any] | None = None
+) -> Iterator[YamlDocument | BrokenDocument]:
+    """All documents except those that `skip` recognizes by their text, which are not parsed."""
     for start, end in _cut(text.text):
         body = text.text[start:end]
         if not body or body.isspace() or (skip is not None and skip(body)):
@@ -74,32 +79,34 @@ def documents(text: Text, skip: Callable[[str], Any] | None = None) -> Iterator[
             composer = _Composer(body)
             node = composer.get_node() if composer.check_node() else None
             if node is not None:
-                yield Document(text, start, end, node, _Values().of(node, 0))
+                yield YamlDocument(text, start, end, node, _Values().of(node, 0))
         except (yaml.YAMLError, RecursionError, _Unreadable) as error:
             at, message = _why(error)
             kind = _KIND.search(body)
-            yield Broken(start + min(at, len(body)), message, kind[1] if kind else "")
+            yield BrokenDocument(start + min(at, len(body)), message, kind[1] if kind else "")
 
 
 def _why(error: Exception) -> tuple[int, str]:
-    """Where a document is broken, and how."""
+    """The position and the message of a syntax error."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         return mark.index if mark is not None else 0, error.problem or "this is not YAML"
     if isinstance(error, yaml.reader.ReaderError):
         at = error.position if isinstance(error.position, int) else 0
         return at, f"the character {error.character!r} may not stand here"
-    return 0, str(error) if isinstance(error, yaml.YAMLError) else "it is nested too deeply, or contains itself"
+    return 0, str(error) if isinstance(
+        error, yaml.YAMLError
+    ) else "it is nested too deeply, or contains itself"
 
 
 def _cut(text: str) -> Iterator[tuple[int, int]]:
-    """The stretches between markers. What follows a marker on its line belongs to the document."""
+    """The spans between markers. Text after a marker on the same line belongs to the document."""
     start = 0
     directives = False
     for marker in _MARKER.finditer(text):
         at = marker.start()
         if text.startswith("%", start) and not directives:
-            directives = True  # `%YAML 1.2` belongs to what follows its marker
+            directives = True  # `%YAML 1.2` belongs to the document after its marker
             continue
         directives = False
         yield start, at
@@ -111,9 +118,12 @@ class _Unreadable(Exception):
     pass
 
 
-class _Composer(yaml.cyaml.CParser,  # type: ignore[name-defined,misc]
-                yaml.constructor.BaseConstructor, yaml.resolver.BaseResolver):
-    """Makes nodes; plain scalars get no tag, because their meaning is that of go-yaml."""
+class _Composer(
+    yaml.cyaml.CParser,  # type: ignore[name-defined,misc]
+    yaml.constructor.BaseConstructor,
+    yaml.resolver.BaseResolver,
+):
+    """Builds nodes. Plain scalars get no tag, because they are interpreted as in go-yaml."""
 
     def __init__(self, text: str) -> None:
         yaml.cyaml.CParser.__init__(self, text)  # type: ignore[attr-defined]
@@ -127,14 +137,16 @@ class _Composer(yaml.cyaml.CParser,  # type: ignore[name-defined,misc]
 
 
 class _Values:
-    """Plain values of nodes. A node that is referred to twice gives one value, so aliases cost nothing."""
+    """Builds plain values from nodes. A node with aliases gives one value, so aliases cost
+    nothing.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, Any] = {}
 
     def of(self, node: yaml.Node, depth: int) -> Any:
         if isinstance(node, yaml.ScalarNode):
-            return node.value if node.tag else goyaml.resolve(node.value)[1]
+            return node.value if node.tag else goyaml.resolve_scalar(node.value)[1]
         identity = id(node)
         if identity in self._known:
             return self._known[identity]
@@ -152,7 +164,9 @@ class _Values:
         merged: dict[str, Any] = {}
         for key, inner in entries:
             if is_merge(key):
-                for part in reversed(inner.value) if isinstance(inner, yaml.SequenceNode) else (inner,):
+                for part in (
+                    reversed(inner.value) if isinstance(inner, yaml.SequenceNode) else (inner,)
+                ):
                     value = self.of(part, depth)
                     if isinstance(value, dict):
                         merged.update(value)
@@ -166,28 +180,34 @@ def is_merge(key: yaml.Node) -> bool:
 
 
 def key_text(key: yaml.Node) -> str:
-    """A key as JSON has it: numbers and booleans become text."""
+    """A key as in JSON: numbers and booleans become strings."""
     if not isinstance(key, yaml.ScalarNode):
         return ""
     text: str = key.value
     if key.tag:
         return text
-    kind, value = goyaml.resolve(text)
+    kind, value = goyaml.resolve_scalar(text)
     if kind == "str":
         return text
-    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else text
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+        if isinstance(value, int)
+        else text
+    )
 
 
-def locate(node: yaml.Node, steps: Steps) -> Place:
-    """The place of a path, or of the longest part of it that is there."""
+def locate_path(node: yaml.Node, steps: Steps) -> YamlLocation:
+    """The position of a path, or of its longest existing prefix."""
     key: yaml.ScalarNode | None = None
     parent: yaml.Node | None = None
     for found, step in enumerate(steps):
         entry = _child(node, step)
         if entry is None:
-            return Place(key, node, parent, found)
+            return YamlLocation(key, node, parent, found)
         parent, (key, node) = node, entry
-    return Place(key, node, parent, len(steps))
+    return YamlLocation(key, node, parent, len(steps))
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[yaml.ScalarNode | None, yaml.Node] | None:
@@ -197,7 +217,7 @@ def _child(node: yaml.Node, step: str | int) -> tuple[yaml.ScalarNode | None, ya
     if not isinstance(node, yaml.MappingNode):
         return None
     found = None
-    for key, inner in node.value:  # the last of equal keys counts
+    for key, inner in node.value:  # the last of duplicate keys wins
         if key_text(key) == step and not is_merge(key):
             found = key, inner
     if found is not None:

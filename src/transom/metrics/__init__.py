@@ -1,1 +1,3 @@
-"""What metrics-server does in other clusters: asks every kubelet, again and again, what its node and pods use."""
+"""The equivalent of metrics-server: regularly reads the resource usage of nodes and pods from all
+kubelets.
+"""

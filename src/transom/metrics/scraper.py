@@ -1,7 +1,7 @@
-"""Keeps the newest samples of all nodes.
+"""Keeps the latest samples of all nodes.
 
-Knows neither kubelets nor the API: which nodes there are and how one is asked are functions handed in, so that beside the
-nodes no HTTP is needed. Serves as the provider of metrics.k8s.io.
+Depends on neither kubelets nor the API: callers pass functions that list the nodes and query one of
+them. Implements the provider of metrics.k8s.io.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from transom.kit.clock import Clock
-from transom.machinery.resource_metrics import NodeSample, PodSample, Samples, read_summary
+from transom.machinery.resource_metrics import (
+    MetricSamples,
+    NodeSample,
+    PodSample,
+    read_stats_summary,
+)
 
 log = logging.getLogger("transom.metrics")
 
@@ -20,21 +25,28 @@ INTERVAL: Final = 15.0
 FEW: Final = 16  # nodes
 FEW_INTERVAL: Final = 5.0
 _TIMEOUT: Final = 10.0
-_PAUSE: Final = 0.1  # between two groups of nodes that are asked
+_PAUSE: Final = 0.1  # between two groups of nodes
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
-"""A node's name -> its kubelet's /stats/summary?only_cpu_and_memory=true."""
+"""Node name -> /stats/summary?only_cpu_and_memory=true of its kubelet."""
 
 
 class MetricsScraper:
-    def __init__(self, nodes: Callable[[], Iterable[str]], fetch: Fetch, clock: Clock, *, interval: float = INTERVAL) -> None:
+    def __init__(
+        self,
+        nodes: Callable[[], Iterable[str]],
+        fetch: Fetch,
+        clock: Clock,
+        *,
+        interval: float = INTERVAL,
+    ) -> None:
         self._nodes = nodes
         self._fetch = fetch
         self._clock = clock
         self._interval = interval
-        self._samples: dict[str, Samples] = {}
+        self._samples: dict[str, MetricSamples] = {}
         self._asked: dict[str, asyncio.Task[None]] = {}
-        self._silent: set[str] = set()  # those whose failure is in the log already
+        self._silent: set[str] = set()  # nodes whose failure is already logged
 
     # ---- the newest samples
 
@@ -49,13 +61,18 @@ class MetricsScraper:
     # ---- collecting
 
     async def run(self) -> None:
-        """For ever. The nodes are asked one after another over the whole interval, so that nothing else has to wait."""
+        """Runs until cancelled. Spreads the queries over the whole interval, so that they do not
+        delay other tasks.
+        """
         try:
             while True:
                 names = sorted(self._nodes())
                 self._forget_all_but(set(names))
-                # A few nodes are no work: people who wait for figures have them sooner.
-                interval = min(self._interval, FEW_INTERVAL) if len(names) <= FEW else self._interval
+                # Few nodes are cheap to query, so query them early and have the first figures
+                # sooner.
+                interval = (
+                    min(self._interval, FEW_INTERVAL) if len(names) <= FEW else self._interval
+                )
                 rounds = max(1, min(len(names), int(interval / _PAUSE)))
                 for turn in range(rounds):
                     for name in names[turn::rounds]:
@@ -68,7 +85,7 @@ class MetricsScraper:
 
     def _ask(self, name: str) -> None:
         if name in self._asked:
-            return  # it has not answered yet
+            return  # it has not responded yet
         task = asyncio.get_running_loop().create_task(self._scrape(name))
         self._asked[name] = task
         timer = self._clock.call_later(_TIMEOUT, task.cancel)
@@ -83,14 +100,14 @@ class MetricsScraper:
 
     async def _scrape(self, name: str) -> None:
         try:
-            self._samples[name] = read_summary(await self._fetch(name))
-        except Exception as problem:  # whatever it is, the other nodes go on
+            self._samples[name] = read_stats_summary(await self._fetch(name))
+        except Exception as problem:  # any failure of one node must not affect the others
             self._failed(name, str(problem) or type(problem).__name__)
         else:
             self._silent.discard(name)
 
     def _failed(self, name: str, why: str) -> None:
-        """What it used a while ago is no answer to what it uses."""
+        """Old samples do not represent current usage."""
         self._samples.pop(name, None)
         if name not in self._silent:
             self._silent.add(name)

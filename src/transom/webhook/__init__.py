@@ -1,5 +1,6 @@
-"""The admission webhook: what our own API server says of pods for Windows, for any other cluster.
+"""The admission webhook: validates Windows pods in any cluster with the rules of our own API
+server.
 
-It is asked by AdmissionReviews and asks nobody itself, so it needs no rights in the cluster; what it should know of the
-nodes it is told when it starts.
+It receives AdmissionReviews and calls no API, so it needs no RBAC permissions. Start-up options
+describe the cluster's nodes.
 """

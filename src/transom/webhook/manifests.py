@@ -1,4 +1,6 @@
-"""What it takes to run the webhook in a cluster, as objects. No rights are needed: it asks the API server nothing."""
+"""The objects that run the webhook in a cluster. It never calls the API server, so it needs no RBAC
+rules.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ NAME: Final = "transom-webhook"
 NAMESPACE: Final = "transom-webhook"
 IMAGE: Final = f"transom:{__version__}"
 HOOK: Final = "windows-limits.transom.dev"
-EXEMPT: Final = "transom.dev/windows-limits"  # label of a namespace whose pods are left alone: disabled
+EXEMPT: Final = (
+    "transom.dev/windows-limits"  # namespace label; "disabled" exempts the namespace's pods
+)
 _PORT: Final = 8443
 _SECRET: Final = "transom-webhook-tls"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
@@ -26,7 +30,7 @@ _RULES: Final = (
 )
 
 
-class Keys(NamedTuple):
+class WebhookKeys(NamedTuple):
     """PEM: the server's certificate and key, and the authority that signed it."""
 
     certificate: bytes
@@ -35,12 +39,16 @@ class Keys(NamedTuple):
 
 
 def service_names(namespace: str = NAMESPACE) -> list[str]:
-    """The names by which an API server calls the webhook."""
+    """The names by which an API server reaches the webhook."""
     return [f"{NAME}.{namespace}.svc", f"{NAME}.{namespace}.svc.cluster.local"]
 
 
-def documents(options: Sequence[str] = (), *, image: str = IMAGE, keys: Keys | None = None) -> list[Object]:
-    """With keys, all that is needed; without, cert-manager makes them."""
+def webhook_manifests(
+    options: Sequence[str] = (), *, image: str = IMAGE, keys: WebhookKeys | None = None
+) -> list[Object]:
+    """With keys, returns a complete set of objects; without, cert-manager issues the
+    certificate.
+    """
     secret = [_own_secret(keys)] if keys is not None else [_issuer(), _certificate()]
     return [_namespace(), *secret, _deployment(options, image), _service(), _configuration(keys)]
 
@@ -51,11 +59,15 @@ def _namespaced(api_version: str, kind: str, name: str, **more: Any) -> Object:
 
 
 def _namespace() -> Object:
-    # Its own pods must start whatever the webhook says.
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {EXEMPT: "disabled"}}}
+    # The webhook must not block its own pods.
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": {EXEMPT: "disabled"}},
+    }
 
 
-def _own_secret(keys: Keys) -> Object:
+def _own_secret(keys: WebhookKeys) -> Object:
     data = {"tls.crt": _base64(keys.certificate), "tls.key": _base64(keys.key)}
     return _namespaced("v1", "Secret", _SECRET, type="kubernetes.io/tls", data=data)
 
@@ -65,9 +77,16 @@ def _issuer() -> Object:
 
 
 def _certificate() -> Object:
-    return _namespaced("cert-manager.io/v1", "Certificate", NAME, spec={
-        "secretName": _SECRET, "dnsNames": service_names(), "issuerRef": {"kind": "Issuer", "name": NAME},
-    })
+    return _namespaced(
+        "cert-manager.io/v1",
+        "Certificate",
+        NAME,
+        spec={
+            "secretName": _SECRET,
+            "dnsNames": service_names(),
+            "issuerRef": {"kind": "Issuer", "name": NAME},
+        },
+    )
 
 
 def _deployment(options: Sequence[str], image: str) -> Object:
@@ -75,14 +94,26 @@ def _deployment(options: Sequence[str], image: str) -> Object:
     container = {
         "name": "webhook",
         "image": image,
-        "args": ["webhook", "--bind", "0.0.0.0", "--port", str(_PORT), "--cert-file", f"{_CERTIFICATES}/tls.crt",
-                 "--key-file", f"{_CERTIFICATES}/tls.key", *options],
+        "args": [
+            "webhook",
+            "--bind",
+            "0.0.0.0",
+            "--port",
+            str(_PORT),
+            "--cert-file",
+            f"{_CERTIFICATES}/tls.crt",
+            "--key-file",
+            f"{_CERTIFICATES}/tls.key",
+            *options,
+        ],
         "ports": [{"name": "https", "containerPort": _PORT}],
         "readinessProbe": probe,
         "livenessProbe": {"httpGet": {**probe["httpGet"], "path": "/livez"}},
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [{"name": "certificates", "mountPath": _CERTIFICATES, "readOnly": True}],
     }
@@ -93,20 +124,31 @@ def _deployment(options: Sequence[str], image: str) -> Object:
         "containers": [container],
         "volumes": [{"name": "certificates", "secret": {"secretName": _SECRET}}],
     }
-    return _namespaced("apps/v1", "Deployment", NAME, spec={
-        "replicas": 2,
-        "selector": {"matchLabels": dict(_LABELS)},
-        "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
-    })
+    return _namespaced(
+        "apps/v1",
+        "Deployment",
+        NAME,
+        spec={
+            "replicas": 2,
+            "selector": {"matchLabels": dict(_LABELS)},
+            "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
+        },
+    )
 
 
 def _service() -> Object:
-    return _namespaced("v1", "Service", NAME, spec={
-        "selector": dict(_LABELS), "ports": [{"name": "https", "port": 443, "targetPort": "https"}],
-    })
+    return _namespaced(
+        "v1",
+        "Service",
+        NAME,
+        spec={
+            "selector": dict(_LABELS),
+            "ports": [{"name": "https", "port": 443, "targetPort": "https"}],
+        },
+    )
 
 
-def _configuration(keys: Keys | None) -> Object:
+def _configuration(keys: WebhookKeys | None) -> Object:
     client: Object = {"service": {"name": NAME, "namespace": NAMESPACE, "path": "/validate"}}
     meta: Object = {"name": NAME, "labels": dict(_LABELS)}
     if keys is not None:
@@ -117,19 +159,30 @@ def _configuration(keys: Keys | None) -> Object:
         "name": HOOK,
         "clientConfig": client,
         "rules": [
-            {"operations": ["CREATE", "UPDATE"], "apiGroups": [group], "apiVersions": ["*"], "resources": list(resources),
-             "scope": "Namespaced"}
+            {
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": [group],
+                "apiVersions": ["*"],
+                "resources": list(resources),
+                "scope": "Namespaced",
+            }
             for group, resources in _RULES
         ],
-        "namespaceSelector": {"matchExpressions": [{"key": EXEMPT, "operator": "NotIn", "values": ["disabled"]}]},
+        "namespaceSelector": {
+            "matchExpressions": [{"key": EXEMPT, "operator": "NotIn", "values": ["disabled"]}]
+        },
         "matchPolicy": "Equivalent",
-        "failurePolicy": "Ignore",  # advice is not worth a cluster that takes no pods
+        "failurePolicy": "Ignore",  # an unavailable webhook must not block pod creation
         "sideEffects": "None",
         "timeoutSeconds": 5,
         "admissionReviewVersions": ["v1", "v1beta1"],
     }
-    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": meta,
-            "webhooks": [hook]}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": meta,
+        "webhooks": [hook],
+    }
 
 
 def _base64(data: bytes) -> str:

@@ -1,1 +1,1 @@
-"""Changes of manifests that are safe to make unasked, as small edits of their text."""
+"""Fixes of manifests that are safe to apply automatically, as small text edits."""

@@ -1,4 +1,6 @@
-"""Makes the fixes of a report: edits texts, reads them again, and keeps only what came out exactly as meant."""
+"""Applies the fixes of a report: edits the text, parses it again, and keeps an edit only if the
+result is exactly as intended.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +9,25 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from transom.lint.findings import Finding
-from transom.lint.fixes.edits import edit
-from transom.lint.fixes.values import changed
-from transom.lint.sources import Source
-from transom.lint.text import Text
-from transom.lint.tree import Document, documents
+from transom.lint.findings import LintFinding
+from transom.lint.fixes.edits import make_edit
+from transom.lint.fixes.values import with_change
+from transom.lint.sources import ManifestSource
+from transom.lint.text import SourceText
+from transom.lint.tree import YamlDocument, parse_documents
 
 Key = tuple[str, str, str, str]
 
-_ROUNDS = 8  # one fix may make room for another: dropped fields for spec.os
+_ROUNDS = 8  # one fix may enable another: removed fields allow spec.os
 
 
 @dataclass(slots=True)
-class Mended:
-    """What became of a source."""
+class FixedSource:
+    """The outcome for one source."""
 
-    source: Source
+    source: ManifestSource
     before: str
-    fixed: list[Finding] = field(default_factory=list)
+    fixed: list[LintFinding] = field(default_factory=list)
 
     @property
     def after(self) -> str:
@@ -34,33 +36,46 @@ class Mended:
     def diff(self) -> str:
         name = self.source.name.lstrip("/")
         lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+            self.before.splitlines(keepends=True),
+            self.after.splitlines(keepends=True),
+            f"a/{name}",
+            f"b/{name}",
         )
-        return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+        return "".join(
+            line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+            for line in lines
+        )
 
 
-def mend(sources: Iterable[Source], look: Callable[[], list[Finding]]) -> tuple[list[Mended], list[Finding]]:
-    """Makes fixes until there are none left to make. `look` lints the sources as they are; the second answer is what it
-    finds in the end. Sources without a file are changed in memory only."""
-    mended = {id(source): Mended(source, source.text.text) for source in sources}
+def apply_fixes(
+    sources: Iterable[ManifestSource], look: Callable[[], list[LintFinding]]
+) -> tuple[list[FixedSource], list[LintFinding]]:
+    """Applies fixes until none are left. `look` lints the current sources; the second result is its
+    final report. Sources without a file are changed in memory only.
+    """
+    changed = {id(source): FixedSource(source, source.text.text) for source in sources}
     refused: set[Key] = set()
     findings = look()
     for _ in range(_ROUNDS):
         found = False
-        for source_id in mended:
-            own = [one for one in findings if id(one.source) == source_id and one.fix and _key(one) not in refused]
+        for source_id in changed:
+            own = [
+                one
+                for one in findings
+                if id(one.source) == source_id and one.fix and _key(one) not in refused
+            ]
             if own:
                 found = True
-                _mend_one(mended[source_id], own, refused)
+                _fix_source(changed[source_id], own, refused)
         if not found:
             break
         findings = look()
-    return [one for one in mended.values() if one.after != one.before], findings
+    return [one for one in changed.values() if one.after != one.before], findings
 
 
-def _mend_one(mended: Mended, findings: list[Finding], refused: set[Key]) -> None:
-    """Document by document from the last to the first, so that the places of those to come stay right."""
-    by_start: dict[int, list[Finding]] = {}
+def _fix_source(changed: FixedSource, findings: list[LintFinding], refused: set[Key]) -> None:
+    """Processes documents from last to first, so that earlier positions stay valid."""
+    by_start: dict[int, list[LintFinding]] = {}
     for finding in findings:
         if finding.obj is not None and finding.obj.document is not None:
             by_start.setdefault(finding.obj.document.start, []).append(finding)
@@ -69,7 +84,7 @@ def _mend_one(mended: Mended, findings: list[Finding], refused: set[Key]) -> Non
     for start in sorted(by_start, reverse=True):
         own = by_start[start]
         end = own[0].obj.document.end  # type: ignore[union-attr]
-        text = mended.source.text.text
+        text = changed.source.text.text
         body = text[start:end]
         for finding in own:
             after = _attempt(body, finding)
@@ -77,12 +92,12 @@ def _mend_one(mended: Mended, findings: list[Finding], refused: set[Key]) -> Non
                 refused.add(_key(finding))
             else:
                 body = after
-                mended.fixed.append(finding)
-        mended.source.text = Text(text[:start] + body + text[end:])
+                changed.fixed.append(finding)
+        changed.source.text = SourceText(text[:start] + body + text[end:])
 
 
-def _attempt(body: str, finding: Finding) -> str | None:
-    """The text of a document with a fix made; None if the result would not be what is meant."""
+def _attempt(body: str, finding: LintFinding) -> str | None:
+    """The text of a document with a fix applied; None if the result is not as intended."""
     obj, fix = finding.obj, finding.fix
     assert obj is not None and fix is not None
     document = _single(body)
@@ -90,13 +105,13 @@ def _attempt(body: str, finding: Finding) -> str | None:
         if document is None:
             return None
         try:
-            wanted = changed(document.value, change._replace(steps=obj.steps + change.steps))
+            wanted = with_change(document.value, change._replace(steps=obj.steps + change.steps))
         except (KeyError, IndexError, TypeError, AttributeError):
             return None
-        one = edit(document, obj.steps, change)
+        one = make_edit(document, obj.steps, change)
         if one is None:
             return None
-        body = body[:one.start] + one.text + body[one.end:]
+        body = body[: one.start] + one.text + body[one.end :]
         document = _single(body)
         if document is None or document.value != wanted:
             return None
@@ -111,10 +126,10 @@ def _is_json(body: str) -> bool:
     return True
 
 
-def _single(body: str) -> Document | None:
-    found = list(documents(Text(body)))
-    return found[0] if len(found) == 1 and isinstance(found[0], Document) else None
+def _single(body: str) -> YamlDocument | None:
+    found = list(parse_documents(SourceText(body)))
+    return found[0] if len(found) == 1 and isinstance(found[0], YamlDocument) else None
 
 
-def _key(finding: Finding) -> Key:
+def _key(finding: LintFinding) -> Key:
     return finding.id, finding.source.name, finding.obj.title if finding.obj else "", finding.path

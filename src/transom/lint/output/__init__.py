@@ -1,15 +1,18 @@
-"""Reports in the forms that people and machines read. Each form is a function from a report to a text."""
+"""Report formats for people and machines. Each format is a function from a report to a string."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from transom.lint.engine import Report
+from transom.lint.engine import LintReport
 from transom.lint.output import github, json, junit, sarif
 
-# The form for people is `text`, which wants to know of colours.
-MACHINE: Final[dict[str, Callable[[Report], str]]] = {
-    "json": json.render, "sarif": sarif.render, "github": github.render, "junit": junit.render,
+# The human-readable format is `text`, which also takes the colour setting.
+MACHINE: Final[dict[str, Callable[[LintReport], str]]] = {
+    "json": json.render_json,
+    "sarif": sarif.render_sarif,
+    "github": github.render_github,
+    "junit": junit.render_junit,
 }
 FORMS: Final = ("text", *MACHINE)

@@ -1,20 +1,20 @@
-"""One JSON document, for scripts. Keys are only ever added."""
+"""One JSON document, for scripts. Keys may be added but never change."""
 
 from __future__ import annotations
 
 from json import dumps
 from typing import Any
 
-from transom.lint.engine import Report
-from transom.lint.findings import SEVERITIES, Finding
-from transom.windows.releases import text
+from transom.lint.engine import LintReport
+from transom.lint.findings import SEVERITIES, LintFinding
+from transom.windows.releases import release_text
 
 
-def render(report: Report) -> str:
-    return dumps(document(report), indent=2, ensure_ascii=False) + "\n"
+def render_json(report: LintReport) -> str:
+    return dumps(report_document(report), indent=2, ensure_ascii=False) + "\n"
 
 
-def document(report: Report) -> dict[str, Any]:
+def report_document(report: LintReport) -> dict[str, Any]:
     targets = list(dict.fromkeys(node.target for node in report.landscape.nodes))
     return {
         "findings": [_finding(finding) for finding in report.findings],
@@ -22,29 +22,51 @@ def document(report: Report) -> dict[str, Any]:
         "problems": report.problems,
         "summary": {
             **{severity: report.count(severity) for severity in SEVERITIES},
-            "silenced": report.silenced, "files": len(report.sources), "objects": report.objects,
+            "silenced": report.silenced,
+            "files": len(report.sources),
+            "objects": report.objects,
             "windowsPodTemplates": report.windows,
         },
         "targets": [
             {
-                "release": text(target.release), "build": target.build, "runtime": target.runtime,
-                "network": target.network, "features": sorted(target.features),
-                "nodes": [node.name for node in report.landscape.nodes if node.name and node.target == target],
-            } for target in targets
+                "release": release_text(target.release),
+                "build": target.build,
+                "runtime": target.runtime,
+                "network": target.network,
+                "features": sorted(target.features),
+                "nodes": [
+                    node.name
+                    for node in report.landscape.nodes
+                    if node.name and node.target == target
+                ],
+            }
+            for target in targets
         ],
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: LintFinding) -> dict[str, Any]:
     line, column = finding.place
     end_line, end_column = finding.end
     obj = finding.obj
     return {
-        "id": finding.id, "severity": finding.severity, "file": finding.source.name,
-        "line": line, "column": column, "endLine": end_line, "endColumn": end_column,
-        "kind": obj.kind if obj else "", "namespace": obj.namespace if obj else "", "name": obj.name if obj else "",
-        "path": finding.path, "origin": obj.origin if obj else "",
-        "title": finding.limit.title, "message": finding.message, "effect": finding.limit.effect,
-        "consequence": finding.consequence, "remedy": finding.remedy, "nodes": list(finding.nodes),
+        "id": finding.id,
+        "severity": finding.severity,
+        "file": finding.source.name,
+        "line": line,
+        "column": column,
+        "endLine": end_line,
+        "endColumn": end_column,
+        "kind": obj.kind if obj else "",
+        "namespace": obj.namespace if obj else "",
+        "name": obj.name if obj else "",
+        "path": finding.path,
+        "origin": obj.origin if obj else "",
+        "title": finding.limit.title,
+        "message": finding.message,
+        "effect": finding.limit.effect,
+        "consequence": finding.consequence,
+        "remedy": finding.remedy,
+        "nodes": list(finding.nodes),
         "fixable": finding.fix is not None,
     }

@@ -1,4 +1,4 @@
-"""For people: where it is, the line itself, what will happen and what to do."""
+"""The human-readable format: position, source line, effect and remedy."""
 
 from __future__ import annotations
 
@@ -6,93 +6,127 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Final
 
-from transom.lint.engine import Report
-from transom.lint.findings import Finding
+from transom.lint.engine import LintReport
+from transom.lint.findings import LintFinding
 from transom.windows.builds import BUILDS
-from transom.windows.records import Target
-from transom.windows.releases import text as release_text
+from transom.windows.records import NodeTarget
+from transom.windows.releases import release_text
+from transom.windows.wording import documentation_page
 
 _COLOURS: Final = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2"}
 _WIDTH: Final = 110
 _TAB: Final = "    "
 
 
-def render(report: Report, colours: bool = False) -> str:
+def render_text(report: LintReport, colours: bool = False) -> str:
     paint = _paint if colours else _plain
     parts = [_finding(finding, paint) for finding in report.findings]
     parts += [f"{paint('note:', 'dim')} {note}\n" for note in report.notes]
-    return "\n".join((*parts, summary(report)))
+    return "\n".join((*parts, report_summary(report)))
 
 
-def summary(report: Report) -> str:
-    counts = [_number(report.count(severity), name) for severity, name in (
-        ("error", "error"), ("warning", "warning"), ("info", "remark")) if report.count(severity)]
-    said = ", ".join(counts) or "Nothing to say"
+def report_summary(report: LintReport) -> str:
+    counts = [
+        _number(report.count(severity), name)
+        for severity, name in (("error", "error"), ("warning", "warning"), ("info", "info"))
+        if report.count(severity)
+    ]
+    found = ", ".join(counts) or "No findings"
     silenced = f" ({report.silenced} silenced)" if report.silenced else ""
     files = f" in {_number(len(report.sources), 'file')}" if report.sources else ""
     fixable = sum(finding.fix is not None for finding in report.findings)
-    mend = f"--fix mends {fixable} of them.\n" if fixable else ""
+    fixes = f"{fixable} fixable with --fix.\n" if fixable else ""
     return (
-        f"{said}{silenced}: {_number(report.objects, 'object')}{files}, "
-        f"{_number(report.windows, 'pod template')} for Windows.\n{mend}Judged for {_nodes(report)}.\n"
+        f"{found}{silenced}: {_number(report.objects, 'object')}{files}, "
+        f"{_number(report.windows, 'pod template')} for Windows.\n{fixes}Checked against "
+        f"{_nodes(report)}.\n"
     )
 
 
-def _nodes(report: Report) -> str:
+def _nodes(report: LintReport) -> str:
     targets = list(dict.fromkeys(node.target for node in report.landscape.nodes))
     if not targets:
         return "a cluster without Windows nodes"
-    return "; ".join(_target(target) for target in targets[:4]) + ("; ..." if len(targets) > 4 else "")
+    return "; ".join(_target(target) for target in targets[:4]) + (
+        "; ..." if len(targets) > 4 else ""
+    )
 
 
-def _target(target: Target) -> str:
+def _target(target: NodeTarget) -> str:
     build = "any build"
     if target.build is not None:
         known = BUILDS.get(target.build)
         build = f"build {target.build}" + (f" ({known.tags[0]})" if known else "")
     features = ", ".join(sorted(target.features))
-    return ", ".join(part for part in (
-        f"Kubernetes {release_text(target.release)}", f"Windows {build}", target.runtime or "any runtime",
-        f"{target.network or 'any'} network", features) if part)
+    return ", ".join(
+        part
+        for part in (
+            f"Kubernetes {release_text(target.release)}",
+            f"Windows {build}",
+            target.runtime or "any runtime",
+            f"{target.network or 'any'} network",
+            features,
+        )
+        if part
+    )
 
 
-def _finding(finding: Finding, paint: _Paint) -> str:
+def _finding(finding: LintFinding, paint: _Paint) -> str:
     line, column = finding.place
     where = f"{finding.source.name}:{line}:{column}" if line else finding.source.name
-    lines = [f"{paint(where, 'bold')}: {paint(finding.severity, finding.severity)} {finding.id}: {finding.message}"]
+    lines = [
+        (
+            f"{paint(where, 'bold')}: {paint(finding.severity, finding.severity)} {finding.id}: "
+            f"{finding.message}"
+        )
+    ]
     lines += _excerpt(finding, paint)
     if finding.obj is not None:
         origin = f" (from {finding.obj.origin})" if finding.obj.origin else ""
         lines.append(f"  {finding.obj.title}{origin}: {finding.path or 'the whole object'}")
     lines += _paragraph("", finding.consequence)
-    lines += _paragraph("mend: ", finding.remedy)
+    lines += _paragraph("fix: ", finding.remedy)
+    lines += _paragraph("see: ", documentation_page(finding.limit))
     return "\n".join(lines) + "\n"
 
 
-def _excerpt(finding: Finding, paint: _Paint) -> Iterator[str]:
+def _excerpt(finding: LintFinding, paint: _Paint) -> Iterator[str]:
     if finding.span is None:
         return
     (line, column), (_, end) = finding.place, finding.end
     text = finding.source.text.line(line)
     number = str(line)
-    # Tabs and wide lines: the caret stands below what it shows.
-    before = text[:column - 1].replace("\t", _TAB)
+    # Handle tabs and wide characters: the caret is below the reported text.
+    before = text[: column - 1].replace("\t", _TAB)
     shown = text.replace("\t", _TAB)
-    carets = "^" * max(1, min(len(text[column - 1:end - 1].replace("\t", _TAB)), _WIDTH))
+    carets = "^" * max(1, min(len(text[column - 1 : end - 1].replace("\t", _TAB)), _WIDTH))
     if len(shown) > 2 * _WIDTH:
         cut = max(0, len(before) - 20)
-        shown, before = "..." + shown[cut:cut + _WIDTH], "..." + before[cut:]
+        shown, before = "..." + shown[cut : cut + _WIDTH], "..." + before[cut:]
     yield f"  {paint(number, 'dim')} {paint('|', 'dim')} {shown}"
-    yield f"  {' ' * len(number)} {paint('|', 'dim')} {' ' * len(before)}{paint(carets, finding.severity)}"
+    yield (
+        f"  {' ' * len(number)} {paint('|', 'dim')} "
+        f"{' ' * len(before)}{paint(carets, finding.severity)}"
+    )
 
 
 def _paragraph(label: str, text: str) -> list[str]:
-    return wrap(text, _WIDTH, initial_indent=f"  {label}", subsequent_indent="  " + " " * len(label),
-                break_long_words=False, break_on_hyphens=False) if text else []
+    return (
+        wrap(
+            text,
+            _WIDTH,
+            initial_indent=f"  {label}",
+            subsequent_indent="  " + " " * len(label),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if text
+        else []
+    )
 
 
 def _number(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+    return f"{count} {name}" if count == 1 or name == "info" else f"{count} {name}s"
 
 
 class _Paint:

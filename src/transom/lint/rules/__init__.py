@@ -1,4 +1,4 @@
-"""The rules beside the fields of the registry, in the order in which they are asked. One small file each."""
+"""The rules in addition to the fields of the registry, in evaluation order. One small file each."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from transom.lint.rules import (
     token_owner,
     tolerate_everything,
 )
-from transom.lint.rules.base import Rule
+from transom.lint.rules.base import LintRule
 from transom.windows.limits import LIMITS
-from transom.windows.records import Limit
+from transom.windows.records import WindowsLimit
 
-RULES: Final[tuple[Rule, ...]] = (
-    # where pods go
+RULES: Final[tuple[LintRule, ...]] = (
+    # where pods are scheduled
     os_selector.RULE,
     daemonset_os.RULE,
     tolerate_everything.RULE,
@@ -50,11 +50,13 @@ RULES: Final[tuple[Rule, ...]] = (
     images.LINUX_ON_WINDOWS,
     images.WINDOWS_ON_LINUX,
     image_build.RULE,
+    image_build.BUILD_SELECTOR,
     base_tags.RULE,
     runtime_handler.RULE,
     host_process.RULE,
     linux_pods.RULE,
     identity.RULE,
+    identity.SYSCTLS,
     token_owner.RULE,
     one_word.RULE,
     sidecars.RULE,
@@ -64,7 +66,7 @@ RULES: Final[tuple[Rule, ...]] = (
     file_mounts.SECRET,
     resources.MISSING,
     resources.DIFFER,
-    # what is around them
+    # other objects that affect them
     services.BACKENDS,
     services.TARGET_PORTS,
     claimed_volumes.RULE,
@@ -75,11 +77,13 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def limits_of(rule: Rule) -> tuple[Limit, ...]:
-    """The limits that a rule finds: those of the registry, or its own."""
-    found = tuple(limit for limit in LIMITS.values() if limit.check == rule.check or limit.id in rule.ids)
+def rule_limits(rule: LintRule) -> tuple[WindowsLimit, ...]:
+    """The limitations that a rule reports: those of the registry, or its own."""
+    found = tuple(
+        limit for limit in LIMITS.values() if limit.check == rule.check or limit.id in rule.ids
+    )
     return found or ((rule.limit,) if rule.limit is not None else ())
 
 
-# Limits that the registry does not have, because they are practice rather than nature.
+# Best practices, which are not Windows limitations and therefore not in the registry.
 OWN: Final = {rule.limit.id: rule.limit for rule in RULES if rule.limit is not None}

@@ -1,7 +1,9 @@
-"""What a rule is: a function over a scene that finds what no single field shows, and the limits that it finds.
+"""A rule is a function over a context that finds what no single field shows, with the limitations
+that it reports.
 
-The limits stand in `transom.windows.limits` with the name of the rule in `check`. What is good practice rather than a limit of
-Windows has its record beside the rule, in the same form, with an id WIN-LINT-....
+Limitations are in `transom.windows.limits`, with the name of the rule in `check`. Best practices
+that are not Windows limitations have their record beside the rule, in the same form, with an id
+WIN-LINT-....
 """
 
 from __future__ import annotations
@@ -9,28 +11,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from transom.lint.findings import Found
-from transom.lint.scene import Scene
-from transom.windows.podchecks import Check, Subject
-from transom.windows.records import Limit
+from transom.lint.context import LintContext
+from transom.lint.findings import RuleMatch
+from transom.windows.podchecks import Check, CheckedPod
+from transom.windows.records import WindowsLimit
 
 
-class Rule(NamedTuple):
+class LintRule(NamedTuple):
     check: str
-    find: Callable[[Scene], Iterator[Found]]
-    limit: Limit | None = None  # if the registry has none for it
-    ids: tuple[str, ...] = ()  # further limits of the registry, which fields show in pods and this rule elsewhere
+    find: Callable[[LintContext], Iterator[RuleMatch]]
+    limit: WindowsLimit | None = None  # if the registry has none for it
+    # further limitations of the registry, which this rule finds outside of pods
+    ids: tuple[str, ...] = ()
 
 
-def of_pods(check: Check, *, windows: bool = True) -> Callable[[Scene], Iterator[Found]]:
-    """A check that looks at one pod, as a rule: asked of every pod for Windows, or of all."""
+def pod_rule(check: Check, *, windows: bool = True) -> Callable[[LintContext], Iterator[RuleMatch]]:
+    """Turns a check of one pod into a rule that runs for every Windows pod, or for all pods."""
 
-    def find(scene: Scene) -> Iterator[Found]:
+    def find(scene: LintContext) -> Iterator[RuleMatch]:
         for workload in scene.windows if windows else scene.workloads:
-            subject = Subject(workload.spec, workload.verdict, workload.groups, scene.runtime_classes)
+            subject = CheckedPod(
+                workload.spec, workload.verdict, workload.groups, scene.runtime_classes
+            )
             for shown in check(subject):
-                yield Found(
-                    workload.obj, workload.steps + shown.steps, shown.message, remedy=shown.remedy, nodes=shown.nodes,
+                yield RuleMatch(
+                    workload.obj,
+                    workload.steps + shown.steps,
+                    shown.message,
+                    remedy=shown.remedy,
+                    nodes=shown.nodes,
                     limit=shown.limit,
                 )
 

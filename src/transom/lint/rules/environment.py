@@ -1,8 +1,8 @@
-"""Environment variables whose names differ in case only."""
+"""Environment variables whose names differ only in case."""
 
 from __future__ import annotations
 
-from transom.lint.rules.base import Rule, of_pods
+from transom.lint.rules.base import LintRule, pod_rule
 from transom.windows.podchecks import env_case
 
-RULE = Rule("env-case", of_pods(env_case))
+RULE = LintRule("env-case", pod_rule(env_case))

@@ -1,9 +1,9 @@
-"""Mounts of single files, which Docker on Windows cannot make."""
+"""Mounts of single files, which Docker on Windows does not support."""
 
 from __future__ import annotations
 
-from transom.lint.rules.base import Rule, of_pods
+from transom.lint.rules.base import LintRule, pod_rule
 from transom.windows.podchecks import secret_files, single_files
 
-SINGLE_FILE = Rule("single-file-mount", of_pods(single_files))
-SECRET = Rule("secret-subpath", of_pods(secret_files))
+SINGLE_FILE = LintRule("single-file-mount", pod_rule(single_files))
+SECRET = LintRule("secret-subpath", pod_rule(secret_files))

@@ -5,31 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from transom.lint.findings import Found
-from transom.lint.rules.base import Rule
-from transom.lint.scene import Scene
-from transom.windows.podchecks import inner
+from transom.lint.context import LintContext
+from transom.lint.findings import RuleMatch
+from transom.lint.rules.base import LintRule
+from transom.windows.podchecks import inner_pod
 
 _FILE = "net-conf.json"
 
 
-def find(scene: Scene) -> Iterator[Found]:
+def find_flannel(scene: LintContext) -> Iterator[RuleMatch]:
     if not scene.mixed:
         return
     for config in scene.of("ConfigMap"):
-        text = inner(config.value, "data", _FILE)
+        text = inner_pod(config.value, "data", _FILE)
         try:
-            backend = inner(json.loads(text), "Backend") if isinstance(text, str) else None
+            backend = inner_pod(json.loads(text), "Backend") if isinstance(text, str) else None
         except ValueError:
             continue
         if not isinstance(backend, dict) or str(backend.get("Type", "")).lower() != "vxlan":
             continue
         vni, port = backend.get("VNI", 1), backend.get("Port", 0)
         if isinstance(vni, int) and vni < 4096:
-            yield Found(config, ("data", _FILE), f"VNI is {vni}: Windows nodes need 4096", limit="WIN-NET-008")
+            yield RuleMatch(
+                config,
+                ("data", _FILE),
+                f"VNI is {vni}: Windows nodes need 4096",
+                limit="WIN-NET-008",
+            )
         if port != 4789:
-            said = f"Port is {port}" if port else "there is no Port, and Linux nodes take 8472"
-            yield Found(config, ("data", _FILE), f"{said}: Windows nodes need 4789", limit="WIN-NET-009")
+            port_text = f"Port is {port}" if port else "there is no Port, and Linux nodes take 8472"
+            yield RuleMatch(
+                config,
+                ("data", _FILE),
+                f"{port_text}: Windows nodes need 4789",
+                limit="WIN-NET-009",
+            )
 
 
-RULE = Rule("flannel-backend", find)
+RULE = LintRule("flannel-backend", find_flannel)

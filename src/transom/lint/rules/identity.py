@@ -1,8 +1,9 @@
-"""Users that a pod forbids itself."""
+"""Pods whose user conflicts with their own security context, and sysctls that kubelets reject."""
 
 from __future__ import annotations
 
-from transom.lint.rules.base import Rule, of_pods
-from transom.windows.podchecks import run_as_non_root
+from transom.lint.rules.base import LintRule, pod_rule
+from transom.windows.podchecks import run_as_non_root, unsafe_sysctls
 
-RULE = Rule("run-as-non-root", of_pods(run_as_non_root))
+RULE = LintRule("run-as-non-root", pod_rule(run_as_non_root))
+SYSCTLS = LintRule("unsafe-sysctls", pod_rule(unsafe_sysctls))

@@ -1,6 +1,6 @@
-"""Pods that say they are for Linux, with options of Windows: later releases of the API refuse them.
+"""Pods declared as Linux pods that have Windows options: later releases of the API reject them.
 
-Fields show it, but nobody asks for limits of Windows about pods that are not for Windows.
+Individual fields show this, but Windows limitations are not evaluated for Linux pods.
 """
 
 from __future__ import annotations
@@ -8,23 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from transom.lint.findings import Found
-from transom.lint.rules.base import Rule
-from transom.lint.scene import Scene
-from transom.windows.podchecks import inner
+from transom.lint.context import LintContext
+from transom.lint.findings import RuleMatch
+from transom.lint.rules.base import LintRule
+from transom.windows.podchecks import inner_pod
 
 _LIMIT: Final = "WIN-API-003"
 _OPTIONS: Final = ("securityContext", "windowsOptions")
 
 
-def find(scene: Scene) -> Iterator[Found]:
+def find_linux_pods(scene: LintContext) -> Iterator[RuleMatch]:
     for workload in scene.workloads:
-        if inner(workload.spec, "os", "name") != "linux":
+        if inner_pod(workload.spec, "os", "name") != "linux":
             continue
-        places = [workload.at(*_OPTIONS)] if inner(workload.spec, *_OPTIONS) is not None else []
-        places += [(*at, *_OPTIONS) for at, container in workload.containers() if inner(container, *_OPTIONS) is not None]
+        places = [workload.at(*_OPTIONS)] if inner_pod(workload.spec, *_OPTIONS) is not None else []
+        places += [
+            (*at, *_OPTIONS)
+            for at, container in workload.containers()
+            if inner_pod(container, *_OPTIONS) is not None
+        ]
         for steps in places:
-            yield Found(workload.obj, steps, "a pod for Linux may not have windowsOptions", limit=_LIMIT)
+            yield RuleMatch(
+                workload.obj, steps, "a pod for Linux may not have windowsOptions", limit=_LIMIT
+            )
 
 
-RULE = Rule("linux-pods", find, ids=(_LIMIT,))
+RULE = LintRule("linux-pods", find_linux_pods, ids=(_LIMIT,))

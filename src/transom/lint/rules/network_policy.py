@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transom.lint.findings import Found
-from transom.lint.rules.base import Rule
-from transom.lint.scene import Scene
-from transom.windows.records import Limit
+from transom.lint.context import LintContext
+from transom.lint.findings import RuleMatch
+from transom.lint.rules.base import LintRule
+from transom.windows.records import WindowsLimit
 
 
-def find(scene: Scene) -> Iterator[Found]:
+def find_network_policy(scene: LintContext) -> Iterator[RuleMatch]:
     for policy in scene.of("NetworkPolicy", "networking.k8s.io"):
         if any(workload.windows for workload in scene.chosen(policy)):
-            yield Found(policy, ("spec", "podSelector"), "it is about Windows pods, for which few network plugins enforce it")
+            yield RuleMatch(
+                policy,
+                ("spec", "podSelector"),
+                "it is about Windows pods, for which few network plugins enforce it",
+            )
 
 
-RULE = Rule("network-policy", find, Limit(
-    id="WIN-LINT-009",
-    title="NetworkPolicies are not enforced by every plugin on Windows",
-    statement="The reference plugins win-bridge and win-overlay, alone or under flannel, let all traffic pass, unless an agent "
-    "beside them enforces policies, as in a cluster of Transom.",
-    effect="ignored",
-    remedy="Use a plugin or agent that enforces policies on Windows nodes, such as ovn-kubernetes, Calico or Antrea.",
-    checklist=("NET-32",),
-    networks=("l2bridge", "overlay"),
-    severity="warning",
-))
+RULE = LintRule(
+    "network-policy",
+    find_network_policy,
+    WindowsLimit(
+        id="WIN-LINT-009",
+        title="NetworkPolicies are not enforced by every plugin on Windows",
+        statement="The reference plugins win-bridge and win-overlay, alone or under flannel, let all "
+        "traffic pass, unless an agent "
+        "beside them enforces policies, as in a cluster of Transom.",
+        effect="ignored",
+        remedy=(
+            "Use a plugin or agent that enforces policies on Windows nodes, such as "
+            "ovn-kubernetes, Calico or Antrea."
+        ),
+        checklist=("NET-32",),
+        networks=("l2bridge", "overlay"),
+        severity="warning",
+    ),
+)

@@ -1,8 +1,8 @@
-"""RuntimeClasses that Docker does not know."""
+"""RuntimeClasses that Docker does not support."""
 
 from __future__ import annotations
 
-from transom.lint.rules.base import Rule, of_pods
+from transom.lint.rules.base import LintRule, pod_rule
 from transom.windows.podchecks import runtime_handler
 
-RULE = Rule("runtime-handler", of_pods(runtime_handler))
+RULE = LintRule("runtime-handler", pod_rule(runtime_handler))

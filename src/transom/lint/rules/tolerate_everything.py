@@ -1,22 +1,27 @@
-"""Tolerations that let a pod past every taint, that of Windows nodes too."""
+"""Tolerations that match every taint, including that of Windows nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transom.lint.findings import Found
-from transom.lint.rules.base import Rule
-from transom.lint.rules.placement import loose, pin, tolerates_everything
-from transom.lint.scene import Scene
+from transom.lint.context import LintContext
+from transom.lint.findings import RuleMatch
+from transom.lint.rules.base import LintRule
+from transom.lint.rules.placement import is_unpinned, pin_fix, tolerates_everything
 
 
-def find(scene: Scene) -> Iterator[Found]:
-    for workload in loose(scene):
+def find_tolerate_everything(scene: LintContext) -> Iterator[RuleMatch]:
+    for workload in is_unpinned(scene):
         index = tolerates_everything(workload)
         if index is None or workload.windows or workload.obj.kind == "DaemonSet":
             continue
-        message = "it tolerates every taint and names no OS: taints do not keep this pod off Windows nodes"
-        yield Found(workload.obj, workload.at("tolerations", index), message, fix=pin(workload))
+        message = (
+            "it tolerates every taint and names no OS: taints do not keep this pod off Windows "
+            "nodes"
+        )
+        yield RuleMatch(
+            workload.obj, workload.at("tolerations", index), message, fix=pin_fix(workload)
+        )
 
 
-RULE = Rule("tolerate-everything", find)
+RULE = LintRule("tolerate-everything", find_tolerate_everything)

@@ -1,0 +1,1 @@
+"""Deploys the demo workload of `transom demo`."""

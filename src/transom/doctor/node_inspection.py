@@ -1,0 +1,67 @@
+"""The state of a node's machine and agents, which only nodes of our own clusters report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    name: str
+    os: str = "linux"
+    state: str = "running"  # or stopped, starting
+    simulated: bool = True
+    mode: str = ""  # of the network
+    plugin: str = ""  # that makes it
+    # the HNS network that plugins and kube-proxy look for; "" if there is none
+    network: str = ""
+    fault: str = ""  # why the network has not been created
+    networks: Mapping[str, str] = field(
+        default_factory=dict
+    )  # existing networks with their management addresses
+    adapters: tuple[str, ...] = ()
+    mac_spoofing: bool = True
+    pod_cidr: str = ""
+    kube_proxy_problem: str = ""
+    kube_proxy_hostname: str = ""  # the name that it uses for its node
+    stopped: Mapping[str, str] = field(
+        default_factory=dict
+    )  # kubelet, kube-proxy, flanneld that are not running: their last log lines
+    unreachable: Mapping[str, str] = field(
+        default_factory=dict
+    )  # running programs: their API server, if it does not respond
+    subnet_env: str | None = None  # flannel's file; None if it does not exist
+    source_vip: str = ""  # as set in the file, on an overlay
+    proxy: str = ""  # a proxy between the machine and registries
+    variables: Mapping[str, str] = field(default_factory=dict)  # set for the whole machine
+    control_plane: bool = False  # whether the API server's service and DNS have its address
+    disk_capacity: int = 0
+    disk_free: int = 0
+    clock_offset: float = 0.0  # seconds that its clock is ahead of the API server's
+    cni_problem: str = ""  # why its CNI configuration cannot be used
+    source_vip_problem: str = ""  # why kube-proxy has no source VIP, on an overlay
+    lost_endpoints: tuple[
+        str, ...
+    ] = ()  # NAMESPACE/NAME of running pods whose address has no HNS endpoint
+    leaked_endpoints: tuple[
+        str, ...
+    ] = ()  # addresses of HNS endpoints in the node's range that no pod has
+    faults: tuple[str, ...] = ()  # enabled features of the host networking service
+    unheard: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # NAMESPACE/NAME of pods: ports they should listen on
+
+    @property
+    def windows(self) -> bool:
+        return self.os == "windows"
+
+
+def node_state_from_document(document: Mapping[str, Any]) -> NodeState:
+    """Decodes the output of `dataclasses.asdict`; ignores fields of newer clusters."""
+    names = {f.name for f in fields(NodeState)}
+    values: dict[str, Any] = {name: value for name, value in document.items() if name in names}
+    for name in ("adapters", "lost_endpoints", "leaked_endpoints", "faults"):
+        values[name] = tuple(values.get(name) or ())
+    return NodeState(**values)

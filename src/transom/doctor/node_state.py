@@ -1,0 +1,136 @@
+"""Checks of the machines of nodes, for both operating systems: only nodes of our own clusters
+report this state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from transom.doctor.findings import DoctorFinding
+from transom.doctor.node_inspection import NodeState
+from transom.doctor.snapshot import ClusterSnapshot, status_condition
+
+_FULL: Final = 0.02  # of the disk
+_LOW: Final = 0.10
+NEEDED: Final = {
+    "kubelet": "Nothing on the node starts, ends or is looked after.",
+    "kube-proxy": "Services and their endpoints are as they were when it ended; after a reboot "
+    "there are none.",
+    "flanneld": "Ways to pods of other nodes are as they were when it ended.",
+}
+
+
+def programs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """For Linux nodes. A node whose kubelet is not running is reported as soon as it is not
+    Ready.
+    """
+    for node in s.inside.values():
+        if node.windows:
+            continue
+        ready = (
+            status_condition(s.node.get(node.name, {"status": {}}), "Ready").get("status") == "True"
+        )
+        for program, last in node.stopped.items():
+            if program != "kubelet" or ready:
+                yield DoctorFinding(
+                    "error",
+                    not_running(program, last),
+                    (f"node/{node.name}",),
+                    NEEDED[program],
+                    start_again(node, program, last),
+                )
+
+
+def unreachable(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Programs whose kubeconfig is for another cluster, or for none."""
+    for node in s.inside.values():
+        ready = (
+            status_condition(s.node.get(node.name, {"status": {}}), "Ready").get("status") == "True"
+        )
+        for program, server in node.unreachable.items():
+            if program != "kubelet" or ready:
+                yield DoctorFinding(
+                    "error",
+                    f"{program} does not reach the API server: none answers at {server}",
+                    (f"node/{node.name}",),
+                    NEEDED[program],
+                    correct_server(node, program),
+                )
+
+
+def correct_server(node: NodeState, program: str) -> str:
+    file = r"C:\k\config" if node.windows else "/etc/kubernetes/kubelet.conf"
+    again = f"Restart-Service {program} -Force" if node.windows else f"systemctl restart {program}"
+    return (
+        f"Correct the server in {file} on the node (another node has the right one), then: "
+        f"transom node exec {node.name} -- {again}"
+    )
+
+
+def not_running(program: str, last: str) -> str:
+    return f"{program} does not run" + (f"; its log ends with: {last}" if last else "")
+
+
+def start_again(node: NodeState, program: str, last: str) -> str:
+    """The remedy for a program that is not running. `last` is why it failed, if it did."""
+    start = f"Start-Service {program}" if node.windows else f"systemctl start {program}"
+    again = f"transom node exec {node.name} -- {start}"
+    if not last:
+        return f"Start it again: {again}"
+    return f"Correct what its log names, then start it again: {again}"
+
+
+def check_disks(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for node in s.inside.values():
+        if not node.disk_capacity or node.state == "stopped":
+            continue
+        free = node.disk_free / node.disk_capacity
+        where = (f"node/{node.name}",)
+        if free < _FULL:
+            yield DoctorFinding(
+                "error",
+                (
+                    f"its disk is full: {_size(node.disk_free)} of {_size(node.disk_capacity)} "
+                    "are free"
+                ),
+                where,
+                "Images cannot be pulled, containers cannot write, and pods are evicted.",
+                (
+                    f"Free space on {node.name}: delete pods that write much, remove images that "
+                    "are not used, or add disk."
+                ),
+            )
+        elif (
+            free < _LOW
+            and status_condition(s.node.get(node.name, {"status": {}}), "DiskPressure").get(
+                "status"
+            )
+            != "True"
+        ):
+            yield DoctorFinding(
+                "warning",
+                (
+                    f"its disk is nearly full: {_size(node.disk_free)} of "
+                    f"{_size(node.disk_capacity)} are free"
+                ),
+                where,
+                "Pods are evicted soon.",
+                f"Free space on {node.name}, or add disk.",
+            )
+
+
+def _size(number: int) -> str:
+    return f"{number / (1 << 30):.1f} GiB"
+
+
+def check_cni_configuration(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for node in s.inside.values():
+        if node.cni_problem and not node.fault:
+            yield DoctorFinding(
+                "error",
+                f"its CNI configuration cannot be used: {node.cni_problem}",
+                (f"node/{node.name}",),
+                "Pods there get no network once the kubelet or the runtime reads it again.",
+                "Correct the file: copy it from another node of this operating system.",
+            )

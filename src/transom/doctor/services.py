@@ -1,0 +1,496 @@
+"""Checks of the connections between pods: Services, cluster DNS, Ingresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from transom.doctor.findings import DoctorFinding, known_finding
+from transom.doctor.snapshot import (
+    ClusterSnapshot,
+    Object,
+    event_time,
+    is_windows_node,
+    key_of_object,
+    name_of_object,
+    place_of_object,
+    time_of,
+)
+from transom.machinery.selectors import LabelSelector, from_object
+
+_DNS: Final = ("kube-system", "kube-dns")
+_RECENT: Final = 300.0
+_SLOW: Final = 60.0
+_MOST_BACKENDS: Final = 64
+_NO_RESPONSE: Final = "Nothing answers at its address."
+_WORKLOADS: Final = {
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
+    "DaemonSet": "daemonsets",
+    "ReplicationController": "replicationcontrollers",
+}
+
+
+def check_cluster_dns(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    if s.unreachable or {"services", "endpoints"} & s.unread.keys() or not s.nodes:
+        return
+    where, why = ("service/" + "/".join(_DNS),), "Pods cannot resolve names of services."
+    if _DNS not in s.service:
+        yield DoctorFinding(
+            "error",
+            "there is no Service kube-dns in kube-system",
+            where,
+            why,
+            (
+                "Install the cluster's DNS server; for a cluster of transom: transom down, then "
+                "transom up"
+            ),
+        )
+    elif not s.ready_addresses(_DNS):
+        yield DoctorFinding(
+            "error",
+            "the cluster's DNS has no ready endpoints",
+            where,
+            why,
+            "Start the DNS pods: kubectl get pods --namespace kube-system --selector "
+            "k8s-app=kube-dns; for a cluster of "
+            "transom: transom down, then transom up",
+        )
+    elif s.dns.get("problem"):
+        yield DoctorFinding(
+            "error",
+            f"the cluster's DNS does not answer: {s.dns['problem']}",
+            where,
+            why,
+            str(s.dns.get("remedy") or "Start the cluster's DNS server."),
+        )
+
+
+def check_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    if {"endpoints", "pods"} & s.unread.keys():
+        return
+    for where, service in s.service.items():
+        spec = service["spec"]
+        if where == _DNS or spec.get("type") == "ExternalName":
+            continue
+        selector = spec.get("selector")
+        if not selector:
+            if not s.ready_addresses(where) and _old(s, service):
+                yield DoctorFinding(
+                    "warning",
+                    "has no selector and no Endpoints",
+                    (place_of_object("service", service),),
+                    _NO_RESPONSE,
+                    "Give it a selector, or create Endpoints of its name.",
+                )
+            continue
+        chosen = s.selected(where[0], selector)
+        if not s.ready_addresses(where):
+            yield from _without_endpoints(s, service, chosen, selector)
+        if chosen and spec.get("clusterIP") != "None":
+            yield from _ports(s, service, chosen)
+
+
+def _without_endpoints(
+    s: ClusterSnapshot, service: Object, chosen: list[Object], selector: Object
+) -> Iterator[DoctorFinding]:
+    where, text = (
+        place_of_object("service", service),
+        ",".join(f"{label}={value}" for label, value in selector.items()),
+    )
+    namespace = key_of_object(service)[0]
+    running = [
+        pod
+        for pod in chosen
+        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    makers = _makers(s, namespace, selector) if not chosen else []
+    if makers:
+        kind, maker = makers[0]
+        called = f"{kind} {key_of_object(maker)[1]}"
+        scaled = (maker.get("spec") or {}).get("replicas") == 0
+        yield DoctorFinding(
+            "info" if scaled else "warning",
+            f"{called}, whose pods it selects, " + ("has 0 replicas" if scaled else "has no pods"),
+            (where,),
+            _NO_RESPONSE,
+            f"kubectl scale {kind.lower()} {key_of_object(maker)[1]} --namespace {namespace} --replicas 1"
+            if scaled
+            else f"Find out why {called} has no pods: "
+            f"kubectl describe {kind.lower()} {key_of_object(maker)[1]} --namespace {namespace}",
+        )
+    elif not chosen:
+        near = _near(s, namespace, selector)
+        yield DoctorFinding(
+            "warning",
+            f"no pod has the labels that it selects ({text}){near}",
+            (where,),
+            _NO_RESPONSE,
+            "Correct its selector, or the labels of the pods.",
+        )
+    elif not running:
+        yield DoctorFinding(
+            "warning",
+            f"all of its {len(chosen)} pods have ended",
+            (where,),
+            _NO_RESPONSE,
+            "Start its pods again.",
+        )
+    elif not _old(s, service) and not any(_ready(pod) for pod in chosen):
+        return
+    elif not any(_ready(pod) for pod in chosen):
+        yield DoctorFinding(
+            "warning",
+            f"none of its {len(chosen)} pods is ready",
+            (where,),
+            _NO_RESPONSE,
+            f"See the pods: kubectl get pods --namespace {namespace} --selector {text}",
+        )
+
+
+def _makers(s: ClusterSnapshot, namespace: str, selector: Object) -> list[tuple[str, Object]]:
+    """Workloads whose pods would have these labels."""
+    found = []
+    for kind, plural in _WORKLOADS.items():
+        for one in s.of(plural):
+            template = (one.get("spec") or {}).get("template") or {}
+            labels = (template.get("metadata") or {}).get("labels") or {}
+            if key_of_object(one)[0] == namespace and selector.items() <= labels.items():
+                found.append((kind, one))
+    return found
+
+
+def _near(s: ClusterSnapshot, namespace: str, selector: Object) -> str:
+    """Labels with the same keys that pods have, to help spot a typo."""
+    for label, value in selector.items():
+        values = sorted(
+            {
+                str((pod["metadata"].get("labels") or {})[label])
+                for pod in s.pods_in(namespace)
+                if label in (pod["metadata"].get("labels") or {})
+            }
+        )
+        if values and value not in values:
+            return f"; pods have {label}={', '.join(values[:5])}"
+    return ""
+
+
+def _ports(s: ClusterSnapshot, service: Object, chosen: list[Object]) -> Iterator[DoctorFinding]:
+    """Service ports that no pod provides: a name that no container has, or a number on which
+    nothing listens.
+    """
+    where, spec = place_of_object("service", service), service["spec"]
+    declared = {
+        (str(p.get("name", "")), p.get("containerPort"), p.get("protocol", "TCP"))
+        for pod in chosen
+        for c in (pod.get("spec") or {}).get("containers") or ()
+        for p in c.get("ports") or ()
+    }
+    for port in spec.get("ports") or ():
+        target, protocol = port.get("targetPort", port.get("port")), port.get("protocol", "TCP")
+        if isinstance(target, str) and not target.isdigit():
+            if not any(named == target and of == protocol for named, _, of in declared):
+                yield DoctorFinding(
+                    "error",
+                    (
+                        f"no pod has a port named {target}, which is the targetPort of its port "
+                        f"{port.get('port')}"
+                    ),
+                    (where,),
+                    _NO_RESPONSE,
+                    "Correct targetPort, or name the container's port.",
+                )
+            continue
+        if protocol != "TCP" or not s.inside:
+            numbers = {number for _, number, of in declared if of == protocol}
+            if numbers and int(target) not in numbers and all(_declares(pod) for pod in chosen):
+                listed = ", ".join(map(str, sorted(filter(None, numbers))))
+                yield DoctorFinding(
+                    "warning",
+                    f"sends to port {target} of its pods, which declare only {listed}",
+                    (where,),
+                    "Connections may be refused.",
+                    f"Correct targetPort: {listed}",
+                )
+            continue
+        silent = [pod for pod in chosen if _ready(pod) and int(target) in _closed_ports(s, pod)]
+        ready = [pod for pod in chosen if _ready(pod)]
+        if silent and len(silent) == len(ready):
+            yield DoctorFinding(
+                "error",
+                f"sends to port {target} of its pods, where nothing listens",
+                (where,),
+                "Connections are refused.",
+                "Correct targetPort, or let the container listen on this port.",
+            )
+
+
+def _closed_ports(s: ClusterSnapshot, pod: Object) -> tuple[int, ...]:
+    node = s.inside.get(str((pod.get("spec") or {}).get("nodeName", "")))
+    return tuple(node.unheard.get("/".join(key_of_object(pod)), ())) if node is not None else ()
+
+
+def _declares(pod: Object) -> bool:
+    return any(c.get("ports") for c in (pod.get("spec") or {}).get("containers") or ())
+
+
+def check_load_balancers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for service in s.of("services"):
+        balancer = (service.get("status") or {}).get("loadBalancer") or {}
+        if (
+            service["spec"].get("type") != "LoadBalancer"
+            or balancer.get("ingress")
+            or not _old(s, service)
+        ):
+            continue
+        if any(
+            s.now - event_time(e) < _RECENT
+            for e in s.warnings_of("Service", service, "SyncLoadBalancerFailed")
+        ):
+            continue  # reported with its event
+        yield DoctorFinding(
+            "warning",
+            "has no external address: no controller has assigned one",
+            (place_of_object("service", service),),
+            "It cannot be reached from outside.",
+            "Install a load balancer controller, or use type NodePort.",
+        )
+
+
+def check_backends(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """HNS rejects a load balancer with more destinations. OVN has its own load balancers."""
+    windows = [name_of_object(node) for node in s.nodes if is_windows_node(node)]
+    if all(node in s.inside and s.inside[node].plugin == "ovn" for node in windows):
+        return
+    for where, service in s.service.items():
+        count = len(s.ready_addresses(where))
+        if count > _MOST_BACKENDS and service["spec"].get("clusterIP") != "None":
+            yield known_finding(
+                "WIN-SVC-001",
+                f"has {count} endpoints: Windows nodes have no load balancer for it",
+                place_of_object("service", service),
+            )
+
+
+def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    classes = {name_of_object(one): one for one in s.of("ingressclasses")}
+    default = any(
+        (one["metadata"].get("annotations") or {}).get(
+            "ingressclass.kubernetes.io/is-default-class"
+        )
+        == "true"
+        for one in classes.values()
+    )
+    for ingress in s.of("ingresses"):
+        where, spec = (place_of_object("ingress", ingress),), ingress.get("spec") or {}
+        annotation = (ingress["metadata"].get("annotations") or {}).get(
+            "kubernetes.io/ingress.class", ""
+        )
+        wanted = spec.get("ingressClassName") or ""
+        served = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+        if wanted and wanted not in classes and "ingressclasses" not in s.unread:
+            yield DoctorFinding(
+                "error",
+                f"its IngressClass {wanted} does not exist",
+                where,
+                "No controller serves it.",
+                "Install the ingress controller with this class, or correct spec.ingressClassName.",
+            )
+        elif not served and _old(s, ingress):
+            named = wanted or annotation
+            cause = (
+                f"no ingress controller serves its class {named}"
+                if named
+                else (
+                    "no ingress controller serves it"
+                    if default
+                    else "it names no class, and no IngressClass is the default"
+                )
+            )
+            yield DoctorFinding(
+                "warning",
+                cause,
+                where,
+                "Nothing answers at its hosts.",
+                "Install an ingress controller"
+                + ("" if named or default else ", and set spec.ingressClassName")
+                + ".",
+            )
+        for backend in _backends(spec):
+            problem = _backend_problem(s, key_of_object(ingress)[0], backend)
+            if problem:
+                yield DoctorFinding(
+                    "error",
+                    f"a backend is wrong: {problem}",
+                    where,
+                    "Its requests are answered with an error.",
+                    "Create the Service, or correct the backend.",
+                )
+
+
+def _backends(spec: Object) -> Iterator[Object]:
+    for backend in (spec.get("defaultBackend"), spec.get("backend")):
+        if backend:
+            yield backend
+    for rule in spec.get("rules") or ():
+        for path in (rule.get("http") or {}).get("paths") or ():
+            if path.get("backend"):
+                yield path["backend"]
+
+
+def _backend_problem(s: ClusterSnapshot, namespace: str, backend: Object) -> str:
+    target: Any = backend.get("service") or {}
+    called = target.get("name") or backend.get("serviceName")
+    port = (
+        (target.get("port") or {}).get("number")
+        or (target.get("port") or {}).get("name")
+        or backend.get("servicePort")
+    )
+    if not called or "services" in s.unread:
+        return ""
+    service = s.service.get((namespace, str(called)))
+    if service is None:
+        return f"there is no Service {called} in namespace {namespace}"
+    ports = service["spec"].get("ports") or ()
+    if (
+        port
+        and port not in [p.get("port") for p in ports]
+        and port not in [p.get("name") for p in ports]
+    ):
+        return f"Service {called} has no port {port}"
+    return ""
+
+
+def _ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _old(s: ClusterSnapshot, obj: Object) -> bool:
+    return s.now - time_of(obj["metadata"].get("creationTimestamp", "")) > _SLOW
+
+
+def check_network_policies(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Services whose pods no NetworkPolicy allows ingress to; and policies that select no pods."""
+    policies = [
+        (policy, from_object((policy.get("spec") or {}).get("podSelector") or {}))
+        for policy in s.of("networkpolicies")
+    ]
+    if not policies or "pods" in s.unread:
+        return
+    for policy, selector in policies:
+        if not any(_selects(selector, pod) for pod in s.pods_in(key_of_object(policy)[0])) and _old(
+            s, policy
+        ):
+            yield DoctorFinding(
+                "info",
+                "selects no pods",
+                (place_of_object("networkpolicy", policy),),
+                "It restricts nothing.",
+                "Correct spec.podSelector.",
+            )
+    for where, service in s.service.items():
+        wanted = service["spec"].get("selector")
+        ready = [pod for pod in s.selected(where[0], wanted) if _ready(pod)] if wanted else []
+        closed: dict[str, None] = {}
+        for pod in ready:
+            applied = [
+                policy
+                for policy, selector in policies
+                if key_of_object(policy)[0] == where[0]
+                and _restricts_ingress(policy)
+                and _selects(selector, pod)
+            ]
+            if not applied or any((one.get("spec") or {}).get("ingress") for one in applied):
+                closed.clear()
+                break
+            closed.update(dict.fromkeys(name_of_object(one) for one in applied))
+        if closed:
+            yield DoctorFinding(
+                "warning",
+                f"no NetworkPolicy allows traffic to its pods; {', '.join(closed)} denies it",
+                (
+                    place_of_object("service", service),
+                    *(f"networkpolicy/{where[0]}/{one}" for one in closed),
+                ),
+                "Connections to it time out.",
+                "Add an ingress rule for its clients to a NetworkPolicy that selects its pods.",
+            )
+
+
+def egress_to_dns(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Pods with restricted egress that no policy allows to query the DNS server."""
+    egress = [
+        (policy, from_object((policy.get("spec") or {}).get("podSelector") or {}))
+        for policy in s.of("networkpolicies")
+        if "Egress" in ((policy.get("spec") or {}).get("policyTypes") or ())
+    ]
+    if not egress or "pods" in s.unread:
+        return
+    closed: dict[str, list[str]] = {}
+    for pod in s.pods:
+        applied = [
+            policy
+            for policy, selector in egress
+            if key_of_object(policy)[0] == key_of_object(pod)[0] and _selects(selector, pod)
+        ]
+        if applied and _ready(pod) and not any(map(_allows_dns, applied)):
+            for policy in applied:
+                closed.setdefault(place_of_object("networkpolicy", policy), []).append(
+                    name_of_object(pod)
+                )
+    for where, names in closed.items():
+        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield DoctorFinding(
+            "warning",
+            f"allows no DNS queries of the pods that it selects ({listed})",
+            (where,),
+            "They cannot resolve any name: connections by name fail.",
+            "Add an egress rule for port 53, UDP and TCP, to the pods' policies, unless these pods "
+            "use addresses only.",
+        )
+
+
+def _allows_dns(policy: Object) -> bool:
+    """Whether a rule allows port 53. The rule's destination is not compared."""
+    for rule in (policy.get("spec") or {}).get("egress") or ():
+        ports: Sequence[Object] = rule.get("ports") or ({},)
+        for port in ports:
+            number, end = port.get("port"), port.get("endPort")
+            if number is None or not isinstance(number, int) or number <= 53 <= (end or number):
+                return True
+    return False
+
+
+def local_node_ports(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Services of type NodePort with externalTrafficPolicy Local: nodes without a ready pod drop
+    traffic to the port. A load balancer excludes such nodes with its health check.
+    """
+    if {"endpoints", "pods"} & s.unread.keys():
+        return
+    for where, service in s.service.items():
+        spec = service["spec"]
+        if spec.get("type") != "NodePort" or spec.get("externalTrafficPolicy") != "Local":
+            continue
+        addresses = s.ready_addresses(where)
+        having = {address.get("nodeName") for address in addresses}
+        without = [name_of_object(node) for node in s.nodes if name_of_object(node) not in having]
+        if addresses and without:
+            listed = ", ".join(without[:3]) + (" ..." if len(without) > 3 else "")
+            yield DoctorFinding(
+                "info",
+                f"its node ports do not answer on {listed}, which have none of its ready pods",
+                (place_of_object("service", service),),
+                "externalTrafficPolicy is Local: a node sends to its own pods only.",
+                "Use the address of a node with a ready pod, run its pods on all nodes, or set "
+                "externalTrafficPolicy to Cluster.",
+            )
+
+
+def _restricts_ingress(policy: Object) -> bool:
+    types = (policy.get("spec") or {}).get("policyTypes")
+    return not types or "Ingress" in types
+
+
+def _selects(selector: LabelSelector, pod: Object) -> bool:
+    return selector.matches(pod["metadata"].get("labels") or {})

@@ -1,0 +1,209 @@
+"""Checks of claims and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from transom.doctor import causes
+from transom.doctor.findings import DoctorFinding
+from transom.doctor.snapshot import (
+    ClusterSnapshot,
+    Object,
+    condition_text,
+    event_message,
+    event_time,
+    key_of_object,
+    name_of_object,
+    place_of_object,
+    time_of,
+)
+from transom.machinery import quantity
+
+_RECENT: Final = 300.0
+_LATE: Final = 120.0
+
+
+def check_persistent_volume_claims(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    classes = {name_of_object(one): one for one in s.of("storageclasses")}
+    volumes = {name_of_object(one): one for one in s.of("persistentvolumes")}
+    for claim in s.of("persistentvolumeclaims"):
+        phase = (claim.get("status") or {}).get("phase")
+        where, why = (
+            (place_of_object("persistentvolumeclaim", claim),),
+            "Pods that use it stay Pending.",
+        )
+        if phase == "Lost":
+            volume = (claim.get("spec") or {}).get("volumeName", "")
+            yield DoctorFinding(
+                "error",
+                f"is Lost: its volume {volume} does not exist",
+                where,
+                why,
+                "Restore the volume, or delete the claim and create it again.",
+            )
+        if phase != "Pending":
+            continue
+        events = [
+            e
+            for e in s.events_of("PersistentVolumeClaim", claim)
+            if s.now - event_time(e) < _RECENT * 4
+        ]
+        if _waits(claim, classes) and not any(e.get("type") == "Warning" for e in events):
+            continue
+        named = str((claim.get("spec") or {}).get("volumeName") or "")
+        if named and named not in volumes and "persistentvolumes" not in s.unread:
+            yield DoctorFinding(
+                "error",
+                f"is Pending: the volume {named} that it names does not exist",
+                where,
+                why,
+                f"Create the PersistentVolume {named}, or delete the claim and create it without spec.volumeName.",
+            )
+            continue
+        age = s.now - time_of(claim["metadata"].get("creationTimestamp", ""))
+        text = next(
+            (
+                event_message(e)
+                for e in events
+                if causes.explain_text(causes.CLAIM, str(e.get("reason")), event_message(e))
+            ),
+            next((event_message(e) for e in events if e.get("type") == "Warning"), ""),
+        )
+        found = (
+            causes.explain_text(
+                causes.CLAIM, "", text, known={"namespace": key_of_object(claim)[0]}
+            )
+            if text
+            else None
+        )
+        if found is not None and (age > 15 or any(e.get("type") == "Warning" for e in events)):
+            near = (
+                _near_misses(claim, volumes.values())
+                if "PersistentVolume fits" in found.cause
+                else ""
+            )
+            yield DoctorFinding(
+                "error", f"is Pending: {found.cause}{near} ({text})", where, why, found.remedy
+            )
+        elif text or age > _LATE:
+            yield DoctorFinding(
+                "error" if text else "warning",
+                f"is Pending: {text}" if text else "is Pending",
+                where,
+                why,
+                "Check its StorageClass, and the volumes that exist.",
+            )
+
+
+def _near_misses(claim: Object, volumes: Iterable[Object]) -> str:
+    """Why no volume of the claim's class matches."""
+    spec = claim.get("spec") or {}
+    wanted = _storage((spec.get("resources") or {}).get("requests"))
+    modes = set(spec.get("accessModes") or ())
+    found = []
+    for volume in volumes:
+        has = volume.get("spec") or {}
+        if (has.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
+            continue
+        phase = (volume.get("status") or {}).get("phase")
+        if phase == "Released":
+            found.append(
+                f"{name_of_object(volume)} is Released and keeps the data of a deleted claim"
+            )
+        elif phase == "Bound" or has.get("claimRef"):
+            continue
+        elif _storage(has.get("capacity")) < wanted:
+            found.append(
+                f"{name_of_object(volume)} has only {(has.get('capacity') or {}).get('storage')}"
+            )
+        elif not modes <= set(has.get("accessModes") or ()):
+            found.append(
+                f"{name_of_object(volume)} has only the modes {', '.join(has.get('accessModes') or ())}"
+            )
+        elif has.get("volumeMode", "Filesystem") != spec.get("volumeMode", "Filesystem"):
+            found.append(
+                f"{name_of_object(volume)} has volumeMode {has.get('volumeMode', 'Filesystem')}"
+            )
+    return "".join(f"; {one}" for one in found[:3])
+
+
+def _storage(amounts: Object | None) -> int:
+    return quantity.parse_quantity(str((amounts or {}).get("storage", "0"))).value()
+
+
+def _waits(claim: Object, classes: Mapping[str, Object]) -> bool:
+    """Whether binding waits for the first consumer."""
+    spec = claim.get("spec") or {}
+    called = spec.get("storageClassName") or (claim["metadata"].get("annotations") or {}).get(
+        "volume.beta.kubernetes.io/storage-class", ""
+    )
+    return (classes.get(called) or {}).get(
+        "volumeBindingMode"
+    ) == "WaitForFirstConsumer" and not spec.get("volumeName")
+
+
+def check_persistent_volumes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for volume in s.of("persistentvolumes"):
+        status = volume.get("status") or {}
+        if status.get("phase") == "Failed":
+            yield DoctorFinding(
+                "error",
+                f"has failed: {condition_text(status)}",
+                (place_of_object("persistentvolume", volume),),
+                "What it stores was not removed, and it cannot be used again.",
+                f"Remove the data or the disk, then: kubectl delete persistentvolume {name_of_object(volume)}; "
+                "or use the reclaim policy Retain.",
+            )
+
+
+def check_attachments(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for one in s.of("volumeattachments"):
+        status = one.get("status") or {}
+        error = status.get("attachError") or status.get("detachError")
+        if error and time_of(str(error.get("time") or "")) > s.now - _RECENT:
+            verb = "attached" if status.get("attachError") else "detached"
+            yield DoctorFinding(
+                "error",
+                f"cannot be {verb}: {error.get('message', '')}",
+                (place_of_object("volumeattachment", one),),
+                "Pods that use the volume wait.",
+                "Start the driver's attacher, or correct what its message names.",
+            )
+
+
+def check_cloud_operations(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Disks of the emulated cloud that cannot be detached, or are slow to attach or detach."""
+    for one in s.cloud:
+        disk, node, verb = str(one["disk"]), str(one["node"]), str(one["verb"])
+        where = (f"node/{node}",)
+        if one["error"] and verb == "detach":
+            yield DoctorFinding(
+                "warning",
+                f"the cloud cannot detach disk {disk}: {one['error']}",
+                where,
+                "Pods on other nodes that use the disk wait for it.",
+                _cloud_fix(disk, str(one["error"]), "detach-error"),
+            )
+        elif not one["error"]:
+            yield DoctorFinding(
+                "warning",
+                f"{verb}ing disk {disk} has taken {one['seconds']} s so far",
+                where,
+                "Pods that use the disk wait for it.",
+                f"Wait; or end the delay: transom cloud set {disk} latency=0",
+            )
+
+
+def cloud_remedy_text(s: ClusterSnapshot, node: str, text: str) -> str:
+    """The remedy for a disk of the emulated cloud that cannot be attached; "" for other reasons."""
+    for one in s.cloud:
+        error = str(one["error"])
+        if one["verb"] == "attach" and one["node"] == node and one.get("fault") and error in text:
+            return _cloud_fix(str(one["disk"]), error, str(one["fault"]))
+    return ""
+
+
+def _cloud_fix(disk: str, error: str, fault: str) -> str:
+    off = f"{fault}=off" if fault == "missing" else f"{fault}="
+    return f"Correct what the provider's message names; a fault of the emulated cloud ends with: transom cloud set {disk} {off}"
