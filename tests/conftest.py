@@ -1,7 +1,7 @@
 """Shared by all tests: a real cluster for the session, and every kubectl there is.
 
-`cluster` boots `transom up --no-nodes` with directories and a kubeconfig of its own, so that it meets no other cluster
-of the person who runs the tests.
+`cluster` boots `transom up --no-nodes` with directories and a kubeconfig of its own, so that it
+meets no other cluster of the person who runs the tests.
 """
 
 from __future__ import annotations
@@ -19,15 +19,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-ROOT = Path(__file__).parent.parent
+from transom.kit.loop_watchdog import DEFAULT_BUDGET, MARK, LongCallback, exact_watch
 
-# How long an example takes says more about the machine than about the code. A run tries the same examples as the one before,
-# so that what fails has to do with what was changed; `pytest --hypothesis-profile=explore` looks for new ones.
+ROOT = Path(__file__).parent.parent
+# The budget, and half of it for a machine whose cores are shared: the CPU time of the same work
+# varies by that much.
+LOOP_BUDGET = DEFAULT_BUDGET * 1.5
+
+# How long an example takes says more about the machine than about the code. A run tries the same
+# examples as the one before, so that what fails has to do with what was changed; `pytest
+# --hypothesis-profile=explore` looks for new ones.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("same")
 
-# Few and long, and most of it is waiting: begun first, they do not keep one worker busy when the others are done.
+# Few and long, and most of it is waiting: begun first, they do not keep one worker busy when the
+# others are done.
 _LONGEST = ("tests/e2e/test_recorded_answers.py",)
 
 
@@ -43,7 +50,9 @@ class Cluster:
 
     def transom(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "transom.cli.main", *args]
-        return subprocess.run(command, env=self.env, check=check, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            command, env=self.env, check=check, capture_output=True, text=True, timeout=60
+        )
 
 
 @dataclass(frozen=True)
@@ -55,11 +64,35 @@ class Kubectl:
         self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [self.binary, *args], env=self.cluster.env, input=stdin, capture_output=True, text=True, timeout=timeout
+            [self.binary, *args],
+            env=self.cluster.env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
         )
         if check and done.returncode != 0:
-            raise AssertionError(f"kubectl {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"kubectl {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         return done
+
+
+@pytest.fixture(autouse=True)
+def loop_budget(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test in which an event loop callback uses more CPU time than the budget; see
+    docs/hostile-input.md.
+    """
+    marker = request.node.get_closest_marker("loop_budget")
+    budget = LOOP_BUDGET if marker is None else marker.args[0]
+    if budget is None:
+        yield
+        return
+    found: list[LongCallback] = []
+    with exact_watch(budget, found.append):
+        yield
+    if found:
+        pytest.fail("\n".join(long.describe(budget) for long in found), pytrace=False)
 
 
 def _isolated(folder: Path) -> dict[str, str]:
@@ -83,12 +116,35 @@ def running_cluster(folder: Path, *options: str) -> Iterator[Cluster]:
     kubeconfig = folder / "kubeconfig"
     env = {**_isolated(folder), "KUBECONFIG": str(kubeconfig)}
     running = Cluster(f"test-{secrets.token_hex(4)}", kubeconfig, env)
-    done = running.transom("up", "--name", running.name, *options, check=False)
+    budget = () if "--loop-budget" in options else ("--loop-budget", f"{LOOP_BUDGET * 1000:.0f}ms")
+    done = running.transom("up", "--name", running.name, *options, *budget, check=False)
     assert done.returncode == 0, done.stderr
     try:
         yield running
     finally:
+        blocked = long_callbacks(running)
         running.transom("delete", "--name", running.name)
+    assert not blocked, blocked
+
+
+def long_callbacks(cluster: Cluster) -> str:
+    """What the cluster's loop watchdog reported so far, from its log."""
+    path = Path(cluster.env["XDG_DATA_HOME"]) / "transom" / cluster.name / "transom.log"
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    reports: list[list[str]] = []
+    inside = False
+    for line in lines:
+        if MARK in line:
+            reports.append([line])
+            inside = True
+        elif inside and line.startswith("  "):
+            reports[-1].append(line)
+        else:
+            inside = False
+    # The first use of a module imports it, once; see exact_watch.
+    return "\n".join(
+        line for report in reports if " in <module>" not in "".join(report) for line in report
+    )
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +162,10 @@ def fresh_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 
 def kubectl_binaries() -> list[str]:
     """The kubectl on the PATH and those `make test` has put under .tools."""
-    found = [shutil.which("kubectl"), *(str(p) for p in sorted(ROOT.glob(".tools/*/usr/bin/kubectl")))]
+    found = [
+        shutil.which("kubectl"),
+        *(str(p) for p in sorted(ROOT.glob(".tools/*/usr/bin/kubectl"))),
+    ]
     return list(dict.fromkeys(path for path in found if path))
 
 
@@ -115,7 +174,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         binaries = kubectl_binaries()
         skip = pytest.mark.skip(reason="no kubectl on this machine")
         params = binaries or [pytest.param("", marks=skip)]
-        ids = [Path(b).relative_to(ROOT / ".tools").parts[0] if ".tools" in b else "kubectl" for b in binaries]
+        ids = [
+            Path(b).relative_to(ROOT / ".tools").parts[0] if ".tools" in b else "kubectl"
+            for b in binaries
+        ]
         metafunc.parametrize("kubectl", params, indirect=True, ids=ids or None, scope="session")
 
 

@@ -1,4 +1,6 @@
-"""An API server without sockets: requests go straight into its handler, answers come back as dicts."""
+"""An API server without sockets: requests go straight into its handler, answers come back as
+dicts.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,14 @@ from typing import Any
 
 import orjson
 
-from transom.apiserver.server import ApiServer, ServerOptions, build
-from transom.http.messages import PeerCertificate, Request, Response, StreamResponse, decode_path
+from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
+from transom.http.messages import (
+    HttpRequest,
+    HttpResponse,
+    PeerCertificate,
+    StreamResponse,
+    decode_path,
+)
 from transom.kit.clock import VirtualClock
 from transom.store.memory import MemoryStore
 
@@ -25,8 +33,17 @@ class FakeStream:
     def write_framed(self, data: bytes) -> None:
         self.raw += data
 
-    def write_from(self, parts: Any) -> None:
-        self.raw += b"".join(parts)
+    def offer(self, data: bytes) -> bool:
+        self.raw += data
+        return True
+
+    def follow(self, source: Any) -> None:
+        """A client that reads at once."""
+        while (parts := source.read(65536)) is not None:
+            self.raw += b"".join(parts)
+
+    async def drained(self) -> None:
+        return
 
     def close(self) -> None:
         self.alive = False
@@ -47,22 +64,42 @@ class Api:
         self.clock = clock
 
     async def send(
-        self, method: str, target: str, body: Any = None, *, media: str = "application/json",
-        accept: str = "application/json", peer: PeerCertificate | None = ADMIN, headers: dict[bytes, bytes] | None = None,
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        *,
+        media: str = "application/json",
+        accept: str = "application/json",
+        peer: PeerCertificate | None = ADMIN,
+        headers: dict[bytes, bytes] | None = None,
     ) -> Any:
         raw = target.encode()
         path = decode_path(raw)
         assert path is not None
         data = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
-        request = Request(method, raw, path, {b"accept": accept.encode(), b"content-type": media.encode(),
-                                              b"user-agent": b"tests/1", **(headers or {})}, data, peer)
+        request = HttpRequest(
+            method,
+            raw,
+            path,
+            {
+                b"accept": accept.encode(),
+                b"content-type": media.encode(),
+                b"user-agent": b"tests/1",
+                **(headers or {}),
+            },
+            data,
+            peer,
+        )
         answer = self.server.handler(request)
         return await answer if hasattr(answer, "__await__") else answer
 
-    async def call(self, method: str, target: str, body: Any = None, **more: Any) -> tuple[int, Any]:
+    async def call(
+        self, method: str, target: str, body: Any = None, **more: Any
+    ) -> tuple[int, Any]:
         """Status and decoded body."""
         answer = await self.send(method, target, body, **more)
-        assert isinstance(answer, Response), answer
+        assert isinstance(answer, HttpResponse), answer
         data = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         try:
             return answer.status, orjson.loads(data) if data else None
@@ -84,6 +121,8 @@ class Api:
 
 async def start(store: Any = None, clock: Any = None, **options: Any) -> Api:
     clock = clock or VirtualClock()
-    server = build(ServerOptions(store=store or MemoryStore(clock), clock=clock, **options))
+    server = build_api_server(
+        ServerOptions(store=store or MemoryStore(clock), clock=clock, **options)
+    )
     await server.start()
     return Api(server, clock)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from transom.bench import api
-from transom.bench.client import Target
-from transom.bench.measure import Server, percentile
-from transom.http import HttpServer, Request, Response, Stream, StreamResponse
+from transom.bench.client import BenchTarget
+from transom.bench.measure import BenchServer, percentile
+from transom.http import HttpRequest, HttpResponse, HttpServer, Stream, StreamResponse
 
 JSON = [(b"Content-Type", b"application/json")]
 
@@ -22,8 +22,10 @@ class Toy:
         self.watchers: list[Stream] = []
         self.seen: set[tuple[str, str]] = set()
 
-    def __call__(self, request: Request) -> Any:
-        self.seen.add((request.method, request.path.split("/")[-1] if request.method == "POST" else ""))
+    def __call__(self, request: HttpRequest) -> Any:
+        self.seen.add(
+            (request.method, request.path.split("/")[-1] if request.method == "POST" else "")
+        )
         body = json.loads(request.body) if request.body else {}
         path = request.path
         if "watch" in request.query:
@@ -43,20 +45,28 @@ class Toy:
         if path in self.objects:
             return self.answer(200, self.objects[path])
         items = [o for p, o in self.objects.items() if p.startswith(path + "/")]
-        at, limit = int(request.query.get("continue", ["0"])[0]), int(request.query.get("limit", ["100000"])[0])
-        metadata = {"resourceVersion": "1", "continue": str(at + limit) if at + limit < len(items) else ""}
+        at, limit = (
+            int(request.query.get("continue", ["0"])[0]),
+            int(request.query.get("limit", ["100000"])[0]),
+        )
+        metadata = {
+            "resourceVersion": "1",
+            "continue": str(at + limit) if at + limit < len(items) else "",
+        }
         return self.answer(200, {"metadata": metadata, "items": items[at : at + limit]})
 
-    def answer(self, status: int, body: Any) -> Response:
-        return Response(status, JSON, json.dumps(body).encode())
+    def answer(self, status: int, body: Any) -> HttpResponse:
+        return HttpResponse(status, JSON, json.dumps(body).encode())
 
 
-async def measure(handler: Any, plan: api.Plan) -> list[dict[str, Any]]:
+async def measure(handler: Any, plan: api.BenchPlan) -> list[dict[str, Any]]:
     server = HttpServer(handler, None)
     port = await server.start("127.0.0.1")
-    target = Target("127.0.0.1", port, None, "", "Host: h\r\n")
+    target = BenchTarget("127.0.0.1", port, None, "", "Host: h\r\n")
     try:
-        return [result.report() async for result in api.run(target, Server(None), plan)]
+        return [
+            result.report() async for result in api.run_benchmark(target, BenchServer(None), plan)
+        ]
     finally:
         await server.stop(1)
 
@@ -64,7 +74,7 @@ async def measure(handler: Any, plan: api.Plan) -> list[dict[str, Any]]:
 def test_every_test_does_its_work_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_PAGE", 5)
     toy = Toy()
-    plan = api.Plan(objects=30, clients=(1, 4), watchers=3, watched=5)
+    plan = api.BenchPlan(objects=30, clients=(1, 4), watchers=3, watched=5)
     results = asyncio.run(measure(toy, plan))
     assert [r for r in results if r["errors"]] == []
     counts = {(r["test"], r["clients"]): r["count"] for r in results}
@@ -75,22 +85,31 @@ def test_every_test_does_its_work_and_cleans_up(monkeypatch: pytest.MonkeyPatch)
         assert (pages["items"], pages["count"]) == (30, 60)
     assert counts["watch events", 3] == 15
     assert toy.objects == {}
-    assert len(json.dumps(api.pod("b-000000"))) == 2048
+    assert len(json.dumps(api.bench_pod("b-000000"))) == 2048
 
 
 def test_errors_are_counted_not_hidden() -> None:
     toy = Toy()
 
-    def refusing(request: Request) -> Any:
+    def refusing(request: HttpRequest) -> Any:
         refused = request.method == "PATCH"
         return toy.answer(422, {"reason": "Invalid"}) if refused else toy(request)
 
-    results = asyncio.run(measure(refusing, api.Plan(tests=["create", "patch"], objects=4, clients=(2,))))
+    results = asyncio.run(
+        measure(refusing, api.BenchPlan(tests=["create", "patch"], objects=4, clients=(2,)))
+    )
     assert [sum(r["errors"].values()) for r in results if r["test"].startswith("patch")] == [4, 4]
 
 
-@pytest.mark.parametrize(("values", "percent", "expected"), [
-    ([], 50, 0.0), ([3, 1, 2], 50, 2), ([1, 2, 3, 4], 50, 2), (list(range(1, 101)), 99, 99), ([5], 99, 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([], 50, 0.0),
+        ([3, 1, 2], 50, 2),
+        ([1, 2, 3, 4], 50, 2),
+        (list(range(1, 101)), 99, 99),
+        ([5], 99, 5),
+    ],
+)
 def test_percentile(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == expected

@@ -1,4 +1,6 @@
-"""The command line as a Windows program: what it can do there it does as it does here, and of the rest it says so."""
+"""The command line as a Windows program: what it can do there it does as it does here, and of the
+rest it says so.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests.runtime.wine.winpython import WindowsPython
 
 from transom.cli import main as program
 
-pytestmark = pytest.mark.timeout(300)  # a Python for Windows may have to be fetched, and a Windows to be made
+pytestmark = pytest.mark.timeout(
+    300
+)  # a Python for Windows may have to be fetched, and a Windows to be made
 
 POD = """\
 apiVersion: v1
@@ -36,10 +40,18 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WindowsPython]
 
 def run(windows: WindowsPython, *words: str) -> tuple[int, str, str]:
     process = windows.start_script(
-        Path(program.__file__), *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        Path(program.__file__),
+        *words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     out, err = process.communicate(timeout=60)
-    return process.returncode, out.decode().replace("\r\n", "\n"), err.decode().replace("\r\n", "\n")
+    return (
+        process.returncode,
+        out.decode().replace("\r\n", "\n"),
+        err.decode().replace("\r\n", "\n"),
+    )
 
 
 def test_lint(windows: WindowsPython, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +65,9 @@ def test_lint(windows: WindowsPython, tmp_path: Path, capsys: pytest.CaptureFixt
     assert file.read_bytes().count(b"\r\n") == file.read_bytes().count(b"\n") > 5
 
 
-def test_records(windows: WindowsPython, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records(
+    windows: WindowsPython, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")  # as where there is no terminal
     assert program.main(["explain", "WIN-POD-002"]) == 0
     assert run(windows, "explain", "WIN-POD-002") == (0, capsys.readouterr().out, "")
@@ -63,6 +77,6 @@ def test_a_cluster_is_not_for_windows(windows: WindowsPython) -> None:
     code, out, err = run(windows, "up")
     assert (code, out) == (1, "")
     assert err == (
-        "error: transom up needs fcntl, which Windows has not\n"
-        "lint, explain and matrix work on Windows; clusters want Linux, for instance under WSL\n"
+        "error: transom up needs fcntl, which Windows does not have\n"
+        "lint, explain and matrix work on Windows; clusters need Linux, for example WSL\n"
     )

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 import uvloop
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ApiServer, ServerOptions, build
-from transom.client.api import Client
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ApiClient
 from transom.client.http import HttpClient
-from transom.client.kubeconfig import Target
+from transom.client.kubeconfig import RestConfig
 from transom.http import HttpServer, server_context
 from transom.kit import pki
 from transom.kit.clock import RealClock
 from transom.store.memory import MemoryStore
 
-ADMIN = User("jane", ("system:masters", "system:authenticated"))
-NOBODY = User("nobody", ("system:authenticated",))
+ADMIN = UserInfo("jane", ("system:masters", "system:authenticated"))
+NOBODY = UserInfo("nobody", ("system:authenticated",))
 
 
 class Hurried(RealClock):
@@ -40,12 +40,20 @@ class Hurried(RealClock):
 class Tls:
     def __init__(self, folder: Path) -> None:
         ca = pki.make_ca("kubernetes")
-        pki.save(ca, folder / "ca.crt", folder / "ca.key")
-        pki.save(pki.issue_server(ca, "api", ["localhost"], ["127.0.0.1"]), folder / "api.crt", folder / "api.key")
+        pki.save_key_pair(ca, folder / "ca.crt", folder / "ca.key")
+        pki.save_key_pair(
+            pki.issue_server(ca, "api", ["localhost"], ["127.0.0.1"]),
+            folder / "api.crt",
+            folder / "api.key",
+        )
         self.server = server_context(folder / "api.crt", folder / "api.key", folder / "ca.crt")
         self.clients = {}
         for user in (ADMIN, NOBODY):
-            pki.save(pki.issue_client(ca, user.name, [user.groups[0]]), folder / "user.crt", folder / "user.key")
+            pki.save_key_pair(
+                pki.issue_client(ca, user.name, [user.groups[0]]),
+                folder / "user.crt",
+                folder / "user.key",
+            )
             context = self.clients[user.name] = ssl.create_default_context(cafile=folder / "ca.crt")
             context.load_cert_chain(folder / "user.crt", folder / "user.key")
 
@@ -68,7 +76,7 @@ class World:
 
     async def serve(self) -> None:
         if self._tls is not None:
-            self._http = HttpServer(self.api.handler, self._tls.server)
+            self._http = HttpServer(self.api.handler, self._tls.server, bodies=self.api.handler)
             self._port = await self._http.start("127.0.0.1", self._port)
 
     async def stop_serving(self) -> None:
@@ -76,11 +84,13 @@ class World:
             await self._http.stop(0.0)
             self._http = None
 
-    def client(self, user: User = ADMIN) -> Client:
+    def client(self, user: UserInfo = ADMIN) -> ApiClient:
         if self._tls is None:
             return InProcessClient(self.api, user, user_agent="tester/1")
         made = HttpClient(
-            Target("127.0.0.1", self._port, self._tls.clients[user.name]), Hurried(), user_agent="tester/1"
+            RestConfig("127.0.0.1", self._port, self._tls.clients[user.name]),
+            Hurried(),
+            user_agent="tester/1",
         )
         self._clients.append(made)
         return made
@@ -92,8 +102,10 @@ class World:
 
 
 @asynccontextmanager
-async def world(kind: str, tls: Tls | None) -> AsyncIterator[World]:
-    api = build(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
+async def world(kind: str, tls: Tls | None, release: str = "1.20") -> AsyncIterator[World]:
+    api = build_api_server(
+        ServerOptions(store=MemoryStore(), rng=random.Random(1), release=release)
+    )
     await api.start()
     made = World(api, kind, tls if kind == "https" else None)
     await made.serve()

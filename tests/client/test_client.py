@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from transom.client import api
-from transom.client.api import ApiError, Client
+from transom.client.api import ApiClient, ApiError
 from transom.client.resources import (
     CONFIG_MAPS,
     EVENTS,
@@ -76,7 +76,10 @@ def test_refusals_are_the_servers_own(play: Play) -> None:
         odd = await failure(client.create(CONFIG_MAPS, "default", secret))
         assert odd.code == 400
         unknown = await failure(client.get(CONFIG_MAPS._replace(plural="nothings"), "default", "a"))
-        assert (unknown.code, unknown.message) == (404, "the server could not find the requested resource")
+        assert (unknown.code, unknown.message) == (
+            404,
+            "the server could not find the requested resource",
+        )
         unable = await failure(client.delete_collection(SERVICES, "default"))
         assert api.is_method_not_supported(unable)
 
@@ -88,8 +91,13 @@ def test_a_patch_makes_nothing_that_is_not_there(play: Play) -> None:
         client = world.client()
         for resource in (CONFIG_MAPS, EVENTS):  # an update would make the latter
             for media in (api.MERGE_PATCH, api.STRATEGIC_PATCH):
-                refused = await failure(client.patch(resource, "default", "absent", {"metadata": {}}, media))
-                assert api.is_not_found(refused) and refused.message == f'{resource.plural} "absent" not found'
+                refused = await failure(
+                    client.patch(resource, "default", "absent", {"metadata": {}}, media)
+                )
+                assert (
+                    api.is_not_found(refused)
+                    and refused.message == f'{resource.plural} "absent" not found'
+                )
 
     play(scenario)
 
@@ -104,7 +112,9 @@ def test_a_user_without_rights_gets_nowhere(play: Play) -> None:
         assert (await failure(client.watch(PODS))).code == 403
         assert (await failure(client.create(PODS, "default", POD))).code == 403
         assert (await failure(client.delete_collection(PODS, "default"))).code == 403
-        assert (await failure(client.create_subresource(PODS, "default", "p", "binding", {}))).code == 403
+        assert (
+            await failure(client.create_subresource(PODS, "default", "p", "binding", {}))
+        ).code == 403
 
     play(scenario)
 
@@ -118,14 +128,23 @@ def test_lists(play: Play) -> None:
 
         async def names(**options: Any) -> list[str]:
             listing = await client.list(CONFIG_MAPS, options.pop("namespace", "default"), **options)
-            assert all(item["kind"] == "ConfigMap" and item["apiVersion"] == "v1" for item in listing.items)
+            assert all(
+                item["kind"] == "ConfigMap" and item["apiVersion"] == "v1" for item in listing.items
+            )
             assert int(listing.resource_version) > 1
-            return sorted(f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in listing.items)
+            return sorted(
+                f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in listing.items
+            )
 
         everything = [f"default/c{n}" for n in range(7)]
-        assert await names() == await names(limit=2) == await names(resource_version="0") == everything
+        assert (
+            await names() == await names(limit=2) == await names(resource_version="0") == everything
+        )
         assert await names(label_selector="app in (c1,c2)") == ["default/c1", "default/c2"]
-        assert await names(namespace="", label_selector="app=c1") == ["default/c1", "kube-public/c1"]
+        assert await names(namespace="", label_selector="app=c1") == [
+            "default/c1",
+            "kube-public/c1",
+        ]
         assert await names(field_selector="metadata.name=c3") == ["default/c3"]
         newest = (await client.list(CONFIG_MAPS)).resource_version
         ahead = await failure(client.list(CONFIG_MAPS, resource_version=str(int(newest) + 1000)))
@@ -140,13 +159,24 @@ def test_sub_resources(play: Play) -> None:
         client = world.client()
         await client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
         pod = await client.create(PODS, "default", POD)
-        status = await client.update_status(PODS, {**copy_object(pod), "status": {"phase": "Running"}})
+        status = await client.update_status(
+            PODS, {**copy_object(pod), "status": {"phase": "Running"}}
+        )
         assert status["status"]["phase"] == "Running" and status["spec"] == pod["spec"]
         target = {"kind": "Node", "apiVersion": "v1", "name": "n1"}
-        binding = {"kind": "Binding", "apiVersion": "v1", "metadata": {"name": "p"}, "target": target}
-        assert (await client.create_subresource(PODS, "default", "p", "binding", binding))["status"] == "Success"
+        binding = {
+            "kind": "Binding",
+            "apiVersion": "v1",
+            "metadata": {"name": "p"},
+            "target": target,
+        }
+        assert (await client.create_subresource(PODS, "default", "p", "binding", binding))[
+            "status"
+        ] == "Success"
         assert (await client.get(PODS, "default", "p"))["spec"]["nodeName"] == "n1"
-        assert api.is_conflict(await failure(client.create_subresource(PODS, "default", "p", "binding", binding)))
+        assert api.is_conflict(
+            await failure(client.create_subresource(PODS, "default", "p", "binding", binding))
+        )
         await client.delete(PODS, "default", "p", grace=0)
         assert api.is_not_found(await failure(client.get(PODS, "default", "p")))
 
@@ -159,7 +189,9 @@ def test_namespaces_are_their_own_namespace(play: Play) -> None:
         made = await client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         await client.delete(NAMESPACES, "", "x")
         marked = await client.get(NAMESPACES, "", "x")
-        assert marked["status"]["phase"] == "Terminating" and marked["spec"]["finalizers"] == ["kubernetes"]
+        assert marked["status"]["phase"] == "Terminating" and marked["spec"]["finalizers"] == [
+            "kubernetes"
+        ]
         final = copy_object(marked)
         final["spec"]["finalizers"] = []
         await client.update(NAMESPACES, final, subresource="finalize")
@@ -175,12 +207,14 @@ def test_collections_are_deleted_by_selector(play: Play) -> None:
         for name in ("a", "b", "c"):
             await client.create(CONFIG_MAPS, "default", config_map(name))
         await client.delete_collection(CONFIG_MAPS, "default", label_selector="app!=b")
-        assert [i["metadata"]["name"] for i in (await client.list(CONFIG_MAPS, "default")).items] == ["b"]
+        assert [
+            i["metadata"]["name"] for i in (await client.list(CONFIG_MAPS, "default")).items
+        ] == ["b"]
 
     play(scenario)
 
 
-async def follow(client: Client, count: int, **options: Any) -> list[tuple[str, str]]:
+async def follow(client: ApiClient, count: int, **options: Any) -> list[tuple[str, str]]:
     watch = await client.watch(CONFIG_MAPS, "default", **options)
     seen = []
     async for event in watch:
@@ -203,7 +237,9 @@ def test_a_watch_goes_on_from_a_version(play: Play) -> None:
         assert await follow(client, 4, resource_version=start) == events
         middle = made["metadata"]["resourceVersion"]
         assert await follow(client, 3, resource_version=middle) == events[1:]
-        assert await follow(client, 1, resource_version=start, label_selector="app=b") == [("ADDED", "b")]
+        assert await follow(client, 1, resource_version=start, label_selector="app=b") == [
+            ("ADDED", "b")
+        ]
         assert await follow(client, 1) == [("ADDED", "b")]  # without a version: first what there is
 
     play(scenario)
@@ -230,11 +266,19 @@ def test_other_versions_are_converted(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = world.client()
         v1 = HORIZONTAL_POD_AUTOSCALERS.at("v1")
-        spec = {"maxReplicas": 3, "targetCPUUtilizationPercentage": 70,
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}
+        spec = {
+            "maxReplicas": 3,
+            "targetCPUUtilizationPercentage": 70,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+        }
         await client.create(v1, "default", {"metadata": {"name": "h"}, "spec": spec})
-        (old,), (new,) = [(await client.list(r, "default")).items for r in (v1, HORIZONTAL_POD_AUTOSCALERS)]
-        assert old["spec"]["targetCPUUtilizationPercentage"] == 70 and old["apiVersion"] == "autoscaling/v1"
+        (old,), (new,) = [
+            (await client.list(r, "default")).items for r in (v1, HORIZONTAL_POD_AUTOSCALERS)
+        ]
+        assert (
+            old["spec"]["targetCPUUtilizationPercentage"] == 70
+            and old["apiVersion"] == "autoscaling/v1"
+        )
         assert new["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 70
         watch = await client.watch(v1, "default")
         assert (await watch.next())[0].object["apiVersion"] == "autoscaling/v1"

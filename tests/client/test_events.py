@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from transom.client.api import STRATEGIC_PATCH, Unreachable
-from transom.client.events import NORMAL, WARNING, EventRecorder, reference
+from transom.client.api import STRATEGIC_PATCH, ApiUnreachable
+from transom.client.events import NORMAL, WARNING, EventRecorder, object_reference
 from transom.client.resources import EVENTS, NEW_EVENTS
 from transom.client.series import SeriesRecorder
 from transom.kit.clock import VirtualClock
@@ -17,8 +17,15 @@ from transom.machinery import errors
 from transom.machinery.objects import Object
 
 POD = {
-    "kind": "Pod", "apiVersion": "v1",
-    "metadata": {"name": "p", "namespace": "x", "uid": "u1", "resourceVersion": "5", "labels": {"a": "b"}},
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {
+        "name": "p",
+        "namespace": "x",
+        "uid": "u1",
+        "resourceVersion": "5",
+        "labels": {"a": "b"},
+    },
 }
 
 
@@ -38,7 +45,9 @@ class Server:
         self.events[event["metadata"]["name"]] = event
         return event
 
-    async def patch(self, _resource: Any, _namespace: str, name: str, body: Object, patch_type: str) -> Object:
+    async def patch(
+        self, _resource: Any, _namespace: str, name: str, body: Object, patch_type: str
+    ) -> Object:
         assert patch_type == STRATEGIC_PATCH
         self.calls.append(("patch", body))
         if name not in self.events:
@@ -63,17 +72,38 @@ def told(scenario: Callable[[EventRecorder, VirtualClock, Server], Any]) -> Serv
 
 def test_the_shape_of_an_event() -> None:
     async def scenario(recorder: EventRecorder, _clock: VirtualClock, _server: Server) -> None:
-        recorder.event(POD, NORMAL, "Created", "made it", annotations={"n": "1"}, field_path="spec.containers{c}")
+        recorder.event(
+            POD,
+            NORMAL,
+            "Created",
+            "made it",
+            annotations={"n": "1"},
+            field_path="spec.containers{c}",
+        )
 
     (event,) = told(scenario).events.values()
     name = event["metadata"].pop("name")
     assert re.fullmatch(r"p\.[0-9a-f]{16}", name)
     assert event == {
-        "kind": "Event", "apiVersion": "v1", "metadata": {"namespace": "x", "annotations": {"n": "1"}},
-        "involvedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": "x", "name": "p", "uid": "u1",
-                           "resourceVersion": "5", "fieldPath": "spec.containers{c}"},
-        "reason": "Created", "message": "made it", "source": {"component": "tester"}, "type": "Normal", "count": 1,
-        "firstTimestamp": "2020-01-02T03:04:05Z", "lastTimestamp": "2020-01-02T03:04:05Z",
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {"namespace": "x", "annotations": {"n": "1"}},
+        "involvedObject": {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "namespace": "x",
+            "name": "p",
+            "uid": "u1",
+            "resourceVersion": "5",
+            "fieldPath": "spec.containers{c}",
+        },
+        "reason": "Created",
+        "message": "made it",
+        "source": {"component": "tester"},
+        "type": "Normal",
+        "count": 1,
+        "firstTimestamp": "2020-01-02T03:04:05Z",
+        "lastTimestamp": "2020-01-02T03:04:05Z",
     }
 
 
@@ -81,7 +111,7 @@ def test_things_without_namespace_speak_in_default() -> None:
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
 
     async def scenario(recorder: EventRecorder, _clock: VirtualClock, _server: Server) -> None:
-        recorder.event(reference(node), WARNING, "Gone", "it went")
+        recorder.event(object_reference(node), WARNING, "Gone", "it went")
 
     (event,) = told(scenario).events.values()
     assert event["metadata"]["namespace"] == "default"
@@ -97,10 +127,16 @@ def test_what_was_told_is_counted_up() -> None:
     server = told(scenario)
     (event,) = server.events.values()
     assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (
-        3, "2020-01-02T03:04:05Z", "2020-01-02T03:04:25Z",
+        3,
+        "2020-01-02T03:04:05Z",
+        "2020-01-02T03:04:25Z",
     )
     assert [what for what, _ in server.calls] == ["create", "patch", "patch"]
-    assert server.calls[1][1] == {"count": 2, "lastTimestamp": "2020-01-02T03:04:15Z", "message": "waiting"}
+    assert server.calls[1][1] == {
+        "count": 2,
+        "lastTimestamp": "2020-01-02T03:04:15Z",
+        "message": "waiting",
+    }
 
 
 def test_an_event_that_expired_is_made_again() -> None:
@@ -130,17 +166,23 @@ def test_one_object_gets_25_events_and_then_few() -> None:
     async def scenario(recorder: EventRecorder, clock: VirtualClock, _server: Server) -> None:
         for number in range(40):
             recorder.event(POD, NORMAL, f"Reason{number}", "text")
-        recorder.event({**POD, "metadata": {**POD["metadata"], "uid": "u9"}}, NORMAL, "Other", "text")  # type: ignore[dict-item]
+        recorder.event(
+            {**POD, "metadata": {**POD["metadata"], "uid": "u9"}}, NORMAL, "Other", "text"
+        )  # type: ignore[dict-item]
         await clock.run_for(301)
         recorder.event(POD, NORMAL, "Late", "text")
 
     reasons = [event["reason"] for event in told(scenario).events.values()]
-    assert len(reasons) == 27 and {"Reason24", "Other", "Late"} <= set(reasons) and "Reason25" not in reasons
+    assert (
+        len(reasons) == 27
+        and {"Reason24", "Other", "Late"} <= set(reasons)
+        and "Reason25" not in reasons
+    )
 
 
 def test_an_absent_server_is_waited_for_and_a_refusal_is_not() -> None:
     async def scenario(recorder: EventRecorder, clock: VirtualClock, server: Server) -> None:
-        server.trouble = [Unreachable("away"), Unreachable("away")]
+        server.trouble = [ApiUnreachable("away"), ApiUnreachable("away")]
         recorder.event(POD, NORMAL, "One", "text")
         await clock.run_for(25)
         server.trouble = [errors.forbidden(EVENTS.group_resource, "p", "no")]
@@ -159,7 +201,9 @@ def test_the_scheduler_tells_series() -> None:
         recorder = SeriesRecorder(server, "sched", "sched-host", clock, random.Random(1))  # type: ignore[arg-type]
         task = asyncio.create_task(recorder.run())
         for number in range(3):
-            recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node)
+            recorder.event(
+                POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node
+            )
             await clock.run_for(10)
         before = [what for what, _ in server.calls]
         await clock.run_for(1000)  # the series ends
@@ -174,11 +218,24 @@ def test_the_scheduler_tells_series() -> None:
     first, second = server.events.values()
     first["metadata"].pop("name")
     assert first == {
-        "kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {"namespace": "x"},
-        "eventTime": "2020-01-02T03:04:05.000000Z", "reportingController": "sched", "reportingInstance": "sched-host",
-        "action": "Scheduling", "reason": "FailedScheduling", "note": "no 0", "type": "Warning",
-        "regarding": {"kind": "Pod", "apiVersion": "v1", "namespace": "x", "name": "p", "uid": "u1",
-                      "resourceVersion": "5"},
+        "kind": "Event",
+        "apiVersion": "events.k8s.io/v1",
+        "metadata": {"namespace": "x"},
+        "eventTime": "2020-01-02T03:04:05.000000Z",
+        "reportingController": "sched",
+        "reportingInstance": "sched-host",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "note": "no 0",
+        "type": "Warning",
+        "regarding": {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "namespace": "x",
+            "name": "p",
+            "uid": "u1",
+            "resourceVersion": "5",
+        },
         "related": {"kind": "Node", "apiVersion": "v1", "name": "n", "uid": "u2"},
         "series": {"count": 2, "lastObservedTime": "2020-01-02T03:04:25.000000Z"},
     }

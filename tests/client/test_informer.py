@@ -1,4 +1,6 @@
-"""Informers against a real server: they follow, they find their way again, they never lie for long."""
+"""Informers against a real server: they follow, they find their way again, they never lie for
+long.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
-from transom.client.api import Client, Listing
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ApiClient, ObjectList
 from transom.client.informer import Informer, InformerFactory, LastKnownState
 from transom.client.resources import CONFIG_MAPS, PODS
 from transom.machinery.objects import Object
@@ -27,8 +29,11 @@ class Diary:
     def __init__(self, informer: Informer) -> None:
         self.lines: list[str] = []
         informer.add_handler(
-            add=lambda obj: self._note("add", obj), update=lambda _, new: self._note("update", new),
-            delete=lambda obj: self._note("lost" if isinstance(obj, LastKnownState) else "delete", obj),
+            add=lambda obj: self._note("add", obj),
+            update=lambda _, new: self._note("update", new),
+            delete=lambda obj: self._note(
+                "lost" if isinstance(obj, LastKnownState) else "delete", obj
+            ),
         )
 
     def _note(self, what: str, obj: Object) -> None:
@@ -39,8 +44,10 @@ def config_map(name: str, **data: str) -> Object:
     return {"metadata": {"name": name}, "data": data}
 
 
-async def running(client: Client, **options: Any) -> tuple[Informer, Diary, asyncio.Task[None]]:
-    informer = Informer(client, CONFIG_MAPS, Hurried(), random.Random(1), namespace="default", **options)
+async def running(client: ApiClient, **options: Any) -> tuple[Informer, Diary, asyncio.Task[None]]:
+    informer = Informer(
+        client, CONFIG_MAPS, Hurried(), random.Random(1), namespace="default", **options
+    )
     diary = Diary(informer)
     task = asyncio.create_task(informer.run())
     await informer.synced()
@@ -77,7 +84,10 @@ def test_indexes_follow(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = world.client()
         informer, diary, task = await running(world.client())
-        informer.add_index("owner", lambda obj: [obj["data"]["owner"]] if "owner" in (obj.get("data") or {}) else [])
+        informer.add_index(
+            "owner",
+            lambda obj: [obj["data"]["owner"]] if "owner" in (obj.get("data") or {}) else [],
+        )
         for name, owner in (("a", "x"), ("b", "x"), ("c", "y")):
             await client.create(CONFIG_MAPS, "default", config_map(name, owner=owner))
         await until(lambda: len(diary.lines) == 3)
@@ -89,7 +99,11 @@ def test_indexes_follow(play: Play) -> None:
         await client.patch(CONFIG_MAPS, "default", "a", {"data": {"owner": "y"}})
         await client.delete(CONFIG_MAPS, "default", "c")
         await until(lambda: len(diary.lines) == 5)
-        assert (owned("x"), owned("y"), informer.store.index_values("owner")) == (["b"], ["a"], ["x", "y"])
+        assert (owned("x"), owned("y"), informer.store.index_values("owner")) == (
+            ["b"],
+            ["a"],
+            ["x", "y"],
+        )
         await stopped(task)
 
     play(scenario)
@@ -155,7 +169,9 @@ def test_it_survives_a_restart_of_the_server(play_https: Play, tmp_path: Path) -
         await world.api.stop()
 
         async def boot() -> None:
-            world.api = build(ServerOptions(store=SqliteStore(tmp_path / "store.db"), rng=random.Random(2)))
+            world.api = build_api_server(
+                ServerOptions(store=SqliteStore(tmp_path / "store.db"), rng=random.Random(2))
+            )
             await world.api.start()
 
         await world.stop_serving()
@@ -179,11 +195,11 @@ def test_it_survives_a_restart_of_the_server(play_https: Play, tmp_path: Path) -
 class Counting:
     """A client that counts its lists."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
         self.count = 0
 
-    async def list(self, *args: Any, **options: Any) -> Listing:
+    async def list(self, *args: Any, **options: Any) -> ObjectList:
         self.count += 1
         return await self._client.list(*args, **options)
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from transom.client.api import BatchedWatch, Listing, Unreachable, WatchEvent
+from transom.client.api import ApiUnreachable, BatchedWatch, ObjectList, WatchEvent
 from transom.client.informer import Informer
 from transom.client.resources import PODS
 from transom.kit.clock import VirtualClock
@@ -19,14 +19,16 @@ def pod(name: str, version: int) -> Object:
 
 
 class Script:
-    """A client that answers with what it was told: a listing, or an error; batches of events, or an error."""
+    """A client that answers with what it was told: a listing, or an error; batches of events, or an
+    error.
+    """
 
     def __init__(self, clock: VirtualClock, lists: list[Any], watches: list[Any]) -> None:
         self._clock = clock
         self._lists, self._watches = lists, watches
         self.asked: list[tuple[str, str, float]] = []
 
-    async def list(self, _resource: Any, _namespace: str, **options: Any) -> Listing:
+    async def list(self, _resource: Any, _namespace: str, **options: Any) -> ObjectList:
         self.asked.append(("list", options["resource_version"], round(self._clock.monotonic(), 3)))
         answer = self._lists.pop(0)
         if isinstance(answer, Exception):
@@ -62,7 +64,9 @@ class Middle(random.Random):
         return 0.5
 
 
-def played(lists: list[Any], watches: list[Any], seconds: float) -> tuple[list[tuple[str, str, float]], Informer]:
+def played(
+    lists: list[Any], watches: list[Any], seconds: float
+) -> tuple[list[tuple[str, str, float]], Informer]:
     async def main() -> tuple[list[tuple[str, str, float]], Informer]:
         clock = VirtualClock()
         script = Script(clock, lists, watches)
@@ -80,49 +84,81 @@ GONE = errors.expired("too old resource version")
 
 
 def test_events_move_the_version_and_bookmarks_too() -> None:
-    events = [[WatchEvent("ADDED", pod("a", 7))], [WatchEvent("BOOKMARK", pod("", 9))], Unreachable("cut")]
-    asked, informer = played([Listing([], "5")], [events], 1)
+    events = [
+        [WatchEvent("ADDED", pod("a", 7))],
+        [WatchEvent("BOOKMARK", pod("", 9))],
+        ApiUnreachable("cut"),
+    ]
+    asked, informer = played([ObjectList([], "5")], [events], 1)
     assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "9", 0.0)]
     assert informer.get("x", "a") is not None
 
 
 def test_an_absent_server_is_asked_less_and_less() -> None:
-    away = [Unreachable("refused")] * 4
-    asked, _ = played([*away, Listing([], "5")], [], 60)
+    away = [ApiUnreachable("refused")] * 4
+    asked, _ = played([*away, ObjectList([], "5")], [], 60)
     assert [at for what, _, at in asked if what == "list"] == [0.0, 1.2, 3.6, 8.4, 18.0]
 
 
 def test_a_lost_server_is_found_again_without_a_list() -> None:
-    asked, _ = played([Listing([], "5")], [Unreachable("refused"), Unreachable("refused")], 60)
-    assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "5", 1.2), ("watch", "5", 3.6)]
+    asked, _ = played(
+        [ObjectList([], "5")], [ApiUnreachable("refused"), ApiUnreachable("refused")], 60
+    )
+    assert asked == [
+        ("list", "0", 0.0),
+        ("watch", "5", 0.0),
+        ("watch", "5", 1.2),
+        ("watch", "5", 3.6),
+    ]
 
 
 def test_a_busy_server_is_asked_again_from_the_same_version() -> None:
     busy = [errors.service_unavailable("the server is stopping"), errors.too_many_requests("later")]
-    asked, _ = played([Listing([], "5")], busy, 60)
-    assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "5", 1.2), ("watch", "5", 3.6)]
+    asked, _ = played([ObjectList([], "5")], busy, 60)
+    assert asked == [
+        ("list", "0", 0.0),
+        ("watch", "5", 0.0),
+        ("watch", "5", 1.2),
+        ("watch", "5", 3.6),
+    ]
 
 
 def test_a_forgotten_version_leads_to_a_fresh_list() -> None:
-    asked, informer = played([Listing([pod("a", 3)], "5"), Listing([pod("b", 8)], "9")], [[GONE]], 60)
-    assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("list", "", 1.2), ("watch", "9", 1.2)]
+    asked, informer = played(
+        [ObjectList([pod("a", 3)], "5"), ObjectList([pod("b", 8)], "9")], [[GONE]], 60
+    )
+    assert asked == [
+        ("list", "0", 0.0),
+        ("watch", "5", 0.0),
+        ("list", "", 1.2),
+        ("watch", "9", 1.2),
+    ]
     assert informer.get("x", "a") is None and informer.get("x", "b") is not None
 
 
 def test_a_list_not_older_than_what_was_seen_falls_back() -> None:
-    too_large = errors.timeout("Too large resource version: 5, current: 3", 1,
-                               [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}])
+    too_large = errors.timeout(
+        "Too large resource version: 5, current: 3",
+        1,
+        [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+    )
     asked, informer = played(
-        [Listing([pod("a", 5)], "5"), too_large, Listing([], "3")], [errors.internal("boom")], 60
+        [ObjectList([pod("a", 5)], "5"), too_large, ObjectList([], "3")],
+        [errors.internal("boom")],
+        60,
     )
     assert [(what, version) for what, version, _ in asked] == [
-        ("list", "0"), ("watch", "5"), ("list", "5"), ("list", ""), ("watch", "3"),
+        ("list", "0"),
+        ("watch", "5"),
+        ("list", "5"),
+        ("list", ""),
+        ("watch", "3"),
     ]
     assert informer.get("x", "a") is None
 
 
 def test_watches_that_end_at_once_are_not_repeated_at_once() -> None:
-    asked, _ = played([Listing([], "5")], [[], []], 60)
+    asked, _ = played([ObjectList([], "5")], [[], []], 60)
     assert [at for what, _, at in asked if what == "watch"] == [0.0, 1.2, 3.6]
 
 
@@ -135,7 +171,7 @@ def test_a_handler_that_fails_stops_nobody() -> None:
     async def main() -> None:
         clock = VirtualClock()
         events = [[WatchEvent("ADDED", pod("a", 6)), WatchEvent("ADDED", pod("b", 7))]]
-        script = Script(clock, [Listing([], "5")], [events])
+        script = Script(clock, [ObjectList([], "5")], [events])
         informer = Informer(script, PODS, clock, Middle())  # type: ignore[arg-type]
         informer.add_handler(add=broken)
         informer.add_handler(add=lambda obj: told.append(obj["metadata"]["name"]))
@@ -153,7 +189,10 @@ def test_resync_tells_everything_again() -> None:
         clock = VirtualClock()
         told = []
         informer = Informer(  # type: ignore[call-arg]
-            Script(clock, [Listing([pod("a", 3), pod("b", 4)], "5")], []), PODS, clock, Middle()  # type: ignore[arg-type]
+            Script(clock, [ObjectList([pod("a", 3), pod("b", 4)], "5")], []),
+            PODS,
+            clock,
+            Middle(),  # type: ignore[arg-type]
         )
         informer.add_handler(update=lambda old, new: told.append(old is new), resync=30)
         task = asyncio.create_task(informer.run())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from transom.client.kubeconfig import KubeconfigError, load
+from transom.client.kubeconfig import KubeconfigError, load_kubeconfig
 
 
 def write(path: Path, **more: object) -> Path:
@@ -23,41 +23,83 @@ def write(path: Path, **more: object) -> Path:
 
 
 def test_server_and_token(tmp_path: Path) -> None:
-    target = load(write(tmp_path / "config"))
-    assert (target.host, target.port, target.prefix, target.namespace) == ("example.test", 8443, "/base", "team")
+    target = load_kubeconfig(write(tmp_path / "config"))
+    assert (target.host, target.port, target.prefix, target.namespace) == (
+        "example.test",
+        8443,
+        "/base",
+        "team",
+    )
     assert target.tls is not None
     assert target.head() == "Host: example.test:8443\r\nAuthorization: Bearer secret\r\n"
 
 
 def test_token_from_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("fresh\n")
-    target = load(write(tmp_path / "config", users=[{"name": "u", "user": {"tokenFile": "token", "as": "jane"}}]))
-    assert "Authorization: Bearer fresh" in target.head() and "Impersonate-User: jane" in target.head()
+    target = load_kubeconfig(
+        write(
+            tmp_path / "config", users=[{"name": "u", "user": {"tokenFile": "token", "as": "jane"}}]
+        )
+    )
+    assert (
+        "Authorization: Bearer fresh" in target.head() and "Impersonate-User: jane" in target.head()
+    )
 
 
 def test_the_first_of_several_files_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "one", users=[])
     write(tmp_path / "two", clusters=[{"name": "k", "cluster": {"server": "https://other.test"}}])
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{tmp_path / 'one'}:{tmp_path / 'two'}")
-    target = load()
+    monkeypatch.setenv(
+        "KUBECONFIG", f"{tmp_path / 'missing'}:{tmp_path / 'one'}:{tmp_path / 'two'}"
+    )
+    target = load_kubeconfig()
     assert target.host == "example.test" and target.headers["Authorization"] == "Bearer secret"
 
 
-@pytest.mark.parametrize(("more", "text"), [
-    ({"current-context": "x"}, "no context 'x'"),
-    ({"clusters": []}, "no cluster 'k'"),
-    ({"users": [{"name": "u", "user": {"exec": {"command": "x"}}}]}, "credential plugin"),
-    ({"clusters": [{"name": "k", "cluster": {"server": "example.test"}}]}, "is not a URL"),
-    ({"clusters": [{"name": "k", "cluster": {"server": "https://e.test", "certificate-authority": "no.crt"}}]},
-     "no.crt"),
-    ({"clusters": [{"name": "k", "cluster": {"server": "https://e.test", "certificate-authority-data": "eA=="}}]},
-     "cannot be used"),
-])
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"current-context": "x"}, "no context 'x'"),
+        ({"clusters": []}, "no cluster 'k'"),
+        ({"users": [{"name": "u", "user": {"exec": {"command": "x"}}}]}, "credential plugin"),
+        ({"clusters": [{"name": "k", "cluster": {"server": "example.test"}}]}, "is not a URL"),
+        (
+            {
+                "clusters": [
+                    {
+                        "name": "k",
+                        "cluster": {"server": "https://e.test", "certificate-authority": "no.crt"},
+                    }
+                ]
+            },
+            "no.crt",
+        ),
+        (
+            {
+                "clusters": [
+                    {
+                        "name": "k",
+                        "cluster": {
+                            "server": "https://e.test",
+                            "certificate-authority-data": "eA==",
+                        },
+                    }
+                ]
+            },
+            "cannot be used",
+        ),
+    ],
+)
 def test_bad_ones_are_explained(tmp_path: Path, more: dict[str, object], text: str) -> None:
     with pytest.raises(KubeconfigError, match=text):
-        load(write(tmp_path / "config", **more))
+        load_kubeconfig(write(tmp_path / "config", **more))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="there is no kubeconfig at"):
-        load(tmp_path / "nothing")
+        load_kubeconfig(tmp_path / "nothing")
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(KubeconfigError, match="/dev/zero is too large for a kubeconfig"):
+        load_kubeconfig("/dev/zero")

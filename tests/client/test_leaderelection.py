@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transom.client.api import Unreachable
+from transom.client.api import ApiUnreachable
 from transom.client.leaderelection import LeaderElector, LeaseTimes
 from transom.client.resources import LEASES
 from transom.kit.clock import VirtualClock
@@ -18,7 +18,9 @@ from transom.machinery.objects import Object, copy_object
 
 
 class Server:
-    """One lease; whoever is in `cut` gets no answer, whoever is in `stuck` waits for one for ever."""
+    """One lease; whoever is in `cut` gets no answer, whoever is in `stuck` waits for one for
+    ever.
+    """
 
     def __init__(self) -> None:
         self.lease: Object | None = None
@@ -36,7 +38,7 @@ class _Client:
 
     async def _ask(self) -> None:
         if self._name in self._server.cut:
-            raise Unreachable("cut")
+            raise ApiUnreachable("cut")
         if self._name in self._server.stuck:
             await asyncio.get_running_loop().create_future()
 
@@ -109,8 +111,11 @@ def test_the_lease_of_a_leader() -> None:
         await clock.run_for(5)
         assert server.lease is not None and candidates.leading == ["a"]
         assert server.lease["spec"] == {
-            "holderIdentity": "a", "leaseDurationSeconds": 15, "acquireTime": "2020-01-02T03:04:05.000000Z",
-            "renewTime": "2020-01-02T03:04:09.000000Z", "leaseTransitions": 0,
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2020-01-02T03:04:05.000000Z",
+            "renewTime": "2020-01-02T03:04:09.000000Z",
+            "leaseTransitions": 0,
         }
         assert set(server.lease["metadata"]) == {"name", "namespace", "resourceVersion"}
 
@@ -144,7 +149,10 @@ def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
         await clock.run_for(5)
         server.stuck.add("a")
         await clock.run_for(40)
-        assert candidates.terms == ["a", "b"]  # `lead` itself asserts that there is only one at a time
+        assert candidates.terms == [
+            "a",
+            "b",
+        ]  # `lead` itself asserts that there is only one at a time
 
     play(scenario)
 

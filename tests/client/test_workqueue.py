@@ -62,7 +62,11 @@ def test_of_several_delays_the_earliest_counts() -> None:
 def test_back_off_doubles_and_ends_with_success() -> None:
     limiter = ItemBackoff()
     waits = [limiter.when("a") for _ in range(20)]
-    assert waits[:4] == [0.005, 0.01, 0.02, 0.04] and waits[17] == 655.36 and waits[18:] == [1000.0, 1000.0]
+    assert (
+        waits[:4] == [0.005, 0.01, 0.02, 0.04]
+        and waits[17] == 655.36
+        and waits[18:] == [1000.0, 1000.0]
+    )
     assert limiter.when("b") == 0.005
     limiter.forget("a")
     assert limiter.when("a") == 0.005 and limiter.failures("a") == 1
@@ -146,11 +150,17 @@ def test_a_cancelled_getter_loses_nothing() -> None:
     run(scenario())
 
 
-@given(st.integers(0, 2**32), st.integers(1, 4), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=40))
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=40),
+)
 def test_no_add_is_lost_and_no_item_is_worked_on_twice_at_once(
     seed: int, workers: int, adds: list[tuple[int, int]]
 ) -> None:
-    """Whatever happens: after the last add of an item a sync of it begins, and there is only one at a time."""
+    """Whatever happens: after the last add of an item a sync of it begins, and there is only one at
+    a time.
+    """
 
     async def scenario() -> None:
         clock, rng = VirtualClock(), random.Random(seed)

@@ -1,4 +1,6 @@
-"""Audit and encryption as options of a cluster: remembered, checked before the start, and in force on a real one."""
+"""Audit and encryption as options of a cluster: remembered, checked before the start, and in force
+on a real one.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,15 @@ from typing import Any
 import pytest
 
 from transom.client.http import HttpClient
-from transom.client.kubeconfig import load
+from transom.client.kubeconfig import load_kubeconfig
 from transom.client.resources import SECRETS
 from transom.cluster import config as configs
 from transom.cluster import protection
 from transom.cluster.config import ClusterConfig
-from transom.cluster.errors import ClusterError
 from transom.cluster.protection import Protection
 from transom.kit import keyring
 from transom.kit.clock import RealClock
+from transom.kit.user_errors import UserError
 
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
 
@@ -41,33 +43,39 @@ def policy_file(tmp_path: Path) -> Path:
 
 
 def test_options_are_remembered_until_they_are_taken_back(policy_file: Path) -> None:
-    config = protection.choose(ClusterConfig(name="blue"), Protection(audit_policy=policy_file, encrypt=True))
-    configs.save(config)
-    loaded = configs.load("blue")
-    assert loaded == config and protection.choose(config, Protection()) == config
+    config = protection.choose_protection(
+        ClusterConfig(name="blue"), Protection(audit_policy=policy_file, encrypt=True)
+    )
+    configs.save_config(config)
+    loaded = configs.load_config("blue")
+    assert loaded == config and protection.choose_protection(config, Protection()) == config
     assert protection.audit_log(config) == config.state / "audit.log"
     keys = Path(config.encryption_key_file)
     assert keys == config.state / "encryption.keys" and keys.stat().st_mode & 0o777 == 0o600
-    protection.check(config)
-    off = protection.choose(config, Protection(no_audit=True, encrypt=False))
+    protection.check_protection(config)
+    off = protection.choose_protection(config, Protection(no_audit=True, encrypt=False))
     assert off.audit_policy == "" and not off.encrypt
-    assert off.encryption_key_file == config.encryption_key_file  # still needed to read what is there
+    # Needed to read what is there at the next start, and not any more afterwards.
+    assert (off.encryption_key_file, off.former_key_files) == ("", (config.encryption_key_file,))
 
 
 def test_a_key_file_is_never_made_anew(tmp_path: Path) -> None:
-    config = protection.choose(ClusterConfig(name="blue"), Protection(encrypt=True))
+    config = protection.choose_protection(ClusterConfig(name="blue"), Protection(encrypt=True))
     keys = Path(config.encryption_key_file)
     before = keys.read_text()
-    assert protection.choose(config, Protection(encrypt=True)) == config and keys.read_text() == before
+    assert (
+        protection.choose_protection(config, Protection(encrypt=True)) == config
+        and keys.read_text() == before
+    )
     keys.unlink()
-    again = protection.choose(config, Protection(encrypt=True))
-    with pytest.raises(ClusterError, match="cannot read the key file"):
-        protection.check(again)
+    again = protection.choose_protection(config, Protection(encrypt=True))
+    with pytest.raises(UserError, match="cannot read the key file"):
+        protection.check_protection(again)
 
 
 def test_wrong_files_are_told_before_the_start(tmp_path: Path, policy_file: Path) -> None:
     loose = tmp_path / "keys"
-    keyring.create(loose)
+    keyring.create_key_file(loose)
     loose.chmod(0o644)
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("kind: Policy")
@@ -76,12 +84,19 @@ def test_wrong_files_are_told_before_the_start(tmp_path: Path, policy_file: Path
         (Protection(key_file=tmp_path / "none"), "No such file"),
         (Protection(audit_policy=tmp_path / "none"), "No such file"),
         (Protection(audit_policy=wrong), "wrong.yaml cannot be used"),
-        (Protection(audit_policy=policy_file, audit_log=tmp_path / "no" / "audit.log"), "cannot write the audit log"),
+        (
+            Protection(audit_policy=policy_file, audit_log=tmp_path / "no" / "audit.log"),
+            "cannot write the audit log",
+        ),
     ):
-        with pytest.raises(ClusterError, match=text):
-            protection.check(protection.choose(ClusterConfig(name="blue"), wanted))
-    with pytest.raises(ClusterError, match="needs a policy"):
-        protection.choose(ClusterConfig(name="blue"), Protection(audit_log=tmp_path / "audit.log"))
+        with pytest.raises(UserError, match=text):
+            protection.check_protection(
+                protection.choose_protection(ClusterConfig(name="blue"), wanted)
+            )
+    with pytest.raises(UserError, match="needs an audit policy"):
+        protection.choose_protection(
+            ClusterConfig(name="blue"), Protection(audit_log=tmp_path / "audit.log")
+        )
 
 
 # ---- a real cluster
@@ -102,7 +117,7 @@ class Cluster:
 
     def call(self, work: Callable[[HttpClient], Awaitable[Any]]) -> Any:
         async def main() -> Any:
-            client = HttpClient(load(self.state / "kubeconfig"), RealClock())
+            client = HttpClient(load_kubeconfig(self.state / "kubeconfig"), RealClock())
             try:
                 return await work(client)
             finally:
@@ -116,7 +131,12 @@ class Cluster:
 
 def stored(path: Path) -> bytes:
     connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
-    values = [row[0] for row in connection.execute("SELECT value FROM log WHERE key LIKE 'secrets/%' AND value IS NOT NULL")]
+    values = [
+        row[0]
+        for row in connection.execute(
+            "SELECT value FROM log WHERE key LIKE 'secrets/%' AND value IS NOT NULL"
+        )
+    ]
     connection.close()
     return b"".join(values)
 
@@ -140,13 +160,21 @@ def test_a_cluster_with_both_keeps_secrets_and_tells_what_happened(
         audit = cluster.state / "audit.log"
         assert audit.stat().st_mode & 0o777 == 0o600
         events = [json.loads(line) for line in audit.read_text().splitlines()]
-        assert any(e["objectRef"].get("name") == "s" and e["verb"] == "get" for e in events if "objectRef" in e)
-        assert b"aHVudGVyMg" not in audit.read_bytes() + (cluster.state / "transom.log").read_bytes()
+        assert any(
+            e["objectRef"].get("name") == "s" and e["verb"] == "get"
+            for e in events
+            if "objectRef" in e
+        )
+        assert (
+            b"aHVudGVyMg" not in audit.read_bytes() + (cluster.state / "transom.log").read_bytes()
+        )
         keys = cluster.state / "encryption.keys"
         good = keys.read_bytes()
-        keyring.create(keys)
+        keyring.create_key_file(keys)
         failed = cluster.run("up")
-        assert failed.returncode == 1 and 'the key "key1" does not open it' in failed.stderr, failed.stderr
+        assert failed.returncode == 1 and 'the key "key1" does not open it' in failed.stderr, (
+            failed.stderr
+        )
         assert "Traceback" not in failed.stderr.split("cannot use its data")[-1]
         keys.write_bytes(good)
         cluster.up("--no-encrypt")

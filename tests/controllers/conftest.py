@@ -1,4 +1,6 @@
-"""A control plane on virtual time: an API server on a memory store, and the controllers under test beside it."""
+"""A control plane on virtual time: an API server on a memory store, and the controllers under test
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
-from transom.client.api import Client
-from transom.controllers.base import Settings
-from transom.controllers.manager import CONTROLLERS, USER, ControllerManager, Row
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ApiClient
+from transom.controllers.base import ControllerSettings
+from transom.controllers.manager import CONTROLLERS, USER, ControllerManager, ControllerRow
 from transom.kit.clock import VirtualClock
+from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import group_names, user_name
@@ -34,25 +37,40 @@ class Plane:
     """`client` is the administrator's."""
 
     def __init__(
-        self, clock: VirtualClock, controllers: Sequence[str], table: Sequence[Row], settings: Settings | None = None,
+        self,
+        clock: VirtualClock,
+        controllers: Sequence[str],
+        table: Sequence[ControllerRow],
+        settings: ControllerSettings | None = None,
         dual_stack: bool = True,
     ) -> None:
         self.clock = clock
         self.rng = random.Random(7)
-        self.api = build(ServerOptions(
-            store=MemoryStore(clock), clock=clock, rng=self.rng,
-            feature_gates={"IPv6DualStack": dual_stack, "TTLAfterFinished": True},
-            service_cidr="10.96.0.0/16" + (",fd00:10:96::/112" if dual_stack else ""),
-        ))
-        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.api = build_api_server(
+            ServerOptions(
+                store=MemoryStore(clock),
+                workers=InlineWorkers(),
+                clock=clock,
+                rng=self.rng,
+                feature_gates={"IPv6DualStack": dual_stack, "TTLAfterFinished": True},
+                service_cidr="10.96.0.0/16" + (",fd00:10:96::/112" if dual_stack else ""),
+            )
+        )
+        self.client = InProcessClient(
+            self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
         self._selection = controllers, table
-        self._settings = settings or Settings(root_ca=ROOT_CA, sign=sign)
+        self._settings = settings or ControllerSettings(root_ca=ROOT_CA, sign=sign)
         self._running: asyncio.Task[None] | None = None
 
-    def _client(self, identity: str) -> Client:
+    def _client(self, identity: str) -> ApiClient:
         name = user_name("kube-system", identity) if identity else USER
         groups = group_names("kube-system") if identity else ()
-        return InProcessClient(self.api, User(name, (*groups, "system:authenticated")), user_agent="kube-controller-manager")
+        return InProcessClient(
+            self.api,
+            UserInfo(name, (*groups, "system:authenticated")),
+            user_agent="kube-controller-manager",
+        )
 
     def start_controllers(self) -> None:
         controllers, table = self._selection
@@ -84,7 +102,9 @@ class Plane:
 
 @asynccontextmanager
 async def control_plane(
-    controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS, settings: Settings | None = None,
+    controllers: Sequence[str] = ("*",),
+    table: Sequence[ControllerRow] = CONTROLLERS,
+    settings: ControllerSettings | None = None,
     dual_stack: bool = True,
 ) -> AsyncIterator[Plane]:
     plane = Plane(VirtualClock(), controllers, table, settings, dual_stack)
@@ -103,7 +123,10 @@ def play() -> Callable[..., None]:
     """Runs a scenario with some controllers: play(scenario, "namespace")."""
 
     def run(
-        scenario: Callable[[Plane], Any], *controllers: str, settings: Settings | None = None, dual_stack: bool = True
+        scenario: Callable[[Plane], Any],
+        *controllers: str,
+        settings: ControllerSettings | None = None,
+        dual_stack: bool = True,
     ) -> None:
         async def main() -> None:
             made = control_plane(controllers or ("*",), settings=settings, dual_stack=dual_stack)

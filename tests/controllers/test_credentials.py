@@ -22,7 +22,7 @@ from transom.client.resources import (
     NAMESPACES,
     SECRETS,
 )
-from transom.controllers.base import Settings
+from transom.controllers.base import ControllerSettings
 from transom.controllers.bootstrap_tokens import detached_signature
 from transom.controllers.certificates import outdated
 from transom.kit.clock import rfc3339
@@ -48,22 +48,36 @@ def sign(request: bytes, usages: Iterable[str]) -> bytes:
 
 
 def request_for(name: str, organization: str = "", dns: str = "") -> bytes:
-    fields = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization)] if organization else []
+    fields = (
+        [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization)] if organization else []
+    )
     subject = x509.Name([*fields, x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
     if dns:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(dns)]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(dns)]), critical=False
+        )
     key = ec.generate_private_key(ec.SECP256R1())
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-async def ask(plane: Plane, request: bytes, signer: str, usages: list[str], *, approve: bool = True) -> None:
-    spec = {"request": base64.b64encode(request).decode(), "signerName": f"kubernetes.io/{signer}", "usages": usages}
-    csr = await plane.client.create(CERTIFICATE_SIGNING_REQUESTS, "", {"metadata": {"name": "r"}, "spec": spec})
+async def ask(
+    plane: Plane, request: bytes, signer: str, usages: list[str], *, approve: bool = True
+) -> None:
+    spec = {
+        "request": base64.b64encode(request).decode(),
+        "signerName": f"kubernetes.io/{signer}",
+        "usages": usages,
+    }
+    csr = await plane.client.create(
+        CERTIFICATE_SIGNING_REQUESTS, "", {"metadata": {"name": "r"}, "spec": spec}
+    )
     if approve:
         approved = {"type": "Approved", "status": "True", "reason": "R", "message": "M"}
         await plane.client.update(
-            CERTIFICATE_SIGNING_REQUESTS, {**csr, "status": {"conditions": [approved]}}, subresource="approval"
+            CERTIFICATE_SIGNING_REQUESTS,
+            {**csr, "status": {"conditions": [approved]}},
+            subresource="approval",
         )
 
 
@@ -74,17 +88,38 @@ async def result(plane: Plane) -> tuple[x509.Certificate | None, list[tuple[str,
     return x509.load_pem_x509_certificate(base64.b64decode(encoded)) if encoded else None, rows
 
 
-@pytest.mark.parametrize(("signer", "subject", "usages", "problem"), [
-    ("kube-apiserver-client", ("alice", "devs", ""), CLIENT, ""),
-    ("kube-apiserver-client", ("alice", "devs", ""), SERVING, "invalid usage for client certificate: server auth"),
-    ("kube-apiserver-client", ("alice", "devs", ""), CLIENT[:2],
-     "missing required usage for client certificate: client auth"),
-    ("kube-apiserver-client-kubelet", ("system:node:a", "system:nodes", ""), CLIENT, ""),
-    ("kube-apiserver-client-kubelet", ("alice", "system:nodes", ""), CLIENT,
-     "subject common name does not begin with system:node:"),
-    ("kubelet-serving", ("system:node:a", "system:nodes", "a.example.org"), SERVING, ""),
-    ("kubelet-serving", ("system:node:a", "system:nodes", ""), SERVING, "DNS or IP subjectAltName is required"),
-])
+@pytest.mark.parametrize(
+    ("signer", "subject", "usages", "problem"),
+    [
+        ("kube-apiserver-client", ("alice", "devs", ""), CLIENT, ""),
+        (
+            "kube-apiserver-client",
+            ("alice", "devs", ""),
+            SERVING,
+            "invalid usage for client certificate: server auth",
+        ),
+        (
+            "kube-apiserver-client",
+            ("alice", "devs", ""),
+            CLIENT[:2],
+            "missing required usage for client certificate: client auth",
+        ),
+        ("kube-apiserver-client-kubelet", ("system:node:a", "system:nodes", ""), CLIENT, ""),
+        (
+            "kube-apiserver-client-kubelet",
+            ("alice", "system:nodes", ""),
+            CLIENT,
+            "subject common name does not begin with system:node:",
+        ),
+        ("kubelet-serving", ("system:node:a", "system:nodes", "a.example.org"), SERVING, ""),
+        (
+            "kubelet-serving",
+            ("system:node:a", "system:nodes", ""),
+            SERVING,
+            "DNS or IP subjectAltName is required",
+        ),
+    ],
+)
 def test_the_signers_and_their_rules(
     play: Play, signer: str, subject: tuple[str, str, str], usages: list[str], problem: str
 ) -> None:
@@ -107,20 +142,27 @@ def test_the_signers_and_their_rules(
         assert made.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value == subject[0]
         assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         granted = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        wanted = x509.ExtendedKeyUsageOID.SERVER_AUTH if usages is SERVING else x509.ExtendedKeyUsageOID.CLIENT_AUTH
+        wanted = (
+            x509.ExtendedKeyUsageOID.SERVER_AUTH
+            if usages is SERVING
+            else x509.ExtendedKeyUsageOID.CLIENT_AUTH
+        )
         assert list(granted) == [wanted]
 
-    play(scenario, "csrsigning", settings=Settings(sign_certificate=sign))
+    play(scenario, "csrsigning", settings=ControllerSettings(sign_certificate=sign))
 
 
 def test_what_else_a_request_asks_for_is_not_granted() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     asked = (
-        x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name([]))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    made = x509.load_pem_x509_certificate(sign(asked.public_bytes(serialization.Encoding.PEM), ["client auth"]))
+    made = x509.load_pem_x509_certificate(
+        sign(asked.public_bytes(serialization.Encoding.PEM), ["client auth"])
+    )
     assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     with pytest.raises(ValueError, match="unrecognized usage"):
         sign(request_for("a"), ["magic"])
@@ -135,20 +177,29 @@ def test_a_kubelet_that_may_ask_is_approved(play: Play) -> None:
         text = "Auto approving kubelet client certificate after SubjectAccessReview."
         assert rows == [("Approved", "AutoApproved", text)] and made is not None
 
-    play(scenario, "csrapproving", "csrsigning", settings=Settings(sign_certificate=sign))
+    play(scenario, "csrapproving", "csrsigning", settings=ControllerSettings(sign_certificate=sign))
 
 
-@pytest.mark.parametrize(("condition", "seconds"), [(None, 24 * 3600), ("Denied", 3600), ("Approved", None)])
+@pytest.mark.parametrize(
+    ("condition", "seconds"), [(None, 24 * 3600), ("Denied", 3600), ("Approved", None)]
+)
 def test_old_requests_go(play: Play, condition: str | None, seconds: int | None) -> None:
     async def scenario(plane: Plane) -> None:
         await ask(plane, request_for("alice"), "kube-apiserver-client", CLIENT, approve=False)
         if condition:
-            body = {"status": {"conditions": [{"type": condition, "status": "True", "reason": "R"}]}}
-            await plane.client.patch(CERTIFICATE_SIGNING_REQUESTS, "", "r", body, MERGE_PATCH, subresource="approval")
+            body = {
+                "status": {"conditions": [{"type": condition, "status": "True", "reason": "R"}]}
+            }
+            await plane.client.patch(
+                CERTIFICATE_SIGNING_REQUESTS, "", "r", body, MERGE_PATCH, subresource="approval"
+            )
         csr = await plane.get(CERTIFICATE_SIGNING_REQUESTS, "", "r")
         now = plane.clock.time()
         # What is approved and not signed waits for its signer.
-        assert [outdated(csr, now + (seconds or 0) + late) for late in (-60, 60)] == [False, seconds is not None]
+        assert [outdated(csr, now + (seconds or 0) + late) for late in (-60, 60)] == [
+            False,
+            seconds is not None,
+        ]
 
     play(scenario, "csrcleaner")
 
@@ -163,14 +214,20 @@ def test_requests_are_swept_up_every_hour(play: Play) -> None:
         await plane.settle(4200)
         assert await plane.missing(CERTIFICATE_SIGNING_REQUESTS, "", "r")
 
-    play(scenario, "csrcleaner", "csrsigning", settings=Settings(sign_certificate=sign))
+    play(scenario, "csrcleaner", "csrsigning", settings=ControllerSettings(sign_certificate=sign))
 
 
-# ---- bootstrap tokens ------------------------------------------------------------------------------------------------
+# ---- bootstrap tokens
+# ------------------------------------------------------------------------------------------------
 
 
 def token(identifier: str, **data: str) -> Object:
-    full = {"token-id": identifier, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true", **data}
+    full = {
+        "token-id": identifier,
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-signing": "true",
+        **data,
+    }
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in full.items()}
     meta = {"name": f"bootstrap-token-{identifier}"}
     return {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "data": encoded}
@@ -179,13 +236,25 @@ def token(identifier: str, **data: str) -> Object:
 def test_tokens_that_expire_are_deleted(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         soon = rfc3339(plane.clock.time() + 60)
-        for made in (token("aaaaaa", expiration=soon), token("bbbbbb"), token("cccccc", expiration="soon")):
+        for made in (
+            token("aaaaaa", expiration=soon),
+            token("bbbbbb"),
+            token("cccccc", expiration="soon"),
+        ):
             await plane.client.create(SECRETS, "kube-system", made)
         await plane.settle(1)
         names = ("bootstrap-token-aaaaaa", "bootstrap-token-bbbbbb", "bootstrap-token-cccccc")
-        assert [await plane.missing(SECRETS, "kube-system", name) for name in names] == [False, False, True]
+        assert [await plane.missing(SECRETS, "kube-system", name) for name in names] == [
+            False,
+            False,
+            True,
+        ]
         await plane.settle(60)
-        assert [await plane.missing(SECRETS, "kube-system", name) for name in names] == [True, False, True]
+        assert [await plane.missing(SECRETS, "kube-system", name) for name in names] == [
+            True,
+            False,
+            True,
+        ]
 
     play(scenario, "tokencleaner")
 
@@ -198,11 +267,16 @@ def test_cluster_info_is_signed_with_every_token(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         if await plane.missing(NAMESPACES, "", "kube-public"):
             await plane.client.create(NAMESPACES, "", {"metadata": {"name": "kube-public"}})
-        info = {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": "content", "jws-kubeconfig-old123": "x"}}
+        info = {
+            "metadata": {"name": "cluster-info"},
+            "data": {"kubeconfig": "content", "jws-kubeconfig-old123": "x"},
+        }
         await plane.client.create(CONFIG_MAPS, "kube-public", info)
         assert await data(plane) == {"kubeconfig": "content"}
         await plane.client.create(SECRETS, "kube-system", token("abcdef"))
-        await plane.client.create(SECRETS, "kube-system", token("fedcba", **{"usage-bootstrap-signing": "false"}))
+        await plane.client.create(
+            SECRETS, "kube-system", token("fedcba", **{"usage-bootstrap-signing": "false"})
+        )
         signature = detached_signature("content", "abcdef", "0123456789abcdef")
         assert await data(plane) == {"kubeconfig": "content", "jws-kubeconfig-abcdef": signature}
         await plane.client.delete(SECRETS, "kube-system", "bootstrap-token-abcdef")
@@ -217,18 +291,24 @@ def test_a_detached_signature_is_a_jws_without_content() -> None:
     assert not content and len(signature) == 43
 
 
-# ---- aggregated roles ------------------------------------------------------------------------------------------------
+# ---- aggregated roles
+# ------------------------------------------------------------------------------------------------
 
 
 async def role(plane: Plane, name: str, resource: str, **labels: str) -> None:
     rule = {"apiGroups": [""], "resources": [resource], "verbs": ["get"]}
-    await plane.client.create(CLUSTER_ROLES, "", {"metadata": {"name": name, "labels": labels}, "rules": [rule]})
+    await plane.client.create(
+        CLUSTER_ROLES, "", {"metadata": {"name": name, "labels": labels}, "rules": [rule]}
+    )
 
 
 def test_rules_are_gathered_also_from_roles_that_gather(play: Play) -> None:
     async def resources(plane: Plane, name: str) -> list[str]:
         await plane.settle(1)
-        return [rule["resources"][0] for rule in (await plane.get(CLUSTER_ROLES, "", name)).get("rules") or ()]
+        return [
+            rule["resources"][0]
+            for rule in (await plane.get(CLUSTER_ROLES, "", name)).get("rules") or ()
+        ]
 
     async def scenario(plane: Plane) -> None:
         await role(plane, "b", "pods", part="yes")
@@ -236,7 +316,9 @@ def test_rules_are_gathered_also_from_roles_that_gather(play: Play) -> None:
         for name, part in (("sum", "yes"), ("all", "sum")):
             selector = {"clusterRoleSelectors": [{"matchLabels": {"part": part}}]}
             meta = {"name": name, "labels": {"part": "sum"} if name == "sum" else {}}
-            await plane.client.create(CLUSTER_ROLES, "", {"metadata": meta, "aggregationRule": selector})
+            await plane.client.create(
+                CLUSTER_ROLES, "", {"metadata": meta, "aggregationRule": selector}
+            )
         assert await resources(plane, "sum") == ["nodes", "pods"] == await resources(plane, "all")
         await plane.client.delete(CLUSTER_ROLES, "", "a")
         assert await resources(plane, "all") == ["pods"]

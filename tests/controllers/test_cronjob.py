@@ -25,8 +25,14 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 def cron_job(schedule: str, name: str = "c", **spec: Any) -> Object:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     meta = {"labels": {"from": "cron"}}
-    return {"metadata": {"name": name},
-            "spec": {"schedule": schedule, "jobTemplate": {"metadata": meta, "spec": {"template": template}}, **spec}}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "schedule": schedule,
+            "jobTemplate": {"metadata": meta, "spec": {"template": template}},
+            **spec,
+        },
+    }
 
 
 async def start(plane: Plane, manifest: Object) -> None:
@@ -45,18 +51,29 @@ async def finish(plane: Plane, kind: str = "Complete") -> None:
     for job in (await plane.client.list(JOBS, NS)).items:
         if not job["status"].get("conditions"):
             condition = {"type": kind, "status": "True"}
-            body = {"status": {"conditions": [condition], "startTime": job["metadata"]["creationTimestamp"]}}
+            body = {
+                "status": {
+                    "conditions": [condition],
+                    "startTime": job["metadata"]["creationTimestamp"],
+                }
+            }
             await plane.client.patch(JOBS, NS, job["metadata"]["name"], body, subresource="status")
     await plane.settle()
 
 
 async def events(plane: Plane) -> dict[str, str]:
     found = (await plane.client.list(EVENTS, NS)).items
-    return {e["reason"]: e["message"] for e in found if e["source"].get("component") == "cronjob-controller"}
+    return {
+        e["reason"]: e["message"]
+        for e in found
+        if e["source"].get("component") == "cronjob-controller"
+    }
 
 
 async def leap(plane: Plane, seconds: float) -> None:
-    """A long time in which nothing is due, without a turn of the loop for each thing that ticks; then what is late."""
+    """A long time in which nothing is due, without a turn of the loop for each thing that ticks;
+    then what is late.
+    """
     plane.clock.advance(seconds)
     await plane.settle()
 
@@ -89,9 +106,14 @@ def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: Play) -> None
     play(scenario, "cronjob")
 
 
-@pytest.mark.parametrize(("policy", "left"), [
-    ("Allow", ["01-02 03:05", "01-02 03:06", "01-02 03:07"]), ("Forbid", ["01-02 03:05"]), ("Replace", ["01-02 03:07"]),
-])
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        ("Allow", ["01-02 03:05", "01-02 03:06", "01-02 03:07"]),
+        ("Forbid", ["01-02 03:05"]),
+        ("Replace", ["01-02 03:07"]),
+    ],
+)
 def test_concurrency(play: Play, policy: str, left: list[str]) -> None:
     async def scenario(plane: Plane) -> None:
         await start(plane, cron_job("* * * * *", concurrencyPolicy=policy))
@@ -99,7 +121,9 @@ def test_concurrency(play: Play, policy: str, left: list[str]) -> None:
         assert await jobs(plane) == left
         assert len((await status(plane))["active"]) == len(left)
         if policy == "Forbid":
-            await finish(plane)  # the one that had to wait comes at once, for the last minute that was missed
+            await finish(
+                plane
+            )  # the one that had to wait comes at once, for the last minute that was missed
             assert await jobs(plane) == ["01-02 03:05", "01-02 03:07"]
 
     play(scenario, "cronjob")
@@ -107,7 +131,9 @@ def test_concurrency(play: Play, policy: str, left: list[str]) -> None:
 
 def test_history_keeps_the_latest_of_each_kind(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
-        await start(plane, cron_job("0 * * * *", successfulJobsHistoryLimit=2, failedJobsHistoryLimit=1))
+        await start(
+            plane, cron_job("0 * * * *", successfulJobsHistoryLimit=2, failedJobsHistoryLimit=1)
+        )
         for kind in ("Complete", "Failed", "Complete", "Failed", "Complete"):
             await plane.settle(HOUR)
             await finish(plane, kind)
@@ -132,7 +158,8 @@ def test_missed_times(play: Play) -> None:
         assert await jobs(plane) == ["01-02 04:00"]
         assert (await events(plane))["FailedNeedsStart"] == (
             "Cannot determine if job needs to be started: too many missed start time (> 100). "
-            "Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+            "Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+        )
         await plane.client.patch(CRON_JOBS, NS, "c", {"spec": {"startingDeadlineSeconds": 900}})
         await plane.settle(1)
         assert await jobs(plane) == ["01-02 04:00", "01-03 04:00"]
@@ -172,12 +199,21 @@ def test_others_jobs_are_seen_and_lost_ones_forgotten(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await start(plane, cron_job("0 0 1 1 *"))
         owner = await plane.get(CRON_JOBS, NS, "c")
-        ref = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": owner["metadata"]["uid"],
-               "controller": True}
+        ref = {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "name": "c",
+            "uid": owner["metadata"]["uid"],
+            "controller": True,
+        }
         spec = owner["spec"]["jobTemplate"]["spec"]
-        await plane.client.create(JOBS, NS, {"metadata": {"name": "own-1", "ownerReferences": [ref]}, "spec": spec})
+        await plane.client.create(
+            JOBS, NS, {"metadata": {"name": "own-1", "ownerReferences": [ref]}, "spec": spec}
+        )
         lost = {"kind": "Job", "namespace": NS, "name": "lost", "uid": "u"}
-        await plane.client.patch(CRON_JOBS, NS, "c", {"status": {"active": [lost]}}, subresource="status")
+        await plane.client.patch(
+            CRON_JOBS, NS, "c", {"status": {"active": [lost]}}, subresource="status"
+        )
         await plane.settle()
         assert await status(plane) == {}
         assert await events(plane) == {
@@ -220,7 +256,10 @@ def test_a_month(play: Play) -> None:
 
     async def scenario(plane: Plane) -> None:
         await plane.client.create(
-            SERVICE_ACCOUNTS, NS, {"metadata": {"name": "default"}, "automountServiceAccountToken": False})
+            SERVICE_ACCOUNTS,
+            NS,
+            {"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+        )
         started: list[str] = []
         informers = InformerFactory(plane.client, plane.clock, plane.rng)
         pods: WorkQueue[str] = WorkQueue(plane.clock)
@@ -229,7 +268,9 @@ def test_a_month(play: Play) -> None:
         informers.start()
 
         async def succeed(pod: str) -> None:
-            await plane.client.patch(PODS, NS, pod, {"status": {"phase": "Succeeded"}}, subresource="status")
+            await plane.client.patch(
+                PODS, NS, pod, {"status": {"phase": "Succeeded"}}, subresource="status"
+            )
 
         kubelet = asyncio.create_task(pods.run(succeed))
         await start(plane, cron_job("0 */6 * * *", "often", successfulJobsHistoryLimit=1))
@@ -243,13 +284,25 @@ def test_a_month(play: Play) -> None:
                     await plane.clock.run_for(MINUTE, turns=40)
         kubelet.cancel()
         await informers.stop()
-        made = {name: [s for s in started if s.startswith(name)] for name in ("often", "nightly", "rarely")}
-        assert {name: len(found) for name, found in made.items()} == {"often": 31 * 4, "nightly": 21, "rarely": 1}
+        made = {
+            name: [s for s in started if s.startswith(name)]
+            for name in ("often", "nightly", "rarely")
+        }
+        assert {name: len(found) for name, found in made.items()} == {
+            "often": 31 * 4,
+            "nightly": 21,
+            "rarely": 1,
+        }
         assert len(set(started)) == len(started)
         assert made["rarely"] == [f"rarely-{int(parse_rfc3339('2020-02-01T00:00:00Z'))}"]
         left = (await plane.client.list(JOBS, NS)).items
         assert sorted(job["metadata"]["name"].partition("-")[0] for job in left) == [
-            "nightly", "nightly", "nightly", "often", "rarely"]
+            "nightly",
+            "nightly",
+            "nightly",
+            "often",
+            "rarely",
+        ]
         assert all(job["status"]["conditions"][0]["type"] == "Complete" for job in left)
 
     play(scenario, "cronjob", "job")

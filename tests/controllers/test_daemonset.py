@@ -63,8 +63,13 @@ def test_one_pod_on_every_node_that_it_tolerates(play: Play) -> None:
         await create(plane)
         assert set(await places(plane)) == {"lin1", "lin2"}
         assert await status_of(plane) == {
-            "currentNumberScheduled": 2, "numberMisscheduled": 0, "desiredNumberScheduled": 2, "numberReady": 0,
-            "observedGeneration": 1, "updatedNumberScheduled": 2, "numberUnavailable": 2,
+            "currentNumberScheduled": 2,
+            "numberMisscheduled": 0,
+            "desiredNumberScheduled": 2,
+            "numberReady": 0,
+            "observedGeneration": 1,
+            "updatedNumberScheduled": 2,
+            "numberUnavailable": 2,
         }
         await change(plane, template={"spec": {"tolerations": [WINDOWS_TOLERATION]}})
         assert set(await places(plane)) == {"lin1", "lin2", "win1"}
@@ -82,11 +87,17 @@ def test_windows_only_and_labels_that_change(play: Play) -> None:
         await create(plane, windows_template("agent", hostNetwork=True))
         assert set(await places(plane)) == {"win1", "win2"}
         await plane.client.patch(NODES, "", "win2", {"spec": {"unschedulable": True}})
-        await plane.client.patch(NODES, "", "win1", {"metadata": {"labels": {"kubernetes.io/os": "linux"}}})
+        await plane.client.patch(
+            NODES, "", "win1", {"metadata": {"labels": {"kubernetes.io/os": "linux"}}}
+        )
         await plane.settle()
         assert set(await places(plane)) == {"win2"}
         told = await events(plane, "DaemonSet")
-        assert [reason for reason, _ in told] == ["SuccessfulCreate", "SuccessfulCreate", "SuccessfulDelete"]
+        assert [reason for reason, _ in told] == [
+            "SuccessfulCreate",
+            "SuccessfulCreate",
+            "SuccessfulDelete",
+        ]
 
     play(scenario, *ALL)
 
@@ -123,7 +134,10 @@ def test_a_rolling_update_replaces_so_many_at_a_time(play: Play) -> None:
         assert sorted((await places(plane)).values()) == ["app:1", "app:1", "app:2", "app:2"]
         await all_ready(plane)
         await all_ready(plane)
-        assert set((await places(plane)).values()) == {"app:2"} and (await status_of(plane))["numberAvailable"] == 4
+        assert (
+            set((await places(plane)).values()) == {"app:2"}
+            and (await status_of(plane))["numberAvailable"] == 4
+        )
 
     play(scenario, *ALL)
 
@@ -170,7 +184,11 @@ def test_failed_pods_are_replaced_ever_more_slowly(play: Play) -> None:
         await plane.settle(2)
         (pod,) = await pods(plane)
         assert pod["status"]["phase"] == "Pending"
-        told = [message for reason, message in await events(plane, "DaemonSet") if reason == "FailedDaemonPod"]
+        told = [
+            message
+            for reason, message in await events(plane, "DaemonSet")
+            if reason == "FailedDaemonPod"
+        ]
         assert len(told) == 3 and told[0].endswith(" on node lin1, will try to kill it")
 
     play(scenario, *ALL)
@@ -196,11 +214,18 @@ def test_history_and_its_limit(play: Play) -> None:
             await all_ready(plane)
             await set_image(plane, f"app:{number}")
         found = (await plane.client.list(CONTROLLER_REVISIONS, "default")).items
-        revisions = {r["data"]["spec"]["template"]["spec"]["containers"][0]["image"]: r["revision"] for r in found}
+        revisions = {
+            r["data"]["spec"]["template"]["spec"]["containers"][0]["image"]: r["revision"]
+            for r in found
+        }
         assert revisions == {"app:3": 3, "app:2": 4}
         hashes = {r["metadata"]["labels"]["controller-revision-hash"] for r in found}
-        assert {p["metadata"]["labels"]["controller-revision-hash"] for p in await pods(plane)} < hashes
-        assert {p["metadata"]["labels"]["pod-template-generation"] for p in await pods(plane)} == {"4"}
+        assert {
+            p["metadata"]["labels"]["controller-revision-hash"] for p in await pods(plane)
+        } < hashes
+        assert {p["metadata"]["labels"]["pod-template-generation"] for p in await pods(plane)} == {
+            "4"
+        }
 
     play(scenario, *ALL)
 
@@ -210,7 +235,10 @@ def test_duplicates_and_pods_for_nodes_that_are_gone(play: Play) -> None:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane)
         (one, _) = await pods(plane)
-        twin = {"metadata": {"name": "twin", "labels": one["metadata"]["labels"]}, "spec": one["spec"]}
+        twin = {
+            "metadata": {"name": "twin", "labels": one["metadata"]["labels"]},
+            "spec": one["spec"],
+        }
         await plane.client.create(PODS, "default", twin)
         await plane.settle()
         assert set(await places(plane)) == {"lin1", "lin2"}
@@ -224,10 +252,14 @@ def test_duplicates_and_pods_for_nodes_that_are_gone(play: Play) -> None:
 def test_affinity_is_replaced_by_the_node(play: Play) -> None:
     wanted = {"key": "disk", "operator": "In", "values": ["ssd"]}
     preferred = [{"weight": 1, "preference": {"matchExpressions": [wanted]}}]
-    affinity = {"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]},
-        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
-    }}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [wanted]}]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        }
+    }
 
     async def scenario(plane: Plane) -> None:
         await add_nodes(plane, node("lin1", disk="ssd"), node("lin2"))
@@ -258,40 +290,77 @@ def test_a_restart_changes_nothing(play: Play) -> None:
 
 
 def required(*terms: Object) -> Object:
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}
+        }
+    }
 
 
 def expression(operator: str, *values: str) -> Object:
     return {"matchExpressions": [{"key": "cores", "operator": operator, "values": [*values]}]}
 
 
-@pytest.mark.parametrize(("spec", "expected"), [
-    ({}, True),
-    ({"nodeName": "n"}, True),
-    ({"nodeName": "other"}, False),
-    ({"nodeSelector": {"cores": "4"}}, True),
-    ({"nodeSelector": {"cores": "8"}}, False),
-    ({"affinity": required()}, False),
-    ({"affinity": required({})}, False),
-    ({"affinity": required(expression("Gt", "3"))}, True),
-    ({"affinity": required(expression("Lt", "3"))}, False),
-    ({"affinity": required(expression("Lt", "3"), expression("Exists"))}, True),
-    ({"affinity": required(expression("NotIn", "4"))}, False),
-    ({"affinity": required(expression("Unheard"))}, False),
-    ({"affinity": required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]})}, True),
-    ({"affinity": required({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n"]}]})}, False),
-    ({"affinity": {"podAffinity": {}}}, True),
-])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, True),
+        ({"nodeName": "n"}, True),
+        ({"nodeName": "other"}, False),
+        ({"nodeSelector": {"cores": "4"}}, True),
+        ({"nodeSelector": {"cores": "8"}}, False),
+        ({"affinity": required()}, False),
+        ({"affinity": required({})}, False),
+        ({"affinity": required(expression("Gt", "3"))}, True),
+        ({"affinity": required(expression("Lt", "3"))}, False),
+        ({"affinity": required(expression("Lt", "3"), expression("Exists"))}, True),
+        ({"affinity": required(expression("NotIn", "4"))}, False),
+        ({"affinity": required(expression("Unheard"))}, False),
+        (
+            {
+                "affinity": required(
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+                )
+            },
+            True,
+        ),
+        (
+            {
+                "affinity": required(
+                    {
+                        "matchFields": [
+                            {"key": "metadata.name", "operator": "NotIn", "values": ["n"]}
+                        ]
+                    }
+                )
+            },
+            False,
+        ),
+        ({"affinity": {"podAffinity": {}}}, True),
+    ],
+)
 def test_where_daemons_belong(spec: Object, expected: bool) -> None:
     there = {"metadata": {"name": "n", "labels": {"cores": "4"}}, "spec": {}}
     assert Placement({"spec": {"template": {"spec": spec}}}).judge(there) == (expected, expected)
 
 
 def test_tolerations_of_the_user_come_first_and_give_way() -> None:
-    short = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
-    found = with_default_tolerations({"tolerations": [WINDOWS_TOLERATION, short], "hostNetwork": True})["tolerations"]
+    short = {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 5,
+    }
+    found = with_default_tolerations(
+        {"tolerations": [WINDOWS_TOLERATION, short], "hostNetwork": True}
+    )["tolerations"]
     assert found[0] == WINDOWS_TOLERATION and "tolerationSeconds" not in found[1]
     assert [t["key"].rpartition("/")[2] for t in found[1:]] == [
-        "not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable",
+        "not-ready",
+        "unreachable",
+        "disk-pressure",
+        "memory-pressure",
+        "pid-pressure",
+        "unschedulable",
         "network-unavailable",
     ]

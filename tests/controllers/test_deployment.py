@@ -1,4 +1,6 @@
-"""Deployments: rollouts by both strategies, pause, rollback, deadlines, scaling in the middle, history."""
+"""Deployments: rollouts by both strategies, pause, rollback, deadlines, scaling in the middle,
+history.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ async def create(plane: Plane, replicas: int = 4, **spec: Any) -> None:
 
 
 async def change(plane: Plane, **spec: Any) -> Object:
-    changed = await plane.client.patch(DEPLOYMENTS, "default", "web", {"spec": spec}, STRATEGIC_PATCH)
+    changed = await plane.client.patch(
+        DEPLOYMENTS, "default", "web", {"spec": spec}, STRATEGIC_PATCH
+    )
     await plane.settle()
     return changed
 
@@ -59,16 +63,27 @@ async def sizes(plane: Plane) -> list[tuple[int, int]]:
 
 
 def limits(surge: int | str, unavailable: int | str) -> Object:
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+    }
 
 
 def test_a_rollout_keeps_its_limits_until_it_is_done(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await create(plane, 4, strategy=limits(1, 1))
-        assert await condition(plane) == ("True", "ReplicaSetUpdated", 'ReplicaSet "web-54cdfd79f8" is progressing.')
+        assert await condition(plane) == (
+            "True",
+            "ReplicaSetUpdated",
+            'ReplicaSet "web-54cdfd79f8" is progressing.',
+        )
         await all_ready(plane)
         reason = "NewReplicaSetAvailable"
-        assert await condition(plane) == ("True", reason, 'ReplicaSet "web-54cdfd79f8" has successfully progressed.')
+        assert await condition(plane) == (
+            "True",
+            reason,
+            'ReplicaSet "web-54cdfd79f8" has successfully progressed.',
+        )
         await set_image(plane, "app:2")
         assert await sizes(plane) == [(3, 3), (2, 2)]
         for _ in range(10):
@@ -85,7 +100,11 @@ def test_a_rollout_keeps_its_limits_until_it_is_done(play: Play) -> None:
         assert deployment["metadata"]["annotations"] == {REVISION: "2"}
         status = {k: v for k, v in deployment["status"].items() if k != "conditions"}
         assert status == {
-            "observedGeneration": 2, "replicas": 4, "updatedReplicas": 4, "readyReplicas": 4, "availableReplicas": 4
+            "observedGeneration": 2,
+            "replicas": 4,
+            "updatedReplicas": 4,
+            "readyReplicas": 4,
+            "availableReplicas": 4,
         }
         told = await events(plane, "Deployment")
         assert ("ScalingReplicaSet", "Scaled down replica set web-54cdfd79f8 to 0") in told
@@ -96,7 +115,12 @@ def test_a_rollout_keeps_its_limits_until_it_is_done(play: Play) -> None:
 def test_recreate_waits_for_the_last_old_pod(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await add_nodes(plane, node("lin1"))
-        await create(plane, 2, pod=template(nodeName="lin1", terminationGracePeriodSeconds=30), strategy={"type": "Recreate"})
+        await create(
+            plane,
+            2,
+            pod=template(nodeName="lin1", terminationGracePeriodSeconds=30),
+            strategy={"type": "Recreate"},
+        )
         await all_ready(plane)
         await set_image(plane, "app:2")
         # Their kubelet still has to stop them.
@@ -126,7 +150,11 @@ def test_a_paused_deployment_scales_but_does_not_roll(play: Play) -> None:
         assert (await condition(plane))[1] == "DeploymentPaused"
         await plane.client.patch(DEPLOYMENTS, "default", "web", {"spec": {"paused": None}})
         await plane.settle(0.001)
-        assert (await condition(plane))[1] in ("DeploymentResumed", "NewReplicaSetCreated", "ReplicaSetUpdated")
+        assert (await condition(plane))[1] in (
+            "DeploymentResumed",
+            "NewReplicaSetCreated",
+            "ReplicaSetUpdated",
+        )
         await plane.settle()
         assert await sizes(plane) == [(3, 3), (1, 1)]
 
@@ -164,12 +192,18 @@ def test_the_old_rollback_annotation_works(play: Play) -> None:
         await undo(plane, "0")
         deployment = await current(plane)
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "app:1"
-        assert deployment["metadata"]["annotations"] == {REVISION: "3", "kubernetes.io/change-cause": "two"}
+        assert deployment["metadata"]["annotations"] == {
+            REVISION: "3",
+            "kubernetes.io/change-cause": "two",
+        }
         await undo(plane, "3")
         await undo(plane, "9")
         told = await events(plane, "Deployment")
         assert ("DeploymentRollback", 'Rolled back deployment "web" to revision 1') in told
-        assert ("DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to.") in told
+        assert (
+            "DeploymentRollbackRevisionNotFound",
+            "Unable to find the revision to rollback to.",
+        ) in told
         message = 'The rollback revision contains the same template as current deployment "web"'
         assert ("DeploymentRollbackTemplateUnchanged", message) in told
 
@@ -183,7 +217,9 @@ def test_a_rollout_without_progress_fails_and_recovers(play: Play) -> None:
         assert (await condition(plane))[1] == "ReplicaSetUpdated"
         await plane.settle(15)
         status, reason, message = await condition(plane)
-        assert (status, reason) == ("False", "ProgressDeadlineExceeded") and message.endswith("has timed out progressing.")
+        assert (status, reason) == ("False", "ProgressDeadlineExceeded") and message.endswith(
+            "has timed out progressing."
+        )
         assert (await condition(plane, "Available"))[:2] == ("False", "MinimumReplicasUnavailable")
         await all_ready(plane)
         assert (await condition(plane))[:2] == ("True", "NewReplicaSetAvailable")
@@ -217,7 +253,9 @@ def test_only_so_many_old_sets_are_kept(play: Play) -> None:
         for number in range(2, 6):
             await plane.settle(1)
             await set_image(plane, f"app:{number}")
-        images = [s["spec"]["template"]["spec"]["containers"][0]["image"] for s in await owned_sets(plane)]
+        images = [
+            s["spec"]["template"]["spec"]["containers"][0]["image"] for s in await owned_sets(plane)
+        ]
         assert images == ["app:3", "app:4", "app:5"]
 
     play(scenario, *ALL)
@@ -260,7 +298,10 @@ def test_failures_of_sets_show(play: Play) -> None:
         # No pod of this service account can be made.
         await create(plane, 1, pod=template(serviceAccountName="nobody"))
         status, reason, message = await condition(plane, "ReplicaFailure")
-        assert (status, reason) == ("True", "FailedCreate") and "error looking up service account default/nobody" in message
+        assert (status, reason) == (
+            "True",
+            "FailedCreate",
+        ) and "error looking up service account default/nobody" in message
 
     play(scenario, *ALL)
 

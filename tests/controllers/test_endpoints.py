@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import (
     ENDPOINT_SLICES,
     ENDPOINTS,
@@ -18,7 +18,7 @@ from transom.client.resources import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from transom.controllers.endpoints import subsets, truncate
+from transom.controllers.endpoints import endpoint_subsets, truncate_endpoints
 from transom.machinery.errors import conflict
 from transom.machinery.objects import Object
 
@@ -31,47 +31,85 @@ BOTH = ("endpoint", "endpointslice")
 
 async def begin(plane: Plane, labels: dict[str, str] | None = None) -> None:
     await plane.client.create(
-        SERVICE_ACCOUNTS, NS, {"metadata": {"name": "default"}, "automountServiceAccountToken": False})
+        SERVICE_ACCOUNTS,
+        NS,
+        {"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+    )
     await plane.client.create(NODES, "", {"metadata": {"name": "n", "labels": labels or {}}})
 
 
-async def add_pod(plane: Plane, name: str, ip: str, ready: bool = True, node: str = "n", **spec: Any) -> None:
+async def add_pod(
+    plane: Plane, name: str, ip: str, ready: bool = True, node: str = "n", **spec: Any
+) -> None:
     ports = spec.pop("ports", [])
     containers = [{"name": "c", "image": "i", "ports": ports}]
-    await plane.client.create(PODS, NS, {
-        "metadata": {"name": name, "labels": {"app": "s"}}, "spec": {"containers": containers, "nodeName": node, **spec}})
-    condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": "2020-01-02T03:04:06Z"}
-    status = {"phase": "Running", "podIP": ip.split(",")[0], "podIPs": [{"ip": one} for one in ip.split(",")],
-              "conditions": [condition]}
+    await plane.client.create(
+        PODS,
+        NS,
+        {
+            "metadata": {"name": name, "labels": {"app": "s"}},
+            "spec": {"containers": containers, "nodeName": node, **spec},
+        },
+    )
+    condition = {
+        "type": "Ready",
+        "status": "True" if ready else "False",
+        "lastTransitionTime": "2020-01-02T03:04:06Z",
+    }
+    status = {
+        "phase": "Running",
+        "podIP": ip.split(",")[0],
+        "podIPs": [{"ip": one} for one in ip.split(",")],
+        "conditions": [condition],
+    }
     await plane.client.patch(PODS, NS, name, {"status": status}, subresource="status")
 
 
 async def add_service(plane: Plane, name: str = "s", **spec: Any) -> None:
     body = {"selector": {"app": "s"}, "ports": [{"port": 80, "targetPort": 8080}], **spec}
     body = {k: v for k, v in body.items() if v is not None}
-    await plane.client.create(SERVICES, NS, {"metadata": {"name": name, "labels": {"own": "x"}}, "spec": body})
+    await plane.client.create(
+        SERVICES, NS, {"metadata": {"name": name, "labels": {"own": "x"}}, "spec": body}
+    )
     await plane.settle()
 
 
 async def addresses(plane: Plane, name: str = "s") -> list[tuple[list[str], list[str], list[int]]]:
     """Of each subset: ready, not ready, ports."""
     found = (await plane.get(ENDPOINTS, NS, name)).get("subsets") or []
-    return [([a["ip"] for a in s.get("addresses") or ()], [a["ip"] for a in s.get("notReadyAddresses") or ()],
-             [p["port"] for p in s.get("ports") or ()]) for s in found]
+    return [
+        (
+            [a["ip"] for a in s.get("addresses") or ()],
+            [a["ip"] for a in s.get("notReadyAddresses") or ()],
+            [p["port"] for p in s.get("ports") or ()],
+        )
+        for s in found
+    ]
 
 
 async def slices(plane: Plane, name: str = "s") -> list[Object]:
-    return (await plane.client.list(ENDPOINT_SLICES, NS, label_selector=f"kubernetes.io/service-name={name}")).items
+    return (
+        await plane.client.list(
+            ENDPOINT_SLICES, NS, label_selector=f"kubernetes.io/service-name={name}"
+        )
+    ).items
 
 
 def shown(pieces: list[Object]) -> list[tuple[str, list[tuple[str, bool]]]]:
-    return sorted((s["addressType"], sorted((e["addresses"][0], e["conditions"]["ready"]) for e in s["endpoints"] or ()))
-                  for s in pieces)
+    return sorted(
+        (
+            s["addressType"],
+            sorted((e["addresses"][0], e["conditions"]["ready"]) for e in s["endpoints"] or ()),
+        )
+        for s in pieces
+    )
 
 
 def test_pods_come_become_ready_and_go(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
-        await begin(plane, {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"})
+        await begin(
+            plane, {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
+        )
         await add_service(plane)
         assert await addresses(plane) == [] and shown(await slices(plane)) == [("IPv4", [])]
         await add_pod(plane, "a", "10.0.0.1")
@@ -83,7 +121,10 @@ def test_pods_come_become_ready_and_go(play: Play) -> None:
         assert piece["endpoints"][0]["zone"] == "z" and piece["metadata"]["labels"]["own"] == "x"
         old = (await plane.client.list(ENDPOINT_SLICES.at("v1beta1"), NS)).items[0]
         assert old["endpoints"][0]["topology"] == {
-            "kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
+            "kubernetes.io/hostname": "n",
+            "topology.kubernetes.io/zone": "z",
+            "topology.kubernetes.io/region": "r",
+        }
         assert "nodeName" not in old["endpoints"][0]
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         await plane.client.patch(PODS, NS, "b", ready, subresource="status")
@@ -109,7 +150,10 @@ def test_what_does_not_change_is_not_written(play: Play) -> None:
         await plane.settle(5)
         assert ((await plane.get(ENDPOINTS, NS, "s")), (await slices(plane))) == before
         assert before[0]["metadata"]["annotations"] == {
-            "endpoints.kubernetes.io/last-change-trigger-time": before[0]["metadata"]["creationTimestamp"]}
+            "endpoints.kubernetes.io/last-change-trigger-time": before[0]["metadata"][
+                "creationTimestamp"
+            ]
+        }
 
     play(scenario, *BOTH)
 
@@ -123,8 +167,10 @@ def test_labels_of_the_service_are_taken_over(play: Play) -> None:
         await plane.settle(3)
         (piece,) = await slices(plane)
         assert piece["metadata"]["labels"] == {
-            "own": "y", "kubernetes.io/service-name": "s",
-            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+            "own": "y",
+            "kubernetes.io/service-name": "s",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }
         assert (await plane.get(ENDPOINTS, NS, "s"))["metadata"]["labels"] == {"own": "y"}
 
     play(scenario, *BOTH)
@@ -145,7 +191,9 @@ def test_headless_with_names_and_unready_addresses(play: Play) -> None:
 
 
 def test_both_families(play: Play) -> None:
-    """Endpoints have one family, slices both; a pod that has one address only is in one kind of slices."""
+    """Endpoints have one family, slices both; a pod that has one address only is in one kind of
+    slices.
+    """
 
     async def scenario(plane: Plane) -> None:
         await begin(plane)
@@ -154,13 +202,19 @@ def test_both_families(play: Play) -> None:
         four, six = [("10.0.0.1", True), ("10.0.0.2", True)], [("fd00::1", True)]
         await add_service(plane, "four")
         await add_service(plane, "six", ipFamilies=["IPv6"])
-        await add_service(plane, "both", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv6", "IPv4"])
+        await add_service(
+            plane, "both", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv6", "IPv4"]
+        )
         await plane.settle(3)
         assert shown(await slices(plane, "four")) == [("IPv4", four)]
         assert shown(await slices(plane, "six")) == [("IPv6", six)]
         assert shown(await slices(plane, "both")) == [("IPv4", four), ("IPv6", six)]
         assert await addresses(plane, "four") == [(["10.0.0.1", "10.0.0.2"], [], [8080])]
-        assert await addresses(plane, "both") == await addresses(plane, "six") == [(["fd00::1"], [], [8080])]
+        assert (
+            await addresses(plane, "both")
+            == await addresses(plane, "six")
+            == [(["fd00::1"], [], [8080])]
+        )
 
     play(scenario, *BOTH)
 
@@ -170,11 +224,16 @@ def test_named_ports_differ_from_pod_to_pod(play: Play) -> None:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", ports=[{"name": "web", "containerPort": 1}])
         await add_pod(plane, "b", "10.0.0.2", ports=[{"name": "web", "containerPort": 2}])
-        await add_pod(plane, "c", "10.0.0.3", ports=[{"name": "web", "containerPort": 1, "protocol": "UDP"}])
+        await add_pod(
+            plane, "c", "10.0.0.3", ports=[{"name": "web", "containerPort": 1, "protocol": "UDP"}]
+        )
         await add_service(plane, ports=[{"port": 80, "targetPort": "web"}])
         assert sorted(await addresses(plane)) == [(["10.0.0.1"], [], [1]), (["10.0.0.2"], [], [2])]
-        found = {e["addresses"][0]: [p["port"] for p in s["ports"] or ()]
-                 for s in await slices(plane) for e in s["endpoints"]}
+        found = {
+            e["addresses"][0]: [p["port"] for p in s["ports"] or ()]
+            for s in await slices(plane)
+            for e in s["endpoints"]
+        }
         assert found == {"10.0.0.1": [1], "10.0.0.2": [2], "10.0.0.3": []}
 
     play(scenario, *BOTH)
@@ -188,7 +247,9 @@ def test_without_its_node_nothing_is_written_of_a_pod(play: Play) -> None:
         await plane.settle(5)
         assert await slices(plane) == [] and await addresses(plane) == [(["10.0.0.1"], [], [8080])]
         messages = [e["message"] for e in (await plane.client.list(EVENTS, NS)).items]
-        assert messages == ['Error updating Endpoint Slices for Service default/s: node "absent" not found']
+        assert messages == [
+            'Error updating Endpoint Slices for Service default/s: node "absent" not found'
+        ]
         await plane.client.create(NODES, "", {"metadata": {"name": "absent"}})
         await plane.settle(20)
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.1", True)])]
@@ -200,11 +261,15 @@ def test_ended_and_leaving_pods_are_left_out(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await begin(plane)
         for name, ip, policy, phase in (
-            ("a", "10.0.0.1", "Never", "Failed"), ("b", "10.0.0.2", "OnFailure", "Succeeded"),
-            ("c", "10.0.0.3", "OnFailure", "Failed"), ("d", "10.0.0.4", "Always", "Succeeded"),
+            ("a", "10.0.0.1", "Never", "Failed"),
+            ("b", "10.0.0.2", "OnFailure", "Succeeded"),
+            ("c", "10.0.0.3", "OnFailure", "Failed"),
+            ("d", "10.0.0.4", "Always", "Succeeded"),
         ):
             await add_pod(plane, name, ip, ready=False, restartPolicy=policy)
-            await plane.client.patch(PODS, NS, name, {"status": {"phase": phase}}, subresource="status")
+            await plane.client.patch(
+                PODS, NS, name, {"status": {"phase": phase}}, subresource="status"
+            )
         await add_pod(plane, "e", "10.0.0.5")
         await plane.client.delete(PODS, NS, "e")
         await add_service(plane)
@@ -238,8 +303,12 @@ def test_hundreds_of_pods_fill_slices_and_few_are_touched(play: Play) -> None:
         await add_pod(plane, "q", "10.0.9.1")
         await plane.settle(3)
         after = {s["metadata"]["name"]: s for s in await slices(plane)}
-        assert [n for n in after if after[n] != before[n]] == [small] and len(after[small]["endpoints"]) == 51
-        await plane.client.delete(PODS, NS, after[small]["endpoints"][0]["targetRef"]["name"], grace=0)
+        assert [n for n in after if after[n] != before[n]] == [small] and len(
+            after[small]["endpoints"]
+        ) == 51
+        await plane.client.delete(
+            PODS, NS, after[small]["endpoints"][0]["targetRef"]["name"], grace=0
+        )
         await plane.settle(3)
         last = {s["metadata"]["name"]: s for s in await slices(plane)}
         assert [n for n in last if last[n] != after[n]] == [small]
@@ -294,43 +363,69 @@ def test_left_over_endpoints_go_at_the_start_but_not_locks(play: Play) -> None:
         await plane.stop_controllers()
         lock = {"control-plane.alpha.kubernetes.io/leader": "{}"}
         await plane.client.create(ENDPOINTS, NS, {"metadata": {"name": "old"}})
-        await plane.client.create(ENDPOINTS, NS, {"metadata": {"name": "lock", "annotations": lock}})
+        await plane.client.create(
+            ENDPOINTS, NS, {"metadata": {"name": "lock", "annotations": lock}}
+        )
         plane.start_controllers()
         await plane.settle()
-        assert await plane.missing(ENDPOINTS, NS, "old") and not await plane.missing(ENDPOINTS, NS, "lock")
+        assert await plane.missing(ENDPOINTS, NS, "old") and not await plane.missing(
+            ENDPOINTS, NS, "lock"
+        )
 
     play(scenario, "endpoint")
 
 
-# ---- both families ---------------------------------------------------------------------------------------------------
+# ---- both families
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_service_of_two_families(play: Play) -> None:
     pod: Object = {
         "metadata": {"name": "a", "namespace": NS, "uid": "u", "resourceVersion": "1"},
         "spec": {"nodeName": "n", "containers": []},
-        "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
-                   "conditions": [{"type": "Ready", "status": "True"}]},
+        "status": {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
-    service: Object = {"metadata": {"name": "s", "namespace": NS},
-                       "spec": {"clusterIP": "fd::1", "ipFamilies": ["IPv6", "IPv4"], "ports": [{"port": 1, "targetPort": 1}]}}
-    assert subsets(service, [pod])[0]["addresses"][0]["ip"] == "fd00::1"
+    service: Object = {
+        "metadata": {"name": "s", "namespace": NS},
+        "spec": {
+            "clusterIP": "fd::1",
+            "ipFamilies": ["IPv6", "IPv4"],
+            "ports": [{"port": 1, "targetPort": 1}],
+        },
+    }
+    assert endpoint_subsets(service, [pod])[0]["addresses"][0]["ip"] == "fd00::1"
     del service["spec"]["ipFamilies"]
-    assert subsets(service, [pod])[0]["addresses"][0]["ip"] == "10.0.0.1"
+    assert endpoint_subsets(service, [pod])[0]["addresses"][0]["ip"] == "10.0.0.1"
 
 
-@pytest.mark.parametrize(("sizes", "left"), [
-    ([(900, 50)], [(900, 50)]), ([(900, 300)], [(900, 100)]), ([(1200, 300), (300, 0)], [(800, 0), (200, 0)]),
-    ([(0, 1500), (1, 0)], [(0, 999), (1, 0)]),
-])
-def test_too_many_addresses_are_cut_fairly(sizes: list[tuple[int, int]], left: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "left"),
+    [
+        ([(900, 50)], [(900, 50)]),
+        ([(900, 300)], [(900, 100)]),
+        ([(1200, 300), (300, 0)], [(800, 0), (200, 0)]),
+        ([(0, 1500), (1, 0)], [(0, 999), (1, 0)]),
+    ],
+)
+def test_too_many_addresses_are_cut_fairly(
+    sizes: list[tuple[int, int]], left: list[tuple[int, int]]
+) -> None:
     fields = ("addresses", "notReadyAddresses")
-    found = [{f: [{"ip": str(i)} for i in range(n)] for f, n in zip(fields, size, strict=True) if n} for size in sizes]
-    assert truncate(found) == (sum(map(sum, sizes)) > 1000)
+    found = [
+        {f: [{"ip": str(i)} for i in range(n)] for f, n in zip(fields, size, strict=True) if n}
+        for size in sizes
+    ]
+    assert truncate_endpoints(found) == (sum(map(sum, sizes)) > 1000)
     assert [tuple(len(s.get(f) or ()) for f in fields) for s in found] == left
 
 
-# ---- mirroring -------------------------------------------------------------------------------------------------------
+# ---- mirroring
+# --------------------------------------------------------------------------------------------------
 
 
 def test_written_endpoints_are_mirrored(play: Play) -> None:
@@ -338,13 +433,26 @@ def test_written_endpoints_are_mirrored(play: Play) -> None:
 
     async def scenario(plane: Plane) -> None:
         await add_service(plane, "m", selector=None)
-        body: Object = {"metadata": {"name": "m", "labels": {"mine": "1"}, "annotations": {"note": "n"}}, "subsets": [
-            {"addresses": [{"ip": "198.51.100.7", "hostname": "seven"}, {"ip": "2001:db8::1"}],
-             "notReadyAddresses": [{"ip": "198.51.100.8"}], "ports": [{"port": 443, "name": "tls"}]}]}
+        body: Object = {
+            "metadata": {"name": "m", "labels": {"mine": "1"}, "annotations": {"note": "n"}},
+            "subsets": [
+                {
+                    "addresses": [
+                        {"ip": "198.51.100.7", "hostname": "seven"},
+                        {"ip": "2001:db8::1"},
+                    ],
+                    "notReadyAddresses": [{"ip": "198.51.100.8"}],
+                    "ports": [{"port": 443, "name": "tls"}],
+                }
+            ],
+        }
         await plane.client.create(ENDPOINTS, NS, body)
         await plane.settle(3)
         found = await slices(plane, "m")
-        assert shown(found) == [("IPv4", [("198.51.100.7", True), ("198.51.100.8", False)]), ("IPv6", [("2001:db8::1", True)])]
+        assert shown(found) == [
+            ("IPv4", [("198.51.100.7", True), ("198.51.100.8", False)]),
+            ("IPv6", [("2001:db8::1", True)]),
+        ]
         meta = found[0]["metadata"]
         assert meta["labels"]["mine"] == "1" and meta["annotations"] == {"note": "n"}
         assert meta["ownerReferences"][0]["kind"] == "Endpoints"
@@ -353,7 +461,10 @@ def test_written_endpoints_are_mirrored(play: Play) -> None:
         await plane.client.patch(ENDPOINTS, NS, "m", {"subsets": [subset]})
         await plane.settle(3)
         (piece,) = await slices(plane, "m")
-        assert shown([piece]) == [("IPv4", [("198.51.100.9", True)])] and piece["metadata"]["name"] in names
+        assert (
+            shown([piece]) == [("IPv4", [("198.51.100.9", True)])]
+            and piece["metadata"]["name"] in names
+        )
         await plane.client.patch(ENDPOINTS, NS, "m", {"metadata": {"labels": {skip: "true"}}})
         await plane.settle(3)
         assert await slices(plane, "m") == []
@@ -371,15 +482,22 @@ def test_no_more_than_a_thousand_are_mirrored(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await add_service(plane, "m", selector=None)
         many = [{"ip": f"198.18.{i // 250}.{i % 250 + 1}"} for i in range(1010)]
-        await plane.client.create(ENDPOINTS, NS, {"metadata": {"name": "m"}, "subsets": [
-            {"addresses": many, "ports": [{"port": 1}]}]})
+        await plane.client.create(
+            ENDPOINTS,
+            NS,
+            {"metadata": {"name": "m"}, "subsets": [{"addresses": many, "ports": [{"port": 1}]}]},
+        )
         await plane.settle(3)
         (piece,) = await slices(plane, "m")
         assert len(piece["endpoints"]) == 1000
         (event,) = (await plane.client.list(EVENTS, NS)).items
         assert (event["reason"], event["message"]) == (
             "TooManyAddressesToMirror",
-            "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. 10 addresses were skipped")
+            (
+                "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. "
+                "10 addresses were skipped"
+            ),
+        )
 
     play(scenario, "endpointslicemirroring")
 

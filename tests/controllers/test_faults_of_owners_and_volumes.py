@@ -1,4 +1,6 @@
-"""Owners and volumes while calls fail, watches are cut and controllers die: whatever the order, the end is the same."""
+"""Owners and volumes while calls fail, watches are cut and controllers die: whatever the order, the
+end is the same.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SEEDS = range(6)
 
 
 async def storm(plane: FaultyPlane, rng: random.Random, seconds: int) -> None:
-    """Faults for a while, and the controllers start anew in between; then all is well again for a while."""
+    """Faults for a while, and the controllers start anew in between; then all is well again for a
+    while.
+    """
     plane.faults.rate = 0.2
     for _ in range(seconds):
         await plane.settle(1)
@@ -38,8 +42,13 @@ def test_no_orphan_and_no_survivor(seed: int) -> None:
             for number in range(15):
                 owners = rng.sample(made, min(len(made), rng.randrange(3)))
                 refs = [
-                    {"apiVersion": "v1", "kind": "ConfigMap", "name": o["metadata"]["name"],
-                     "uid": o["metadata"]["uid"], "blockOwnerDeletion": rng.random() < 0.5}
+                    {
+                        "apiVersion": "v1",
+                        "kind": "ConfigMap",
+                        "name": o["metadata"]["name"],
+                        "uid": o["metadata"]["uid"],
+                        "blockOwnerDeletion": rng.random() < 0.5,
+                    }
                     for o in owners
                 ]
                 meta = {"name": f"o{number}", "ownerReferences": refs}
@@ -48,7 +57,9 @@ def test_no_orphan_and_no_survivor(seed: int) -> None:
             for obj in rng.sample(made, 5):
                 how = rng.choice(("Background", "Foreground", "Orphan"))
                 with suppress(ApiError):  # gone with its owner already
-                    await plane.client.delete(CONFIG_MAPS, NS, obj["metadata"]["name"], propagation=how)
+                    await plane.client.delete(
+                        CONFIG_MAPS, NS, obj["metadata"]["name"], propagation=how
+                    )
             await storm(plane, rng, 10)
             left = (await plane.client.list(CONFIG_MAPS, NS)).items
             there = {obj["metadata"]["uid"] for obj in left}
@@ -66,27 +77,43 @@ def test_no_orphan_and_no_survivor(seed: int) -> None:
 def test_every_claim_gets_a_volume_of_its_own(seed: int) -> None:
     async def scenario() -> None:
         rng = random.Random(seed)
-        async with faulty_plane(seed, "persistentvolume-binder", "pvc-protection", "pv-protection") as plane:
+        async with faulty_plane(
+            seed, "persistentvolume-binder", "pvc-protection", "pv-protection"
+        ) as plane:
             for number in range(10):
-                spec = {"capacity": {"storage": f"{number % 3 + 1}Gi"}, "accessModes": ["ReadWriteOnce"],
-                        "storageClassName": "sc", "hostPath": {"path": "/tmp/x"},
-                        "persistentVolumeReclaimPolicy": rng.choice(("Retain", "Delete"))}
+                spec = {
+                    "capacity": {"storage": f"{number % 3 + 1}Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "sc",
+                    "hostPath": {"path": "/tmp/x"},
+                    "persistentVolumeReclaimPolicy": rng.choice(("Retain", "Delete")),
+                }
                 await plane.client.create(
                     PERSISTENT_VOLUMES, "", {"metadata": {"name": f"v{number}"}, "spec": spec}
                 )
             for number in range(8):
-                claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "sc",
-                         "resources": {"requests": {"storage": "1Gi"}}}
+                claim = {
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "sc",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                }
                 await plane.client.create(
-                    PERSISTENT_VOLUME_CLAIMS, NS, {"metadata": {"name": f"c{number}"}, "spec": claim}
+                    PERSISTENT_VOLUME_CLAIMS,
+                    NS,
+                    {"metadata": {"name": f"c{number}"}, "spec": claim},
                 )
             await storm(plane, rng, 5)
             for number in range(3):
                 await plane.client.delete(PERSISTENT_VOLUME_CLAIMS, NS, f"c{number}")
             await storm(plane, rng, 5)
-            volumes = {v["metadata"]["name"]: v for v in (await plane.client.list(PERSISTENT_VOLUMES)).items}
+            volumes = {
+                v["metadata"]["name"]: v
+                for v in (await plane.client.list(PERSISTENT_VOLUMES)).items
+            }
             claims = (await plane.client.list(PERSISTENT_VOLUME_CLAIMS, NS)).items
-            assert sorted(c["metadata"]["name"] for c in claims) == [f"c{number}" for number in range(3, 8)]
+            assert sorted(c["metadata"]["name"] for c in claims) == [
+                f"c{number}" for number in range(3, 8)
+            ]
             for found in claims:
                 volume = volumes.pop(found["spec"]["volumeName"])
                 assert found["status"]["phase"] == "Bound" == volume["status"]["phase"]

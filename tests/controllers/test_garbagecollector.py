@@ -17,7 +17,7 @@ from transom.client.resources import (
     SECRETS,
     GroupVersionResource,
 )
-from transom.controllers.garbagecollector.graph import Graph, Identity, Node
+from transom.controllers.garbagecollector.graph import DependencyGraph, GraphNode, OwnerIdentity
 from transom.machinery.objects import Object
 
 from .conftest import Plane
@@ -28,11 +28,18 @@ NS = "default"
 
 def owned_by(*owners: Object, block: bool = False) -> dict[str, Any]:
     extra = {"blockOwnerDeletion": True} if block else {}
-    return {"ownerReferences": [
-        {"apiVersion": o["apiVersion"], "kind": o["kind"], "name": o["metadata"]["name"], "uid": o["metadata"]["uid"],
-         **extra}
-        for o in owners
-    ]}
+    return {
+        "ownerReferences": [
+            {
+                "apiVersion": o["apiVersion"],
+                "kind": o["kind"],
+                "name": o["metadata"]["name"],
+                "uid": o["metadata"]["uid"],
+                **extra,
+            }
+            for o in owners
+        ]
+    }
 
 
 async def make(plane: Plane, name: str, namespace: str = NS, **meta: Any) -> Object:
@@ -82,7 +89,9 @@ def test_foreground_waits_for_those_that_block(play: Play) -> None:
         await plane.settle(60)
         assert await gone(plane, "a", "blocking", "other") == [False, False, False]
         assert "deletionTimestamp" in (await plane.get(CONFIG_MAPS, NS, "other"))["metadata"]
-        await plane.client.patch(CONFIG_MAPS, NS, "blocking", {"metadata": {"finalizers": None}}, MERGE_PATCH)
+        await plane.client.patch(
+            CONFIG_MAPS, NS, "blocking", {"metadata": {"finalizers": None}}, MERGE_PATCH
+        )
         await plane.settle()
         assert await gone(plane, "a", "blocking", "other") == [True, True, False]
 
@@ -108,7 +117,9 @@ def test_a_circle_of_blocking_references_ends(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         a = await make(plane, "a")
         b = await make(plane, "b", **owned_by(a, block=True))
-        await plane.client.patch(CONFIG_MAPS, NS, "a", {"metadata": owned_by(b, block=True)}, MERGE_PATCH)
+        await plane.client.patch(
+            CONFIG_MAPS, NS, "a", {"metadata": owned_by(b, block=True)}, MERGE_PATCH
+        )
         await plane.settle()
         await plane.client.delete(CONFIG_MAPS, NS, "a", propagation="Foreground")
         await plane.settle(5)
@@ -120,15 +131,28 @@ def test_a_circle_of_blocking_references_ends(play: Play) -> None:
 def test_owners_that_do_not_exist(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         a = await make(plane, "a")
-        never = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "never", "uid": "0-1"}}
+        never = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "never", "uid": "0-1"},
+        }
         wrong_uid = {**a, "metadata": {"name": "a", "uid": "0-2"}}
         await make(plane, "lost", **owned_by(never))
         await make(plane, "deceived", **owned_by(wrong_uid))
         await make(plane, "shared", **owned_by(never, a))
-        unknown = {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t", "uid": "0-3"}}
+        unknown = {
+            "apiVersion": "example.org/v1",
+            "kind": "Thing",
+            "metadata": {"name": "t", "uid": "0-3"},
+        }
         await make(plane, "unsure", **owned_by(unknown))
         await plane.settle()
-        assert await gone(plane, "lost", "deceived", "shared", "unsure") == [True, True, False, False]
+        assert await gone(plane, "lost", "deceived", "shared", "unsure") == [
+            True,
+            True,
+            False,
+            False,
+        ]
         refs = (await plane.get(CONFIG_MAPS, NS, "shared"))["metadata"]["ownerReferences"]
         assert [ref["name"] for ref in refs] == ["a"]
 
@@ -149,13 +173,22 @@ def test_an_owner_in_another_namespace_is_none(play: Play, owner_first: bool) ->
         await plane.settle(5)
         assert await gone(plane, "bad") == [True]
         assert not await plane.missing(CONFIG_MAPS, "x", "good")
-        events = [e for e in (await plane.client.list(EVENTS, NS)).items if e["reason"] == "OwnerRefInvalidNamespace"]
+        events = [
+            e
+            for e in (await plane.client.list(EVENTS, NS)).items
+            if e["reason"] == "OwnerRefInvalidNamespace"
+        ]
         uid = a["metadata"]["uid"]
-        assert [(e["type"], e["message"], e["source"]["component"]) for e in events] == [(
-            "Warning",
-            f'ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace "default"',
-            "garbage-collector-controller",
-        )]
+        assert [(e["type"], e["message"], e["source"]["component"]) for e in events] == [
+            (
+                "Warning",
+                (
+                    f"ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not "
+                    'exist in namespace "default"'
+                ),
+                "garbage-collector-controller",
+            )
+        ]
 
     play(scenario, "garbagecollector")
 
@@ -163,7 +196,11 @@ def test_an_owner_in_another_namespace_is_none(play: Play, owner_first: bool) ->
 def test_something_without_a_namespace_cannot_be_owned_by_something_in_one(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         a = await make(plane, "a")
-        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/x"},
+        }
         meta = {"name": "v", **owned_by(a)}
         await plane.client.create(PERSISTENT_VOLUMES, "", {"metadata": meta, "spec": spec})
         await plane.client.delete(CONFIG_MAPS, NS, "a")
@@ -195,7 +232,9 @@ def widget_definition() -> Object:
     return {
         "metadata": {"name": "widgets.example.org"},
         "spec": {
-            "group": "example.org", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "group": "example.org",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
     }
@@ -205,12 +244,22 @@ def test_custom_resources_own_and_are_owned(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", widget_definition())
         await plane.settle(8)
-        w = await plane.client.create(WIDGETS, NS, {
-            "apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "w"},
-        })
+        w = await plane.client.create(
+            WIDGETS,
+            NS,
+            {
+                "apiVersion": "example.org/v1",
+                "kind": "Widget",
+                "metadata": {"name": "w"},
+            },
+        )
         await make(plane, "child", **owned_by(w))
         a = await make(plane, "a")
-        other = {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "v", **owned_by(a)}}
+        other = {
+            "apiVersion": "example.org/v1",
+            "kind": "Widget",
+            "metadata": {"name": "v", **owned_by(a)},
+        }
         await plane.client.create(WIDGETS, NS, other)
         await plane.settle()
         await plane.client.delete(WIDGETS, NS, "w", propagation="Background")
@@ -223,9 +272,9 @@ def test_custom_resources_own_and_are_owned(play: Play) -> None:
 
 
 def test_every_name_of_an_owner_gets_its_turn() -> None:
-    checked: list[Node] = []
-    later: list[Node] = []
-    graph = Graph(checked.append, later.append, checked.append, lambda node, owner: None)
+    checked: list[GraphNode] = []
+    later: list[GraphNode] = []
+    graph = DependencyGraph(checked.append, later.append, checked.append, lambda node, owner: None)
     for name, kind in (("one", "ConfigMap"), ("two", "Secret")):
         ref = {"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u"}
         meta = {"name": name, "namespace": NS, "uid": name, "ownerReferences": [ref]}
@@ -235,6 +284,6 @@ def test_every_name_of_an_owner_gets_its_turn() -> None:
     graph.absent_on_server(owner.identity)
     assert [node.identity.kind for node in later] == ["Secret"]
     assert [node.identity.name for node in checked] == ["o", "two", "one"]
-    graph.absent_on_server(Identity("Secret", "v1", NS, "o", "u"))
+    graph.absent_on_server(OwnerIdentity("Secret", "v1", NS, "o", "u"))
     other = graph.get("u")
     assert other is not None and other.identity.kind == "ConfigMap"

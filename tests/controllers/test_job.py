@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import EVENTS, JOBS, PODS, SERVICE_ACCOUNTS
 from transom.controllers.job import indexes
 from transom.machinery.errors import ApiError, conflict
@@ -27,25 +27,36 @@ def job(name: str = "j", restart: str = "Never", **spec: Any) -> Object:
 
 async def start(plane: Plane, manifest: Object) -> None:
     await plane.client.create(
-        SERVICE_ACCOUNTS, NS, {"metadata": {"name": "default"}, "automountServiceAccountToken": False})
+        SERVICE_ACCOUNTS,
+        NS,
+        {"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+    )
     await plane.client.create(JOBS, NS, manifest)
     await plane.settle()
 
 
 async def pods(plane: Plane, phase: str = "Pending") -> list[Object]:
     found = (await plane.client.list(PODS, NS)).items
-    return [p for p in found if p["status"]["phase"] == phase and "deletionTimestamp" not in p["metadata"]]
+    return [
+        p
+        for p in found
+        if p["status"]["phase"] == phase and "deletionTimestamp" not in p["metadata"]
+    ]
 
 
 async def end(plane: Plane, phase: str, count: int = 1) -> None:
     for pod in (await pods(plane))[:count]:
-        await plane.client.patch(PODS, NS, pod["metadata"]["name"], {"status": {"phase": phase}}, subresource="status")
+        await plane.client.patch(
+            PODS, NS, pod["metadata"]["name"], {"status": {"phase": phase}}, subresource="status"
+        )
     await plane.settle()
 
 
 async def status(plane: Plane, name: str = "j") -> Object:
     found = (await plane.get(JOBS, NS, name))["status"]
-    return {k: v for k, v in found.items() if k not in ("startTime", "completionTime", "conditions")}
+    return {
+        k: v for k, v in found.items() if k not in ("startTime", "completionTime", "conditions")
+    }
 
 
 async def conditions(plane: Plane, name: str = "j") -> list[tuple[str, str, str]]:
@@ -116,7 +127,13 @@ def test_restarts_within_pods_count_against_the_limit(play: Play) -> None:
         await start(plane, job(restart="OnFailure", backoffLimit=2, parallelism=2))
         names = [p["metadata"]["name"] for p in await pods(plane)]
         for name in names:
-            container = {"name": "c", "restartCount": 1, "image": "i", "imageID": "", "ready": False}
+            container = {
+                "name": "c",
+                "restartCount": 1,
+                "image": "i",
+                "imageID": "",
+                "ready": False,
+            }
             body = {"status": {"phase": "Running", "containerStatuses": [container]}}
             await plane.client.patch(PODS, NS, name, body, subresource="status")
         await plane.settle()
@@ -146,10 +163,14 @@ def test_parallelism_can_be_changed_and_spares_those_that_run(play: Play) -> Non
     async def scenario(plane: Plane) -> None:
         await start(plane, job(parallelism=3, completions=5))
         runs = (await pods(plane))[1]["metadata"]["name"]
-        await plane.client.patch(PODS, NS, runs, {"status": {"phase": "Running"}}, subresource="status")
+        await plane.client.patch(
+            PODS, NS, runs, {"status": {"phase": "Running"}}, subresource="status"
+        )
         await plane.client.patch(JOBS, NS, "j", {"spec": {"parallelism": 1}})
         await plane.settle()
-        assert not await pods(plane) and [p["metadata"]["name"] for p in await pods(plane, "Running")] == [runs]
+        assert not await pods(plane) and [
+            p["metadata"]["name"] for p in await pods(plane, "Running")
+        ] == [runs]
         assert await status(plane) == {"active": 1}
 
     play(scenario, "job")
@@ -165,18 +186,27 @@ def test_a_suspended_job_has_no_pods_and_starts_anew(play: Play) -> None:
         await plane.client.patch(JOBS, NS, "j", {"spec": {"suspend": False}})
         await plane.settle()
         assert await conditions(plane) == [("Suspended", "False", "JobResumed")]
-        assert len(await pods(plane)) == 1 and (await plane.get(JOBS, NS, "j"))["status"]["startTime"]
+        assert (
+            len(await pods(plane)) == 1 and (await plane.get(JOBS, NS, "j"))["status"]["startTime"]
+        )
         await plane.client.patch(JOBS, NS, "j", {"spec": {"suspend": True}})
         await plane.settle(200)
         assert not await pods(plane) and await status(plane) == {}
-        assert await reasons(plane) == ["Resumed", "SuccessfulCreate", "SuccessfulDelete", "Suspended"]
+        assert await reasons(plane) == [
+            "Resumed",
+            "SuccessfulCreate",
+            "SuccessfulDelete",
+            "Suspended",
+        ]
 
     play(scenario, "job")
 
 
 def test_every_index_succeeds_once(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
-        await start(plane, job(completionMode="Indexed", completions=4, parallelism=3, backoffLimit=9))
+        await start(
+            plane, job(completionMode="Indexed", completions=4, parallelism=3, backoffLimit=9)
+        )
         first = {indexes.index_of(p): p for p in await pods(plane)}
         assert sorted(i for i in first if i is not None) == [0, 1, 2]
         pod = first[1]
@@ -184,10 +214,17 @@ def test_every_index_succeeds_once(play: Play) -> None:
         assert pod["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
         for index, phase in ((1, "Succeeded"), (2, "Failed")):
             name = first[index]["metadata"]["name"]
-            await plane.client.patch(PODS, NS, name, {"status": {"phase": phase}}, subresource="status")
+            await plane.client.patch(
+                PODS, NS, name, {"status": {"phase": phase}}, subresource="status"
+            )
         await plane.settle(30)
         assert sorted(filter(None, map(indexes.index_of, await pods(plane)))) == [2, 3]
-        assert await status(plane) == {"active": 3, "succeeded": 1, "failed": 1, "completedIndexes": "1"}
+        assert await status(plane) == {
+            "active": 3,
+            "succeeded": 1,
+            "failed": 1,
+            "completedIndexes": "1",
+        }
         await end(plane, "Succeeded", 3)
         assert await status(plane) == {"succeeded": 4, "failed": 1, "completedIndexes": "0-3"}
         assert await conditions(plane) == [("Complete", "True", "")]
@@ -195,14 +232,22 @@ def test_every_index_succeeds_once(play: Play) -> None:
     play(scenario, "job")
 
 
-@pytest.mark.parametrize(("numbers", "shown"), [
-    ([], ""), ([3], "3"), ([0, 1], "0,1"), ([0, 1, 2, 5, 7, 8, 9], "0-2,5,7-9"),
-])
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([], ""),
+        ([3], "3"),
+        ([0, 1], "0,1"),
+        ([0, 1, 2, 5, 7, 8, 9], "0-2,5,7-9"),
+    ],
+)
 def test_indexes_are_written_in_short(numbers: list[int], shown: str) -> None:
-    assert indexes.text(numbers) == shown
+    assert indexes.format_indexes(numbers) == shown
 
 
-def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = 0
     original = InProcessClient.update_status
 

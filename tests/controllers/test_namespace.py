@@ -21,18 +21,24 @@ async def namespace_with(plane: Plane, *config_maps: Object) -> None:
 async def conditions(plane: Plane) -> dict[str, tuple[str, str, str]]:
     status = (await plane.get(NAMESPACES, "", "x"))["status"]
     assert status["phase"] == "Terminating"
-    return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status.get("conditions") or ()}
+    return {
+        c["type"]: (c["status"], c["reason"], c["message"]) for c in status.get("conditions") or ()
+    }
 
 
 def test_everything_goes_after_the_grace_period(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await namespace_with(plane, {"name": "a"}, {"name": "b"})
-        await plane.client.create(SERVICES, "x", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+        await plane.client.create(
+            SERVICES, "x", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+        )
         await plane.client.delete(NAMESPACES, "", "x")
         await plane.settle(4.9)
         assert not await plane.missing(CONFIG_MAPS, "x", "a")
         await plane.settle(0.2)
-        assert await plane.missing(CONFIG_MAPS, "x", "a") and await plane.missing(SERVICES, "x", "s")
+        assert await plane.missing(CONFIG_MAPS, "x", "a") and await plane.missing(
+            SERVICES, "x", "s"
+        )
         assert await plane.missing(NAMESPACES, "", "x")
         assert not await plane.missing(NAMESPACES, "", "default")
 
@@ -42,22 +48,42 @@ def test_everything_goes_after_the_grace_period(play: Play) -> None:
 def test_it_waits_for_finalizers_and_says_so(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         hold = ["example.org/a", "example.org/b"]
-        await namespace_with(plane, {"name": "h1", "finalizers": hold}, {"name": "h2", "finalizers": hold[:1]}, {"name": "z"})
+        await namespace_with(
+            plane,
+            {"name": "h1", "finalizers": hold},
+            {"name": "h2", "finalizers": hold[:1]},
+            {"name": "z"},
+        )
         await plane.client.delete(NAMESPACES, "", "x")
         await plane.settle(6)
         assert await conditions(plane) == {
-            "NamespaceDeletionDiscoveryFailure":
-                ("False", "ResourcesDiscovered", "All resources successfully discovered"),
-            "NamespaceDeletionGroupVersionParsingFailure":
-                ("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-            "NamespaceDeletionContentFailure":
-                ("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-            "NamespaceContentRemaining":
-                ("True", "SomeResourcesRemain", "Some resources are remaining: configmaps. has 2 resource instances"),
-            "NamespaceFinalizersRemaining":
-                ("True", "SomeFinalizersRemain",
-                 "Some content in the namespace has finalizers remaining: example.org/a in 2 resource instances, "
-                 "example.org/b in 1 resource instances"),
+            "NamespaceDeletionDiscoveryFailure": (
+                "False",
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+            "NamespaceDeletionGroupVersionParsingFailure": (
+                "False",
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
+            "NamespaceDeletionContentFailure": (
+                "False",
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            "NamespaceContentRemaining": (
+                "True",
+                "SomeResourcesRemain",
+                "Some resources are remaining: configmaps. has 2 resource instances",
+            ),
+            "NamespaceFinalizersRemaining": (
+                "True",
+                "SomeFinalizersRemain",
+                "Some content in the namespace has finalizers remaining: example.org/a in 2 "
+                "resource instances, "
+                "example.org/b in 1 resource instances",
+            ),
         }
         assert await plane.missing(CONFIG_MAPS, "x", "z")
         for name in ("h1", "h2"):
@@ -71,25 +97,41 @@ def test_it_waits_for_finalizers_and_says_so(play: Play) -> None:
 def test_it_gives_pods_their_time(play: Play) -> None:
     pod = {
         "metadata": {"name": "p"},
-        "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 40, "containers": [{"name": "c", "image": "i"}]},
+        "spec": {
+            "nodeName": "n",
+            "terminationGracePeriodSeconds": 40,
+            "containers": [{"name": "c", "image": "i"}],
+        },
     }
 
     async def scenario(plane: Plane) -> None:
         await namespace_with(plane)
-        await plane.client.create(SERVICE_ACCOUNTS, "x", {
-            "metadata": {"name": "default"}, "automountServiceAccountToken": False,
-        })
+        await plane.client.create(
+            SERVICE_ACCOUNTS,
+            "x",
+            {
+                "metadata": {"name": "default"},
+                "automountServiceAccountToken": False,
+            },
+        )
         await plane.client.create(PODS, "x", pod)
         await plane.client.delete(NAMESPACES, "", "x")
         await plane.settle(6)
         found = await plane.get(PODS, "x", "p")
         assert found["metadata"]["deletionGracePeriodSeconds"] == 40
         remaining = await conditions(plane)
-        assert remaining["NamespaceContentRemaining"][2] == "Some resources are remaining: pods. has 1 resource instances"
-        await plane.settle(50)  # nobody plays the kubelet: after its time the pod should be gone and is not
+        assert (
+            remaining["NamespaceContentRemaining"][2]
+            == "Some resources are remaining: pods. has 1 resource instances"
+        )
+        await plane.settle(
+            50
+        )  # nobody plays the kubelet: after its time the pod should be gone and is not
         assert (await conditions(plane))["NamespaceDeletionContentFailure"] == (
-            "True", "ContentDeletionFailed",
-            "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: x for gvr: "
+            "True",
+            "ContentDeletionFailed",
+            "Failed to delete all resource types, 1 remaining: unexpected items still remain "
+            "in namespace: x for gvr: "
             "/v1, Resource=pods",
         )
         await plane.client.delete(PODS, "x", "p", grace=0)

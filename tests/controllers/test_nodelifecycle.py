@@ -9,10 +9,10 @@ import pytest
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import EVENTS, LEASES, NODES, PODS
-from transom.controllers.base import Settings
-from transom.controllers.nodeipam import CidrSet, RangeFull
+from transom.controllers.base import ControllerSettings
+from transom.controllers.nodeipam import CidrRangeFull, CidrSet
 from transom.controllers.nodelifecycle.taints import tolerated_seconds
-from transom.controllers.nodelifecycle.zones import SlowQueue, State, Zones, state_of
+from transom.controllers.nodelifecycle.zones import SlowQueue, Zones, ZoneState, zone_state_of
 from transom.kit.clock import VirtualClock, rfc3339, rfc3339_micro
 from transom.machinery.objects import Object
 
@@ -28,8 +28,14 @@ async def add_node(plane: Plane, name: str, **spec: Any) -> None:
 
 async def beat(plane: Plane, name: str, status: str = "True") -> None:
     now = rfc3339(plane.clock.time())
-    ready = {"type": "Ready", "status": status, "reason": "K", "message": "m", "lastHeartbeatTime": now,
-             "lastTransitionTime": now}
+    ready = {
+        "type": "Ready",
+        "status": status,
+        "reason": "K",
+        "message": "m",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
     body = {"status": {"conditions": [ready]}}
     await plane.client.patch(NODES, "", name, body, MERGE_PATCH, subresource="status")
 
@@ -57,8 +63,13 @@ async def events(plane: Plane, about: str) -> list[tuple[str, str]]:
 
 
 async def add_pod(plane: Plane, name: str, node: str, *, running: bool = True, **spec: Any) -> None:
-    full = {"containers": [{"name": "c", "image": "i"}], "nodeName": node, "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False, **spec}
+    full = {
+        "containers": [{"name": "c", "image": "i"}],
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        **spec,
+    }
     await plane.client.create(PODS, "default", {"metadata": {"name": name}, "spec": full})
     body = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     if running:
@@ -72,13 +83,20 @@ def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: Play) -> None:
         await add_pod(plane, "p", "a")
         await plane.settle(6)
         assert await taints(plane, "a") == []
-        assert ("RegisteredNode", "Node a event: Registered Node a in Controller") in await events(plane, "a")
+        assert ("RegisteredNode", "Node a event: Registered Node a in Controller") in await events(
+            plane, "a"
+        )
         await keep_alive(plane, 50, "b")
         assert await conditions(plane, "a") == {
-            "Ready": ("Unknown", "NodeStatusUnknown"), "MemoryPressure": ("Unknown", "NodeStatusNeverUpdated"),
-            "DiskPressure": ("Unknown", "NodeStatusNeverUpdated"), "PIDPressure": ("Unknown", "NodeStatusNeverUpdated"),
+            "Ready": ("Unknown", "NodeStatusUnknown"),
+            "MemoryPressure": ("Unknown", "NodeStatusNeverUpdated"),
+            "DiskPressure": ("Unknown", "NodeStatusNeverUpdated"),
+            "PIDPressure": ("Unknown", "NodeStatusNeverUpdated"),
         }
-        assert await taints(plane, "a") == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
+        assert await taints(plane, "a") == [
+            ("unreachable", "NoSchedule"),
+            ("unreachable", "NoExecute"),
+        ]
         assert await taints(plane, "b") == []
         pod = await plane.get(PODS, "default", "p")
         assert pod["status"]["conditions"][0]["status"] == "False"
@@ -89,7 +107,9 @@ def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: Play) -> None:
         assert not await plane.missing(PODS, "default", "p")
         await keep_alive(plane, 30, "b")
         assert await plane.missing(PODS, "default", "p")
-        assert ("TaintManagerEviction", "Marking for deletion Pod default/p") in await events(plane, "p")
+        assert ("TaintManagerEviction", "Marking for deletion Pod default/p") in await events(
+            plane, "p"
+        )
 
     play(scenario, "nodelifecycle", "serviceaccount")
 
@@ -121,7 +141,9 @@ def test_a_node_that_comes_back_keeps_its_pods(play: Play) -> None:
         assert await taints(plane, "a") == [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")]
         await keep_alive(plane, 20, "a", "b")
         assert await taints(plane, "a") == []
-        assert ("TaintManagerEviction", "Cancelling deletion of Pod default/p") in await events(plane, "p")
+        assert ("TaintManagerEviction", "Cancelling deletion of Pod default/p") in await events(
+            plane, "p"
+        )
         await keep_alive(plane, 320, "a", "b")
         assert not await plane.missing(PODS, "default", "p")
 
@@ -139,7 +161,10 @@ def test_when_no_node_is_ready_nobody_is_evicted(play: Play) -> None:
         await keep_alive(plane, 20, "b")
         assert await taints(plane, "b") == []
         await keep_alive(plane, 60, "b")
-        assert await taints(plane, "a") == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
+        assert await taints(plane, "a") == [
+            ("unreachable", "NoSchedule"),
+            ("unreachable", "NoExecute"),
+        ]
 
     play(scenario, "nodelifecycle", "serviceaccount")
 
@@ -148,17 +173,26 @@ def test_somebody_elses_no_execute_taint_moves_pods_too(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await add_node(plane, "a")
         await add_pod(plane, "victim", "a")
-        brief = {"key": "maint", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20}
+        brief = {
+            "key": "maint",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 20,
+        }
         await add_pod(plane, "brief", "a", tolerations=[brief])
         await add_pod(plane, "firm", "a", tolerations=[{"key": "maint", "operator": "Exists"}])
         await plane.settle(1)
         body = {"spec": {"taints": [{"key": "maint", "value": "now", "effect": "NoExecute"}]}}
         await plane.client.patch(NODES, "", "a", body, MERGE_PATCH)
         await plane.settle(1)
-        assert await plane.missing(PODS, "default", "victim") and not await plane.missing(PODS, "default", "brief")
+        assert await plane.missing(PODS, "default", "victim") and not await plane.missing(
+            PODS, "default", "brief"
+        )
         await add_pod(plane, "late", "a", running=False)
         await plane.settle(20)
-        assert await plane.missing(PODS, "default", "late") and await plane.missing(PODS, "default", "brief")
+        assert await plane.missing(PODS, "default", "late") and await plane.missing(
+            PODS, "default", "brief"
+        )
         assert not await plane.missing(PODS, "default", "firm")
 
     play(scenario, "nodelifecycle", "serviceaccount")
@@ -190,7 +224,7 @@ def test_too_many_pods_that_have_ended(play: Play) -> None:
         left = [pod["metadata"]["name"] for pod in (await plane.client.list(PODS)).items]
         assert left == ["p2", "p3"]
 
-    play(scenario, "podgc", "serviceaccount", settings=Settings(terminated_pods=2))
+    play(scenario, "podgc", "serviceaccount", settings=ControllerSettings(terminated_pods=2))
 
 
 def test_nodes_get_ranges_and_give_them_back(play: Play) -> None:
@@ -214,24 +248,31 @@ def test_nodes_get_ranges_and_give_them_back(play: Play) -> None:
         await add_node(plane, "d")
         await plane.settle()
         assert "podCIDR" not in (await plane.get(NODES, "", "d"))["spec"]
-        assert ("CIDRNotAvailable", "Node d status is now: CIDRNotAvailable") in await events(plane, "d")
+        assert ("CIDRNotAvailable", "Node d status is now: CIDRNotAvailable") in await events(
+            plane, "d"
+        )
         await plane.client.delete(NODES, "", "a")
         await plane.settle(60)
         assert (await ranges(plane, "d"))[0] == "10.244.0.0/24"
 
-    play(scenario, "nodeipam", settings=Settings(pod_cidrs=("10.244.0.0/22", "fd00::/48")))
+    play(
+        scenario, "nodeipam", settings=ControllerSettings(pod_cidrs=("10.244.0.0/22", "fd00::/48"))
+    )
 
 
 def test_a_time_to_live_for_every_node(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await add_node(plane, "a")
         await plane.settle()
-        assert (await plane.get(NODES, "", "a"))["metadata"]["annotations"] == {"node.alpha.kubernetes.io/ttl": "0"}
+        assert (await plane.get(NODES, "", "a"))["metadata"]["annotations"] == {
+            "node.alpha.kubernetes.io/ttl": "0"
+        }
 
     play(scenario, "ttl")
 
 
-# ---- the rules by themselves -----------------------------------------------------------------------------------------
+# ---- the rules by themselves
+# -----------------------------------------------------------------------------------------
 
 
 def test_ranges_are_handed_out_in_turn() -> None:
@@ -241,27 +282,48 @@ def test_ranges_are_handed_out_in_turn() -> None:
     ranges.occupy(ip_network("10.0.1.0/25"))
     first = ranges.allocate()
     ranges.release(first)
-    assert [str(ranges.allocate()) for _ in range(3)] == ["10.0.2.0/24", "10.0.3.0/24", "10.0.0.0/24"]
-    with pytest.raises(RangeFull):
+    assert [str(ranges.allocate()) for _ in range(3)] == [
+        "10.0.2.0/24",
+        "10.0.3.0/24",
+        "10.0.0.0/24",
+    ]
+    with pytest.raises(CidrRangeFull):
         ranges.allocate()
 
 
-@pytest.mark.parametrize(("ready", "state"), [
-    ("", State.NORMAL), ("Y", State.NORMAL), ("N", State.FULL), ("NNY", State.NORMAL), ("NNNY", State.PARTIAL),
-    ("NNNYYY", State.NORMAL), ("NNNNYY", State.PARTIAL),
-])
-def test_the_state_of_a_zone(ready: str, state: State) -> None:
-    assert state_of([letter == "Y" for letter in ready]) is state
+@pytest.mark.parametrize(
+    ("ready", "state"),
+    [
+        ("", ZoneState.NORMAL),
+        ("Y", ZoneState.NORMAL),
+        ("N", ZoneState.FULL),
+        ("NNY", ZoneState.NORMAL),
+        ("NNNY", ZoneState.PARTIAL),
+        ("NNNYYY", ZoneState.NORMAL),
+        ("NNNNYY", ZoneState.PARTIAL),
+    ],
+)
+def test_the_state_of_a_zone(ready: str, state: ZoneState) -> None:
+    assert zone_state_of([letter == "Y" for letter in ready]) is state
 
 
-@pytest.mark.parametrize(("tolerations", "seconds"), [
-    ([], 0), ([{"operator": "Exists"}], None), ([{"key": "k", "operator": "Exists", "tolerationSeconds": 5}], 5),
-    ([{"key": "k", "value": "v"}], None), ([{"key": "k", "value": "w"}], 0),
-    ([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}], 0),
-    ([{"key": "k", "operator": "Exists", "tolerationSeconds": -1}], 0),
-])
+@pytest.mark.parametrize(
+    ("tolerations", "seconds"),
+    [
+        ([], 0),
+        ([{"operator": "Exists"}], None),
+        ([{"key": "k", "operator": "Exists", "tolerationSeconds": 5}], 5),
+        ([{"key": "k", "value": "v"}], None),
+        ([{"key": "k", "value": "w"}], 0),
+        ([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}], 0),
+        ([{"key": "k", "operator": "Exists", "tolerationSeconds": -1}], 0),
+    ],
+)
 def test_how_long_a_taint_is_tolerated(tolerations: list[Object], seconds: float | None) -> None:
-    assert tolerated_seconds([{"key": "k", "value": "v", "effect": "NoExecute"}], tolerations) == seconds
+    assert (
+        tolerated_seconds([{"key": "k", "value": "v", "effect": "NoExecute"}], tolerations)
+        == seconds
+    )
 
 
 async def _drain(queue: SlowQueue) -> list[str]:
@@ -290,7 +352,8 @@ def test_one_node_in_ten_seconds() -> None:
         assert await _drain(queue) == []
         clock.advance(1)
         assert await _drain(queue) == ["b"]
-        # A small zone that is disrupted loses no more nodes; one that fails wholly does, if there are others.
+        # A small zone that is disrupted loses no more nodes; one that fails wholly does, if there
+        # are others.
         zone = ":\x00:z"
         zones.update({zone: [False] * 3 + [True], "": [True]})
         clock.advance(100)

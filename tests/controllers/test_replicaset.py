@@ -1,4 +1,6 @@
-"""ReplicaSets and ReplicationControllers keep their number of pods, own what they should, and say how it stands."""
+"""ReplicaSets and ReplicationControllers keep their number of pods, own what they should, and say
+how it stands.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,18 @@ from transom.controllers.replicaset import _to_delete
 from transom.machinery.objects import Object
 
 from .conftest import Plane
-from .workloads import ACCOUNTS, all_ready, events, names, owners, pods, report, template, windows_template, workload
+from .workloads import (
+    ACCOUNTS,
+    all_ready,
+    events,
+    names,
+    owners,
+    pods,
+    report,
+    template,
+    windows_template,
+    workload,
+)
 
 Play = Callable[..., None]
 SETS = (*ACCOUNTS, "replicaset", "replicationcontroller")
@@ -35,18 +48,27 @@ def test_pods_are_made_counted_replaced_and_removed(play: Play) -> None:
         made = await pods(plane)
         assert len(made) == 3 and owners(made) == {"web"}
         assert {p["metadata"]["generateName"] for p in made} == {"web-"}
-        assert await status_of(plane) == {"replicas": 3, "fullyLabeledReplicas": 3, "observedGeneration": 1}
+        assert await status_of(plane) == {
+            "replicas": 3,
+            "fullyLabeledReplicas": 3,
+            "observedGeneration": 1,
+        }
         await all_ready(plane)
         assert (await status_of(plane))["availableReplicas"] == 3
         await plane.client.delete(PODS, "default", made[0]["metadata"]["name"])
         await report(plane, made[1], "Failed")
         await plane.settle()
-        assert len(await pods(plane)) == 4 and (await status_of(plane))["replicas"] == 3  # the failed one stays
+        assert (
+            len(await pods(plane)) == 4 and (await status_of(plane))["replicas"] == 3
+        )  # the failed one stays
         await scale(plane, 0)
         assert await names(plane) == [made[1]["metadata"]["name"]]
         assert await status_of(plane) == {"replicas": 0, "observedGeneration": 2}
         told = await events(plane, "ReplicaSet")
-        assert sorted(reason for reason, _ in told) == ["SuccessfulCreate"] * 5 + ["SuccessfulDelete"] * 3
+        assert (
+            sorted(reason for reason, _ in told)
+            == ["SuccessfulCreate"] * 5 + ["SuccessfulDelete"] * 3
+        )
         assert ("SuccessfulDelete", f"Deleted pod: {made[2]['metadata']['name']}") in told
 
     play(scenario, *SETS)
@@ -59,11 +81,18 @@ def test_orphans_are_adopted_and_strangers_released(play: Play) -> None:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=2))
         await plane.settle()
         assert len(await pods(plane)) == 2 and owners(await pods(plane)) == {"web"}
-        await plane.client.patch(PODS, "default", "lone", {"metadata": {"labels": {"app": "debug"}}})
+        await plane.client.patch(
+            PODS, "default", "lone", {"metadata": {"labels": {"app": "debug"}}}
+        )
         await plane.settle()
-        assert owners(await pods(plane, "app=debug")) == {""} and len(await pods(plane, "app=web")) == 2
+        assert (
+            owners(await pods(plane, "app=debug")) == {""}
+            and len(await pods(plane, "app=web")) == 2
+        )
         # One more orphan makes one too many.
-        await plane.client.create(PODS, "default", {**lone, "metadata": {"name": "more", "labels": {"app": "web"}}})
+        await plane.client.create(
+            PODS, "default", {**lone, "metadata": {"name": "more", "labels": {"app": "web"}}}
+        )
         await plane.settle()
         assert len(await pods(plane, "app=web")) == 2
 
@@ -87,17 +116,33 @@ def test_a_set_that_is_being_deleted_does_nothing(play: Play) -> None:
 
 def test_refusals_become_a_condition_and_go_again(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
-        await plane.client.create(RESOURCE_QUOTAS, "default", {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}})
+        await plane.client.create(
+            RESOURCE_QUOTAS,
+            "default",
+            {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}},
+        )
         await plane.settle()
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=8))
         await plane.settle(0.05)
         (condition,) = (await status_of(plane))["conditions"]
-        assert (condition["type"], condition["status"], condition["reason"]) == ("ReplicaFailure", "True", "FailedCreate")
-        assert "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1" in condition["message"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "ReplicaFailure",
+            "True",
+            "FailedCreate",
+        )
+        assert (
+            "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
+            in condition["message"]
+        )
         told = await events(plane, "ReplicaSet")
         # Batches of 1 and 2; the others are not tried.
-        assert any(reason == "FailedCreate" and message.startswith('Error creating: pods "web-') for reason, message in told)
-        await plane.client.patch(RESOURCE_QUOTAS, "default", "few", {"spec": {"hard": {"pods": "20"}}})
+        assert any(
+            reason == "FailedCreate" and message.startswith('Error creating: pods "web-')
+            for reason, message in told
+        )
+        await plane.client.patch(
+            RESOURCE_QUOTAS, "default", "few", {"spec": {"hard": {"pods": "20"}}}
+        )
         await plane.settle(1100)
         assert "conditions" not in await status_of(plane) and len(await pods(plane)) == 8
 
@@ -122,13 +167,20 @@ def test_available_is_ready_for_some_time(play: Play) -> None:
 def test_replication_controllers_are_the_same(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         spec = {"replicas": 2, "template": template(label="old")}
-        await plane.client.create(REPLICATION_CONTROLLERS, "default", {"metadata": {"name": "old"}, "spec": spec})
+        await plane.client.create(
+            REPLICATION_CONTROLLERS, "default", {"metadata": {"name": "old"}, "spec": spec}
+        )
         await plane.settle()
         made = await pods(plane)
-        assert [ref["apiVersion"] for p in made for ref in p["metadata"]["ownerReferences"]] == ["v1", "v1"]
+        assert [ref["apiVersion"] for p in made for ref in p["metadata"]["ownerReferences"]] == [
+            "v1",
+            "v1",
+        ]
         status = (await plane.get(REPLICATION_CONTROLLERS, "default", "old"))["status"]
         assert status == {"replicas": 2, "fullyLabeledReplicas": 2, "observedGeneration": 1}
-        assert [reason for reason, _ in await events(plane, "ReplicationController")] == ["SuccessfulCreate"] * 2
+        assert [reason for reason, _ in await events(plane, "ReplicationController")] == [
+            "SuccessfulCreate"
+        ] * 2
 
     play(scenario, *SETS)
 
@@ -173,27 +225,49 @@ def test_windows_pods_are_like_others(play: Play) -> None:
     play(scenario, *SETS)
 
 
-def pod(name: str, node: str = "a", phase: str = "Running", ready: str = "", restarts: int = 0, age: int = 50) -> Object:
-    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": f"2020-01-01T00:00:{ready}Z"}] if ready else []
+def pod(
+    name: str,
+    node: str = "a",
+    phase: str = "Running",
+    ready: str = "",
+    restarts: int = 0,
+    age: int = 50,
+) -> Object:
+    conditions = (
+        [{"type": "Ready", "status": "True", "lastTransitionTime": f"2020-01-01T00:00:{ready}Z"}]
+        if ready
+        else []
+    )
     return {
         "metadata": {"name": name, "creationTimestamp": f"2020-01-01T00:00:{60 - age:02}Z"},
         "spec": {"nodeName": node},
-        "status": {"phase": phase, "conditions": conditions, "containerStatuses": [{"restartCount": restarts}]},
+        "status": {
+            "phase": phase,
+            "conditions": conditions,
+            "containerStatuses": [{"restartCount": restarts}],
+        },
     }
 
 
-@pytest.mark.parametrize(("stays", "goes", "related"), [
-    ({}, {"node": ""}, []),
-    ({}, {"phase": "Pending"}, []),
-    ({}, {"phase": "Unknown"}, []),
-    ({"phase": "Unknown"}, {"phase": "Pending"}, []),
-    ({"ready": "10"}, {}, []),
-    ({"node": "b"}, {"node": "a"}, [pod("x", "a"), pod("y", "a"), pod("z", "b")]),
-    ({"node": "b"}, {"node": "a", "ready": ""}, [pod("x", "a"), pod("y", "b", "Failed"), pod("z", "b", "Failed")]),
-    ({"ready": "10"}, {"ready": "20"}, []),
-    ({"restarts": 1}, {"restarts": 2}, []),
-    ({"age": 50}, {"age": 40}, []),
-])
+@pytest.mark.parametrize(
+    ("stays", "goes", "related"),
+    [
+        ({}, {"node": ""}, []),
+        ({}, {"phase": "Pending"}, []),
+        ({}, {"phase": "Unknown"}, []),
+        ({"phase": "Unknown"}, {"phase": "Pending"}, []),
+        ({"ready": "10"}, {}, []),
+        ({"node": "b"}, {"node": "a"}, [pod("x", "a"), pod("y", "a"), pod("z", "b")]),
+        (
+            {"node": "b"},
+            {"node": "a", "ready": ""},
+            [pod("x", "a"), pod("y", "b", "Failed"), pod("z", "b", "Failed")],
+        ),
+        ({"ready": "10"}, {"ready": "20"}, []),
+        ({"restarts": 1}, {"restarts": 2}, []),
+        ({"age": 50}, {"age": 40}, []),
+    ],
+)
 def test_who_goes_first(stays: dict[str, Any], goes: dict[str, Any], related: list[Object]) -> None:
     both = [pod("stays", **stays), pod("goes", **goes)]
     for order in (both, both[::-1]):

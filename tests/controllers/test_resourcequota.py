@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES
 from transom.controllers import resourcequota
 from transom.machinery.errors import ApiError
@@ -21,7 +21,9 @@ NS = "default"
 
 
 async def add_quota(plane: Plane, hard: dict[str, str], **spec: Any) -> None:
-    await plane.client.create(RESOURCE_QUOTAS, NS, {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
+    await plane.client.create(
+        RESOURCE_QUOTAS, NS, {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}}
+    )
     await plane.settle(2)
 
 
@@ -32,10 +34,14 @@ async def status(plane: Plane) -> Object:
 
 async def add_pod(plane: Plane, name: str, cpu: str = "") -> Object:
     resources = {"requests": {"cpu": cpu}} if cpu else {}
-    return await plane.client.create(PODS, NS, {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
-    })
+    return await plane.client.create(
+        PODS,
+        NS,
+        {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
+        },
+    )
 
 
 async def quiet(plane: Plane) -> None:
@@ -48,8 +54,13 @@ def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(play: Pla
         await quiet(plane)
         await add_pod(plane, "a", "1")
         await add_quota(plane, {"pods": "5", "count/nothings.example.com": "1"})
-        assert await status(plane) == {"hard": {"pods": "5", "count/nothings.example.com": "1"}, "used": {"pods": "1"}}
-        await plane.client.patch(RESOURCE_QUOTAS, NS, "q", {"spec": {"hard": {"requests.cpu": "3", "pods": None}}})
+        assert await status(plane) == {
+            "hard": {"pods": "5", "count/nothings.example.com": "1"},
+            "used": {"pods": "1"},
+        }
+        await plane.client.patch(
+            RESOURCE_QUOTAS, NS, "q", {"spec": {"hard": {"requests.cpu": "3", "pods": None}}}
+        )
         await plane.settle(2)
         found = await status(plane)
         assert found["used"] == {"requests.cpu": "1"}
@@ -61,23 +72,40 @@ def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(play: Pla
 def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await quiet(plane)
-        await add_quota(plane, {"pods": "9", "cpu": "9", "services.nodeports": "9", "configmaps": "9"})
+        await add_quota(
+            plane, {"pods": "9", "cpu": "9", "services.nodeports": "9", "configmaps": "9"}
+        )
         for name in ("a", "b", "c"):
             await add_pod(plane, name, "1")
         ports = {"type": "NodePort", "ports": [{"port": 80}]}
         await plane.client.create(SERVICES, NS, {"metadata": {"name": "s"}, "spec": ports})
         await plane.client.create(CONFIG_MAPS, NS, {"metadata": {"name": "m"}})
         assert (await status(plane))["used"] == {
-            "pods": "3", "cpu": "3", "services.nodeports": "1", "configmaps": "1"}
+            "pods": "3",
+            "cpu": "3",
+            "services.nodeports": "1",
+            "configmaps": "1",
+        }
         await plane.client.delete(PODS, NS, "a")
         await plane.client.delete(CONFIG_MAPS, NS, "m")
-        await plane.client.patch(PODS, NS, "b", {"status": {"phase": "Succeeded"}}, subresource="status")
+        await plane.client.patch(
+            PODS, NS, "b", {"status": {"phase": "Succeeded"}}, subresource="status"
+        )
         service = await plane.get(SERVICES, NS, "s")
-        plain = [{key: value for key, value in port.items() if key != "nodePort"} for port in service["spec"]["ports"]]
-        await plane.client.update(SERVICES, {**service, "spec": {**service["spec"], "type": "ClusterIP", "ports": plain}})
+        plain = [
+            {key: value for key, value in port.items() if key != "nodePort"}
+            for port in service["spec"]["ports"]
+        ]
+        await plane.client.update(
+            SERVICES, {**service, "spec": {**service["spec"], "type": "ClusterIP", "ports": plain}}
+        )
         await plane.settle()
         assert (await status(plane))["used"] == {
-            "pods": "1", "cpu": "1", "services.nodeports": "0", "configmaps": "0"}
+            "pods": "1",
+            "cpu": "1",
+            "services.nodeports": "0",
+            "configmaps": "0",
+        }
 
     play(scenario, "resourcequota")
 
@@ -85,7 +113,9 @@ def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: Play) -> None:
 def test_wrong_usage_is_put_right_in_time(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await add_quota(plane, {"pods": "5"})
-        await plane.client.patch(RESOURCE_QUOTAS, NS, "q", {"status": {"used": {"pods": "4"}}}, subresource="status")
+        await plane.client.patch(
+            RESOURCE_QUOTAS, NS, "q", {"status": {"used": {"pods": "4"}}}, subresource="status"
+        )
         await plane.settle(10)
         assert (await status(plane))["used"] == {"pods": "4"}
         await plane.settle(600)

@@ -7,13 +7,13 @@ from typing import Any
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import EVENTS, SERVICES
-from transom.controllers.base import Settings
+from transom.controllers.base import ControllerSettings
 
 from .conftest import Plane
 
 Play = Callable[..., None]
 NS = "default"
-POOL = Settings(load_balancers="127.100.0.0/30")
+POOL = ControllerSettings(load_balancers="127.100.0.0/30")
 
 
 async def service(plane: Plane, name: str, **spec: Any) -> None:
@@ -28,19 +28,31 @@ async def address(plane: Plane, name: str) -> list[str]:
 
 
 async def reasons(plane: Plane, name: str) -> set[str]:
-    return {e["reason"] for e in (await plane.client.list(EVENTS)).items if e["involvedObject"]["name"] == name}
+    return {
+        e["reason"]
+        for e in (await plane.client.list(EVENTS)).items
+        if e["involvedObject"]["name"] == name
+    }
 
 
 def test_addresses_are_given_and_given_back(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await service(plane, "a")
         await service(plane, "b", loadBalancerIP="127.100.0.2")
-        assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == ["127.100.0.2"]
+        assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == [
+            "127.100.0.2"
+        ]
         found = await plane.get(SERVICES, NS, "a")
         assert found["metadata"]["finalizers"] == ["service.kubernetes.io/load-balancer-cleanup"]
-        assert {"EnsuringLoadBalancer", "EnsuredLoadBalancer", "UnAvailableLoadBalancer"} == await reasons(plane, "a")
+        assert {
+            "EnsuringLoadBalancer",
+            "EnsuredLoadBalancer",
+            "UnAvailableLoadBalancer",
+        } == await reasons(plane, "a")
         await service(plane, "c")
-        assert await address(plane, "c") == [] and "SyncLoadBalancerFailed" in await reasons(plane, "c")
+        assert await address(plane, "c") == [] and "SyncLoadBalancerFailed" in await reasons(
+            plane, "c"
+        )
         await plane.client.delete(SERVICES, NS, "a")
         await plane.settle(1)
         assert await plane.missing(SERVICES, NS, "a")
@@ -57,10 +69,21 @@ def test_a_restart_and_another_type(play: Play) -> None:
         await plane.stop_controllers()
         plane.start_controllers()
         await service(plane, "b")
-        assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == ["127.100.0.2"]
-        await plane.client.patch(SERVICES, NS, "a", {"spec": {"type": "ClusterIP", "ports": [
-            {"port": 80, "protocol": "TCP", "targetPort": 80}
-        ]}}, MERGE_PATCH)
+        assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == [
+            "127.100.0.2"
+        ]
+        await plane.client.patch(
+            SERVICES,
+            NS,
+            "a",
+            {
+                "spec": {
+                    "type": "ClusterIP",
+                    "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+                }
+            },
+            MERGE_PATCH,
+        )
         await plane.settle(1)
         found = await plane.get(SERVICES, NS, "a")
         assert await address(plane, "a") == [] and "finalizers" not in found["metadata"]
@@ -87,8 +110,14 @@ def test_an_address_of_each_family(play: Play) -> None:
         assert await address(plane, "both") == ["2001:2::1", "127.100.0.2"]
         assert await address(plane, "six") == ["2001:2::2"]
         assert await address(plane, "four") == ["127.100.0.1"]
-        await plane.client.patch(SERVICES, NS, "both", {"spec": {"ipFamilyPolicy": "SingleStack"}}, MERGE_PATCH)
+        await plane.client.patch(
+            SERVICES, NS, "both", {"spec": {"ipFamilyPolicy": "SingleStack"}}, MERGE_PATCH
+        )
         await plane.settle(1)
         assert await address(plane, "both") == ["2001:2::1"]
 
-    play(scenario, "service", settings=Settings(load_balancers="127.100.0.0/30,2001:2::/112"))
+    play(
+        scenario,
+        "service",
+        settings=ControllerSettings(load_balancers="127.100.0.0/30,2001:2::/112"),
+    )

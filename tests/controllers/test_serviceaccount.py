@@ -1,4 +1,6 @@
-"""Service accounts, their tokens and the root certificate come with a namespace, come back, and go together."""
+"""Service accounts, their tokens and the root certificate come with a namespace, come back, and go
+together.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_a_namespace_comes_with_everything(play: Play) -> None:
         }
         assert text(secret, "token") == "token of system:serviceaccount:x:default"
         assert (text(secret, "namespace"), text(secret, "ca.crt")) == ("x", ROOT_CA)
-        assert (await plane.get(CONFIG_MAPS, "x", "kube-root-ca.crt"))["data"] == {"ca.crt": ROOT_CA}
+        assert (await plane.get(CONFIG_MAPS, "x", "kube-root-ca.crt"))["data"] == {
+            "ca.crt": ROOT_CA
+        }
 
     play(scenario)
 
@@ -50,10 +54,16 @@ def test_what_is_deleted_comes_back(play: Play) -> None:
         await plane.settle()
         after = await plane.get(SERVICE_ACCOUNTS, "default", "default")
         assert after["metadata"]["uid"] != before["metadata"]["uid"]
-        assert await tokens(plane, "default") == [after["secrets"][0]["name"]]  # the old one went with its account
-        await plane.client.patch(CONFIG_MAPS, "default", "kube-root-ca.crt", {"data": {"ca.crt": "forged"}})
+        assert await tokens(plane, "default") == [
+            after["secrets"][0]["name"]
+        ]  # the old one went with its account
+        await plane.client.patch(
+            CONFIG_MAPS, "default", "kube-root-ca.crt", {"data": {"ca.crt": "forged"}}
+        )
         await plane.settle()
-        assert (await plane.get(CONFIG_MAPS, "default", "kube-root-ca.crt"))["data"] == {"ca.crt": ROOT_CA}
+        assert (await plane.get(CONFIG_MAPS, "default", "kube-root-ca.crt"))["data"] == {
+            "ca.crt": ROOT_CA
+        }
 
     play(scenario)
 
@@ -73,17 +83,26 @@ def test_a_deleted_token_is_replaced(play: Play) -> None:
 def test_secrets_of_users_are_filled_in_or_dropped(play: Play) -> None:
     def secret(name: str, account: str, **more: Any) -> Object:
         note = {"kubernetes.io/service-account.name": account}
-        return {"metadata": {"name": name, "annotations": note}, "type": "kubernetes.io/service-account-token", **more}
+        return {
+            "metadata": {"name": name, "annotations": note},
+            "type": "kubernetes.io/service-account-token",
+            **more,
+        }
 
     async def scenario(plane: Plane) -> None:
         await plane.client.create(SECRETS, "default", secret("mine", "default"))
         await plane.client.create(SECRETS, "default", secret("stray", "nobody"))
-        await plane.client.create(SECRETS, "default", secret("old", "default", data={"ca.crt": "eA==", "token": "eQ=="}))
+        await plane.client.create(
+            SECRETS, "default", secret("old", "default", data={"ca.crt": "eA==", "token": "eQ=="})
+        )
         await plane.settle()
         account = await plane.get(SERVICE_ACCOUNTS, "default", "default")
         mine = await plane.get(SECRETS, "default", "mine")
         assert text(mine, "token") == "token of system:serviceaccount:default:default"
-        assert mine["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == account["metadata"]["uid"]
+        assert (
+            mine["metadata"]["annotations"]["kubernetes.io/service-account.uid"]
+            == account["metadata"]["uid"]
+        )
         assert "mine" not in [ref["name"] for ref in account["secrets"]]
         old = await plane.get(SECRETS, "default", "old")
         assert (text(old, "ca.crt"), text(old, "token")) == (ROOT_CA, "y")

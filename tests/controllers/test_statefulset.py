@@ -8,12 +8,30 @@ from typing import Any
 import pytest
 
 from transom.client.api import STRATEGIC_PATCH
-from transom.client.resources import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from transom.client.resources import (
+    CONTROLLER_REVISIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    STATEFUL_SETS,
+)
+from transom.controllers.statefulset import update
 from transom.controllers.statefulset.identity import parent_and_ordinal
 from transom.machinery.objects import Object
 
 from .conftest import Plane
-from .workloads import ACCOUNTS, add_nodes, all_ready, events, names, node, pods, report, template, windows_template, workload
+from .workloads import (
+    ACCOUNTS,
+    add_nodes,
+    all_ready,
+    events,
+    names,
+    node,
+    pods,
+    report,
+    template,
+    windows_template,
+    workload,
+)
 
 Play = Callable[..., None]
 ALL = (*ACCOUNTS, "statefulset")
@@ -39,7 +57,9 @@ async def status_of(plane: Plane) -> Object:
 
 
 async def images(plane: Plane) -> dict[str, str]:
-    return {p["metadata"]["name"]: p["spec"]["containers"][0]["image"][-1] for p in await pods(plane)}
+    return {
+        p["metadata"]["name"]: p["spec"]["containers"][0]["image"][-1] for p in await pods(plane)
+    }
 
 
 def test_pods_come_and_go_in_order(play: Play) -> None:
@@ -71,11 +91,15 @@ def test_each_pod_has_an_identity(play: Play) -> None:
         (pod,) = await pods(plane)
         (revision,) = (await plane.client.list(CONTROLLER_REVISIONS, "default")).items
         assert pod["metadata"]["labels"] == {
-            "app": "db", "statefulset.kubernetes.io/pod-name": "db-0",
+            "app": "db",
+            "statefulset.kubernetes.io/pod-name": "db-0",
             "controller-revision-hash": revision["metadata"]["name"],
         }
         assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("db-0", "svc")
-        assert revision["data"]["spec"]["template"]["$patch"] == "replace" and revision["revision"] == 1
+        assert (
+            revision["data"]["spec"]["template"]["$patch"] == "replace"
+            and revision["revision"] == 1
+        )
         await report(plane, pod)
         body = {"metadata": {"labels": {"statefulset.kubernetes.io/pod-name": None}}}
         await plane.client.patch(PODS, "default", "db-0", body)
@@ -94,24 +118,37 @@ def test_a_failed_pod_is_made_anew(play: Play) -> None:
         await report(plane, before, "Failed")
         await plane.settle()
         (after,) = await pods(plane)
-        assert after["metadata"]["name"] == "db-0" and after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert (
+            after["metadata"]["name"] == "db-0"
+            and after["metadata"]["uid"] != before["metadata"]["uid"]
+        )
         told = await events(plane, "StatefulSet")
-        assert ("RecreatingFailedPod", "StatefulSet default/db is recreating failed Pod db-0") in told
+        assert (
+            "RecreatingFailedPod",
+            "StatefulSet default/db is recreating failed Pod db-0",
+        ) in told
 
     play(scenario, *ALL)
 
 
 def test_claims_are_made_once_and_stay(play: Play) -> None:
-    claim = {"metadata": {"name": "data", "labels": {"own": "label"}},
-             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    claim = {
+        "metadata": {"name": "data", "labels": {"own": "label"}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
 
     async def claims(plane: Plane) -> list[str]:
-        return [c["metadata"]["name"] for c in (await plane.client.list(PERSISTENT_VOLUME_CLAIMS, "default")).items]
+        return [
+            c["metadata"]["name"]
+            for c in (await plane.client.list(PERSISTENT_VOLUME_CLAIMS, "default")).items
+        ]
 
     async def scenario(plane: Plane) -> None:
         volume = {"name": "data", "emptyDir": {}}
         pod = template(label="db", volumes=[volume, {"name": "other", "emptyDir": {}}])
-        await create(plane, 2, pod=pod, podManagementPolicy="Parallel", volumeClaimTemplates=[claim])
+        await create(
+            plane, 2, pod=pod, podManagementPolicy="Parallel", volumeClaimTemplates=[claim]
+        )
         assert await claims(plane) == ["data-db-0", "data-db-1"]
         made = await plane.get(PODS, "default", "db-1")
         assert [v["name"] for v in made["spec"]["volumes"]][:2] == ["data", "other"]
@@ -128,7 +165,9 @@ def test_claims_are_made_once_and_stay(play: Play) -> None:
         await plane.client.delete(PODS, "default", "db-0")
         await plane.settle()
         message = "create Pod db-0 in StatefulSet db failed error: pvc data-db-0 is being deleted"
-        assert await names(plane) == [] and ("FailedCreate", message) in await events(plane, "StatefulSet")
+        assert await names(plane) == [] and ("FailedCreate", message) in await events(
+            plane, "StatefulSet"
+        )
 
     play(scenario, *ALL)
 
@@ -164,7 +203,9 @@ def test_an_update_goes_from_the_last_to_the_partition(play: Play) -> None:
         await change(plane, updateStrategy={"rollingUpdate": {"partition": 0}})
         await all_ready(plane)
         status = await status_of(plane)
-        assert status["currentRevision"] == status["updateRevision"] and set((await images(plane)).values()) == {"2"}
+        assert status["currentRevision"] == status["updateRevision"] and set(
+            (await images(plane)).values()
+        ) == {"2"}
 
     play(scenario, *ALL)
 
@@ -191,7 +232,10 @@ def test_on_delete_and_rolling_back(play: Play) -> None:
             r["data"]["spec"]["template"]["spec"]["containers"][0]["image"]: r["revision"]
             for r in (await plane.client.list(CONTROLLER_REVISIONS, "default")).items
         }
-        assert revisions == {"app:1": 4, "app:3": 3}  # the old revision again, with the highest number
+        assert revisions == {
+            "app:1": 4,
+            "app:3": 3,
+        }  # the old revision again, with the highest number
         await set_image(plane, "app:5")
         await plane.client.delete(PODS, "default", "db-0")
         await plane.settle()
@@ -203,7 +247,9 @@ def test_on_delete_and_rolling_back(play: Play) -> None:
 def test_no_second_pod_while_the_first_stops(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
         await add_nodes(plane, node("win1", windows=True))
-        await create(plane, 1, pod=windows_template("db", nodeName="win1", terminationGracePeriodSeconds=30))
+        await create(
+            plane, 1, pod=windows_template("db", nodeName="win1", terminationGracePeriodSeconds=30)
+        )
         await all_ready(plane)
         await plane.client.delete(PODS, "default", "db-0")
         await plane.settle(60)
@@ -224,15 +270,25 @@ def test_only_pods_of_the_name_are_members(play: Play) -> None:
             stray = {**template(label="db"), "metadata": {"name": name, "labels": {"app": "db"}}}
             await plane.client.create(PODS, "default", stray)
         await create(plane, 1)
-        owners = {p["metadata"]["name"]: len(p["metadata"].get("ownerReferences", ())) for p in await pods(plane)}
+        owners = {
+            p["metadata"]["name"]: len(p["metadata"].get("ownerReferences", ()))
+            for p in await pods(plane)
+        }
         assert owners == {"db-0": 1, "other-1": 0, "db": 0}
 
     play(scenario, *ALL)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("db-0", ("db", 0)), ("a-b-12", ("a-b", 12)), ("db", ("", -1)), ("db-x", ("", -1)), ("db-99999999999", ("db", -1)),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("db-0", ("db", 0)),
+        ("a-b-12", ("a-b", 12)),
+        ("db", ("", -1)),
+        ("db-x", ("", -1)),
+        ("db-99999999999", ("db", -1)),
+    ],
+)
 def test_names(name: str, expected: tuple[str, int]) -> None:
     assert parent_and_ordinal(name) == expected
 
@@ -247,5 +303,25 @@ def test_a_restart_changes_nothing(play: Play) -> None:
         plane.start_controllers()
         await plane.settle(60)
         assert plane.api.storage.store.revision == before
+
+    play(scenario, *ALL)
+
+
+def test_a_set_may_want_more_pods_than_can_exist(play: Play) -> None:
+    """Pods are planned when their turn comes."""
+
+    async def scenario(plane: Plane) -> None:
+        await create(plane, 2**31 - 1)
+        assert await names(plane) == ["db-0"]
+
+    play(scenario, *ALL)
+
+
+def test_parallel_sets_create_pods_in_bursts(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "_MOST_CREATED", 3)
+
+    async def scenario(plane: Plane) -> None:
+        await create(plane, 7, podManagementPolicy="Parallel")
+        assert len(await names(plane)) == 7
 
     play(scenario, *ALL)

@@ -17,7 +17,7 @@ from transom.client.resources import (
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
-from transom.controllers.base import Settings, VolumeFailure
+from transom.controllers.base import ControllerSettings, ProvisionedVolume, ProvisioningFailure
 from transom.controllers.persistentvolume.matching import best_match
 from transom.machinery.objects import Object
 
@@ -28,17 +28,30 @@ NS = "default"
 BINDER = "persistentvolume-binder"
 
 
-async def volume(plane: Plane, name: str, size: str = "1Gi", *, policy: str = "Retain", **spec: Any) -> None:
-    full = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": policy,
-            "storageClassName": "sc", **spec}
+async def volume(
+    plane: Plane, name: str, size: str = "1Gi", *, policy: str = "Retain", **spec: Any
+) -> None:
+    full = {
+        "capacity": {"storage": size},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": policy,
+        "storageClassName": "sc",
+        **spec,
+    }
     if not any(source in spec for source in ("csi", "nfs", "local")):
         full.setdefault("hostPath", {"path": "/tmp/x"})
     await plane.client.create(PERSISTENT_VOLUMES, "", {"metadata": {"name": name}, "spec": full})
 
 
 async def claim(plane: Plane, name: str = "c", size: str = "1Gi", **spec: Any) -> None:
-    full = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "storageClassName": "sc"}
-    await plane.client.create(PERSISTENT_VOLUME_CLAIMS, NS, {"metadata": {"name": name}, "spec": {**full, **spec}})
+    full = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+        "storageClassName": "sc",
+    }
+    await plane.client.create(
+        PERSISTENT_VOLUME_CLAIMS, NS, {"metadata": {"name": name}, "spec": {**full, **spec}}
+    )
 
 
 async def storage_class(plane: Plane, provisioner: str, **fields: Any) -> None:
@@ -58,7 +71,11 @@ async def phase(plane: Plane, name: str) -> str:
 
 async def told(plane: Plane, about: str) -> list[tuple[str, str, str]]:
     listed = (await plane.client.list(EVENTS)).items
-    return [(e["type"], e["reason"], e["message"]) for e in listed if e["involvedObject"]["name"] == about]
+    return [
+        (e["type"], e["reason"], e["message"])
+        for e in listed
+        if e["involvedObject"]["name"] == about
+    ]
 
 
 async def free(plane: Plane, name: str = "c") -> None:
@@ -77,7 +94,11 @@ def test_the_smallest_that_fits_is_bound_and_released(play: Play) -> None:
         found = await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c")
         assert found["status"]["capacity"] == {"storage": "2Gi"}
         assert set(found["metadata"]["annotations"].values()) == {"yes"}
-        assert [await phase(plane, name) for name in ("big", "small", "tiny")] == ["Available", "Bound", "Available"]
+        assert [await phase(plane, name) for name in ("big", "small", "tiny")] == [
+            "Available",
+            "Bound",
+            "Available",
+        ]
         await free(plane)
         assert await phase(plane, "small") == "Released"
         await claim(plane, size="1500Mi")
@@ -108,16 +129,22 @@ def test_a_claim_that_names_its_volume(play: Play) -> None:
         assert await held(plane) == ("Pending", "v")
         await volume(plane, "v")
         await plane.settle(16)
-        assert ("Warning", "VolumeMismatch", 'Cannot bind to requested volume "v": requested PV is too small') in (
-            await told(plane, "c")
-        )
+        assert (
+            "Warning",
+            "VolumeMismatch",
+            'Cannot bind to requested volume "v": requested PV is too small',
+        ) in (await told(plane, "c"))
         await claim(plane, "d", volumeName="v")
         await plane.settle(1)
         assert await held(plane, "d") == ("Bound", "v")
         notes = (await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "d"))["metadata"]["annotations"]
         assert notes == {"pv.kubernetes.io/bind-completed": "yes"}
         await plane.settle(16)
-        assert ("Warning", "FailedBinding", 'volume "v" already bound to a different claim.') in await told(plane, "c")
+        assert (
+            "Warning",
+            "FailedBinding",
+            'volume "v" already bound to a different claim.',
+        ) in await told(plane, "c")
 
     play(scenario, BINDER)
 
@@ -142,7 +169,9 @@ def test_a_bound_claim_that_loses_its_volume(play: Play) -> None:
         await plane.settle(1)
         await claim(plane)
         await plane.settle(1)
-        await plane.client.patch(PERSISTENT_VOLUMES, "", "v", {"metadata": {"finalizers": None}}, MERGE_PATCH)
+        await plane.client.patch(
+            PERSISTENT_VOLUMES, "", "v", {"metadata": {"finalizers": None}}, MERGE_PATCH
+        )
         await plane.client.delete(PERSISTENT_VOLUMES, "", "v")
         await plane.settle(1)
         assert (await held(plane))[0] == "Lost"
@@ -154,7 +183,9 @@ def test_a_bound_claim_that_loses_its_volume(play: Play) -> None:
 
 def test_the_first_consumer_decides(play: Play) -> None:
     async def scenario(plane: Plane) -> None:
-        await storage_class(plane, "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer")
+        await storage_class(
+            plane, "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"
+        )
         await volume(plane, "v")
         await claim(plane)
         await plane.settle(1)
@@ -164,18 +195,31 @@ def test_the_first_consumer_decides(play: Play) -> None:
         # What a scheduler does: the volume is the claim's, which this controller finishes.
         found = await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c")
         ref = {"namespace": NS, "name": "c", "uid": found["metadata"]["uid"]}
-        await plane.client.patch(PERSISTENT_VOLUMES, "", "v", {"spec": {"claimRef": ref}}, MERGE_PATCH)
+        await plane.client.patch(
+            PERSISTENT_VOLUMES, "", "v", {"spec": {"claimRef": ref}}, MERGE_PATCH
+        )
         await plane.settle(1)
         assert await held(plane) == ("Bound", "v")
 
     play(scenario, BINDER)
 
 
-@pytest.mark.parametrize(("source", "text"), [
-    ({"hostPath": {"path": "/data"}}, "host_path deleter only supports /tmp/.+ but received provided /data"),
-    ({"csi": {"driver": "d", "volumeHandle": "h"}},
-     'Error getting deleter volume plugin for volume "v": no deletable volume plugin matched'),
-])
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (
+            {"hostPath": {"path": "/data"}},
+            "host_path deleter only supports /tmp/.+ but received provided /data",
+        ),
+        (
+            {"csi": {"driver": "d", "volumeHandle": "h"}},
+            (
+                'Error getting deleter volume plugin for volume "v": no deletable volume plugin '
+                "matched"
+            ),
+        ),
+    ],
+)
 def test_a_volume_that_cannot_be_deleted_fails(play: Play, source: Object, text: str) -> None:
     async def scenario(plane: Plane) -> None:
         await volume(plane, "v", policy="Delete", **source)
@@ -214,7 +258,9 @@ def test_recycled_by_a_pod(play: Play) -> None:
         pod = await plane.get(PODS, NS, "recycler-for-v")
         assert pod["spec"]["volumes"][0]["hostPath"]["path"] == "/tmp/x"
         body = {"status": {"phase": "Succeeded"}}
-        await plane.client.patch(PODS, NS, "recycler-for-v", body, MERGE_PATCH, subresource="status")
+        await plane.client.patch(
+            PODS, NS, "recycler-for-v", body, MERGE_PATCH, subresource="status"
+        )
         await plane.settle(1)
         found = await plane.get(PERSISTENT_VOLUMES, "", "v")
         assert found["status"]["phase"] == "Available" and "claimRef" not in found["spec"]
@@ -231,11 +277,13 @@ class Maker:
         self.asked = 0
         self.deleted: list[str] = []
 
-    async def provision(self, claim: Object, storage_class: Object, name: str, node: str) -> Object:
+    async def provision(
+        self, claim: Object, storage_class: Object, name: str, node: str
+    ) -> ProvisionedVolume:
         self.asked += 1
         if self.asked == 1:
-            raise VolumeFailure("no space")
-        return {"csi": {"driver": "maker", "volumeHandle": name}}
+            raise ProvisioningFailure("no space")
+        return ProvisionedVolume({"csi": {"driver": "maker", "volumeHandle": name}})
 
     async def delete(self, volume: Object) -> None:
         self.deleted.append(volume["metadata"]["name"])
@@ -252,28 +300,50 @@ def test_volumes_made_on_demand(play: Play) -> None:
         uid = (await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c"))["metadata"]["uid"]
         assert (state, name) == ("Bound", f"pvc-{uid}")
         found = await plane.get(PERSISTENT_VOLUMES, "", name)
-        assert found["spec"]["capacity"] == {"storage": "3Gi"} and found["status"]["phase"] == "Bound"
+        assert (
+            found["spec"]["capacity"] == {"storage": "3Gi"} and found["status"]["phase"] == "Bound"
+        )
         assert found["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
         assert await told(plane, "c") == [
-            ("Warning", "ProvisioningFailed", 'Failed to provision volume with StorageClass "sc": no space'),
-            ("Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name} using example.org/maker"),
+            (
+                "Warning",
+                "ProvisioningFailed",
+                'Failed to provision volume with StorageClass "sc": no space',
+            ),
+            (
+                "Normal",
+                "ProvisioningSucceeded",
+                f"Successfully provisioned volume {name} using example.org/maker",
+            ),
         ]
         await free(plane)
         await plane.settle(1)
         assert await plane.missing(PERSISTENT_VOLUMES, "", name) and maker.deleted == [name]
 
-    settings = Settings(provisioners={"example.org/maker": maker})
+    settings = ControllerSettings(provisioners={"example.org/maker": maker})
     play(scenario, BINDER, "pvc-protection", "pv-protection", settings=settings)
 
 
-@pytest.mark.parametrize(("provisioner", "event"), [
-    ("example.org/maker", ("Normal", "ExternalProvisioning",
-     'waiting for a volume to be created, either by external provisioner "example.org/maker"'
-     " or manually created by system administrator")),
-    ("kubernetes.io/magic",
-     ("Warning", "ProvisioningFailed", "no volume plugin matched name: kubernetes.io/magic")),
-    ("", ("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "sc" not found')),
-])
+@pytest.mark.parametrize(
+    ("provisioner", "event"),
+    [
+        (
+            "example.org/maker",
+            (
+                "Normal",
+                "ExternalProvisioning",
+                "waiting for a volume to be created, either by external provisioner "
+                '"example.org/maker"'
+                " or manually created by system administrator",
+            ),
+        ),
+        (
+            "kubernetes.io/magic",
+            ("Warning", "ProvisioningFailed", "no volume plugin matched name: kubernetes.io/magic"),
+        ),
+        ("", ("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "sc" not found')),
+    ],
+)
 def test_who_has_to_make_it(play: Play, provisioner: str, event: tuple[str, str, str]) -> None:
     async def scenario(plane: Plane) -> None:
         if provisioner:
@@ -281,7 +351,9 @@ def test_who_has_to_make_it(play: Play, provisioner: str, event: tuple[str, str,
         await claim(plane)
         await plane.settle(1)
         assert await told(plane, "c") == [event]
-        notes = (await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c"))["metadata"].get("annotations") or {}
+        notes = (await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c"))["metadata"].get(
+            "annotations"
+        ) or {}
         assert list(notes.values()) == ([provisioner] if "example" in provisioner else [])
 
     play(scenario, BINDER)
@@ -294,8 +366,16 @@ def test_a_crash_in_the_middle_of_a_binding_is_finished(play: Play) -> None:
         await plane.stop_controllers()
         await claim(plane)
         found = await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c")
-        ref = {"kind": "PersistentVolumeClaim", "namespace": NS, "name": "c", "uid": found["metadata"]["uid"]}
-        body = {"metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}, "spec": {"claimRef": ref}}
+        ref = {
+            "kind": "PersistentVolumeClaim",
+            "namespace": NS,
+            "name": "c",
+            "uid": found["metadata"]["uid"],
+        }
+        body = {
+            "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
+            "spec": {"claimRef": ref},
+        }
         await plane.client.patch(PERSISTENT_VOLUMES, "", "v", body, MERGE_PATCH)
         plane.start_controllers()
         await plane.settle(1)
@@ -306,7 +386,8 @@ def test_a_crash_in_the_middle_of_a_binding_is_finished(play: Play) -> None:
 
 async def pod_with_claim(plane: Plane, name: str, node: str = "") -> None:
     spec: Object = {
-        "containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": "i"}],
+        "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}],
     }
@@ -344,18 +425,26 @@ def test_volumes_of_drivers_are_attached_and_detached(play: Play) -> None:
         await pod_with_claim(plane, "p", "n")
         await plane.settle(1)
         [made] = (await plane.client.list(VOLUME_ATTACHMENTS)).items
-        assert made["spec"] == {"attacher": "d.example.org", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
+        assert made["spec"] == {
+            "attacher": "d.example.org",
+            "nodeName": "n",
+            "source": {"persistentVolumeName": "v"},
+        }
         name = made["metadata"]["name"]
         assert name.startswith("csi-") and len(name) == 68
         body: Object = {"status": {"attached": True}}
-        await plane.client.patch(VOLUME_ATTACHMENTS, "", name, body, MERGE_PATCH, subresource="status")
+        await plane.client.patch(
+            VOLUME_ATTACHMENTS, "", name, body, MERGE_PATCH, subresource="status"
+        )
         await plane.settle(1)
         unique = "kubernetes.io/csi/d.example.org^h"
         status = (await plane.get(NODES, "", "n"))["status"]
         assert status["volumesAttached"] == [{"name": unique, "devicePath": ""}]
-        assert ("Normal", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "v" ') in (
-            await told(plane, "p")
-        )
+        assert (
+            "Normal",
+            "SuccessfulAttachVolume",
+            'AttachVolume.Attach succeeded for volume "v" ',
+        ) in (await told(plane, "p"))
         # The node still uses it when the pod is gone.
         body = {"status": {"volumesInUse": [unique]}}
         await plane.client.patch(NODES, "", "n", body, MERGE_PATCH, subresource="status")
@@ -381,20 +470,31 @@ def test_a_claim_that_grows_is_told_to_wait(play: Play) -> None:
         body = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
         await plane.client.patch(PERSISTENT_VOLUME_CLAIMS, NS, "c", body, MERGE_PATCH)
         await plane.settle(1)
-        assert ("Warning", "ExternalExpanding", (
-            "Ignoring the PVC: didn't find a plugin capable of expanding the volume;"
-            " waiting for an external controller to process this PVC."
-        )) in await told(plane, "c")
+        assert (
+            "Warning",
+            "ExternalExpanding",
+            (
+                "Ignoring the PVC: didn't find a plugin capable of expanding the volume;"
+                " waiting for an external controller to process this PVC."
+            ),
+        ) in await told(plane, "c")
 
     play(scenario, BINDER, "persistentvolume-expander")
 
 
 @pytest.mark.windows("STO-02", "STO-05", "SUP-STO-001", "SUP-STO-003")
-@pytest.mark.parametrize(("provisioner", "source", "on_node"), [
-    ("kubernetes.io/azure-disk", "azureDisk", True), ("kubernetes.io/aws-ebs", "awsElasticBlockStore", True),
-    ("kubernetes.io/gce-pd", "gcePersistentDisk", True), ("kubernetes.io/azure-file", "azureFile", False),
-])
-def test_disks_of_clouds_are_made_and_grow(play: Play, provisioner: str, source: str, on_node: bool) -> None:
+@pytest.mark.parametrize(
+    ("provisioner", "source", "on_node"),
+    [
+        ("kubernetes.io/azure-disk", "azureDisk", True),
+        ("kubernetes.io/aws-ebs", "awsElasticBlockStore", True),
+        ("kubernetes.io/gce-pd", "gcePersistentDisk", True),
+        ("kubernetes.io/azure-file", "azureFile", False),
+    ],
+)
+def test_disks_of_clouds_are_made_and_grow(
+    play: Play, provisioner: str, source: str, on_node: bool
+) -> None:
     async def scenario(plane: Plane) -> None:
         await storage_class(plane, provisioner, allowVolumeExpansion=True)
         await claim(plane)
@@ -405,8 +505,12 @@ def test_disks_of_clouds_are_made_and_grow(play: Play, provisioner: str, source:
         await plane.client.patch(PERSISTENT_VOLUME_CLAIMS, NS, "c", body, MERGE_PATCH)
         await plane.settle(2)
         grown = await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c")
-        assert grown["metadata"]["annotations"]["volume.kubernetes.io/storage-resizer"] == provisioner
-        assert (await plane.get(PERSISTENT_VOLUMES, "", name))["spec"]["capacity"]["storage"] == "2Gi"
+        assert (
+            grown["metadata"]["annotations"]["volume.kubernetes.io/storage-resizer"] == provisioner
+        )
+        assert (await plane.get(PERSISTENT_VOLUMES, "", name))["spec"]["capacity"][
+            "storage"
+        ] == "2Gi"
         conditions = [row["type"] for row in grown["status"].get("conditions") or ()]
         assert conditions == (["FileSystemResizePending"] if on_node else [])
         assert grown["status"]["capacity"]["storage"] == ("1Gi" if on_node else "2Gi")
@@ -416,22 +520,36 @@ def test_disks_of_clouds_are_made_and_grow(play: Play, provisioner: str, source:
 
 def _volume(name: str, size: str, modes: str, **spec: Any) -> Object:
     full = {"capacity": {"storage": size}, "accessModes": modes.split(), **spec}
-    return {"metadata": {"name": name, "labels": {"name": name}}, "spec": full, "status": {"phase": "Available"}}
+    return {
+        "metadata": {"name": name, "labels": {"name": name}},
+        "spec": full,
+        "status": {"phase": "Available"},
+    }
 
 
-@pytest.mark.parametrize(("spec", "expected"), [
-    ({"accessModes": ["A"]}, "one"), ({"accessModes": ["A", "B"]}, "both"), ({"accessModes": ["C"]}, None),
-    ({"accessModes": ["A"], "selector": {"matchLabels": {"name": "large"}}}, "large"),
-    ({"accessModes": ["A"], "volumeMode": "Block"}, "block"),
-    ({"accessModes": ["A"], "resources": {"requests": {"storage": "6Gi"}}}, None),
-])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"accessModes": ["A"]}, "one"),
+        ({"accessModes": ["A", "B"]}, "both"),
+        ({"accessModes": ["C"]}, None),
+        ({"accessModes": ["A"], "selector": {"matchLabels": {"name": "large"}}}, "large"),
+        ({"accessModes": ["A"], "volumeMode": "Block"}, "block"),
+        ({"accessModes": ["A"], "resources": {"requests": {"storage": "6Gi"}}}, None),
+    ],
+)
 def test_what_fits(spec: Object, expected: str | None) -> None:
     volumes = [
-        _volume("large", "5Gi", "A"), _volume("one", "4Gi", "A"), _volume("both", "1Gi", "A B"),
-        _volume("block", "1Gi", "A", volumeMode="Block"), _volume("taken", "1Gi", "A", claimRef={"name": "x"}),
+        _volume("large", "5Gi", "A"),
+        _volume("one", "4Gi", "A"),
+        _volume("both", "1Gi", "A B"),
+        _volume("block", "1Gi", "A", volumeMode="Block"),
+        _volume("taken", "1Gi", "A", claimRef={"name": "x"}),
     ]
-    wanted = {"metadata": {"name": "c", "namespace": NS, "uid": "u"},
-              "spec": {"resources": {"requests": {"storage": "1Gi"}}, **spec}}
+    wanted = {
+        "metadata": {"name": "c", "namespace": NS, "uid": "u"},
+        "spec": {"resources": {"requests": {"storage": "1Gi"}}, **spec},
+    }
     found = best_match(wanted, volumes, delayed=False)
     assert (found["metadata"]["name"] if found else None) == expected
     assert best_match(wanted, volumes, delayed=True) is None

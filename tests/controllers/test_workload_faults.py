@@ -1,4 +1,6 @@
-"""Workloads under lost calls, lost answers, conflicts, cut watches and restarts: the end is always the desired state."""
+"""Workloads under lost calls, lost answers, conflicts, cut watches and restarts: the end is always
+the desired state.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import DAEMON_SETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS
 from transom.machinery.objects import Object
 
-from .workloads import FaultyPlane, add_nodes, all_ready, faulty_plane, names, node, pods, run, workload
+from .workloads import (
+    FaultyPlane,
+    add_nodes,
+    all_ready,
+    faulty_plane,
+    names,
+    node,
+    pods,
+    run,
+    workload,
+)
 
 KINDS = ("deployment", "replicaset", "statefulset", "daemonset")
 IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "app:2"}]}}}}
@@ -32,7 +44,9 @@ def test_everything_ends_well(seed: int) -> None:
             await add_nodes(plane, node("lin1"), node("win1", windows=True))
             plane.faults.rate = 0.15
             await plane.client.create(DEPLOYMENTS, "default", workload("web", replicas=5))
-            await plane.client.create(STATEFUL_SETS, "default", workload("db", replicas=3, serviceName="x"))
+            await plane.client.create(
+                STATEFUL_SETS, "default", workload("db", replicas=3, serviceName="x")
+            )
             await plane.client.create(DAEMON_SETS, "default", workload("agent"))
             for step in range(12):
                 await restart_sometimes(plane)
@@ -40,7 +54,11 @@ def test_everything_ends_well(seed: int) -> None:
                 if step % 3 == 0:
                     await all_ready(plane)
                 if step == 4:
-                    for resource, name in ((DEPLOYMENTS, "web"), (STATEFUL_SETS, "db"), (DAEMON_SETS, "agent")):
+                    for resource, name in (
+                        (DEPLOYMENTS, "web"),
+                        (STATEFUL_SETS, "db"),
+                        (DAEMON_SETS, "agent"),
+                    ):
                         await plane.client.patch(resource, "default", name, IMAGE, STRATEGIC_PATCH)
                 if step == 7:
                     victim = plane.faults.rng.choice(await names(plane))
@@ -50,11 +68,18 @@ def test_everything_ends_well(seed: int) -> None:
                 await plane.settle(400)  # longer than anybody waits for what never comes
                 await all_ready(plane)
             found = {label: await pods(plane, f"app={label}") for label in ("web", "db", "agent")}
-            assert {label: len(busy(each)) for label, each in found.items()} == {"web": 5, "db": 3, "agent": 1}
+            assert {label: len(busy(each)) for label, each in found.items()} == {
+                "web": 5,
+                "db": 3,
+                "agent": 1,
+            }
             images = {p["spec"]["containers"][0]["image"] for each in found.values() for p in each}
             assert images == {"app:2"}
-            for resource, name, count in ((DEPLOYMENTS, "web", "readyReplicas"), (STATEFUL_SETS, "db", "readyReplicas"),
-                                          (DAEMON_SETS, "agent", "numberReady")):
+            for resource, name, count in (
+                (DEPLOYMENTS, "web", "readyReplicas"),
+                (STATEFUL_SETS, "db", "readyReplicas"),
+                (DAEMON_SETS, "agent", "numberReady"),
+            ):
                 obj = await plane.get(resource, "default", name)
                 assert obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
                 assert obj["status"][count] == len(found[name])

@@ -1,4 +1,6 @@
-"""What tests of the workload controllers share: objects to start from, a kubelet that is told what to say, and faults."""
+"""What tests of the workload controllers share: objects to start from, a kubelet that is told what
+to say, and faults.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from transom.client.api import STRATEGIC_PATCH, BatchedWatch, Client, Unreachable, Watch, WatchEvent
+from transom.client.api import (
+    STRATEGIC_PATCH,
+    ApiClient,
+    ApiUnreachable,
+    ApiWatch,
+    BatchedWatch,
+    WatchEvent,
+)
 from transom.client.resources import EVENTS, NODES, PODS, REPLICA_SETS
 from transom.controllers.manager import CONTROLLERS
 from transom.kit.clock import VirtualClock, rfc3339
@@ -24,19 +33,32 @@ WINDOWS_TOLERATION = {"key": "os", "operator": "Equal", "value": "windows", "eff
 
 def template(image: str = "app:1", label: str = "web", **spec: Any) -> Object:
     spec.setdefault("terminationGracePeriodSeconds", 0)
-    return {"metadata": {"labels": {"app": label}}, "spec": {"containers": [{"name": "app", "image": image}], **spec}}
+    return {
+        "metadata": {"labels": {"app": label}},
+        "spec": {"containers": [{"name": "app", "image": image}], **spec},
+    }
 
 
 def workload(name: str = "web", pod: Object | None = None, **spec: Any) -> Object:
     """A ReplicaSet, Deployment, StatefulSet or DaemonSet: they differ in `spec` only."""
     return {
         "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": pod or template(label=name), **spec},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": pod or template(label=name),
+            **spec,
+        },
     }
 
 
 def windows_template(name: str, **spec: Any) -> Object:
-    return template("app:1", name, nodeSelector={"kubernetes.io/os": "windows"}, tolerations=[WINDOWS_TOLERATION], **spec)
+    return template(
+        "app:1",
+        name,
+        nodeSelector={"kubernetes.io/os": "windows"},
+        tolerations=[WINDOWS_TOLERATION],
+        **spec,
+    )
 
 
 def node(name: str, *, windows: bool = False, **labels: str) -> Object:
@@ -63,13 +85,21 @@ async def names(plane: Plane) -> list[str]:
     return sorted(pod["metadata"]["name"] for pod in await pods(plane))
 
 
-async def report(plane: Plane, pod: Object, phase: str = "Running", ready: bool | None = None, **status: Any) -> None:
+async def report(
+    plane: Plane, pod: Object, phase: str = "Running", ready: bool | None = None, **status: Any
+) -> None:
     """Say what a kubelet would say."""
     value = "True" if (phase == "Running" if ready is None else ready) else "False"
     meta = pod["metadata"]
-    condition = {"type": "Ready", "status": value, "lastTransitionTime": rfc3339(plane.clock.time())}
+    condition = {
+        "type": "Ready",
+        "status": value,
+        "lastTransitionTime": rfc3339(plane.clock.time()),
+    }
     body = {"status": {"phase": phase, "conditions": [condition], **status}}
-    await plane.client.patch(PODS, meta["namespace"], meta["name"], body, STRATEGIC_PATCH, subresource="status")
+    await plane.client.patch(
+        PODS, meta["namespace"], meta["name"], body, STRATEGIC_PATCH, subresource="status"
+    )
 
 
 async def all_ready(plane: Plane) -> int:
@@ -89,20 +119,23 @@ async def events(plane: Plane, kind: str) -> list[tuple[str, str]]:
 async def owned_sets(plane: Plane) -> list[Object]:
     """ReplicaSets by revision."""
     found = (await plane.client.list(REPLICA_SETS, "default")).items
-    return sorted(found, key=lambda s: int(s["metadata"]["annotations"]["deployment.kubernetes.io/revision"]))
+    return sorted(
+        found, key=lambda s: int(s["metadata"]["annotations"]["deployment.kubernetes.io/revision"])
+    )
 
 
 def owners(found: list[Object]) -> set[str]:
     return {(controller_of(obj) or {"name": ""})["name"] for obj in found}
 
 
-# ---- faults ----------------------------------------------------------------------------------------------------------
+# ---- faults
+# --------------------------------------------------------------------------------------------------
 
 
 class _CutWatch(BatchedWatch):
     """Ends now and then, in good order or not."""
 
-    def __init__(self, watch: Watch, faults: Faults) -> None:
+    def __init__(self, watch: ApiWatch, faults: Faults) -> None:
         self._watch = watch
         self._faults = faults
 
@@ -111,7 +144,7 @@ class _CutWatch(BatchedWatch):
         if self._faults.happens():
             # What was on its way is lost with the connection.
             self._watch.close()
-            raise Unreachable("the watch is cut")
+            raise ApiUnreachable("the watch is cut")
         return batch
 
     def close(self) -> None:
@@ -119,7 +152,9 @@ class _CutWatch(BatchedWatch):
 
 
 class Faults:
-    """Makes calls of controllers fail, before they have an effect or after it. Off when `rate` is 0."""
+    """Makes calls of controllers fail, before they have an effect or after it. Off when `rate` is
+    0.
+    """
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -128,16 +163,16 @@ class Faults:
     def happens(self) -> bool:
         return self.rng.random() < self.rate
 
-    def client(self, inner: Client) -> Client:
+    def client(self, inner: ApiClient) -> ApiClient:
         return FaultyClient(inner, self)
 
 
 class FaultyClient:
-    def __init__(self, inner: Client, faults: Faults) -> None:
+    def __init__(self, inner: ApiClient, faults: Faults) -> None:
         self._inner = inner
         self._faults = faults
 
-    async def watch(self, *args: Any, **options: Any) -> Watch:
+    async def watch(self, *args: Any, **options: Any) -> ApiWatch:
         return _CutWatch(await self._inner.watch(*args, **options), self._faults)
 
     def __getattr__(self, name: str) -> Any:
@@ -149,10 +184,10 @@ class FaultyClient:
             if self._faults.happens():
                 if name.startswith("update"):
                     raise errors.conflict(resource.group_resource, "x", "somebody was faster")
-                raise Unreachable("no connection")
+                raise ApiUnreachable("no connection")
             result = await call(resource, *args, **options)
             if self._faults.happens():
-                raise Unreachable("the answer is lost")
+                raise ApiUnreachable("the answer is lost")
             return result
 
         return faulty
@@ -165,7 +200,7 @@ class FaultyPlane(Plane):
         super().__init__(VirtualClock(), (*ACCOUNTS, *controllers), CONTROLLERS)
         self.faults = Faults(seed)
 
-    def _client(self, identity: str) -> Client:
+    def _client(self, identity: str) -> ApiClient:
         return self.faults.client(super()._client(identity))
 
 

@@ -1,4 +1,6 @@
-"""The objects that make the server known are good ones, and it follows the API by what its own role lets it see."""
+"""The objects that make the server known are good ones, and it follows the API by what its own role
+lets it see.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from typing import Any
 import pytest
 from tests.dns.world import service
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.informer import InformerFactory
 from transom.client.resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -23,22 +25,25 @@ from transom.client.resources import (
     SERVICES,
 )
 from transom.dns import objects
-from transom.dns.feed import Feed
+from transom.dns.feed import ZoneFeed
 from transom.dns.server import DnsServer
-from transom.dns.settings import Settings
-from transom.dns.zone import Zone
+from transom.dns.settings import DnsSettings
+from transom.dns.zone import DnsZone
 from transom.kit import dnswire as wire
 from transom.kit.clock import RealClock
 from transom.store.memory import MemoryStore
 
-ADMIN = User("jane", ("system:masters", "system:authenticated"))
-DNS = User(objects.USER, ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"))
+ADMIN = UserInfo("jane", ("system:masters", "system:authenticated"))
+DNS = UserInfo(
+    objects.USER,
+    ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
+)
 
 
 async def answers(server: DnsServer, name: str, type: int = wire.A) -> list[str]:
-    reply = await server.respond(wire.query(1, wire.name(name), type))
+    reply = await server.respond(wire.encode_query(1, wire.encode_name(name), type))
     assert reply is not None
-    return [wire.data_text(record) for record in wire.parse(reply).answers]
+    return [wire.data_text(record) for record in wire.parse_dns_message(reply).answers]
 
 
 async def until(check: Any) -> None:
@@ -51,37 +56,53 @@ async def until(check: Any) -> None:
 
 def test_it_is_known_and_follows() -> None:
     async def main() -> None:
-        api = build(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
+        api = build_api_server(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
         await api.start()
         client = InProcessClient(api, ADMIN, user_agent="tester/1")
-        address = objects.cluster_ip("10.96.0.0/16")
+        address = objects.dns_cluster_ip("10.96.0.0/16")
         assert address == "10.96.0.10"
-        account, role, binding = objects.access()
+        account, role, binding = objects.dns_access()
         await client.create(SERVICE_ACCOUNTS, "kube-system", account)
         await client.create(CLUSTER_ROLES, "", role)
         await client.create(CLUSTER_ROLE_BINDINGS, "", binding)
-        made = await client.create(SERVICES, "kube-system", objects.service([address]))
+        made = await client.create(SERVICES, "kube-system", objects.dns_service_object([address]))
         assert [port["name"] for port in made["spec"]["ports"]] == ["dns", "dns-tcp", "metrics"]
-        await client.create(ENDPOINTS, "kube-system", objects.endpoints(["172.20.0.2"], "control-plane"))
-        for found in objects.endpoint_slices(["172.20.0.2"], "control-plane"):
+        await client.create(
+            ENDPOINTS, "kube-system", objects.dns_endpoints_object(["172.20.0.2"], "control-plane")
+        )
+        for found in objects.dns_endpoint_slices(["172.20.0.2"], "control-plane"):
             await client.create(ENDPOINT_SLICES, "kube-system", found)
-        await client.create(CONFIG_MAPS, "kube-system", objects.config_map(Settings(upstreams=("192.0.2.1",))))
+        await client.create(
+            CONFIG_MAPS,
+            "kube-system",
+            objects.dns_config_map(DnsSettings(upstreams=("192.0.2.1",))),
+        )
 
-        zone, clock = Zone(), RealClock()
-        informers = InformerFactory(InProcessClient(api, DNS, user_agent="dns/1"), clock, random.Random(1))
-        feed = Feed(zone, informers)
-        server = DnsServer(zone, Settings(), clock, random.Random(1))
-        reply = await server.respond(wire.query(1, wire.name("x.default.svc.cluster.local"), wire.A))
-        assert reply is not None and wire.parse(reply).rcode == wire.SERVFAIL, "nothing is known yet"
+        zone, clock = DnsZone(), RealClock()
+        informers = InformerFactory(
+            InProcessClient(api, DNS, user_agent="dns/1"), clock, random.Random(1)
+        )
+        feed = ZoneFeed(zone, informers)
+        server = DnsServer(zone, DnsSettings(), clock, random.Random(1))
+        reply = await server.respond(
+            wire.encode_query(1, wire.encode_name("x.default.svc.cluster.local"), wire.A)
+        )
+        assert reply is not None and wire.parse_dns_message(reply).rcode == wire.SERVFAIL, (
+            "nothing is known yet"
+        )
         informers.start()
         await asyncio.wait_for(feed.run(), 5)
         assert await answers(server, "kube-dns.kube-system.svc.cluster.local") == ["10.96.0.10"]
-        assert await answers(server, "10.0.96.10.in-addr.arpa", wire.PTR) == ["kube-dns.kube-system.svc.cluster.local."]
+        assert await answers(server, "10.0.96.10.in-addr.arpa", wire.PTR) == [
+            "kube-dns.kube-system.svc.cluster.local."
+        ]
         assert await answers(server, "2.0.20.172.in-addr.arpa", wire.PTR) == [
             "172-20-0-2.kube-dns.kube-system.svc.cluster.local."
         ]
 
-        web = await client.create(SERVICES, "default", service("web", namespace="default", clusterIP="10.96.0.77"))
+        web = await client.create(
+            SERVICES, "default", service("web", namespace="default", clusterIP="10.96.0.77")
+        )
         await until(lambda: _is(server, "web.default.svc.cluster.local", ["10.96.0.77"]))
         await client.delete(SERVICES, "default", web["metadata"]["name"])
         await until(lambda: _is(server, "web.default.svc.cluster.local", []))
@@ -96,8 +117,11 @@ async def _is(server: DnsServer, name: str, expected: list[str]) -> bool:
 
 
 def test_two_families() -> None:
-    made = objects.service(["10.96.0.10", "fd00::a"])["spec"]
+    made = objects.dns_service_object(["10.96.0.10", "fd00::a"])["spec"]
     assert (made["ipFamilies"], made["clusterIPs"]) == (["IPv4", "IPv6"], ["10.96.0.10", "fd00::a"])
-    assert [s["addressType"] for s in objects.endpoint_slices(["172.20.0.2", "fd01::2"])] == ["IPv4", "IPv6"]
+    assert [s["addressType"] for s in objects.dns_endpoint_slices(["172.20.0.2", "fd01::2"])] == [
+        "IPv4",
+        "IPv6",
+    ]
     with pytest.raises(ValueError, match="no tenth address"):
-        objects.cluster_ip("10.96.0.0/29")
+        objects.dns_cluster_ip("10.96.0.0/29")

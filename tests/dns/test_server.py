@@ -18,16 +18,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dns.world import ask, server, service, shown, slice_of, zone
 
-from transom.dns.attach import Attached
+from transom.dns.attach import DnsAttachment
 from transom.dns.forward import Routed
 from transom.dns.server import DnsServer
-from transom.dns.settings import Server, Settings, check
-from transom.dns.transport import Connections, Datagrams, Listener, OverDataplane, Sockets
+from transom.dns.settings import DnsServerAddress, DnsSettings, check_dns_settings
+from transom.dns.transport import (
+    DataplaneExchange,
+    DnsConnections,
+    DnsDatagrams,
+    HostExchange,
+    TcpListener,
+)
 from transom.kit import dnswire as wire
 from transom.kit.clock import RealClock, VirtualClock
 
 C = "testns.svc.cluster.local."
-QUESTION = wire.name(f"svc1.{C}") + b"\0\1\0\1"
+QUESTION = wire.encode_name(f"svc1.{C}") + b"\0\1\0\1"
 
 
 def head(flags: int = wire.RD, *counts: int) -> bytes:
@@ -44,7 +50,7 @@ def head(flags: int = wire.RD, *counts: int) -> bytes:
         (head(wire.RD, 2, 0, 0, 0) + QUESTION * 2, wire.FORMERR),
         (head(wire.RD, 1, 2, 0, 0) + QUESTION, wire.FORMERR),
         (head(wire.RD, 1, 0, 0, 1) + QUESTION, wire.FORMERR),
-        (head(wire.RD, 1, 0, 0, 2) + QUESTION + wire.opt(wire.Edns(512)) * 2, wire.FORMERR),
+        (head(wire.RD, 1, 0, 0, 2) + QUESTION + wire.encode_opt(wire.Edns(512)) * 2, wire.FORMERR),
         (head(0x2800) + QUESTION, wire.NOTIMP),  # an update
         (head() + QUESTION[:-1] + b"\3", wire.REFUSED),  # class CHAOS
         (head() + QUESTION[:-4] + b"\0\xfc\0\1", wire.REFUSED),  # a transfer of the zone
@@ -55,8 +61,13 @@ def test_what_is_refused(query: bytes, rcode: int) -> None:
     ask(on, f"svc1.{C}")  # it knows the answer to the question itself
     answer = asyncio.run(on.respond(query))
     assert answer is not None
-    read = wire.parse(answer)
-    assert (read.id, read.rcode, len(read.answers), bool(read.flags & wire.QR)) == (4711, rcode, 0, True)
+    read = wire.parse_dns_message(answer)
+    assert (read.id, read.rcode, len(read.answers), bool(read.flags & wire.QR)) == (
+        4711,
+        rcode,
+        0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("query", [b"", b"short", head(wire.QR | wire.RD) + QUESTION])
@@ -72,16 +83,16 @@ def test_any_bytes_are_answered_or_not_but_never_fail(query: bytes) -> None:
     answer = asyncio.run(FUZZED.respond(query))
     if answer is not None:
         assert answer[:2] == query[:2] and answer[2] & 0x80
-        wire.parse(answer)
+        wire.parse_dns_message(answer)
 
 
 @given(st.data())
 def test_damaged_queries(data: st.DataObject) -> None:
-    query = bytearray(head(wire.RD, 1, 0, 0, 1) + QUESTION + wire.opt(wire.Edns(1232)))
+    query = bytearray(head(wire.RD, 1, 0, 0, 1) + QUESTION + wire.encode_opt(wire.Edns(1232)))
     for _ in range(data.draw(st.integers(1, 3))):
         query[data.draw(st.integers(2, len(query) - 1))] = data.draw(st.integers(0, 255))
     answer = asyncio.run(FUZZED.respond(bytes(query)))
-    assert answer is None or wire.parse(answer).id == 4711
+    assert answer is None or wire.parse_dns_message(answer).id == 4711
 
 
 def test_edns() -> None:
@@ -118,7 +129,8 @@ def test_addresses_take_turns() -> None:
     assert firsts == {f"172.0.0.{i}" for i in (2, 3, 4, 5)}
 
 
-# ---- other servers ---------------------------------------------------------------------------------------------------------
+# ---- other servers
+# --------------------------------------------------------------------------------------------------
 
 
 class Others:
@@ -128,7 +140,7 @@ class Others:
         self.answers = answers
         self.asked: list[tuple[str, str, str]] = []
 
-    def _reply(self, server: Server, payload: bytes, transport: str) -> bytes:
+    def _reply(self, server: DnsServerAddress, payload: bytes, transport: str) -> bytes:
         query = dns.message.from_wire(payload)
         question = query.question[0]
         self.asked.append((server.address, question.name.to_text(), transport))
@@ -139,12 +151,12 @@ class Others:
         answer(reply, question, transport)
         return reply.to_wire(max_size=65535)
 
-    async def datagram(self, server: Server, payload: bytes) -> bytes:
+    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes:
         if self.answers.get(server.address) == "silent":
             await asyncio.get_running_loop().create_future()
         return self._reply(server, payload, "udp")
 
-    async def stream(self, server: Server, payload: bytes) -> bytes:
+    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes:
         return self._reply(server, payload, "tcp")
 
 
@@ -161,7 +173,9 @@ def addresses(*values: str, ttl: int = 300, alias: str = "") -> Any:
 
 def nothing(reply: Any, question: Any, _transport: str) -> None:
     reply.set_rcode(3)
-    reply.authority.append(dns.rrset.from_text("test.", 900, "IN", "SOA", "ns.test. h.test. 1 2 3 4 20"))
+    reply.authority.append(
+        dns.rrset.from_text("test.", 900, "IN", "SOA", "ns.test. h.test. 1 2 3 4 20")
+    )
 
 
 def failure(reply: Any, question: Any, _transport: str) -> None:
@@ -176,7 +190,9 @@ def truncated(reply: Any, question: Any, transport: str) -> None:
 
 
 def forwarding(others: Others, clock: VirtualClock | None = None, **settings: Any) -> DnsServer:
-    return DnsServer(zone(), Settings(**settings), clock or VirtualClock(), random.Random(1), others)
+    return DnsServer(
+        zone(), DnsSettings(**settings), clock or VirtualClock(), random.Random(1), others
+    )
 
 
 ONE, TWO = {"192.0.2.1": addresses("192.0.2.80")}, "192.0.2.2"
@@ -185,7 +201,10 @@ ONE, TWO = {"192.0.2.1": addresses("192.0.2.80")}, "192.0.2.2"
 def test_other_names_are_asked_for_upstream_and_kept_for_a_while() -> None:
     others, clock = Others(**ONE), VirtualClock()
     on = forwarding(others, clock, upstreams=("192.0.2.1",))
-    assert shown(ask(on, "www.example.test."))[:2] == ("NOERROR", ["www.example.test. 30 IN A 192.0.2.80"])
+    assert shown(ask(on, "www.example.test."))[:2] == (
+        "NOERROR",
+        ["www.example.test. 30 IN A 192.0.2.80"],
+    )
     clock.advance(10)
     assert shown(ask(on, "WWW.example.test."))[1] == ["WWW.example.test. 20 IN A 192.0.2.80"]
     assert others.asked == [("192.0.2.1", "www.example.test.", "udp")]
@@ -218,12 +237,14 @@ def test_nobody_answers() -> None:
     async def main() -> None:
         clock = VirtualClock()
         others = Others(**{"192.0.2.1": "silent"})
-        on = DnsServer(zone(), Settings(upstreams=("192.0.2.1",)), clock, random.Random(1), others)
+        on = DnsServer(
+            zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), others
+        )
         query = dns.message.make_query("www.example.test.", "A").to_wire()
         both = asyncio.gather(on.respond(query), on.respond(query))
         await clock.run_for(5.0)
         for answer in await both:
-            assert answer is not None and wire.parse(answer).rcode == wire.SERVFAIL
+            assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
         await on.close()
 
     asyncio.run(main())
@@ -231,7 +252,10 @@ def test_nobody_answers() -> None:
 
 def test_truncated_answers_are_asked_for_again_over_a_connection() -> None:
     others = Others(**{"192.0.2.1": truncated})
-    assert shown(ask(forwarding(others, upstreams=("192.0.2.1",)), "www.example.test."))[0] == "NOERROR"
+    assert (
+        shown(ask(forwarding(others, upstreams=("192.0.2.1",)), "www.example.test."))[0]
+        == "NOERROR"
+    )
     assert [transport for _, _, transport in others.asked] == ["udp", "tcp"]
 
 
@@ -240,16 +264,22 @@ def test_stub_domains() -> None:
     stubs = {"corp.example": (TWO,), "deep.cluster.local": (TWO,), "local": (TWO,)}
     on = forwarding(others, upstreams=("192.0.2.1",), stub_domains=stubs)
     for name, address in (
-        ("db.corp.example.", "192.0.2.90"), ("corp.example.", "192.0.2.90"), ("notcorp.example.", "192.0.2.80"),
-        ("a.deep.cluster.local.", "192.0.2.90"), ("printer.local.", "192.0.2.90"), (f"svc1.{C}", "10.0.0.1"),
-    ):  # fmt: skip
+        ("db.corp.example.", "192.0.2.90"),
+        ("corp.example.", "192.0.2.90"),
+        ("notcorp.example.", "192.0.2.80"),
+        ("a.deep.cluster.local.", "192.0.2.90"),
+        ("printer.local.", "192.0.2.90"),
+        (f"svc1.{C}", "10.0.0.1"),
+    ):
         assert shown(ask(on, name))[1][0].split()[-1] == address, name
 
 
 def test_addresses_of_others_are_asked_for_upstream() -> None:
     others = Others(**ONE)
     on = forwarding(others, upstreams=("192.0.2.1",))
-    assert shown(ask(on, "1.0.0.10.in-addr.arpa.", "PTR"))[1] == [f"1.0.0.10.in-addr.arpa. 5 IN PTR svc1.{C}"]
+    assert shown(ask(on, "1.0.0.10.in-addr.arpa.", "PTR"))[1] == [
+        f"1.0.0.10.in-addr.arpa. 5 IN PTR svc1.{C}"
+    ]
     ask(on, "9.9.9.9.in-addr.arpa.", "PTR")
     assert others.asked == [("192.0.2.1", "9.9.9.9.in-addr.arpa.", "udp")]
 
@@ -264,8 +294,9 @@ def test_external_names_are_followed() -> None:
     ]
     named = forwarding(Others(), hosts={"ext.interwebs.test": ("203.0.113.10", "2001:db8::10")})
     assert [str(rrset) for rrset in ask(named, f"external.{C}", "AAAA").answer] == [
-        f"external.{C} 5 IN CNAME ext.interwebs.test.", "ext.interwebs.test. 3600 IN AAAA 2001:db8::10",
-    ]  # fmt: skip
+        f"external.{C} 5 IN CNAME ext.interwebs.test.",
+        "ext.interwebs.test. 3600 IN AAAA 2001:db8::10",
+    ]
     assert shown(ask(named, "ext.interwebs.test.", "TXT"))[:2] == ("NOERROR", [])
 
 
@@ -277,7 +308,7 @@ def test_a_question_that_comes_back_does_not_go_round() -> None:
         class Mirror:
             asked = 0
 
-            async def datagram(self, _server: Server, payload: bytes) -> bytes:
+            async def datagram(self, _server: DnsServerAddress, payload: bytes) -> bytes:
                 self.asked += 1
                 answer = await made[0].respond(payload)
                 assert answer is not None
@@ -286,11 +317,17 @@ def test_a_question_that_comes_back_does_not_go_round() -> None:
             stream = datagram
 
         mirror = Mirror()
-        made.append(DnsServer(zone(), Settings(upstreams=("192.0.2.1",)), clock, random.Random(1), mirror))
-        coming = asyncio.ensure_future(made[0].respond(dns.message.make_query("x.test.", "A").to_wire()))
+        made.append(
+            DnsServer(
+                zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), mirror
+            )
+        )
+        coming = asyncio.ensure_future(
+            made[0].respond(dns.message.make_query("x.test.", "A").to_wire())
+        )
         await clock.run_for(6.0)
         answer = await coming
-        assert answer is not None and wire.parse(answer).rcode == wire.SERVFAIL
+        assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
         assert mirror.asked <= 3
         await made[0].close()
 
@@ -300,36 +337,41 @@ def test_a_question_that_comes_back_does_not_go_round() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        (Settings(upstreams=("dns.example",)), "is not the address of a name server"),
-        (Settings(upstreams=("1.1.1.1:0",)), "does not end in a port"),
-        (Settings(stub_domains={".": ("1.1.1.1",)}), "the root cannot be"),
-        (Settings(upstreams=("10.96.0.10",)), "questions to it would never end"),
-        (Settings(hosts={"a": ("b",)}), "is not an address for a"),
-        (Settings(domain="a..b"), "a label of a domain name"),
+        (DnsSettings(upstreams=("dns.example",)), "is not the address of a name server"),
+        (DnsSettings(upstreams=("1.1.1.1:0",)), "does not end in a port"),
+        (DnsSettings(stub_domains={".": ("1.1.1.1",)}), "the root cannot be"),
+        (DnsSettings(upstreams=("10.96.0.10",)), "questions to it would never end"),
+        (DnsSettings(hosts={"a": ("b",)}), "is not an address for a"),
+        (DnsSettings(domain="a..b"), "a label of a domain name"),
     ],
 )
-def test_settings_that_cannot_work(settings: Settings, text: str) -> None:
+def test_settings_that_cannot_work(settings: DnsSettings, text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        check(settings, [Server("10.96.0.10")])
-    check(Settings(upstreams=("[fd00::1]:5353", "1.1.1.1:53"), stub_domains={"a.b": ("1.1.1.1",)}))
+        check_dns_settings(settings, [DnsServerAddress("10.96.0.10")])
+    check_dns_settings(
+        DnsSettings(upstreams=("[fd00::1]:5353", "1.1.1.1:53"), stub_domains={"a.b": ("1.1.1.1",)})
+    )
 
 
-# ---- sockets ---------------------------------------------------------------------------------------------------------------
+# ---- sockets
+# --------------------------------------------------------------------------------------------------
 
 
 def test_on_a_real_socket() -> None:
     async def main() -> None:
-        on = DnsServer(zone(), Settings(), RealClock(), random.Random(1))
-        connections = Connections(on.take, RealClock())
-        datagrams = Datagrams(on.take, "127.0.0.1", 0)
-        listener = Listener(connections, "127.0.0.1", datagrams.port)
+        on = DnsServer(zone(), DnsSettings(), RealClock(), random.Random(1))
+        connections = DnsConnections(on.take, RealClock())
+        datagrams = DnsDatagrams(on.take, "127.0.0.1", 0)
+        listener = TcpListener(connections, "127.0.0.1", datagrams.port)
         try:
             query = dns.message.make_query(f"svc1.{C}", "A")
             for way in (dns.asyncquery.udp, dns.asyncquery.tcp):
                 read = await way(query, "127.0.0.1", port=datagrams.port, timeout=5)
                 assert [str(rrset) for rrset in read.answer] == [f"svc1.{C} 5 IN A 10.0.0.1"]
-            for exchange in (Sockets().datagram, Sockets().stream):
-                answer = await exchange(Server("127.0.0.1", datagrams.port), query.to_wire())
+            for exchange in (HostExchange().datagram, HostExchange().stream):
+                answer = await exchange(
+                    DnsServerAddress("127.0.0.1", datagrams.port), query.to_wire()
+                )
                 assert dns.message.from_wire(answer).answer
         finally:
             await listener.close()
@@ -344,7 +386,7 @@ def test_connections_carry_many_questions_and_end_when_nobody_asks() -> None:
         clock = VirtualClock()
         near, far = socket.socketpair()
         near.setblocking(False)
-        connections = Connections(server().take, clock)
+        connections = DnsConnections(server().take, clock)
         connections.accept(far, "10.244.1.2")
         loop = asyncio.get_running_loop()
         query = dns.message.make_query(f"svc1.{C}", "A").to_wire()
@@ -368,11 +410,11 @@ def test_over_the_data_plane() -> None:
             return payload
 
     async def main() -> None:
-        inside = OverDataplane(Plane(), "172.20.0.2")  # type: ignore[arg-type]
+        inside = DataplaneExchange(Plane(), "172.20.0.2")  # type: ignore[arg-type]
         routed = Routed(lambda address: address.startswith("10."), inside, Others())
-        assert await routed.datagram(Server("10.96.5.5"), b"x") == b"x"
+        assert await routed.datagram(DnsServerAddress("10.96.5.5"), b"x") == b"x"
         with pytest.raises(ConnectionRefusedError):
-            await routed.datagram(Server("192.0.2.1"), QUESTION.join((head(), b"")))
+            await routed.datagram(DnsServerAddress("192.0.2.1"), QUESTION.join((head(), b"")))
 
     asyncio.run(main())
 
@@ -395,13 +437,13 @@ def test_at_an_address_of_the_cluster() -> None:
 
     async def main() -> None:
         plane = Plane()
-        attached = Attached(server(), plane, ["172.20.0.2"], VirtualClock())  # type: ignore[arg-type]
+        attached = DnsAttachment(server(), plane, ["172.20.0.2"], VirtualClock())  # type: ignore[arg-type]
         answer = await plane.answering["172.20.0.2", 53](head() + QUESTION, "10.244.1.2")
-        assert wire.parse(answer).answers[0].data == b"\x0a\0\0\1"
+        assert wire.parse_dns_message(answer).answers[0].data == b"\x0a\0\0\1"
         assert sorted(plane.listening) == [("172.20.0.2", 53), ("172.20.0.2", 9153)]
         await attached.close()
         with pytest.raises(OSError, match="in use"):
-            Attached(server(), plane, ["172.20.0.2", "172.20.0.3"], VirtualClock())  # type: ignore[arg-type]
+            DnsAttachment(server(), plane, ["172.20.0.2", "172.20.0.3"], VirtualClock())  # type: ignore[arg-type]
         assert (plane.answering, plane.listening) == ({}, {})
 
     asyncio.run(main())

@@ -12,18 +12,23 @@ import dns.rcode
 import dns.rrset
 
 from transom.dns.server import DnsServer
-from transom.dns.settings import Settings
-from transom.dns.zone import Zone
+from transom.dns.settings import DnsSettings
+from transom.dns.zone import DnsZone
 from transom.kit.clock import VirtualClock
 
 HTTP = {"name": "http", "port": 80, "protocol": "TCP"}
 DNS = {"name": "dns", "port": 53, "protocol": "UDP"}
 
 
-def service(name: str, *ips: str, namespace: str = "testns", ports: Any = (HTTP,), **spec: Any) -> dict[str, Any]:
+def service(
+    name: str, *ips: str, namespace: str = "testns", ports: Any = (HTTP,), **spec: Any
+) -> dict[str, Any]:
     if ips:
         spec = {"clusterIP": ips[0], "clusterIPs": list(ips), **spec}
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"ports": list(ports), **spec}}
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"ports": list(ports), **spec},
+    }
 
 
 def external(name: str, target: str) -> dict[str, Any]:
@@ -31,24 +36,39 @@ def external(name: str, target: str) -> dict[str, Any]:
 
 
 def slice_of(
-    owner: str, *endpoints: Mapping[str, Any] | str, name: str = "", namespace: str = "testns", ports: Any = (HTTP,),
+    owner: str,
+    *endpoints: Mapping[str, Any] | str,
+    name: str = "",
+    namespace: str = "testns",
+    ports: Any = (HTTP,),
     family: str = "IPv4",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
-        "metadata": {"name": name or f"{owner}-1", "namespace": namespace, "labels": {"kubernetes.io/service-name": owner}},
+        "metadata": {
+            "name": name or f"{owner}-1",
+            "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": owner},
+        },
         "addressType": family,
         "ports": list(ports),
-        "endpoints": [{"addresses": [e], "conditions": {"ready": True}} if isinstance(e, str) else e for e in endpoints],
+        "endpoints": [
+            {"addresses": [e], "conditions": {"ready": True}} if isinstance(e, str) else e
+            for e in endpoints
+        ],
     }
 
 
 def endpoint(address: str, host: str = "", ready: bool | None = True) -> dict[str, Any]:
     named = {"hostname": host} if host else {}
-    return {"addresses": [address], "conditions": {} if ready is None else {"ready": ready}, **named}
+    return {
+        "addresses": [address],
+        "conditions": {} if ready is None else {"ready": ready},
+        **named,
+    }
 
 
-def zone(**more: Any) -> Zone:
-    made = Zone(ttl=5, now=lambda: 1499347823.0, **more)
+def zone(**more: Any) -> DnsZone:
+    made = DnsZone(ttl=5, now=lambda: 1499347823.0, **more)
     made.put_namespace({"metadata": {"name": "testns"}})
     made.put_namespace({"metadata": {"name": "empty"}})
     made.put_service(service("kube-dns", "10.96.0.10", namespace="kube-system", ports=(DNS,)))
@@ -57,10 +77,16 @@ def zone(**more: Any) -> Zone:
     made.put_service(service("svc6", "1234:abcd::1"))
     made.put_service(service("dual", "10.0.0.3", "1234:ABCD::0003"))
     made.put_service(service("hdls1", "None"))
-    made.put_slice(slice_of(
-        "hdls1", "172.0.0.2", endpoint("172.0.0.3", ready=None), endpoint("172.0.0.4", "dup-name"),
-        endpoint("172.0.0.5", "dup-name"), endpoint("172.0.0.9", "late", ready=False),
-    ))  # fmt: skip
+    made.put_slice(
+        slice_of(
+            "hdls1",
+            "172.0.0.2",
+            endpoint("172.0.0.3", ready=None),
+            endpoint("172.0.0.4", "dup-name"),
+            endpoint("172.0.0.5", "dup-name"),
+            endpoint("172.0.0.9", "late", ready=False),
+        )
+    )
     made.put_slice(slice_of("hdls1", "5678:abcd::1", "5678:abcd::2", name="hdls1-6", family="IPv6"))
     made.put_service(service("hdlsprtls", "None", ports=()))
     made.put_slice(slice_of("hdlsprtls", "172.0.0.20", ports=()))
@@ -75,11 +101,17 @@ def zone(**more: Any) -> Zone:
     return made
 
 
-def server(made: Zone | None = None, settings: Settings | None = None, **more: Any) -> DnsServer:
-    return DnsServer(made or zone(), settings or Settings(), VirtualClock(), random.Random(1), **more)
+def server(
+    made: DnsZone | None = None, settings: DnsSettings | None = None, **more: Any
+) -> DnsServer:
+    return DnsServer(
+        made or zone(), settings or DnsSettings(), VirtualClock(), random.Random(1), **more
+    )
 
 
-def ask(on: DnsServer, name: str, type: str = "A", transport: str = "udp", **query: Any) -> dns.message.Message:
+def ask(
+    on: DnsServer, name: str, type: str = "A", transport: str = "udp", **query: Any
+) -> dns.message.Message:
     question = dns.message.make_query(name, type, **query)
     answer = asyncio.run(on.respond(question.to_wire(), "10.244.1.2", transport))
     assert answer is not None
@@ -94,4 +126,9 @@ def lines(section: list[dns.rrset.RRset]) -> list[str]:
 
 
 def shown(read: dns.message.Message) -> tuple[str, list[str], list[str], list[str]]:
-    return dns.rcode.to_text(read.rcode()), lines(read.answer), lines(read.authority), lines(read.additional)
+    return (
+        dns.rcode.to_text(read.rcode()),
+        lines(read.answer),
+        lines(read.authority),
+        lines(read.additional),
+    )

@@ -1,4 +1,6 @@
-"""Reading clusters: of our own, of others, those that let little be read, and those that do not answer."""
+"""Reading clusters: of our own, of others, those that let little be read, and those that do not
+answer.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from typing import Any
 import pytest
 from tests.doctor.patients import NOW, healthy, node, pod, windows_node
 
-from transom.client.api import Listing, Unreachable
+from transom.client.api import ApiUnreachable, ObjectList
 from transom.client.resources import GroupVersionResource
-from transom.doctor.examine import Unknown, examine
-from transom.doctor.gather import INSIDE, gather
-from transom.doctor.nodelogs import collect
-from transom.doctor.snapshot import Snapshot
+from transom.doctor.examine import UnknownName, examine
+from transom.doctor.gather import INSIDE, gather_snapshot
+from transom.doctor.nodelogs import collect_node_logs
+from transom.doctor.snapshot import ClusterSnapshot
 from transom.machinery.errors import ApiError
 
 LOG = "/api/v1/namespaces/default/pods/a/log?tailLines=50&container=c"
@@ -28,11 +30,11 @@ class Fake:
         self.documents = {"/version": {"gitVersion": "v1.20.15"}, "/readyz": "ok", **documents}
         self.objects = objects
 
-    async def list(self, resource: GroupVersionResource, namespace: str = "") -> Listing:
+    async def list(self, resource: GroupVersionResource, namespace: str = "") -> ObjectList:
         found = self.objects.get(resource.plural, [])
         if isinstance(found, int):
             raise ApiError(found, "Forbidden", f"{resource.plural} is forbidden")
-        return Listing(found, "1")
+        return ObjectList(found, "1")
 
     async def get_json(self, path: str) -> Any:
         found = self.documents.get(path, 404)
@@ -46,32 +48,51 @@ class Fake:
         return str(await self.get_json(path))
 
 
-def read(api: Fake, *names: str) -> Snapshot:
-    return asyncio.run(gather(api, "here", NOW, names))
+def read(api: Fake, *names: str) -> ClusterSnapshot:
+    return asyncio.run(gather_snapshot(api, "here", NOW, names))
 
 
 def test_another_cluster_has_no_inside() -> None:
     found = read(Fake({}, nodes=[node("windows-1")], pods=[pod("a", ready=True)]))
-    assert (found.version["gitVersion"], len(found.nodes), found.inside, found.logs) == ("v1.20.15", 1, {}, {})
+    assert (found.version["gitVersion"], len(found.nodes), found.inside, found.logs) == (
+        "v1.20.15",
+        1,
+        {},
+        {},
+    )
 
 
 def test_our_own_tell_more_and_may_tell_what_is_not_known_here() -> None:
-    told = {**asdict(windows_node(mac_spoofing=False)["windows-1"]), "adapters": ["Ethernet"], "new": 1}
+    told = {
+        **asdict(windows_node(mac_spoofing=False)["windows-1"]),
+        "adapters": ["Ethernet"],
+        "new": 1,
+    }
     found = read(Fake({INSIDE: {"items": [told]}}, nodes=[node("windows-1")]))
-    assert not found.inside["windows-1"].mac_spoofing and found.inside["windows-1"].adapters == ("Ethernet",)
+    assert not found.inside["windows-1"].mac_spoofing and found.inside["windows-1"].adapters == (
+        "Ethernet",
+    )
 
 
 def test_logs_of_pods_that_fail_and_of_those_that_are_named() -> None:
-    api = Fake({LOG: "now", f"{LOG}&previous=true": "before"}, nodes=[node("windows-1")], pods=[pod("a", ready=True)])
+    api = Fake(
+        {LOG: "now", f"{LOG}&previous=true": "before"},
+        nodes=[node("windows-1")],
+        pods=[pod("a", ready=True)],
+    )
     assert read(api).logs == {}
     assert read(api, "a").logs == {("default", "a"): "now\nbefore"}
-    with pytest.raises(Unknown):
+    with pytest.raises(UnknownName):
         read(api, "nobody")
 
 
-@pytest.mark.parametrize(("documents", "words"), [
-    ({"/version": Unreachable("connection refused")}, "connection refused"), ({"/version": 401}, "answer 401"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        ({"/version": ApiUnreachable("connection refused")}, "connection refused"),
+        ({"/version": 401}, "answer 401"),
+    ],
+)
 def test_a_cluster_that_does_not_answer(documents: dict[str, Any], words: str) -> None:
     found = read(Fake(documents), "whoever")
     [one] = examine(found)
@@ -79,8 +100,18 @@ def test_a_cluster_that_does_not_answer(documents: dict[str, Any], words: str) -
 
 
 def test_what_cannot_be_read_is_said() -> None:
-    found = read(Fake({"/readyz": ApiError(500, "", "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed")},
-                      nodes=[node("linux-1", "linux")], events=403, services=403))  # fmt: skip
+    found = read(
+        Fake(
+            {
+                "/readyz": ApiError(
+                    500, "", "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed"
+                )
+            },
+            nodes=[node("linux-1", "linux")],
+            events=403,
+            services=403,
+        )
+    )
     assert found.unhealthy == ("etcd failed: reason withheld",)
     assert set(found.unread) == {"events", "services"}
     assert [one.severity for one in examine(found)] == ["error", "info", "info"]
@@ -88,16 +119,36 @@ def test_what_cannot_be_read_is_said() -> None:
 
 @pytest.mark.windows("TRB-02", "REP-07")
 def test_logs_of_windows_nodes() -> None:
-    own = {"logs": {"kubelet": "I1116 up", "kube-proxy": "I1116 synced", "flanneld": "I1116 leased"}, "hns": {"networks": []}}
-    listing = '<pre>\n<a href="kubelet.log">kubelet.log</a>\n<a href="pods/">pods/</a>\n<a href="kube-proxy/">x</a>\n</pre>'
+    own = {
+        "logs": {"kubelet": "I1116 up", "kube-proxy": "I1116 synced", "flanneld": "I1116 leased"},
+        "hns": {"networks": []},
+    }
+    listing = (
+        '<pre>\n<a href="kubelet.log">kubelet.log</a>\n<a href="pods/">pods/</a>\n<a '
+        'href="kube-proxy/">x</a>\n</pre>'
+    )
     inner = '<pre><a href="a%20b.INFO">a b.INFO</a><a href="../x.log">x</a></pre>'
-    documents = {"/transom/nodes/windows-1/logs": own, LOGS: listing, f"{LOGS}kubelet.log": "from the disk",
-                 f"{LOGS}kube-proxy/": inner, f"{LOGS}kube-proxy/a%20b.INFO": "more"}  # fmt: skip
+    documents = {
+        "/transom/nodes/windows-1/logs": own,
+        LOGS: listing,
+        f"{LOGS}kubelet.log": "from the disk",
+        f"{LOGS}kube-proxy/": inner,
+        f"{LOGS}kube-proxy/a%20b.INFO": "more",
+    }
     told: list[str] = []
-    logs, hns = asyncio.run(collect(Fake(documents), healthy(inside=windows_node()), told.append))
-    assert logs == {"windows-1": {
-        "kubelet.log": "from the disk", "kube-proxy.log": "I1116 synced", "flanneld.log": "I1116 leased",
-        "kube-proxy/a b.INFO": "more",
-    }}  # fmt: skip
+    logs, hns = asyncio.run(
+        collect_node_logs(Fake(documents), healthy(inside=windows_node()), told.append)
+    )
+    assert logs == {
+        "windows-1": {
+            "kubelet.log": "from the disk",
+            "kube-proxy.log": "I1116 synced",
+            "flanneld.log": "I1116 leased",
+            "kube-proxy/a b.INFO": "more",
+        }
+    }
     assert hns == {"windows-1": {"networks": []}} and told == ["reading the logs of windows-1 ..."]
-    assert asyncio.run(collect(Fake({}), healthy(), told.append)) == ({"windows-1": {}}, {})
+    assert asyncio.run(collect_node_logs(Fake({}), healthy(), told.append)) == (
+        {"windows-1": {}},
+        {},
+    )

@@ -9,16 +9,22 @@ import pytest
 from tests.doctor.patients import CIDR, event, healthy, node, pod, service, windows_node
 
 from transom.doctor.examine import examine, talkative
-from transom.doctor.findings import Finding
-from transom.doctor.texts import recognised
+from transom.doctor.findings import DoctorFinding
+from transom.doctor.texts import recognised_texts
 from transom.windows.registry import RECORDS
-from transom.windows.wording import remedy
+from transom.windows.wording import record_remedy
 
-MISMATCH = "hcsshim::CreateComputeSystem: The container operating system does not match the host operating system."
-SILENT = "Get https://mcr.microsoft.com/v2/: net/http: request canceled while waiting for connection (Client.Timeout exceeded)"
+MISMATCH = (
+    "hcsshim::CreateComputeSystem: The container operating system does not match the host "
+    "operating system."
+)
+SILENT = (
+    "Get https://mcr.microsoft.com/v2/: net/http: request canceled while waiting for connection "
+    "(Client.Timeout exceeded)"
+)
 
 
-def found(record: str, **more: Any) -> Finding:
+def found(record: str, **more: Any) -> DoctorFinding:
     """The one finding with a record."""
     all_ = examine(healthy(**more))
     [one] = [one for one in all_ if one.record == record]
@@ -33,25 +39,48 @@ def test_a_node_that_is_well() -> None:
 def test_mac_spoofing() -> None:
     one = found("SUP-TRB-009", inside=windows_node(mac_spoofing=False))
     assert (one.severity, one.where, one.statements) == ("error", ("node/windows-1",), ("TRB-72",))
-    assert remedy(RECORDS["SUP-TRB-009"]) in one.remedy and "transom node set windows-1 mac-spoofing=on" in one.remedy
+    assert (
+        record_remedy(RECORDS["SUP-TRB-009"]) in one.remedy
+        and "transom node set windows-1 mac-spoofing=on" in one.remedy
+    )
 
 
 @pytest.mark.windows("TRB-56", "TRB-84", "TRB-85")
-@pytest.mark.parametrize(("hostname", "record", "what", "do"), [
-    (r"windows-1--kubeconfig=c:\k\config", "SUP-TRB-007", "the flag --kubeconfig was swallowed",
-     "Write --hostname-override=windows-1 --kubeconfig=..."),
-    ("win-abc", "SUP-TRB-011", "takes win-abc for its node's name", "kube-proxy.exe --hostname-override=windows-1"),
-])  # fmt: skip
-def test_a_proxy_that_does_not_know_its_node(hostname: str, record: str, what: str, do: str) -> None:
+@pytest.mark.parametrize(
+    ("hostname", "record", "what", "do"),
+    [
+        (
+            r"windows-1--kubeconfig=c:\k\config",
+            "SUP-TRB-007",
+            "the flag --kubeconfig was swallowed",
+            "Write --hostname-override=windows-1 --kubeconfig=...",
+        ),
+        (
+            "win-abc",
+            "SUP-TRB-011",
+            "takes win-abc for its node's name",
+            "kube-proxy.exe --hostname-override=windows-1",
+        ),
+    ],
+)
+def test_a_proxy_that_does_not_know_its_node(
+    hostname: str, record: str, what: str, do: str
+) -> None:
     one = found(record, inside=windows_node(kube_proxy_hostname=hostname))
     assert what in one.what and one.remedy == do and one.where == ("node/windows-1",)
 
 
 @pytest.mark.windows("TRB-56", "TRB-84")
-@pytest.mark.parametrize(("argument", "record"), [
-    ("--hostname-override=windows-1--kubeconfig=/k/config", "SUP-TRB-007"), ("--hostname-override other", "SUP-TRB-011"),
-    ("--hostname-override=windows-1", ""), ("--hostname-override=$env:NODE_NAME", ""), ("--v=4", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "record"),
+    [
+        ("--hostname-override=windows-1--kubeconfig=/k/config", "SUP-TRB-007"),
+        ("--hostname-override other", "SUP-TRB-011"),
+        ("--hostname-override=windows-1", ""),
+        ("--hostname-override=$env:NODE_NAME", ""),
+        ("--v=4", ""),
+    ],
+)
 def test_a_proxy_in_a_pod(argument: str, record: str) -> None:
     proxy = pod("kube-proxy-windows-x", ready=True, phase="Running")
     proxy["spec"]["containers"][0]["args"] = ["-Command", f"kube-proxy.exe {argument} --v=6"]
@@ -61,14 +90,21 @@ def test_a_proxy_in_a_pod(argument: str, record: str) -> None:
 def test_a_proxy_that_does_not_work() -> None:
     inside = windows_node(kube_proxy_problem="it ended for a reason of its own")
     [one] = examine(healthy(inside=inside))
-    assert one.what == "kube-proxy does not work: it ended for a reason of its own" and not one.record
+    assert (
+        one.what == "kube-proxy does not work: it ended for a reason of its own" and not one.record
+    )
 
 
 def test_programs_that_do_not_run() -> None:
-    both = examine(healthy(inside=windows_node(stopped={"kube-proxy": "F1116 no configuration", "flanneld": ""})))
+    both = examine(
+        healthy(
+            inside=windows_node(stopped={"kube-proxy": "F1116 no configuration", "flanneld": ""})
+        )
+    )
     assert [one.what for one in both] == [
-        "kube-proxy does not run; its log ends with: F1116 no configuration", "flanneld does not run",
-    ]  # fmt: skip
+        "kube-proxy does not run; its log ends with: F1116 no configuration",
+        "flanneld does not run",
+    ]
     assert both[1].remedy.endswith("Start-Service flanneld")
 
 
@@ -76,15 +112,27 @@ def test_programs_that_do_not_run() -> None:
 def test_a_source_vip_of_the_subnet_before() -> None:
     one = found("SUP-TRB-012", inside=windows_node(source_vip="10.244.9.2"))
     assert one.what == f"the source VIP 10.244.9.2 is not of the node's subnet {CIDR}"
-    assert one.remedy == r"Remove C:\k\SourceVip.json and C:\k\SourceVipRequest.json. Then start kube-proxy again."
+    assert one.remedy == (
+        r"Remove C:\k\SourceVip.json and C:\k\SourceVipRequest.json. Then start kube-proxy "
+        r"again: transom node reboot windows-1"
+    )
     assert examine(healthy(inside=windows_node(source_vip="10.244.2.9"))) == []
 
 
 @pytest.mark.windows("TRB-89", "TRB-90", "TRB-91", "TRB-92")
-@pytest.mark.parametrize("more", [
-    {"networks": {}, "fault": "cni config uninitialized: timeout, failed to get management IP from HNSNetwork cbr0: late"},
-    {"networks": {"cbr0": ""}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {
+            "networks": {},
+            "fault": (
+                "cni config uninitialized: timeout, failed to get management IP from HNSNetwork "
+                "cbr0: late"
+            ),
+        },
+        {"networks": {"cbr0": ""}},
+    ],
+)
 def test_flanneld_that_waits(more: dict[str, Any]) -> None:
     assert "NODE_NAME" in found("SUP-TRB-013", inside=windows_node(**more)).remedy
 
@@ -97,17 +145,27 @@ def test_subnet_env() -> None:
     assert other.severity == "warning" and "10.244.7.1/24" in other.what
     assert examine(healthy(inside=windows_node(subnet_env=None, plugin="win-bridge"))) == []
     text = "open /run/flannel/subnet.env: The system cannot find the path specified."
-    told = found("SUP-TRB-014", pods=[pod("a", waiting={"reason": "ContainerCreating"})],
-                 events=[event("a", "FailedCreatePodSandBox", text)])  # fmt: skip
+    told = found(
+        "SUP-TRB-014",
+        pods=[pod("a", waiting={"reason": "ContainerCreating"})],
+        events=[event("a", "FailedCreatePodSandBox", text)],
+    )
     assert told.where == ("pod/default/a",) and text in told.what
 
 
 @pytest.mark.windows("TRB-104")
 def test_the_virtual_network_was_not_made() -> None:
-    one = found("SUP-TRB-015", inside=windows_node(networks={"nat": "172.20.0.3"}, adapters=("Ethernet",)))
-    assert one.what == "the host networking service has no network cbr0, and the machine no vEthernet adapter"
+    one = found(
+        "SUP-TRB-015", inside=windows_node(networks={"nat": "172.20.0.3"}, adapters=("Ethernet",))
+    )
+    assert (
+        one.what
+        == "the host networking service has no network cbr0, and the machine no vEthernet adapter"
+    )
     assert "-InterfaceName" in one.remedy
-    assert examine(healthy(inside=windows_node(networks={}, network=""))) == []  # made with the first pod
+    assert (
+        examine(healthy(inside=windows_node(networks={}, network=""))) == []
+    )  # made with the first pod
 
 
 @pytest.mark.windows("TRB-116", "TRB-117", "TRB-118")
@@ -115,7 +173,10 @@ def test_a_node_behind_a_proxy() -> None:
     proxy = "http://proxy.example.com:80/"
     one = found("SUP-TRB-018", inside=windows_node(proxy=proxy))
     for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
-        assert f'SetEnvironmentVariable("{variable}", "{proxy}", [EnvironmentVariableTarget]::Machine)' in one.remedy
+        assert (
+            f'SetEnvironmentVariable("{variable}", "{proxy}", [EnvironmentVariableTarget]::Machine)'
+            in one.remedy
+        )
     one = found("SUP-TRB-018", inside=windows_node(proxy=proxy, variables={"https_proxy": proxy}))
     assert "HTTP_PROXY is not set" in one.what
     variables = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
@@ -123,42 +184,80 @@ def test_a_node_behind_a_proxy() -> None:
 
 
 @pytest.mark.windows("TRB-107", "TRB-109", "TRB-116")
-@pytest.mark.parametrize(("reason", "text", "record", "why"), [
-    ("FailedCreatePodSandBox", MISMATCH, "WIN-OS-004", "The pause image of the node is for another Windows build"),
-    ("FailedCreatePodSandBox", 'failed to get sandbox image "p": no match for platform in manifest: not found', "WIN-OS-004",
-     "The pause image of the node"),
-    ("CrashLoopBackOff", MISMATCH, "WIN-OS-004", ""),
-    ("ErrImagePull", "no matching manifest for windows/amd64 10.0.17763 in the manifest list entries", "WIN-OS-005", ""),
-    ("ErrImagePull", "a Windows version 10.0.20348-based image is incompatible with a 10.0.17763 host", "WIN-OS-005", ""),
-    ("ErrImagePull", "no match for platform in manifest: not found", "WIN-OS-006", ""),
-    ("ErrImagePull", 'image operating system "linux" cannot be used on this platform', "WIN-OS-007", ""),
-    ("ErrImagePull", SILENT, "SUP-TRB-018", ""),
-    ("FailedCreatePodSandBox", 'RuntimeHandler "gvisor" not supported', "WIN-RUN-003", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "text", "record", "why"),
+    [
+        (
+            "FailedCreatePodSandBox",
+            MISMATCH,
+            "WIN-OS-004",
+            "The pause image of the node is for another Windows build",
+        ),
+        (
+            "FailedCreatePodSandBox",
+            'failed to get sandbox image "p": no match for platform in manifest: not found',
+            "WIN-OS-004",
+            "The pause image of the node",
+        ),
+        ("CrashLoopBackOff", MISMATCH, "WIN-OS-004", ""),
+        (
+            "ErrImagePull",
+            "no matching manifest for windows/amd64 10.0.17763 in the manifest list entries",
+            "WIN-OS-005",
+            "",
+        ),
+        (
+            "ErrImagePull",
+            "a Windows version 10.0.20348-based image is incompatible with a 10.0.17763 host",
+            "WIN-OS-005",
+            "",
+        ),
+        ("ErrImagePull", "no match for platform in manifest: not found", "WIN-OS-006", ""),
+        (
+            "ErrImagePull",
+            'image operating system "linux" cannot be used on this platform',
+            "WIN-OS-007",
+            "",
+        ),
+        ("ErrImagePull", SILENT, "SUP-TRB-018", ""),
+        ("FailedCreatePodSandBox", 'RuntimeHandler "gvisor" not supported', "WIN-RUN-003", ""),
+    ],
+)
 def test_texts_that_are_known(reason: str, text: str, record: str, why: str) -> None:
-    one = recognised(reason, text, "it fails", "pod/default/a")
+    one = recognised_texts(reason, text, "it fails", "pod/default/a")
     assert one is not None and one.record == record and re.search(why, one.why)
 
 
 @pytest.mark.windows("TRB-108", "TRB-109")
 def test_which_builds_do_not_go_together() -> None:
-    old = pod("a", waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1, "message": MISMATCH})
+    old = pod(
+        "a", waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1, "message": MISMATCH}
+    )
     old["spec"]["containers"][0]["image"] = "microsoft/iis:windowsservercore-1803"
     assert found("WIN-OS-004", pods=[old]).why.startswith(
-        "microsoft/iis:windowsservercore-1803 is of build 17134 (1803), the node of 17763 (Windows Server 2019, 1809). "
+        "microsoft/iis:windowsservercore-1803 is of build 17134 (1803), the node of 17763 "
+        "(Windows Server 2019, 1809). "
     )
 
 
-@pytest.mark.parametrize(("reason", "text"), [
-    ("Unhealthy", SILENT), ("FailedMount", "The system cannot find the file specified."), ("", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("Unhealthy", SILENT),
+        ("FailedMount", "The system cannot find the file specified."),
+        ("", ""),
+    ],
+)
 def test_texts_that_are_not(reason: str, text: str) -> None:
-    assert recognised(reason, text, "it fails") is None
+    assert recognised_texts(reason, text, "it fails") is None
 
 
 @pytest.mark.windows("OS-11", "WIN-OS-007")
 def test_a_linux_image_on_a_windows_node_is_not_an_image_that_lacks_a_build() -> None:
-    text = 'Failed to pull image "app:1": rpc error: code = Unknown desc = no matching manifest for windows/amd64 10.0.17763'
+    text = (
+        'Failed to pull image "app:1": rpc error: code = Unknown desc = no matching manifest for '
+        "windows/amd64 10.0.17763"
+    )
     waiting = {"reason": "ImagePullBackOff"}
     more = {"events": [event("a", "Failed", text)]}
     assert found("WIN-OS-005", pods=[pod("a", waiting=waiting)], **more)
@@ -168,33 +267,77 @@ def test_a_linux_image_on_a_windows_node_is_not_an_image_that_lacks_a_build() ->
 @pytest.mark.windows("OS-11", "WIN-POD-010")
 def test_pods_that_may_land_on_either_system() -> None:
     taint = {"key": "os", "value": "windows", "effect": "NoSchedule"}
-    free, tolerant = pod("free", "linux-1", ready=True, nodeSelector={}), pod("ready", "windows-1", ready=True, phase="Running")
+    free, tolerant = (
+        pod("free", "linux-1", ready=True, nodeSelector={}),
+        pod("ready", "windows-1", ready=True, phase="Running"),
+    )
     assert found("WIN-POD-010", pods=[free, tolerant]).where == ("pod/default/free",)
     tainted = [node("linux-1", "linux"), node("windows-1", taints=[taint])]
     assert examine(healthy(nodes=tainted, pods=[free])) == []
-    everything = pod("all", "linux-1", ready=True, nodeSelector={}, tolerations=[{"operator": "Exists"}])
+    everything = pod(
+        "all", "linux-1", ready=True, nodeSelector={}, tolerations=[{"operator": "Exists"}]
+    )
     assert found("WIN-POD-010", nodes=tainted, pods=[everything]).where == ("pod/default/all",)
     assert examine(healthy(nodes=[node("linux-1", "linux")], pods=[free])) == []
 
 
 @pytest.mark.windows("TRB-112")
-@pytest.mark.parametrize(("line", "severity", "remedy", "record"), [
-    ("curl: (6) Could not resolve host: web.shop", "error", "Write web.shop.svc.cluster.local.", "WIN-DNS-002"),
-    ("dial tcp: lookup web.shop.svc on 10.96.0.10:53: no such host", "error", "Write web.shop.svc.", "WIN-DNS-002"),
-    ("Ping request could not find host web.shop. Please check the name", "error", "Write web.shop.svc.", "WIN-DNS-002"),
-    ("The remote name could not be resolved: 'www.example.invalid'", "warning", "Check the name.", "WIN-DNS-002"),
-    ("getaddrinfo ENOTFOUND db", "warning", "Make it, or write NAME.NAMESPACE", "no service db in default"),
-])  # fmt: skip
-def test_names_that_a_program_does_not_find(line: str, severity: str, remedy: str, record: str) -> None:
-    one = found("SUP-TRB-017", pods=[pod("a", restarts=1, phase="Running")], services=[service("web", namespace="shop")],
-                logs={("default", "a"): f"starting\n{line}\n"})  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "severity", "remedy", "record"),
+    [
+        (
+            "curl: (6) Could not resolve host: web.shop",
+            "error",
+            "Write web.shop.svc.cluster.local.",
+            "WIN-DNS-002",
+        ),
+        (
+            "dial tcp: lookup web.shop.svc on 10.96.0.10:53: no such host",
+            "error",
+            "Write web.shop.svc.",
+            "WIN-DNS-002",
+        ),
+        (
+            "Ping request could not find host web.shop. Please check the name",
+            "error",
+            "Write web.shop.svc.",
+            "WIN-DNS-002",
+        ),
+        (
+            "The remote name could not be resolved: 'www.example.invalid'",
+            "warning",
+            "Check the name.",
+            "WIN-DNS-002",
+        ),
+        (
+            "getaddrinfo ENOTFOUND db",
+            "warning",
+            "Make it, or write NAME.NAMESPACE",
+            "no service db in default",
+        ),
+    ],
+)
+def test_names_that_a_program_does_not_find(
+    line: str, severity: str, remedy: str, record: str
+) -> None:
+    one = found(
+        "SUP-TRB-017",
+        pods=[pod("a", restarts=1, phase="Running")],
+        services=[service("web", namespace="shop")],
+        logs={("default", "a"): f"starting\n{line}\n"},
+    )
     assert one.severity == severity and remedy in one.remedy and one.where == ("pod/default/a",)
     assert record in one.why + one.remedy
 
 
 def test_whose_logs_are_read() -> None:
-    patient = healthy(pods=[
-        pod("well", ready=True, phase="Running"), pod("again", ready=True, restarts=2), pod("late"), pod("other", "linux-1"),
-    ])  # fmt: skip
+    patient = healthy(
+        pods=[
+            pod("well", ready=True, phase="Running"),
+            pod("again", ready=True, restarts=2),
+            pod("late"),
+            pod("other", "linux-1"),
+        ]
+    )
     assert talkative(patient) == [("default", "again"), ("default", "late")]
     assert ("default", "well") in talkative(patient, ["pod/default/well"])

@@ -1,4 +1,6 @@
-"""Shared by the end-to-end tests: a cluster with nodes, and one kubectl for what does not depend on its version."""
+"""Shared by the end-to-end tests: a cluster with nodes, and one kubectl for what does not depend on
+its version.
+"""
 
 from __future__ import annotations
 

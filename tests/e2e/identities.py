@@ -1,4 +1,6 @@
-"""Who kubectl can be in a test: kubeconfigs of users, service accounts and nodes, made the way people make them."""
+"""Who kubectl can be in a test: kubeconfigs of users, service accounts and nodes, made the way
+people make them.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,18 @@ class As:
     def __call__(
         self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([self.binary, f"--kubeconfig={self.kubeconfig}", *args], env=self.env, input=stdin,
-                              capture_output=True, text=True, timeout=timeout)
+        done = subprocess.run(
+            [self.binary, f"--kubeconfig={self.kubeconfig}", *args],
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
         if check and done.returncode != 0:
-            raise AssertionError(f"kubectl {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"kubectl {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         return done
 
     def refused(self, *args: str, stdin: str | None = None) -> str:
@@ -70,7 +80,10 @@ def become(kubectl: Any, folder: Path, user: dict[str, str], namespace: str = "d
     (cluster,) = content["clusters"]
     content["users"] = [{"name": "me", "user": user}]
     content["contexts"] = [
-        {"name": "mine", "context": {"cluster": cluster["name"], "user": "me", "namespace": namespace}}
+        {
+            "name": "mine",
+            "context": {"cluster": cluster["name"], "user": "me", "namespace": namespace},
+        }
     ]
     content["current-context"] = "mine"
     path = folder / "as.kubeconfig"
@@ -87,30 +100,51 @@ def _key() -> ec.EllipticCurvePrivateKey:
 def signing_request(common_name: str, *organizations: str) -> str:
     """A PKCS#10 request in base64, as it stands in a CertificateSigningRequest."""
     oid = x509.NameOID
-    names = [*(x509.NameAttribute(oid.ORGANIZATION_NAME, o) for o in organizations),
-             x509.NameAttribute(oid.COMMON_NAME, common_name)]
-    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(_key(), hashes.SHA256())
+    names = [
+        *(x509.NameAttribute(oid.ORGANIZATION_NAME, o) for o in organizations),
+        x509.NameAttribute(oid.COMMON_NAME, common_name),
+    ]
+    request = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name(names))
+        .sign(_key(), hashes.SHA256())
+    )
     return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
 
 
 def csr(name: str, request: str, signer: str = CLIENT_SIGNER) -> str:
     usages = ["digital signature", "key encipherment", "client auth"]
-    return json.dumps({
-        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
-        "spec": {"request": request, "signerName": signer, "usages": usages},
-    })
+    return json.dumps(
+        {
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"name": name},
+            "spec": {"request": request, "signerName": signer, "usages": usages},
+        }
+    )
 
 
-def requested(kubectl: Any, folder: Path, request: str, name: str, *, signer: str = CLIENT_SIGNER,
-              namespace: str = "default") -> As:
+def requested(
+    kubectl: Any,
+    folder: Path,
+    request: str,
+    name: str,
+    *,
+    signer: str = CLIENT_SIGNER,
+    namespace: str = "default",
+) -> As:
     """Who shows the certificate that the cluster signs for a request: posted, approved, signed."""
     kubectl("create", "-f", "-", stdin=csr(name, request, signer))
     try:
-        if signer == CLIENT_SIGNER:  # what an administrator asks for a kubelet is approved by itself
+        if (
+            signer == CLIENT_SIGNER
+        ):  # what an administrator asks for a kubelet is approved by itself
             assert "Pending" in kubectl("get", "csr", name, "--no-headers").stdout
             approved = kubectl("certificate", "approve", name).stdout
             assert approved == f"certificatesigningrequest.certificates.k8s.io/{name} approved\n"
-        certificate = eventually(lambda: kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}").stdout)
+        certificate = eventually(
+            lambda: kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}").stdout
+        )
         assert kubectl("get", "csr", name, "--no-headers").stdout.split()[-1] == "Approved,Issued"
     finally:
         kubectl("delete", "csr", name)
@@ -123,33 +157,50 @@ def requested(kubectl: Any, folder: Path, request: str, name: str, *, signer: st
 def authority(kubectl: Any) -> pki.KeyPair:
     """The one that signs the cluster's clients."""
     folder = Path(kubectl.cluster.env["XDG_DATA_HOME"]) / "transom" / kubectl.cluster.name / "pki"
-    return pki.load(folder / "ca.crt", folder / "ca.key")
+    return pki.load_key_pair(folder / "ca.crt", folder / "ca.key")
 
 
 def holder(kubectl: Any, folder: Path, pair: pki.KeyPair, namespace: str = "default") -> As:
     """Who has that certificate and its key."""
-    user = {"client-certificate-data": base64.b64encode(pair.certificate).decode(),
-            "client-key-data": base64.b64encode(pair.key).decode()}
+    user = {
+        "client-certificate-data": base64.b64encode(pair.certificate).decode(),
+        "client-key-data": base64.b64encode(pair.key).decode(),
+    }
     return become(kubectl, folder, user, namespace)
 
 
-def issued(kubectl: Any, folder: Path, common_name: str, *organizations: str, namespace: str = "default") -> As:
+def issued(
+    kubectl: Any, folder: Path, common_name: str, *organizations: str, namespace: str = "default"
+) -> As:
     """Who has a certificate from the owner of the cluster's authority."""
-    return holder(kubectl, folder, pki.issue_client(authority(kubectl), common_name, organizations), namespace)
+    return holder(
+        kubectl, folder, pki.issue_client(authority(kubectl), common_name, organizations), namespace
+    )
 
 
 def token_request(kubectl: Any, namespace: str, account: str, **spec: Any) -> str:
     """A bound token, by any kubectl."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [], **spec}}
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [], **spec},
+    }
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-    return json.loads(kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body)).stdout)["status"]["token"]
+    return json.loads(kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body)).stdout)[
+        "status"
+    ]["token"]
 
 
 def legacy_token(kubectl: Any, namespace: str, account: str) -> tuple[str, str]:
     """Name and token of the secret that the token controller has made for the account."""
+
     def look() -> str:
-        return kubectl("-n", namespace, "get", "serviceaccount", account, "-o", "jsonpath={.secrets[0].name}").stdout
+        return kubectl(
+            "-n", namespace, "get", "serviceaccount", account, "-o", "jsonpath={.secrets[0].name}"
+        ).stdout
 
     secret = eventually(look)
-    encoded = kubectl("-n", namespace, "get", "secret", secret, "-o", "jsonpath={.data.token}").stdout
+    encoded = kubectl(
+        "-n", namespace, "get", "secret", secret, "-o", "jsonpath={.data.token}"
+    ).stdout
     return secret, base64.b64decode(encoded).decode()

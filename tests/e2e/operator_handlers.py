@@ -1,4 +1,6 @@
-"""An operator as its users write them, for kopf: each Database gets a ConfigMap, follows its spec, and is cleaned up."""
+"""An operator as its users write them, for kopf: each Database gets a ConfigMap, follows its spec,
+and is cleaned up.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ def test_official_client_pages_patches_and_watches(cluster: Any) -> None:
             core.create_namespaced_config_map(ns, {"metadata": meta, "data": {"i": str(i)}})
         names, token = [], None
         while True:
-            page = core.list_namespaced_config_map(ns, label_selector="mine=1", limit=2, _continue=token)
+            page = core.list_namespaced_config_map(
+                ns, label_selector="mine=1", limit=2, _continue=token
+            )
             names += [item.metadata.name for item in page.items]
             token = page.metadata._continue
             if not token:
@@ -35,8 +37,13 @@ def test_official_client_pages_patches_and_watches(cluster: Any) -> None:
         threading.Timer(0.1, lambda: core.delete_namespaced_config_map("c1", ns)).start()
         seen = [
             (event["type"], event["object"].metadata.name)
-            for event in watch.Watch().stream(core.list_namespaced_config_map, ns, resource_version=version,
-                                              label_selector="mine=1", timeout_seconds=2)
+            for event in watch.Watch().stream(
+                core.list_namespaced_config_map,
+                ns,
+                resource_version=version,
+                label_selector="mine=1",
+                timeout_seconds=2,
+            )
         ]
         assert seen == [("DELETED", "c1")]
         with pytest.raises(client.ApiException) as caught:

@@ -65,12 +65,18 @@ class Helm:
         self.kubectl = owner
 
     def __call__(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([*self._command, *args], env=self._env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0 or not check, f"helm {' '.join(args)}\n{done.stdout}{done.stderr}"
+        done = subprocess.run(
+            [*self._command, *args], env=self._env, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0 or not check, (
+            f"helm {' '.join(args)}\n{done.stdout}{done.stderr}"
+        )
         return done
 
     def config(self, release: str) -> dict[str, str]:
-        return json.loads(self.kubectl("get", "configmap", f"{release}-config", "-o", "jsonpath={.data}").stdout)
+        return json.loads(
+            self.kubectl("get", "configmap", f"{release}-config", "-o", "jsonpath={.data}").stdout
+        )
 
 
 @pytest.fixture
@@ -80,7 +86,9 @@ def helm(admin: Any, tmp_path: Path) -> Iterator[Helm]:
         pytest.skip("no Helm on this machine")
     ns = f"helm-{secrets.token_hex(3)}"
     admin("create", "namespace", ns)
-    admin("-n", ns, "create", "rolebinding", "owner", "--clusterrole=admin", f"--user=owner-of-{ns}")
+    admin(
+        "-n", ns, "create", "rolebinding", "owner", "--clusterrole=admin", f"--user=owner-of-{ns}"
+    )
     yield Helm(binary, issued(admin, tmp_path, f"owner-of-{ns}", namespace=ns), ns)
     admin("delete", "namespace", ns, "--wait=false")
 
@@ -98,20 +106,35 @@ def test_life_of_a_release(helm: Helm, chart: str) -> None:
     planned = helm("install", "web", chart, "--dry-run=server").stdout
     assert "account: default" in planned and not helm("list", "-q").stdout
     helm("install", "web", chart, "--wait", "--timeout=20s")
-    assert helm.config("web") == {"greeting": "hello", "revision": "1", "cluster": "v1.20.15", "account": "default",
-                                  "hpa": "true"}
+    assert helm.config("web") == {
+        "greeting": "hello",
+        "revision": "1",
+        "cluster": "v1.20.15",
+        "account": "default",
+        "hpa": "true",
+    }
     again = helm("install", "web", chart, check=False)
     assert again.returncode != 0 and "cannot re-use a name that is still in use" in again.stderr
 
     helm("upgrade", "web", chart, "--set", "greeting=bye")
     env = "jsonpath={.spec.template.spec.containers[0].env[0].value}"
-    assert (helm.config("web")["greeting"], helm.kubectl("get", "deploy", "web", "-o", env).stdout) == ("bye", "bye")
+    assert (
+        helm.config("web")["greeting"],
+        helm.kubectl("get", "deploy", "web", "-o", env).stdout,
+    ) == ("bye", "bye")
     assert helm.kubectl("get", "configmap", "before", "-o", "name").stdout
 
     helm("rollback", "web", "1")
-    assert (helm.config("web")["greeting"], helm.kubectl("get", "deploy", "web", "-o", env).stdout) == ("hello", "hello")
+    assert (
+        helm.config("web")["greeting"],
+        helm.kubectl("get", "deploy", "web", "-o", env).stdout,
+    ) == ("hello", "hello")
     history = json.loads(helm("history", "web", "-o", "json").stdout)
-    assert [(r["revision"], r["status"]) for r in history] == [(1, "superseded"), (2, "superseded"), (3, "deployed")]
+    assert [(r["revision"], r["status"]) for r in history] == [
+        (1, "superseded"),
+        (2, "superseded"),
+        (3, "deployed"),
+    ]
 
     helm("uninstall", "web")
     eventually(lambda: not helm.kubectl("get", "deploy", "-o", "name").stdout)
@@ -121,4 +144,7 @@ def test_life_of_a_release(helm: Helm, chart: str) -> None:
 def test_release_beyond_the_namespace_is_refused(helm: Helm, chart: str) -> None:
     refused = helm("install", "web", chart, "--set", "wide=true", check=False)
     assert refused.returncode != 0
-    assert 'cannot get resource "clusterroles" in API group "rbac.authorization.k8s.io" at the cluster scope' in refused.stderr
+    assert (
+        'cannot get resource "clusterroles" in API group "rbac.authorization.k8s.io" at the '
+        "cluster scope"
+    ) in refused.stderr

@@ -1,4 +1,6 @@
-"""kubectl as people who may do little: what is refused is refused in Kubernetes' words, and what is allowed works."""
+"""kubectl as people who may do little: what is refused is refused in Kubernetes' words, and what is
+allowed works.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,13 @@ def bind_cluster_role(kubectl: Any, user: str, *rules: str) -> None:
     for number, rule in enumerate(rules):
         verbs, _, what = rule.partition(" ")
         kubectl("create", "clusterrole", f"{user}-{number}", f"--verb={verbs}", *what.split())
-        kubectl("create", "clusterrolebinding", f"{user}-{number}", f"--clusterrole={user}-{number}", f"--user={user}")
+        kubectl(
+            "create",
+            "clusterrolebinding",
+            f"{user}-{number}",
+            f"--clusterrole={user}-{number}",
+            f"--user={user}",
+        )
     names = [f"{user}-{n}" for n in range(len(rules))]
     kubectl("label", "clusterrole,clusterrolebinding", *names, f"of={user}")
 
@@ -66,7 +74,10 @@ def denied(user: str, verb: str, resource: str, ns: str = "", name: str = "", wh
     plural, _, group = resource.partition(".")
     which = f'{resource} "{name}"' if name else resource
     where = f'in the namespace "{ns}"' if ns else "at the cluster scope"
-    text = f'{which} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group "{group}" {where}'
+    text = (
+        f'{which} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group '
+        f'"{group}" {where}'
+    )
     return f"{text}: {why}" if why else text
 
 
@@ -80,16 +91,22 @@ def rules(who: As, *args: str) -> dict[str, list[set[str]]]:
     return out
 
 
-def test_user_with_a_signed_certificate(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> None:
+def test_user_with_a_signed_certificate(
+    kubectl: Any, ns: str, someone: str, tmp_path: Path
+) -> None:
     jane = requested(kubectl, tmp_path, signing_request(someone, "devs"), someone, namespace=ns)
     assert jane.refused("get", "configmaps") == (
-        f'configmaps is forbidden: User "{someone}" cannot list resource "configmaps" in API group "" in the namespace "{ns}"'
+        f'configmaps is forbidden: User "{someone}" cannot list resource "configmaps" in API '
+        f'group "" in the namespace "{ns}"'
     )
     kubectl("-n", ns, "create", "rolebinding", "viewers", "--clusterrole=view", "--group=devs")
     kubectl("-n", ns, "create", "configmap", "a", "--from-literal=k=v")
     assert jane("get", "configmap", "a", "-o", "jsonpath={.data.k}").stdout == "v"
 
-    csrs, crds = "certificatesigningrequests.certificates.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"
+    csrs, crds = (
+        "certificatesigningrequests.certificates.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+    )
     refused = {
         ("get", "configmaps", "-A"): denied(someone, "list", "configmaps"),
         ("get", "secret", "s"): denied(someone, "get", "secrets", ns, "s"),
@@ -97,7 +114,9 @@ def test_user_with_a_signed_certificate(kubectl: Any, ns: str, someone: str, tmp
         ("create", "configmap", "b"): denied(someone, "create", "configmaps", ns),
         ("label", "cm", "a", "x=y"): denied(someone, "patch", "configmaps", ns, "a"),
         ("delete", "deployment", "x"): denied(someone, "delete", "deployments.apps", ns, "x"),
-        ("delete", "--raw", f"/api/v1/namespaces/{ns}/pods"): denied(someone, "deletecollection", "pods", ns),
+        ("delete", "--raw", f"/api/v1/namespaces/{ns}/pods"): denied(
+            someone, "deletecollection", "pods", ns
+        ),
         ("-n", "default", "get", "pods"): denied(someone, "list", "pods", "default"),
         ("get", "nodes"): denied(someone, "list", "nodes"),
         ("get", "namespace", "default"): denied(someone, "get", "namespaces", "default", "default"),
@@ -111,25 +130,45 @@ def test_user_with_a_signed_certificate(kubectl: Any, ns: str, someone: str, tmp
 
 def test_can_i_lists_what_a_viewer_may(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> None:
     jane = issued(kubectl, tmp_path, someone, namespace=ns)
-    kubectl("-n", ns, "create", "role", "one-map", "--verb=get,update", "--resource=configmaps", "--resource-name=only")
+    kubectl(
+        "-n",
+        ns,
+        "create",
+        "role",
+        "one-map",
+        "--verb=get,update",
+        "--resource=configmaps",
+        "--resource-name=only",
+    )
     kubectl("-n", ns, "create", "rolebinding", "one-map", "--role=one-map", f"--user={someone}")
     everybody = rules(jane, "-n", "default")
     assert everybody["selfsubjectaccessreviews.authorization.k8s.io"] == [{"create"}]
-    assert everybody["/apis/*"] == [{"get"}] and {"/healthz", "/version", "/openapi"} <= set(everybody)
+    assert everybody["/apis/*"] == [{"get"}] and {"/healthz", "/version", "/openapi"} <= set(
+        everybody
+    )
     assert "configmaps" not in everybody and "pods" not in everybody
 
-    assert set(rules(jane)) - set(everybody) == {"configmaps"} and rules(jane)["configmaps"] == [{"get", "update"}]
+    assert set(rules(jane)) - set(everybody) == {"configmaps"} and rules(jane)["configmaps"] == [
+        {"get", "update"}
+    ]
     assert " [only] " in jane("auth", "can-i", "--list").stdout
     kubectl("-n", ns, "create", "rolebinding", "view", "--clusterrole=view", f"--user={someone}")
     mine = rules(jane)
-    assert {"get", "list", "watch"} in mine["configmaps"] and mine["deployments.apps"] == [{"get", "list", "watch"}]
+    assert {"get", "list", "watch"} in mine["configmaps"] and mine["deployments.apps"] == [
+        {"get", "list", "watch"}
+    ]
     assert "secrets" not in mine and "pods/exec" not in mine
 
     answers = {
-        ("get", "configmaps/only"): "yes", ("update", "configmaps/only"): "yes", ("update", "configmaps/other"): "no",
-        ("get", "pods", "--subresource=log"): "yes", ("create", "pods", "--subresource=exec"): "no",
-        ("get", "/version"): "yes", ("get", "/metrics"): "no", ("list", "pods", "-n", "default"): "no",
-    }  # fmt: skip
+        ("get", "configmaps/only"): "yes",
+        ("update", "configmaps/only"): "yes",
+        ("update", "configmaps/other"): "no",
+        ("get", "pods", "--subresource=log"): "yes",
+        ("create", "pods", "--subresource=exec"): "no",
+        ("get", "/version"): "yes",
+        ("get", "/metrics"): "no",
+        ("list", "pods", "-n", "default"): "no",
+    }
     assert {q: jane("auth", "can-i", *q, check=False).stdout.split()[0] for q in answers} == answers
 
 
@@ -139,7 +178,15 @@ def test_service_account_in_its_namespace(kubectl: Any, ns: str, tmp_path: Path)
     tokens = {"legacy": legacy, "requested": token_request(kubectl, ns, "robot")}
     if "token" in kubectl("create", "--help").stdout:
         tokens["created"] = kubectl("-n", ns, "create", "token", "robot").stdout.strip()
-    kubectl("-n", ns, "create", "rolebinding", "robot", "--clusterrole=edit", f"--serviceaccount={ns}:robot")
+    kubectl(
+        "-n",
+        ns,
+        "create",
+        "rolebinding",
+        "robot",
+        "--clusterrole=edit",
+        f"--serviceaccount={ns}:robot",
+    )
 
     robots = {}
     for name, token in tokens.items():
@@ -149,11 +196,19 @@ def test_service_account_in_its_namespace(kubectl: Any, ns: str, tmp_path: Path)
     for name, robot in robots.items():
         robot("create", "configmap", name)
         robot("delete", "configmap", name)
-        assert robot.refused("get", "roles") == denied(user, "list", "roles.rbac.authorization.k8s.io", ns)
-        assert robot.refused("-n", "kube-system", "get", "secrets") == denied(user, "list", "secrets", "kube-system")
+        assert robot.refused("get", "roles") == denied(
+            user, "list", "roles.rbac.authorization.k8s.io", ns
+        )
+        assert robot.refused("-n", "kube-system", "get", "secrets") == denied(
+            user, "list", "secrets", "kube-system"
+        )
     mine = rules(robots["legacy"])
-    assert {"create", "delete", "deletecollection", "patch", "update"} <= set.union(*mine["deployments.apps"])
-    assert "roles.rbac.authorization.k8s.io" not in mine and "impersonate" in set.union(*mine["serviceaccounts"])
+    assert {"create", "delete", "deletecollection", "patch", "update"} <= set.union(
+        *mine["deployments.apps"]
+    )
+    assert "roles.rbac.authorization.k8s.io" not in mine and "impersonate" in set.union(
+        *mine["serviceaccounts"]
+    )
 
     # What a token stands on is gone: so is the token, at once.
     kubectl("-n", ns, "delete", "secret", secret)
@@ -168,7 +223,12 @@ def test_tokens_for_others_or_of_nobody(kubectl: Any, ns: str, tmp_path: Path) -
     kubectl("-n", ns, "create", "serviceaccount", "robot")
     foreign = token_request(kubectl, ns, "robot", audiences=["vault"])
     head, payload, signature = token_request(kubectl, ns, "robot").split(".")
-    for token in (foreign, f"{head}.{payload}.{signature[::-1]}", f"{head}.{payload}.", "abcdef.0123456789abcdef"):
+    for token in (
+        foreign,
+        f"{head}.{payload}.{signature[::-1]}",
+        f"{head}.{payload}.",
+        "abcdef.0123456789abcdef",
+    ):
         answer = become(kubectl, tmp_path, {"token": token}, ns)("get", "pods", check=False)
         assert "You must be logged in to the server (" in answer.stderr, token
 
@@ -185,7 +245,9 @@ def test_certificates_of_the_past_or_of_others(kubectl: Any, tmp_path: Path) -> 
 
 def test_anonymous_sees_health_and_version_only(cluster: Any) -> None:
     (entry,) = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"]
-    trust = ssl.create_default_context(cadata=base64.b64decode(entry["cluster"]["certificate-authority-data"]).decode())
+    trust = ssl.create_default_context(
+        cadata=base64.b64decode(entry["cluster"]["certificate-authority-data"]).decode()
+    )
     server = entry["cluster"]["server"]
 
     def get(path: str) -> str:
@@ -198,7 +260,8 @@ def test_anonymous_sees_health_and_version_only(cluster: Any) -> None:
     assert (get("/healthz"), json.loads(get("/version"))["gitVersion"]) == ("ok", "v1.20.15")
     assert get("/api") == 'forbidden: User "system:anonymous" cannot get path "/api"'
     assert get("/api/v1/secrets") == (
-        'secrets is forbidden: User "system:anonymous" cannot list resource "secrets" in API group "" at the cluster scope'
+        'secrets is forbidden: User "system:anonymous" cannot list resource "secrets" in API '
+        'group "" at the cluster scope'
     )
 
 
@@ -215,7 +278,8 @@ def test_node_reads_what_its_pods_need(kubectl: Any, ns: str, tmp_path: Path) ->
             f'nodes "{other}" is forbidden: node "{name}" is not allowed to modify node "{other}"'
         )
         assert node.refused("label", "node", name, "node-restriction.kubernetes.io/a=b") == (
-            f'nodes "{name}" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/a'
+            f'nodes "{name}" is forbidden: is not allowed to modify labels: '
+            "node-restriction.kubernetes.io/a"
         )
         assert node.refused("taint", "node", name, "a=b:NoSchedule") == (
             f'nodes "{name}" is forbidden: node "{name}" is not allowed to modify taints'
@@ -236,17 +300,28 @@ def test_node_reads_what_its_pods_need(kubectl: Any, ns: str, tmp_path: Path) ->
                 user, "create", "configmaps", ns, why="can only read resources of this type"
             ),
             ("-n", "kube-node-lease", "get", "lease", other): denied(
-                user, "get", leases, "kube-node-lease", other,
+                user,
+                "get",
+                leases,
+                "kube-node-lease",
+                other,
                 "can only access node lease with the same name as the requesting node",
             ),
-            ("run", "x", "--image=x", "--restart=Never"):
-                'pods "x" is forbidden: pod does not have "kubernetes.io/config.mirror" annotation, '
-                f'node "{name}" can only create mirror pods',
+            (
+                "run",
+                "x",
+                "--image=x",
+                "--restart=Never",
+            ): 'pods "x" is forbidden: pod does not have "kubernetes.io/config.mirror" annotation, '
+            f'node "{name}" can only create mirror pods',
         }
         assert {args: node.refused(*args) for args in refused} == refused
 
         listed = node("auth", "can-i", "--list")
-        incomplete = "arning: the list may be incomplete: node authorizer does not support user rule resolution\n"
+        incomplete = (
+            "arning: the list may be incomplete: node authorizer does not support user rule "
+            "resolution\n"
+        )
         assert listed.stderr.endswith(incomplete)
         assert leases not in rules(node)
         assert node("auth", "can-i", "get", "secrets/mine").stdout.strip() == "yes"
@@ -261,11 +336,18 @@ def bare_node(name: str) -> str:
 
 
 def pod_on(node: str, secret: str) -> str:
-    return json.dumps({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"user-of-{secret}"},
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "x"}],
-                 "volumes": [{"name": "s", "secret": {"secretName": secret}}]},
-    })
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"user-of-{secret}"},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "c", "image": "x"}],
+                "volumes": [{"name": "s", "secret": {"secretName": secret}}],
+            },
+        }
+    )
 
 
 def test_impersonation(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> None:
@@ -274,11 +356,23 @@ def test_impersonation(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> N
     assert admin.refused("get", "configmaps", *as_jane) == denied(someone, "list", "configmaps", ns)
     kubectl("-n", ns, "create", "rolebinding", "testers", "--clusterrole=view", "--group=testers")
     kubectl("get", "configmaps", *as_jane, "--as-group=testers")
-    assert kubectl("auth", "can-i", "list", "pods", *as_jane, "--as-group=testers").stdout == "yes\n"
+    assert (
+        kubectl("auth", "can-i", "list", "pods", *as_jane, "--as-group=testers").stdout == "yes\n"
+    )
     assert "*.*" in kubectl("auth", "can-i", "--list", *as_jane, "--as-group=system:masters").stdout
     account = f"system:serviceaccount:{ns}:default"
-    assert admin.refused("-n", ns, "get", "pods", f"--as={account}") == denied(account, "list", "pods", ns)
-    kubectl("-n", ns, "create", "rolebinding", "accounts", "--clusterrole=view", f"--group=system:serviceaccounts:{ns}")
+    assert admin.refused("-n", ns, "get", "pods", f"--as={account}") == denied(
+        account, "list", "pods", ns
+    )
+    kubectl(
+        "-n",
+        ns,
+        "create",
+        "rolebinding",
+        "accounts",
+        "--clusterrole=view",
+        f"--group=system:serviceaccounts:{ns}",
+    )
     kubectl("-n", ns, "get", "pods", f"--as={account}")
 
     # Who may impersonate one user may not take his groups, nor be another.
@@ -286,47 +380,74 @@ def test_impersonation(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> N
     jane = issued(kubectl, tmp_path, someone, namespace=ns)
     groups = ("--as=bob", "--as-group=system:masters")
     assert jane.refused("get", "cm", "--as=bob") == denied("bob", "list", "configmaps", ns)
-    assert jane.refused("get", "cm", "--as=eve") == denied(someone, "impersonate", "users", name="eve")
-    assert jane.refused("get", "cm", *groups) == denied(someone, "impersonate", "groups", name="system:masters")
-    assert jane.refused("get", "cm", f"--as={account}") == denied(someone, "impersonate", "serviceaccounts", ns, "default")
+    assert jane.refused("get", "cm", "--as=eve") == denied(
+        someone, "impersonate", "users", name="eve"
+    )
+    assert jane.refused("get", "cm", *groups) == denied(
+        someone, "impersonate", "groups", name="system:masters"
+    )
+    assert jane.refused("get", "cm", f"--as={account}") == denied(
+        someone, "impersonate", "serviceaccounts", ns, "default"
+    )
 
 
 def test_nobody_raises_himself(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> None:
     kubectl("-n", ns, "create", "rolebinding", "edit", "--clusterrole=edit", f"--user={someone}")
-    policy = ",".join(f"{kind}.rbac.authorization.k8s.io" for kind in ("roles", "rolebindings", "clusterrolebindings"))
+    policy = ",".join(
+        f"{kind}.rbac.authorization.k8s.io"
+        for kind in ("roles", "rolebindings", "clusterrolebindings")
+    )
     csrs = "certificatesigningrequests.certificates.k8s.io"
-    bind_cluster_role(kubectl, someone, f"get,list,create,update,patch --resource={policy}",
-                      f"* --resource={csrs},{csrs}/approval")
+    bind_cluster_role(
+        kubectl,
+        someone,
+        f"get,list,create,update,patch --resource={policy}",
+        f"* --resource={csrs},{csrs}/approval",
+    )
     eve = issued(kubectl, tmp_path, someone, namespace=ns)
     held = (
-        f'is forbidden: user "{someone}" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not '
+        f'is forbidden: user "{someone}" (groups=["system:authenticated"]) is attempting to '
+        "grant RBAC permissions not "
         "currently held:\n"
     )
     star = '{APIGroups:["*"], Resources:["*"], Verbs:["*"]}'
     assert eve.refused("create", "role", "r", "--verb=get", "--resource=nodes") == (
-        f'roles.rbac.authorization.k8s.io "r" {held}{{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}}'
+        f'roles.rbac.authorization.k8s.io "r" {held}{{APIGroups:[""], Resources:["nodes"], '
+        f'Verbs:["get"]}}'
     )
     eve("create", "role", "allowed", "--verb=get,list", "--resource=configmaps")
     eve("create", "rolebinding", "allowed", "--role=allowed", "--user=friend")
-    assert eve.refused("patch", "role", "allowed", "--type=json", "-p",
-                       '[{"op":"replace","path":"/rules/0/resources","value":["*"]}]') == (
-        f'roles.rbac.authorization.k8s.io "allowed" {held}{{APIGroups:[""], Resources:["*"], Verbs:["get" "list"]}}'
+    assert eve.refused(
+        "patch",
+        "role",
+        "allowed",
+        "--type=json",
+        "-p",
+        '[{"op":"replace","path":"/rules/0/resources","value":["*"]}]',
+    ) == (
+        f'roles.rbac.authorization.k8s.io "allowed" {held}{{APIGroups:[""], Resources:["*"], '
+        f'Verbs:["get" "list"]}}'
     )
-    assert eve.refused("create", "rolebinding", "b", "--clusterrole=cluster-admin", f"--user={someone}") == (
-        f'rolebindings.rbac.authorization.k8s.io "b" {held}{star}\n{{NonResourceURLs:["*"], Verbs:["*"]}}'
+    assert eve.refused(
+        "create", "rolebinding", "b", "--clusterrole=cluster-admin", f"--user={someone}"
+    ) == (
+        f'rolebindings.rbac.authorization.k8s.io "b" {held}{star}\n{{NonResourceURLs:["*"], '
+        f'Verbs:["*"]}}'
     )
-    assert eve.refused("create", "clusterrolebinding", "b", "--clusterrole=view", f"--user={someone}").startswith(
-        f'clusterrolebindings.rbac.authorization.k8s.io "b" {held}'
-    )
+    assert eve.refused(
+        "create", "clusterrolebinding", "b", "--clusterrole=view", f"--user={someone}"
+    ).startswith(f'clusterrolebindings.rbac.authorization.k8s.io "b" {held}')
     masters = csr(f"m-{someone}", signing_request("root", "system:masters"))
     done = eve("create", "-f", "-", stdin=masters, check=False).stderr
     assert (
-        f'{csrs} "m-{someone}" is forbidden: use of {CLIENT_SIGNER} signer with system:masters group is not allowed'
+        f'{csrs} "m-{someone}" is forbidden: use of {CLIENT_SIGNER} signer with '
+        "system:masters group is not allowed"
     ) in done
     eve("create", "-f", "-", stdin=csr(f"own-{someone}", signing_request("admin")))
     try:
         assert eve.refused("certificate", "approve", f"own-{someone}") == (
-            f'{csrs} "own-{someone}" is forbidden: user not permitted to approve requests with signerName '
+            f'{csrs} "own-{someone}" is forbidden: user not permitted to approve requests '
+            "with signerName "
             f'"{CLIENT_SIGNER}"'
         )
     finally:

@@ -1,4 +1,6 @@
-"""A real operator, built on kopf, with its CRD: it runs as a service account of its own with the rights it needs."""
+"""A real operator, built on kopf, with its CRD: it runs as a service account of its own with the
+rights it needs.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ class Operator:
         self("create", "-f", "-", stdin=ROLE)
         self("create", "rolebinding", "operator", "--role=operator", account)
         self("create", "clusterrolebinding", "kopf-cluster", "--clusterrole=kopf-cluster", account)
-        self._identity = become(kubectl, folder, {"token": token_request(kubectl, self.ns, "operator")}, self.ns)
+        self._identity = become(
+            kubectl, folder, {"token": token_request(kubectl, self.ns, "operator")}, self.ns
+        )
 
     def __call__(self, *args: str, **more: Any) -> str:
         """kubectl of an administrator in the namespace."""
@@ -90,7 +94,8 @@ class Operator:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kopf", "run", "--standalone", "-n", self.ns, str(HANDLERS)],
                 env={**self._identity.env, "KUBECONFIG": str(self._identity.kubeconfig)},
-                stdout=out, stderr=subprocess.STDOUT,
+                stdout=out,
+                stderr=subprocess.STDOUT,
             )
 
     def stop(self) -> None:
@@ -108,7 +113,9 @@ class Operator:
         return self._log.read_text()
 
     def look(self, found: Any) -> Any:
-        """What `found` returns as soon as it is something; the log of the operator if it never is."""
+        """What `found` returns as soon as it is something; the log of the operator if it never
+        is.
+        """
         try:
             return eventually(found)
         except AssertionError as late:
@@ -116,8 +123,12 @@ class Operator:
 
     def remove(self) -> None:
         self.stop()
-        for name in self("get", "databases", "-o", "name").split():  # nobody would take the finalizers off
-            self("patch", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)
+        for name in self(
+            "get", "databases", "-o", "name"
+        ).split():  # nobody would take the finalizers off
+            self(
+                "patch", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False
+            )
         self("delete", "clusterrolebinding,clusterrole", "kopf-cluster")
         self("delete", "crd", "databases.example.com", "--timeout=20s")
         self("delete", "namespace", self.ns, "--wait=false")
@@ -144,19 +155,31 @@ def test_operator_lives_with_its_objects(operator: Operator) -> None:
     assert settings["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
 
     run("patch", "database", "main", "--type=merge", "-p", '{"spec":{"size":"large"}}')
-    operator.look(lambda: run("get", "cm", "main-settings", "-o", "jsonpath={.data.size}") == "large")
+    operator.look(
+        lambda: run("get", "cm", "main-settings", "-o", "jsonpath={.data.size}") == "large"
+    )
 
     def events() -> set[str]:
         found = json.loads(run("get", "events", "-o", "json"))["items"]
-        return {f"{e['reason']}: {e['message']}" for e in found if e["involvedObject"]["kind"] == "Database"}
+        return {
+            f"{e['reason']}: {e['message']}"
+            for e in found
+            if e["involvedObject"]["kind"] == "Database"
+        }
 
-    operator.look(lambda: {"Resized: from small to large", "Logging: Handler 'create' succeeded."} <= events())
+    operator.look(
+        lambda: {"Resized: from small to large", "Logging: Handler 'create' succeeded."} <= events()
+    )
 
     run("delete", "database", "main", "--timeout=20s")  # waits for the finalizer
     assert run("get", "configmap", "main-obituary", "-o", "name") == "configmap/main-obituary\n"
     operator.look(lambda: not run("get", "configmap", "main-settings", "--ignore-not-found"))
-    complaints = [line for line in operator.log().splitlines() if "[ERROR" in line or "Traceback" in line]
-    assert [line.partition("main] ")[2] for line in complaints] == ["Handler 'delete' failed temporarily: not yet"]
+    complaints = [
+        line for line in operator.log().splitlines() if "[ERROR" in line or "Traceback" in line
+    ]
+    assert [line.partition("main] ")[2] for line in complaints] == [
+        "Handler 'delete' failed temporarily: not yet"
+    ]
 
 
 def test_operator_catches_up(operator: Operator) -> None:
@@ -165,7 +188,9 @@ def test_operator_catches_up(operator: Operator) -> None:
     for name in ("a", "b"):
         run("create", "-f", "-", stdin=DATABASE % name)
     operator.start()
-    operator.look(lambda: run("get", "db", "-o", "jsonpath={.items[*].status.phase}") == "Ready Ready")
+    operator.look(
+        lambda: run("get", "db", "-o", "jsonpath={.items[*].status.phase}") == "Ready Ready"
+    )
     operator.stop()
     run("patch", "db", "a", "--type=merge", "-p", '{"spec":{"size":"large"}}')
     run("delete", "db", "b", "--wait=false")

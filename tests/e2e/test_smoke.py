@@ -11,7 +11,9 @@ pytestmark = pytest.mark.e2e
 
 
 def test_cluster_is_what_it_says(cluster: Any) -> None:
-    report = json.loads(cluster.transom("status", "--name", cluster.name, "--output", "json").stdout)
+    report = json.loads(
+        cluster.transom("status", "--name", cluster.name, "--output", "json").stdout
+    )
     assert (report["state"], report["ready"], report["version"]) == ("running", True, "v1.20.15")
     assert report["objects"]["namespaces"] >= 4
 

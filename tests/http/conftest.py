@@ -1,4 +1,6 @@
-"""A server on a real socket in a thread of its own, and a client that sends exactly the bytes it is told to."""
+"""A server on a real socket in a thread of its own, and a client that sends exactly the bytes it is
+told to.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from transom.http import Handler, HttpServer, Limits, Request, Response, server_context
+from transom.http import Handler, HttpLimits, HttpRequest, HttpResponse, HttpServer, server_context
+from transom.http.budget import ByteBudget
+from transom.http.messages import BodyPolicy
 from transom.kit import pki
 
 TEXT = [(b"Content-Type", b"text/plain")]
@@ -31,9 +35,15 @@ class Tls:
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     folder: Path = tmp_path_factory.mktemp("pki")
     ca = pki.make_ca("kubernetes")
-    pki.save(ca, folder / "ca.crt", folder / "ca.key")
-    pki.save(pki.issue_server(ca, "api", ["localhost"], ["127.0.0.1"]), folder / "api.crt", folder / "api.key")
-    pki.save(pki.issue_client(ca, "jane", ["dev", "ops"]), folder / "jane.crt", folder / "jane.key")
+    pki.save_key_pair(ca, folder / "ca.crt", folder / "ca.key")
+    pki.save_key_pair(
+        pki.issue_server(ca, "api", ["localhost"], ["127.0.0.1"]),
+        folder / "api.crt",
+        folder / "api.key",
+    )
+    pki.save_key_pair(
+        pki.issue_client(ca, "jane", ["dev", "ops"]), folder / "jane.crt", folder / "jane.key"
+    )
     server = server_context(folder / "api.crt", folder / "api.key", folder / "ca.crt")
     client = ssl.create_default_context(cafile=folder / "ca.crt")
     client.load_cert_chain(folder / "jane.crt", folder / "jane.key")
@@ -43,8 +53,22 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 class Running:
     """The server in its thread. `call` runs a function on its loop."""
 
-    def __init__(self, handler: Handler, limits: Limits | None, context: ssl.SSLContext | None) -> None:
-        self.server = HttpServer(handler, context, limits=limits or Limits(tick=0.05))
+    def __init__(
+        self,
+        handler: Handler,
+        limits: HttpLimits | None,
+        context: ssl.SSLContext | None,
+        budget: ByteBudget | None,
+        uploads: ByteBudget | None,
+    ) -> None:
+        self.server = HttpServer(
+            handler,
+            context,
+            limits=limits or HttpLimits(tick=0.05),
+            budget=budget,
+            uploads=uploads,
+            bodies=handler if isinstance(handler, BodyPolicy) else None,
+        )
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -142,8 +166,14 @@ class Client:
 def serve() -> Iterator[Callable[..., Running]]:
     running: list[Running] = []
 
-    def start(handler: Handler, limits: Limits | None = None, context: ssl.SSLContext | None = None) -> Running:
-        running.append(Running(handler, limits, context))
+    def start(
+        handler: Handler,
+        limits: HttpLimits | None = None,
+        context: ssl.SSLContext | None = None,
+        budget: ByteBudget | None = None,
+        uploads: ByteBudget | None = None,
+    ) -> Running:
+        running.append(Running(handler, limits, context, budget, uploads))
         return running[-1]
 
     yield start
@@ -151,10 +181,10 @@ def serve() -> Iterator[Callable[..., Running]]:
         one.stop()
 
 
-def echo(request: Request) -> Response:
+def echo(request: HttpRequest) -> HttpResponse:
     """What the server understood, one line each."""
     lines = [request.method, request.path, request.body.decode("latin-1")]
-    return Response(200, TEXT, "\n".join(lines).encode())
+    return HttpResponse(200, TEXT, "\n".join(lines).encode())
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ class Refusal(Exception):
 class Raw(Exception):
     """Answers as no server should: `headers` instead of everything, or after `body`."""
 
-    def __init__(self, headers: Headers, body: bytes = b"", trailers: Headers | None = None) -> None:
+    def __init__(
+        self, headers: Headers, body: bytes = b"", trailers: Headers | None = None
+    ) -> None:
         super().__init__("raw")
         self.headers, self.body, self.trailers = headers, body, trailers
 
@@ -52,7 +54,9 @@ class Serving(asyncio.Protocol):
         if self._server.most_streams:
             from h2.settings import SettingCodes
 
-            self._h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: self._server.most_streams})
+            self._h2.update_settings(
+                {SettingCodes.MAX_CONCURRENT_STREAMS: self._server.most_streams}
+            )
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -71,7 +75,9 @@ class Serving(asyncio.Protocol):
                     self._server.headers.append(dict(event.headers))
                 case DataReceived():
                     self._bodies[event.stream_id] += event.data
-                    self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                    self._h2.acknowledge_received_data(
+                        event.flow_controlled_length, event.stream_id
+                    )
                     if self._server.resets_at_once:
                         self._h2.increment_flow_control_window(1000, event.stream_id)
                         self._h2.reset_stream(event.stream_id, error_code=11)
@@ -100,7 +106,10 @@ class Serving(asyncio.Protocol):
         try:
             answer = await self._server.handler(self._paths[stream], body[5:])
         except Refusal as refusal:
-            status = [("grpc-status", str(CODES.index(refusal.code))), ("grpc-message", quote(str(refusal)))]
+            status = [
+                ("grpc-status", str(CODES.index(refusal.code))),
+                ("grpc-message", quote(str(refusal))),
+            ]
             self._h2.send_headers(stream, good + status, end_stream=True)
         except Raw as raw:
             ends = not raw.body and raw.trailers is None
@@ -121,7 +130,11 @@ class Serving(asyncio.Protocol):
             return
         left, trailers = self._left[stream]
         while left:
-            room = min(self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(left))
+            room = min(
+                self._h2.local_flow_control_window(stream),
+                self._h2.max_outbound_frame_size,
+                len(left),
+            )
             if room <= 0:
                 self._left[stream] = (left, trailers)
                 return
@@ -154,7 +167,9 @@ class Server:
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[str]:
         """The endpoint."""
-        server = await asyncio.get_running_loop().create_unix_server(lambda: Serving(self), str(path))
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: Serving(self), str(path)
+        )
         try:
             yield f"unix://{path}"
         finally:

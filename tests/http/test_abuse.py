@@ -1,9 +1,13 @@
-"""Clients that are wrong, slow, greedy or gone: each gets a Status with the right code, and the server goes on."""
+"""Clients that are wrong, slow, greedy or gone: each gets an answer with the right code, and the
+server goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import random
 import resource
 import threading
 from collections.abc import Callable
@@ -11,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from transom.http import Limits, Request, Response
+from transom.http import HttpLimits, HttpRequest, HttpResponse
 
 FAST = {"tick": 0.02, "linger": 1.0}
 
@@ -25,121 +29,313 @@ def status_of(client: Any) -> dict[str, Any]:
     return status
 
 
-@pytest.mark.parametrize("raw", [
-    b"NONSENSE\r\n\r\n",
-    b"GET\r\n\r\n",
-    b"GET / HTTP/9.9\r\nHost: h\r\n\r\n",
-    b"GET /a b c HTTP/1.1\r\nHost: h\r\n\r\n",
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: h\r\nBad Header: x\r\n\r\n",
-    b"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
-    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"CONNECT host:1 HTTP/1.1\r\nHost: h\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00",
-], ids=range(14))  # fmt: skip
+def plain_of(client: Any) -> tuple[int, str]:
+    """What Go's server, not Kubernetes, answers."""
+    code, headers, body = client.answer()
+    assert (headers["connection"], headers["content-type"]) == (
+        "close",
+        "text/plain; charset=utf-8",
+    )
+    return code, body.decode()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\nHost: h\r\n\r\n",
+        b"GET /a b c HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nBad Header: x\r\n\r\n",
+        b"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+        (
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n0\r\n\r\n"
+        ),
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"CONNECT host:1 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+    ],
+    ids=range(14),
+)
 def test_malformed_requests(serve: Callable[..., Any], echo_handler: Any, raw: bytes) -> None:
     running = serve(echo_handler)
     client = running.connect()
     client.send(raw)
-    assert status_of(client)["code"] == 400
+    code, text = plain_of(client)
+    assert code == 400 and text.startswith("400 Bad Request")
     assert client.at_end()
     assert running.connect().get().answer()[0] == 200
+
+
+_POST = b"POST / HTTP/1.1\r\nHost: h\r\n"
+_NEXT = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+@pytest.mark.parametrize("pieces", [1, 1000], ids=["at once", "byte by byte"])
+@pytest.mark.parametrize(
+    ("raw", "code", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "too many Host headers"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400, "too many Host headers"),
+        (b"GET / HTTP/1.1\r\nHost:\r\nhOST: a\r\n\r\n", 400, "too many Host headers"),
+        (b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400, "too many Host headers"),
+        (b"GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "too many Host headers"),
+        (b"GET / HTTP/1.1\r\nX-Host: a\r\n\r\n", 400, "missing required Host header"),
+        (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "malformed Host header"),
+        (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, "malformed Host header"),
+        (b"GET / HTTP/1.1\r\nHost: user@a\r\n\r\n", 400, "malformed Host header"),
+        (b"GET / HTTP/1.1\r\nHost: a\\b\r\n\r\n", 400, "malformed Host header"),
+        (b"GET / HTTP/1.1\r\nHost: \xc3\xa4\r\n\r\n", 400, "malformed Host header"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: \x01\r\n\r\n", 400, "invalid header value"),
+        (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 400, "unsupported protocol version"),
+        (
+            b"GET / HTTP/2.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n",
+            400,
+            "unsupported protocol version",
+        ),
+        (b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", 400, "unsupported protocol version"),
+        (b"GET /\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\nY: 2\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\rY: 2\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\nHost: a\n\n", 400, ""),
+        (_POST + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400, ""),
+        (_POST + b"Content-Length: 1, 1\r\n\r\nx", 400, ""),
+        (_POST + b"Content-Length: +1\r\n\r\nx", 400, ""),
+        (_POST + b"Content-Length: 1 \x0b\r\n\r\nx", 400, ""),
+        (
+            _POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _NEXT,
+            400,
+            "",
+        ),
+        (
+            _POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + _NEXT,
+            400,
+            "",
+        ),
+        (
+            _POST
+            + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n"
+            + _NEXT,
+            400,
+            "",
+        ),
+        (_POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + _NEXT, 400, ""),
+        (
+            _POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + _NEXT,
+            501,
+            "Unsupported transfer encoding",
+        ),
+        (_POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + _NEXT, 400, ""),
+        (
+            _POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + _NEXT,
+            501,
+            "Unsupported transfer encoding",
+        ),
+        (
+            b"POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _NEXT,
+            400,
+            "",
+        ),
+        (_POST + b"Transfer-Encoding: chunked\r\n\r\n1\nx\r\n0\r\n\r\n" + _NEXT, 400, ""),
+        (_POST + b"Transfer-Encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n0\r\n\r\n" + _NEXT, 400, ""),
+        (_POST + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n0\r\n\r\n" + _NEXT, 400, ""),
+    ],
+)
+def test_requests_that_others_would_read_differently(
+    serve: Callable[..., Any], raw: bytes, code: int, reason: str, pieces: int
+) -> None:
+    """No handler sees any of them, and nothing that follows them on the connection."""
+    seen: list[HttpRequest] = []
+
+    def handler(request: HttpRequest) -> HttpResponse:
+        seen.append(request)
+        return HttpResponse(200, [], b"")
+
+    running = serve(handler)
+    client = running.connect()
+    size = max(1, len(raw) // pieces)
+    try:
+        for at in range(0, len(raw), size):
+            client.send(raw[at : at + size])
+    except (BrokenPipeError, ConnectionResetError):
+        assert pieces > 1
+    found = plain_of(client)
+    assert found == (
+        code,
+        reason if code == 501 else f"400 Bad Request: {reason}" if reason else "400 Bad Request",
+    )
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "host", [b"", b"a", b"a:1", b"[::1]:6443", b"a.b.c.", b"[fe80::1%25eth0]", b"a,b"]
+)
+def test_hosts_that_go_accepts(serve: Callable[..., Any], echo_handler: Any, host: bytes) -> None:
+    client = serve(echo_handler).connect()
+    client.send(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert client.answer()[0] == 200
 
 
 def test_malformed_request_waits_for_its_turn(serve: Callable[..., Any]) -> None:
     gate = asyncio.Event()
 
-    async def handler(request: Request) -> Response:
+    async def handler(request: HttpRequest) -> HttpResponse:
         await gate.wait()
-        return Response(200, [], b"first")
+        return HttpResponse(200, [], b"first")
 
     running = serve(handler)
     client = running.connect()
     client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nNONSENSE\r\n\r\n")
     running.call(gate.set)
     assert client.answer()[2] == b"first"
-    assert status_of(client)["code"] == 400
+    assert plain_of(client) == (400, "400 Bad Request")
 
 
 TOO_LARGE = {
-    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 413,
-    "reason": "RequestEntityTooLarge", "message": "Request entity too large: limit is 3145728",
-}  # fmt: skip
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "code": 413,
+    "reason": "RequestEntityTooLarge",
+    "message": "Request entity too large: limit is 3145728",
+}
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_body_too_large(serve: Callable[..., Any], echo_handler: Any, tls: Any, chunked: bool) -> None:
+def test_body_too_large(
+    serve: Callable[..., Any], echo_handler: Any, tls: Any, chunked: bool
+) -> None:
     running = serve(echo_handler, context=tls.server)
     client = running.connect(tls.client)
     body = b"x" * (5 * 1024 * 1024)
     framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n" % framing)
-    client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)  # all of it, before reading
+    client.send(
+        b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    )  # all of it, before reading
     assert status_of(client) == TOO_LARGE
     assert client.at_end()
 
 
-def test_body_too_large_is_answered_before_it_is_sent(serve: Callable[..., Any], echo_handler: Any) -> None:
-    client = serve(echo_handler, Limits(**FAST)).connect()
+def test_body_too_large_is_answered_before_it_is_sent(
+    serve: Callable[..., Any], echo_handler: Any
+) -> None:
+    client = serve(echo_handler, HttpLimits(**FAST)).connect()
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n")
     assert status_of(client) == TOO_LARGE
     assert client.at_end()  # the rest never comes; the linger time ends it
 
 
 def test_body_of_exactly_the_limit_is_accepted(serve: Callable[..., Any]) -> None:
-    client = serve(lambda r: Response(200, [], str(len(r.body)).encode())).connect()
+    client = serve(lambda r: HttpResponse(200, [], str(len(r.body)).encode())).connect()
     body = b"x" * 3145728
     assert client.get(method="POST", body=body).answer()[2] == b"3145728"
 
 
-@pytest.mark.parametrize("framing", [b"1;" + b"x" * 99 + b"\r\ny\r\n", b"0\r\nTrailer: " + b"x" * 100_000])
-def test_body_that_is_all_framing(serve: Callable[..., Any], echo_handler: Any, framing: bytes) -> None:
-    client = serve(echo_handler, Limits(body=1000, **FAST)).connect()
+@pytest.mark.parametrize(
+    "framing", [b"1;" + b"x" * 99 + b"\r\ny\r\n", b"0\r\nTrailer: " + b"x" * 100_000]
+)
+def test_body_that_is_all_framing(
+    serve: Callable[..., Any], echo_handler: Any, framing: bytes
+) -> None:
+    client = serve(echo_handler, HttpLimits(body=1000, **FAST)).connect()
     client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + framing)
-    sender = threading.Thread(target=client.send, args=(framing * 800 if framing[0] == 49 else b"x" * 10_000,))
+    sender = threading.Thread(
+        target=client.send, args=(framing * 800 if framing[0] == 49 else b"x" * 10_000,)
+    )
     sender.start()
     assert status_of(client)["code"] == 413
     sender.join()
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_client_that_drips_does_not_keep_an_answer_alive(
+    serve: Callable[..., Any], compressed: bool
+) -> None:
+    ended = threading.Event()
+    body = [random.Random(1).randbytes(100_000) for _ in range(300)]
+    limits = HttpLimits(response_timeout=0.3, least_rate=100_000_000, unsent=65536, **FAST)
+    running = serve(lambda r: HttpResponse(200, [], list(body), on_end=ended.set), limits)
+    client = running.connect().get("/", "Accept-Encoding: gzip" if compressed else "Accept: */*")
+    read = 0
+    while not ended.is_set() and read < 20_000_000:
+        try:
+            read += len(client.sock.recv(50_000))
+        except ConnectionError:
+            break
+        ended.wait(0.02)
+    assert ended.wait(5)
+    assert read < 20_000_000
+    assert running.call(lambda: running.server.budget.total) == 0
+
+
+def test_a_large_answer_is_compressed_while_it_is_read(serve: Callable[..., Any]) -> None:
+    body = [b"%d" % number * 20_000 for number in range(100)]
+    client = (
+        serve(lambda r: HttpResponse(200, [], list(body)))
+        .connect()
+        .get("/", "Accept-Encoding: gzip")
+        .get("/next")
+    )
+    headers = client.head()[1]
+    assert (headers["content-encoding"], headers["transfer-encoding"]) == ("gzip", "chunked")
+    assert gzip.decompress(b"".join(iter(client.chunk, b""))) == b"".join(body)
+    assert client.answer()[2] == b"".join(body)
+
+
 def test_trailers_are_no_headers(serve: Callable[..., Any]) -> None:
-    client = serve(lambda r: Response(200, [], b",".join(sorted(r.headers)))).connect()
-    client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n")
+    client = serve(lambda r: HttpResponse(200, [], b",".join(sorted(r.headers)))).connect()
+    client.send(
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n"
+    )
     assert client.answer()[2] == b"host,transfer-encoding"
 
 
 @pytest.mark.parametrize("ending", [b"\r\n\r\n", b""])
 def test_head_too_large(serve: Callable[..., Any], echo_handler: Any, ending: bytes) -> None:
-    client = serve(echo_handler, Limits(**FAST)).connect()
+    client = serve(echo_handler, HttpLimits(**FAST)).connect()
     client.send(b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 100_000 + ending)
     assert status_of(client)["code"] == 431
 
 
 def test_url_too_large(serve: Callable[..., Any], echo_handler: Any) -> None:
-    client = serve(echo_handler, Limits(**FAST)).connect()
-    sender = threading.Thread(target=client.send, args=(b"GET /" + b"x" * 2_000_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",))
+    client = serve(echo_handler, HttpLimits(**FAST)).connect()
+    sender = threading.Thread(
+        target=client.send, args=(b"GET /" + b"x" * 2_000_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",)
+    )
     sender.start()
     assert status_of(client)["code"] == 431
     sender.join()
 
 
-@pytest.mark.parametrize("raw", [
-    b"GET / HTTP/1.1\r\nHost:",
-    b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf",
-], ids=["head", "body"])  # fmt: skip
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET / HTTP/1.1\r\nHost:",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf",
+    ],
+    ids=["head", "body"],
+)
 def test_slow_client_gets_408(serve: Callable[..., Any], echo_handler: Any, raw: bytes) -> None:
-    client = serve(echo_handler, Limits(head_timeout=0.2, body_timeout=0.2, **FAST)).connect()
+    client = serve(echo_handler, HttpLimits(head_timeout=0.2, body_timeout=0.2, **FAST)).connect()
     client.send(raw)
     assert status_of(client)["code"] == 408
     assert client.at_end()
 
 
-def test_trickling_bytes_do_not_extend_the_time(serve: Callable[..., Any], echo_handler: Any) -> None:
-    client = serve(echo_handler, Limits(head_timeout=0.3, **FAST)).connect()
+def test_trickling_bytes_do_not_extend_the_time(
+    serve: Callable[..., Any], echo_handler: Any
+) -> None:
+    client = serve(echo_handler, HttpLimits(head_timeout=0.3, **FAST)).connect()
     stop = threading.Event()
 
     def trickle() -> None:
@@ -159,8 +355,10 @@ def test_trickling_bytes_do_not_extend_the_time(serve: Callable[..., Any], echo_
         sender.join()
 
 
-def test_idle_connection_is_closed_and_a_used_one_lives_on(serve: Callable[..., Any], echo_handler: Any) -> None:
-    client = serve(echo_handler, Limits(idle_timeout=0.3, **FAST)).connect()
+def test_idle_connection_is_closed_and_a_used_one_lives_on(
+    serve: Callable[..., Any], echo_handler: Any
+) -> None:
+    client = serve(echo_handler, HttpLimits(idle_timeout=0.3, **FAST)).connect()
     for _ in range(3):
         assert client.get().answer()[0] == 200
     assert client.at_end()
@@ -168,7 +366,9 @@ def test_idle_connection_is_closed_and_a_used_one_lives_on(serve: Callable[..., 
 
 def test_reader_that_takes_nothing_is_cut_off(serve: Callable[..., Any]) -> None:
     slabs = [b"x" * 1_000_000] * 40
-    running = serve(lambda r: Response(200, [], list(slabs)), Limits(write_timeout=0.3, **FAST))
+    running = serve(
+        lambda r: HttpResponse(200, [], list(slabs)), HttpLimits(stall_timeout=0.3, **FAST)
+    )
     client = running.connect()
     client.get()
     gone = threading.Event()
@@ -180,12 +380,12 @@ def test_reader_that_takes_nothing_is_cut_off(serve: Callable[..., Any]) -> None
 def test_client_gone_in_mid_request(serve: Callable[..., Any]) -> None:
     started, finished, gate = threading.Event(), threading.Event(), asyncio.Event()
 
-    async def handler(request: Request) -> Response:
+    async def handler(request: HttpRequest) -> HttpResponse:
         if request.path == "/slow":
             started.set()
             await gate.wait()
             finished.set()
-        return Response(200, [], b"ok")
+        return HttpResponse(200, [], b"ok")
 
     running = serve(handler)
     client = running.connect()
@@ -202,7 +402,7 @@ def test_client_gone_in_mid_request(serve: Callable[..., Any]) -> None:
 
 
 def test_too_many_connections(serve: Callable[..., Any], echo_handler: Any) -> None:
-    running = serve(echo_handler, Limits(connections=2, **FAST))
+    running = serve(echo_handler, HttpLimits(connections=2, **FAST))
     clients = [running.connect() for _ in range(2)]
     assert all(c.get().answer()[0] == 200 for c in clients)
     assert status_of(running.connect())["code"] == 503

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from tests.http.fakegrpc import Handler, Raw, Refusal, Server
 
 from transom.http import grpc
-from transom.http.grpc import Connection, MissingPackage
+from transom.http.grpc import GrpcConnection
 from transom.kit.rpc import RpcError
 from transom.runtime.cri import address
 
@@ -31,12 +30,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def play(
-    folder: Path, scenario: Callable[[Connection, Server], Awaitable[None]], handler: Handler = _echo, most_streams: int = 0
+    folder: Path,
+    scenario: Callable[[GrpcConnection, Server], Awaitable[None]],
+    handler: Handler = _echo,
+    most_streams: int = 0,
 ) -> None:
     async def main() -> None:
         server = Server(handler, most_streams)
         async with asyncio.timeout(20), server.listening(folder / "s") as endpoint:
-            connection = await address.connect(address.parse(endpoint), Connection)
+            connection = await address.connect_runtime(
+                address.parse_runtime_endpoint(endpoint), GrpcConnection
+            )
             await scenario(connection, server)
             connection.close()
 
@@ -44,20 +48,26 @@ def play(
 
 
 def test_a_call(tmp_path: Path) -> None:
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         assert await connection.call("/a.B/C", b"x") == b"/a.B/C x"
         assert await connection.call("/a.B/C", b"x", 1.5) == b"/a.B/C x"
         first, second = server.headers
-        assert (first["te"], first["content-type"], "grpc-timeout" in first) == ("trailers", "application/grpc", False)
+        assert (first["te"], first["content-type"], "grpc-timeout" in first) == (
+            "trailers",
+            "application/grpc",
+            False,
+        )
         assert second["grpc-timeout"] == "1500m"
 
     play(tmp_path, scenario)
 
 
 def test_many_calls_at_once_and_more_than_windows_hold(tmp_path: Path) -> None:
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         sizes = [0, 1, 70_000, 500_000, 2_000_000]
-        answers = await asyncio.gather(*(connection.call("/x", bytes([n]) * size) for n, size in enumerate(sizes)))
+        answers = await asyncio.gather(
+            *(connection.call("/x", bytes([n]) * size) for n, size in enumerate(sizes))
+        )
         assert answers == [b"/x " + bytes([n]) * size for n, size in enumerate(sizes)]
 
     play(tmp_path, scenario)
@@ -68,7 +78,7 @@ def test_a_server_that_wants_few_calls_at_once(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
         return message
 
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         await connection.call("/x", b"so that the settings are there")
         answers = await asyncio.gather(*(connection.call("/x", bytes([n])) for n in range(10)))
         assert answers == [bytes([n]) for n in range(10)]
@@ -80,15 +90,32 @@ def test_a_server_that_wants_few_calls_at_once(tmp_path: Path) -> None:
 REFUSALS: dict[str, tuple[Exception, str, str]] = {
     "a status": (Refusal("NotFound", "no “x”: 100%"), "NotFound", "no “x”: 100%"),
     "a status of the future": (Raw([*OK, ("grpc-status", "77")]), "Code(77)", ""),
-    "no trailers": (Raw(OK, b"\0\0\0\0\0"), "Internal", "server closed the stream without sending trailers"),
-    "no gRPC": (Raw([(":status", "503")]), "Unknown", "unexpected HTTP status code received from server: 503"),
-    "no such path": (Raw([(":status", "404")]), "Unimplemented", "unexpected HTTP status code received from server: 404"),
-    "half a message": (Raw(OK, b"\0\0\0\0\5abc", [("grpc-status", "0")]), "Internal", "unexpected EOF"),
+    "no trailers": (
+        Raw(OK, b"\0\0\0\0\0"),
+        "Internal",
+        "server closed the stream without sending trailers",
+    ),
+    "no gRPC": (
+        Raw([(":status", "503")]),
+        "Unknown",
+        "unexpected HTTP status code received from server: 503",
+    ),
+    "no such path": (
+        Raw([(":status", "404")]),
+        "Unimplemented",
+        "unexpected HTTP status code received from server: 404",
+    ),
+    "half a message": (
+        Raw(OK, b"\0\0\0\0\5abc", [("grpc-status", "0")]),
+        "Internal",
+        "unexpected EOF",
+    ),
     "compressed": (
         Raw([*OK, ("grpc-encoding", "gzip")], b"\1\0\0\0\1x", [("grpc-status", "0")]),
-        "Unimplemented", 'grpc: Decompressor is not installed for grpc-encoding "gzip"',
+        "Unimplemented",
+        'grpc: Decompressor is not installed for grpc-encoding "gzip"',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSALS)
@@ -98,7 +125,7 @@ def test_refusals(tmp_path: Path, case: str) -> None:
     async def handler(path: str, message: bytes) -> bytes:
         raise said
 
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         with pytest.raises(RpcError) as failure:
             await connection.call("/x", b"")
         assert (failure.value.code, failure.value.description) == (code, text)
@@ -109,8 +136,10 @@ def test_refusals(tmp_path: Path, case: str) -> None:
 def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc, "LARGEST", 100_000)
 
-    async def scenario(connection: Connection, server: Server) -> None:
-        with pytest.raises(RpcError, match=r"ResourceExhausted.*larger than max \(200003 vs. 100000\)"):
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
+        with pytest.raises(
+            RpcError, match=r"ResourceExhausted.*larger than max \(200003 vs. 100000\)"
+        ):
             await connection.call("/x", bytes(200_000))
         assert await connection.call("/x", b"y") == b"/x y"
 
@@ -118,9 +147,11 @@ def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         server.resets_at_once = True
-        with pytest.raises(RpcError, match=r"Internal.*RST_STREAM with error code: ENHANCE_YOUR_CALM"):
+        with pytest.raises(
+            RpcError, match=r"Internal.*RST_STREAM with error code: ENHANCE_YOUR_CALM"
+        ):
             await connection.call("/x", bytes(200_000))
         server.resets_at_once = False
         assert await connection.call("/x", b"y") == b"/x y"
@@ -133,10 +164,12 @@ def test_deadlines_and_callers_who_give_up(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         return b""
 
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         with pytest.raises(RpcError) as late:
             await connection.call("/x", b"", 0.05)
-        assert str(late.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        assert (
+            str(late.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        )
         await until(lambda: server.resets == [1])
         calling = asyncio.create_task(connection.call("/x", b""))
         await until(lambda: server.active == 1)
@@ -156,7 +189,7 @@ def test_a_server_that_goes(tmp_path: Path) -> None:
         await go_on.wait()
         return b"done"
 
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         calling = asyncio.create_task(connection.call("/x", b""))
         await reached.wait()
         server.connections[0].transport.abort()
@@ -170,7 +203,7 @@ def test_a_server_that_goes(tmp_path: Path) -> None:
 
 
 def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         assert await connection.call("/x", b"") == b"/x "
         server.connections[0].go_away()
         await until(lambda: not connection.usable)
@@ -181,7 +214,7 @@ def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
 
 
 def test_numbers_of_calls_come_to_an_end(tmp_path: Path) -> None:
-    async def scenario(connection: Connection, server: Server) -> None:
+    async def scenario(connection: GrpcConnection, server: Server) -> None:
         connection._h2.highest_outbound_stream_id = 2**31 - 1
         with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
@@ -198,14 +231,12 @@ def test_something_else_listens(tmp_path: Path) -> None:
 
         server = await asyncio.start_unix_server(talk, str(tmp_path / "s"))
         async with asyncio.timeout(10), server:
-            connection = await address.connect(address.parse(f"unix://{tmp_path}/s"), Connection)
-            with pytest.raises(RpcError, match=r"the server does not speak HTTP/2: b'HTTP/1\.1 400"):
+            connection = await address.connect_runtime(
+                address.parse_runtime_endpoint(f"unix://{tmp_path}/s"), GrpcConnection
+            )
+            with pytest.raises(
+                RpcError, match=r"the server does not speak HTTP/2: b'HTTP/1\.1 400"
+            ):
                 await connection.call("/x", b"")
 
     asyncio.run(main())
-
-
-def test_without_h2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "h2.connection", None)
-    with pytest.raises(MissingPackage, match=r"pip install 'transom\[cri\]'"):
-        Connection()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transom.http import Limits, Request, Response
+from transom.http import HttpLimits, HttpRequest, HttpResponse
 from transom.http.messages import decode_path, parse_query
 from transom.machinery import errors
 
@@ -19,20 +19,23 @@ TEXT = [(b"Content-Type", b"text/plain")]
 def test_keep_alive_and_pipelining_answer_in_order(serve: Callable[..., Any]) -> None:
     gate = asyncio.Event()
 
-    def handler(request: Request) -> Any:
+    def handler(request: HttpRequest) -> Any:
         if request.path == "/slow":
-            async def later() -> Response:
+
+            async def later() -> HttpResponse:
                 await gate.wait()
-                return Response(200, TEXT, b"slow")
+                return HttpResponse(200, TEXT, b"slow")
 
             return later()
-        return Response(200, TEXT, request.path.encode())
+        return HttpResponse(200, TEXT, request.path.encode())
 
     running = serve(handler)
     client = running.connect()
     client.get("/a")
     assert client.answer()[2] == b"/a"
-    client.send(b"".join(b"GET /%s HTTP/1.1\r\nHost: h\r\n\r\n" % p for p in (b"1", b"slow", b"2", b"3")))
+    client.send(
+        b"".join(b"GET /%s HTTP/1.1\r\nHost: h\r\n\r\n" % p for p in (b"1", b"slow", b"2", b"3"))
+    )
     assert client.answer()[2] == b"/1"
     running.call(gate.set)
     assert [client.answer()[2] for _ in range(3)] == [b"slow", b"/2", b"/3"]
@@ -41,11 +44,11 @@ def test_keep_alive_and_pipelining_answer_in_order(serve: Callable[..., Any]) ->
 def test_many_pipelined_requests_are_held_back_and_all_answered(serve: Callable[..., Any]) -> None:
     count = 2000
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> HttpResponse:
         await asyncio.sleep(0)
-        return Response(200, TEXT, request.path.encode())
+        return HttpResponse(200, TEXT, request.path.encode())
 
-    running = serve(answer, Limits(pipelined=4, tick=0.05))
+    running = serve(answer, HttpLimits(pipelined=4, tick=0.05))
     client = running.connect()
     requests = b"".join(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % i for i in range(count))
     sender = threading.Thread(target=client.send, args=(requests,))
@@ -68,8 +71,10 @@ def test_request_in_pieces(serve: Callable[..., Any], echo_handler: Any, pieces:
 
 
 def test_headers_are_lower_case_and_repeated_ones_joined(serve: Callable[..., Any]) -> None:
-    def handler(request: Request) -> Response:
-        return Response(200, TEXT, request.headers[b"accept"] + b"|" + request.header(b"x-none", "-").encode())
+    def handler(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(
+            200, TEXT, request.headers[b"accept"] + b"|" + request.header(b"x-none", "-").encode()
+        )
 
     client = serve(handler).connect()
     client.get("/", "Accept: a", "ACCEPT: b")
@@ -86,7 +91,7 @@ def test_head_has_length_but_no_body(serve: Callable[..., Any], echo_handler: An
 
 
 def test_no_content_has_no_length(serve: Callable[..., Any]) -> None:
-    client = serve(lambda request: Response(204, [])).connect()
+    client = serve(lambda request: HttpResponse(204, [])).connect()
     client.get().get()
     for _ in range(2):
         status, headers = client.head()
@@ -102,9 +107,13 @@ def test_expect_continue(serve: Callable[..., Any], echo_handler: Any) -> None:
     assert client.answer()[2] == b"POST\n/\nhi"
 
 
-def test_expect_continue_of_a_body_too_large_is_refused_at_once(serve: Callable[..., Any], echo_handler: Any) -> None:
+def test_expect_continue_of_a_body_too_large_is_refused_at_once(
+    serve: Callable[..., Any], echo_handler: Any
+) -> None:
     client = serve(echo_handler).connect()
-    client.send(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n")
+    client.send(
+        b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9999999\r\n\r\n"
+    )
     assert client.answer()[0] == 413
 
 
@@ -122,20 +131,22 @@ def test_http_10(serve: Callable[..., Any], echo_handler: Any) -> None:
 def test_connection_close_is_kept_and_ends_the_pipeline(serve: Callable[..., Any]) -> None:
     seen: list[str] = []
 
-    def handler(request: Request) -> Response:
+    def handler(request: HttpRequest) -> HttpResponse:
         seen.append(request.path)
-        return Response(200, TEXT, b"")
+        return HttpResponse(200, TEXT, b"")
 
     client = serve(handler).connect()
-    client.send(b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n")
+    client.send(
+        b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n"
+    )
     assert client.answer()[1]["connection"] == "close"
     assert client.at_end()
     assert seen == ["/a"]
 
 
 def test_errors_of_the_handler(serve: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    def handler(request: Request) -> Any:
-        async def fails() -> Response:
+    def handler(request: HttpRequest) -> Any:
+        async def fails() -> HttpResponse:
             raise RuntimeError("secret detail")
 
         if request.path == "/api":
@@ -147,7 +158,11 @@ def test_errors_of_the_handler(serve: Callable[..., Any], caplog: pytest.LogCapt
     client = serve(handler).connect()
     client.get("/api")
     status, headers, body = client.answer()
-    assert (status, headers["retry-after"], json.loads(body)["reason"]) == (429, "7", "TooManyRequests")
+    assert (status, headers["retry-after"], json.loads(body)["reason"]) == (
+        429,
+        "7",
+        "TooManyRequests",
+    )
     for path in ("/sync", "/async"):
         client.get(path)
         status, headers, body = client.answer()
@@ -158,7 +173,9 @@ def test_errors_of_the_handler(serve: Callable[..., Any], caplog: pytest.LogCapt
 
 
 def test_line_break_in_a_header_value_stays_in_it(serve: Callable[..., Any]) -> None:
-    client = serve(lambda r: Response(200, [(b"Warning", b"a\r\nSet-Cookie: x")], b"")).connect()
+    client = serve(
+        lambda r: HttpResponse(200, [(b"Warning", b"a\r\nSet-Cookie: x")], b"")
+    ).connect()
     client.get()
     _, headers, _ = client.answer()
     assert headers["warning"] == "a  Set-Cookie: x"
@@ -167,7 +184,7 @@ def test_line_break_in_a_header_value_stays_in_it(serve: Callable[..., Any]) -> 
 
 def test_slabs_arrive_whole_behind_a_slow_reader(serve: Callable[..., Any]) -> None:
     slabs = [bytes([i]) * 300_000 for i in range(40)]
-    client = serve(lambda r: Response(200, TEXT, list(slabs))).connect()
+    client = serve(lambda r: HttpResponse(200, TEXT, list(slabs))).connect()
     client.get("/1").get("/2")
     for _ in range(2):
         assert client.answer()[2] == b"".join(slabs)
@@ -175,8 +192,12 @@ def test_slabs_arrive_whole_behind_a_slow_reader(serve: Callable[..., Any]) -> N
 
 def test_gzip_only_for_big_bodies_on_request(serve: Callable[..., Any]) -> None:
     big, small = b"kubernetes " * 20_000, b"small"
-    client = serve(lambda r: Response(200, TEXT, [big, big] if r.path == "/big" else small)).connect()
-    client.get("/big", "Accept-Encoding: deflate, gzip").get("/small", "Accept-Encoding: gzip").get("/big")
+    client = serve(
+        lambda r: HttpResponse(200, TEXT, [big, big] if r.path == "/big" else small)
+    ).connect()
+    client.get("/big", "Accept-Encoding: deflate, gzip").get("/small", "Accept-Encoding: gzip").get(
+        "/big"
+    )
     _, headers, body = client.answer()
     assert (headers["content-encoding"], gzip.decompress(body)) == ("gzip", big + big)
     _, headers, body = client.answer()
@@ -186,31 +207,40 @@ def test_gzip_only_for_big_bodies_on_request(serve: Callable[..., Any]) -> None:
 
 
 def test_client_certificate_is_the_peer(serve: Callable[..., Any], tls: Any) -> None:
-    running = serve(lambda r: Response(200, TEXT, repr(r.peer and tuple(r.peer[:2])).encode()), context=tls.server)
+    running = serve(
+        lambda r: HttpResponse(200, TEXT, repr(r.peer and tuple(r.peer[:2])).encode()),
+        context=tls.server,
+    )
     assert running.connect(tls.client).get().answer()[2] == b"('jane', ['dev', 'ops'])"
     assert running.connect(tls.anonymous).get().answer()[2] == b"None"
 
 
-@pytest.mark.parametrize(("target", "path"), [
-    (b"/a%20b/c?x=%zz", "/a b/c"),
-    (b"http://host/api?x", "/api"),
-    (b"https://host", "/"),
-    (b"*", "*"),
-    (b"/bad%zz", None),
-    (b"/bad%4", None),
-    (b"relative", None),
-    (b"/%ff", "/\ufffd"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/a%20b/c?x=%zz", "/a b/c"),
+        (b"http://host/api?x", "/api"),
+        (b"https://host", "/"),
+        (b"*", "*"),
+        (b"/bad%zz", None),
+        (b"/bad%4", None),
+        (b"relative", None),
+        (b"/%ff", "/\ufffd"),
+    ],
+)
 def test_decode_path(target: bytes, path: str | None) -> None:
     assert decode_path(target) == path
 
 
-@pytest.mark.parametrize(("raw", "query"), [
-    (b"", {}),
-    (b"a=1&a=2&b", {"a": ["1", "2"], "b": [""]}),
-    (b"l=a%3Db%2Cc&x=1+2", {"l": ["a=b,c"], "x": ["1 2"]}),
-    (b"a=1;b=2", {"a": ["1"], "b": ["2"]}),
-    (b"bad=%zz&ok=1&&", {"ok": ["1"]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("raw", "query"),
+    [
+        (b"", {}),
+        (b"a=1&a=2&b", {"a": ["1", "2"], "b": [""]}),
+        (b"l=a%3Db%2Cc&x=1+2", {"l": ["a=b,c"], "x": ["1 2"]}),
+        (b"a=1;b=2", {"a": ["1"], "b": ["2"]}),
+        (b"bad=%zz&ok=1&&", {"ok": ["1"]}),
+    ],
+)
 def test_parse_query(raw: bytes, query: dict[str, list[str]]) -> None:
     assert parse_query(raw) == query

@@ -1,9 +1,10 @@
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from transom.kit.files import write_atomic
+from transom.kit.files import make_private, write_atomic
 
 
 def test_replaces_with_the_given_mode(tmp_path: Path) -> None:
@@ -16,7 +17,9 @@ def test_replaces_with_the_given_mode(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["token"]
 
 
-def test_a_failure_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_old_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "token"
     path.write_bytes(b"old")
 
@@ -28,3 +31,27 @@ def test_a_failure_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["token"]
+
+
+def test_a_private_folder_is_for_its_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private(tmp_path / "a/b/c")
+        (tmp_path / "a/b").chmod(0o777)
+        (tmp_path / "a/b/c").chmod(0o755)
+        make_private(tmp_path / "a/b/c")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("a", "a/b", "a/b/c")] == [
+        0o755,
+        0o755,
+        0o700,
+    ]
+
+
+def test_a_private_folder_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(PermissionError, match="belongs to user"):
+        make_private(tmp_path / "a")

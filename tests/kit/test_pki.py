@@ -17,13 +17,15 @@ def der_of(pair: pki.KeyPair) -> bytes:
 
 def test_mutual_tls_works_and_tells_who_the_client_is(tmp_path: Path) -> None:
     ca = pki.make_ca("kubernetes")
-    server = pki.issue_server(ca, "kube-apiserver", dns=["kubernetes.default.svc"], ips=["127.0.0.1", "::1"])
+    server = pki.issue_server(
+        ca, "kube-apiserver", dns=["kubernetes.default.svc"], ips=["127.0.0.1", "::1"]
+    )
     client = pki.issue_client(ca, "system:node:wörker", ["system:nodes", "system:masters"])
     for name, pair in (("ca", ca), ("server", server), ("client", client)):
-        pki.save(pair, tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+        pki.save_key_pair(pair, tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
         assert (tmp_path / f"{name}.key").stat().st_mode & 0o777 == 0o600
         assert (tmp_path / f"{name}.crt").stat().st_mode & 0o777 == 0o644
-        assert pki.load(tmp_path / f"{name}.crt", tmp_path / f"{name}.key") == pair
+        assert pki.load_key_pair(tmp_path / f"{name}.crt", tmp_path / f"{name}.key") == pair
 
     async def handshake(hostname: str) -> tuple[str, list[str]]:
         listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -41,7 +43,9 @@ def test_mutual_tls_works_and_tells_who_the_client_is(tmp_path: Path) -> None:
 
         async with await asyncio.start_server(connected, "127.0.0.1", 0, ssl=listening) as listener:
             port = listener.sockets[0].getsockname()[1]
-            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=calling, server_hostname=hostname)
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=calling, server_hostname=hostname
+            )
             subject = pki.subject_of(await seen)
             writer.close()
             return subject
@@ -65,7 +69,9 @@ def test_certificates_carry_the_usages_kubernetes_gives_them() -> None:
     ):
         leaf = x509.load_pem_x509_certificate(pair.certificate)
         leaf.verify_directly_issued_by(authority)
-        assert list(leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+        assert list(leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+            purpose
+        ]
         assert not leaf.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
         assert leaf.not_valid_before_utc.timestamp() < time.time() - 60
         assert leaf.serial_number.bit_length() > 64
@@ -78,15 +84,27 @@ def test_no_key_in_the_repr() -> None:
 
 def test_subject_of_agrees_with_the_library() -> None:
     ca = pki.make_ca("kubernetes")
-    for cn, organizations in (("a", []), ("system:node:" + "b" * 253, ["o" * 64] * 5), ("ü", ["日本"])):
-        assert pki.subject_of(der_of(pki.issue_client(ca, cn, organizations))) == (cn, organizations)
+    for cn, organizations in (
+        ("a", []),
+        ("system:node:" + "b" * 253, ["o" * 64] * 5),
+        ("ü", ["日本"]),
+    ):
+        assert pki.subject_of(der_of(pki.issue_client(ca, cn, organizations))) == (
+            cn,
+            organizations,
+        )
 
 
-@pytest.mark.parametrize("now", [-600_000_000.0, 0.0, 1_600_000_000.0, 2_600_000_000.0])  # before 1970, after 2049
+@pytest.mark.parametrize(
+    "now", [-600_000_000.0, 0.0, 1_600_000_000.0, 2_600_000_000.0]
+)  # before 1970, after 2049
 def test_validity_of_agrees_with_the_library(now: float) -> None:
     der = der_of(pki.issue_client(pki.make_ca("kubernetes", now=now), "a", now=now))
     read = x509.load_der_x509_certificate(der)
-    assert pki.validity_of(der) == (read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp())
+    assert pki.validity_of(der) == (
+        read.not_valid_before_utc.timestamp(),
+        read.not_valid_after_utc.timestamp(),
+    )
 
 
 def test_malformed_certificates_are_refused() -> None:

@@ -1,6 +1,7 @@
 """Nodes on virtual time: an API server on a memory store, and beside it a kubelet.
 
-`core` gives the core of a kubelet with fakes around it, `node` a whole one on a simulated machine and runtime:
+`core` gives the core of a kubelet with fakes around it, `node` a whole one on a simulated machine
+and runtime:
 
     def test_it(node):
         async def scenario(node: Node) -> None: ...
@@ -19,23 +20,29 @@ from typing import Any
 import pytest
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
-from transom.client.api import Unreachable
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ApiUnreachable
 from transom.client.events import EventRecorder
 from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
-from transom.hosts.linux import LinuxHost
-from transom.hosts.windows.host import WindowsHost
+from transom.cloud.provider import CloudProvider
+from transom.controllers.base import ControllerSettings
+from transom.controllers.manager import USER as CONTROLLERS_USER
+from transom.controllers.manager import ControllerManager
 from transom.kit.clock import VirtualClock
+from transom.kit.workers import InlineWorkers
 from transom.kubelet import os_linux, os_windows
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
-from transom.kubelet.core import Core
+from transom.kubelet.core import KubeletCore
 from transom.kubelet.kubelet import Kubelet
 from transom.kubelet.parts import PodSource
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.serviceaccounts import group_names, user_name
+from transom.machines.linux import LinuxHost
+from transom.machines.windows.host import WindowsHost
 from transom.runtime.sim.engine import SimRuntime
 from transom.store.memory import MemoryStore
 
@@ -56,22 +63,35 @@ async def no_dial(address: str, port: int) -> Any:
 
 
 class Cluster:
-    """An API server; `client` is the administrator's. Namespace default has its account, and node1 is registered."""
+    """An API server; `client` is the administrator's. Namespace default has its account, and node1
+    is registered.
+    """
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.rng = random.Random(7)
-        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
-        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.api = build_api_server(
+            ServerOptions(
+                store=MemoryStore(self.clock),
+                workers=InlineWorkers(),
+                clock=self.clock,
+                rng=self.rng,
+            )
+        )
+        self.client = InProcessClient(
+            self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
 
     async def start(self) -> None:
         await self.api.start()
         await self.settle()
-        await self.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default", "namespace": "default"}})
+        await self.client.create(
+            SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default", "namespace": "default"}}
+        )
         await self.client.create(NODES, "", {"metadata": {"name": NODE}})
 
     def node_client(self, name: str = NODE) -> InProcessClient:
-        user = User(f"system:node:{name}", ("system:nodes", "system:authenticated"))
+        user = UserInfo(f"system:node:{name}", ("system:nodes", "system:authenticated"))
         return InProcessClient(self.api, user, user_agent="kubelet")
 
     async def settle(self, seconds: float = 0.5) -> None:
@@ -84,8 +104,10 @@ class Cluster:
         pod = {
             "metadata": {"name": name, **status},
             "spec": {
-                "nodeName": NODE, "automountServiceAccountToken": False,
-                "containers": [{"name": "c", "image": "image"}], **spec,
+                "nodeName": NODE,
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "c", "image": "image"}],
+                **spec,
             },
         }
         return await self.client.create(PODS, "default", pod)
@@ -107,7 +129,9 @@ class Cluster:
 
 
 class CoreNode(Cluster):
-    """A node with the core of a kubelet; everything around it is `parts`, and `runtime` does what it is told."""
+    """A node with the core of a kubelet; everything around it is `parts`, and `runtime` does what
+    it is told.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,15 +152,31 @@ class CoreNode(Cluster):
         self._count_writes(client)
         events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
         node = await self.client.get(NODES, "", NODE)
-        env = Env(
-            KubeletConfig(NODE, IP), os_linux.RULES, client, self.clock, self.rng, events, self.host,
-            self.runtime, NoServices(), no_dial, lambda: node,  # type: ignore[arg-type]
+        env = KubeletContext(
+            KubeletConfig(NODE, IP),
+            os_linux.RULES,
+            client,
+            self.clock,
+            self.rng,
+            events,
+            self.host,
+            self.runtime,
+            NoServices(),
+            no_dial,
+            lambda: node,  # type: ignore[arg-type]
         )
         parts = self.parts
         parts.clock = self.clock
-        self.core = Core(
-            env, images=parts, builder=parts, hooks=parts, volumes=parts, admission=parts, mirrors=parts,
-            prober=parts.prober, sources=self.sources,
+        self.core = KubeletCore(
+            env,
+            images=parts,
+            builder=parts,
+            hooks=parts,
+            volumes=parts,
+            admission=parts,
+            mirrors=parts,
+            prober=parts.prober,
+            sources=self.sources,
         )
         self._tasks = [asyncio.create_task(self.core.run()), asyncio.create_task(events.run())]
         await self.settle()
@@ -149,12 +189,14 @@ class CoreNode(Cluster):
     def _count_writes(self, client: InProcessClient) -> None:
         patch = client.patch
 
-        async def counted(resource: Any, namespace: str, name: str, body: Any, *args: Any, **more: Any) -> Object:
+        async def counted(
+            resource: Any, namespace: str, name: str, body: Any, *args: Any, **more: Any
+        ) -> Object:
             if resource is PODS:
                 self.writes.append((name, body))
                 if self.fail_writes:
                     self.fail_writes -= 1
-                    raise Unreachable("the server is away")
+                    raise ApiUnreachable("the server is away")
             return await patch(resource, namespace, name, body, *args, **more)
 
         client.patch = counted  # type: ignore[method-assign]
@@ -165,45 +207,82 @@ class CoreNode(Cluster):
 
 
 class Node(Cluster):
-    """A whole node: machine, runtime, network and kubelet. `runtime` and `host` stay while the kubelet is away.
+    """A whole node: machine, runtime, network and kubelet. `runtime` and `host` stay while the
+    kubelet is away.
 
-    `machine` and `runtime` are options of the host (hardware, build) and of SimRuntime (version, catalogue)."""
+    `machine` and `runtime` are options of the host (hardware, build) and of SimRuntime (version,
+    catalogue).
+    """
 
     def __init__(
-        self, os: str, flavour: Any = "docker", *, machine: Mapping[str, Any] | None = None,
-        runtime: Mapping[str, Any] | None = None, **settings: Any,
+        self,
+        os: str,
+        flavour: Any = "docker",
+        *,
+        machine: Mapping[str, Any] | None = None,
+        runtime: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__()
         self.windows = os == "windows"
-        self.host: Any = (WindowsHost if self.windows else LinuxHost)(NODE, self.clock, **machine or {})
+        self.host: Any = (WindowsHost if self.windows else LinuxHost)(
+            NODE, self.clock, **machine or {}
+        )
         self.dataplane = TableDataplane()
-        self.network = TableNetwork(self.dataplane, IP, "10.244.1.0/24", reserved=3 if self.windows else 2)
+        self.network = TableNetwork(
+            self.dataplane, IP, "10.244.1.0/24", reserved=3 if self.windows else 2
+        )
         self.runtime = SimRuntime(
-            self.host, self.clock, self.rng, self.network, self.dataplane, flavour, addresses=(IP,),
+            self.host,
+            self.clock,
+            self.rng,
+            self.network,
+            self.dataplane,
+            flavour,
+            addresses=(IP,),
             sandbox_image=settings.get("pod_infra_image", ""),
-            hyperv_gate=settings.get("feature_gates", {}).get("HyperVContainer", False), **runtime or {},
+            hyperv_gate=settings.get("feature_gates", {}).get("HyperVContainer", False),
+            **runtime or {},
         )
         if self.windows:
             settings = {
-                "cgroups_per_qos": False, "enforce_node_allocatable": (), "resolv_conf": "",
-                "root_dir": "C:\\var\\lib\\kubelet", "pod_logs_dir": "C:\\var\\log\\pods", **settings,
+                "cgroups_per_qos": False,
+                "enforce_node_allocatable": (),
+                "resolv_conf": "",
+                "root_dir": "C:\\var\\lib\\kubelet",
+                "pod_logs_dir": "C:\\var\\log\\pods",
+                **settings,
             }
         self.config = KubeletConfig(NODE, IP, cluster_dns=("10.96.0.10",), **settings)
+        self.cloud = CloudProvider(self.clock)
         self._tasks: list[asyncio.Task[None]] = []
+        self._controllers: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await self.api.start()
         await self.settle()
-        await self.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default", "namespace": "default"}})
+        await self.client.create(
+            SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default", "namespace": "default"}}
+        )
         await self.start_kubelet()
         await self.settle(2)
 
     async def start_kubelet(self) -> None:
         client = self.node_client()
         events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
-        env = Env(
-            self.config, os_windows.RULES if self.windows else os_linux.RULES, client, self.clock, self.rng, events,
-            self.host, self.runtime, NoServices(), self._dial, lambda: None,
+        env = KubeletContext(
+            self.config,
+            os_windows.RULES if self.windows else os_linux.RULES,
+            client,
+            self.clock,
+            self.rng,
+            events,
+            self.host,
+            self.runtime,
+            NoServices(),
+            self._dial,
+            lambda: None,
+            cloud=self.cloud,
         )
         self.kubelet = Kubelet(env)
         self._tasks = [asyncio.create_task(self.kubelet.run()), asyncio.create_task(events.run())]
@@ -217,14 +296,37 @@ class Node(Cluster):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def start_controllers(self, *names: str) -> None:
+        """Beside the kubelet, with the same cloud provider."""
+
+        def client(identity: str) -> InProcessClient:
+            name = user_name("kube-system", identity) if identity else CONTROLLERS_USER
+            groups = (
+                (*group_names("kube-system"), "system:authenticated")
+                if identity
+                else ("system:authenticated",)
+            )
+            return InProcessClient(self.api, UserInfo(name, groups))
+
+        manager = ControllerManager(
+            client, self.clock, self.rng, ControllerSettings(cloud=self.cloud), controllers=names
+        )
+        self._controllers = asyncio.create_task(manager.run())
+        await self.settle()
+
     async def stop(self) -> None:
         await self.stop_kubelet()
+        if self._controllers is not None:
+            self._controllers.cancel()
+            await asyncio.wait([self._controllers])
         await self.api.stop()
 
 
 @pytest.fixture
 def node() -> Callable[..., None]:
-    """Runs a scenario on a whole node: node("linux", scenario, flavour="containerd", max_pods=3)."""
+    """Runs a scenario on a whole node: node("linux", scenario, flavour="containerd",
+    max_pods=3).
+    """
 
     def run(os: str, scenario: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
         async def main() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from transom.kit.clock import Clock
-from transom.kubelet.base import ContainerFailure, Rejection, VolumeFailure
+from transom.kubelet.failures import ContainerFailure, PodRejection, VolumeFailure
 from transom.kubelet.labels import container_annotations, container_labels, pod_labels
 from transom.kubelet.parts import HookFailure
 from transom.machinery.objects import Object
@@ -17,36 +17,40 @@ from transom.runtime.api import (
     Container,
     ContainerConfig,
     ContainerStats,
-    Event,
     ExecResult,
-    Filesystem,
+    FilesystemUsage,
     Image,
     LinuxSandbox,
+    RuntimeEvent,
     RuntimeFailure,
     RuntimeStatus,
+    RuntimeVersion,
     Sandbox,
     SandboxConfig,
     SandboxStats,
-    Version,
 )
 
 
 class FakeRuntime:
-    """Containers run until `exit`; `calls` tells what was asked, `fail` makes the next such call fail. With `delay` a
-    call takes that long, and takes place also when nobody waits for it any more."""
+    """Containers run until `exit`; `calls` tells what was asked, `fail` makes the next such call
+    fail. With `delay` a call takes that long, and takes place also when nobody waits for it any
+    more.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.version = Version("docker", "19.3.14-sim")
+        self.version = RuntimeVersion("docker", "19.3.14-sim")
         self.state = RuntimeStatus()
         self.calls: list[tuple[Any, ...]] = []
         self.delay = 0.0
         self.fail: dict[str, list[RuntimeFailure]] = {}
-        self.start_exits: dict[str, list[int]] = {}  # exit codes of containers that end as soon as they are started
+        self.start_exits: dict[
+            str, list[int]
+        ] = {}  # exit codes of containers that end as soon as they are started
         self.present: dict[str, Image] = {}
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}
-        self._listeners: list[Callable[[Event], None]] = []
+        self._listeners: list[Callable[[RuntimeEvent], None]] = []
         self._count = itertools.count(1)
 
     def status(self) -> RuntimeStatus:
@@ -69,7 +73,7 @@ class FakeRuntime:
 
     def _tell(self, kind: Any, uid: str, container_id: str = "") -> None:
         for listener in [*self._listeners]:
-            listener(Event(kind, uid, container_id))
+            listener(RuntimeEvent(kind, uid, container_id))
 
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str:
         return await self._do(lambda: self._run_sandbox(config, handler))
@@ -79,7 +83,9 @@ class FakeRuntime:
         number = next(self._count)
         sandbox_id = f"sandbox{number}"
         ips = () if config.linux.host_network else (f"10.0.{number >> 8}.{number & 255}",)
-        self._sandboxes[sandbox_id] = Sandbox(sandbox_id, config, "ready", self.clock.time(), handler, ips)
+        self._sandboxes[sandbox_id] = Sandbox(
+            sandbox_id, config, "ready", self.clock.time(), handler, ips
+        )
         self._tell("sandbox", config.uid)
         return sandbox_id
 
@@ -115,8 +121,17 @@ class FakeRuntime:
         self._call("create_container", config.name)
         container_id = f"container{next(self._count)}"
         self._containers[container_id] = Container(
-            container_id, sandbox_id, config.name, config.attempt, "created", config.image, config.image_ref,
-            config.labels, config.annotations, self.clock.time(), mounts=config.mounts,
+            container_id,
+            sandbox_id,
+            config.name,
+            config.attempt,
+            "created",
+            config.image,
+            config.image_ref,
+            config.labels,
+            config.annotations,
+            self.clock.time(),
+            mounts=config.mounts,
         )
         return container_id
 
@@ -126,7 +141,9 @@ class FakeRuntime:
     def _start_container(self, container_id: str) -> str:
         container = self._containers[container_id]
         self._call("start_container", container.name)
-        self._containers[container_id] = replace(container, state="running", started_at=self.clock.time())
+        self._containers[container_id] = replace(
+            container, state="running", started_at=self.clock.time()
+        )
         self._tell("started", container.labels["io.kubernetes.pod.uid"], container_id)
         if self.start_exits.get(container.name):
             self.exit(container_id, self.start_exits[container.name].pop(0))
@@ -152,7 +169,9 @@ class FakeRuntime:
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         return [
-            c for c in reversed(self._containers.values()) if not uid or c.labels["io.kubernetes.pod.uid"] == uid
+            c
+            for c in reversed(self._containers.values())
+            if not uid or c.labels["io.kubernetes.pod.uid"] == uid
         ]
 
     def container(self, container_id: str) -> Container | None:
@@ -164,13 +183,15 @@ class FakeRuntime:
     def images(self) -> Sequence[Image]:
         return [*self.present.values()]
 
-    async def pull_image(self, image: str, auth: Any = None, sandbox: SandboxConfig | None = None) -> str:
+    async def pull_image(
+        self, image: str, auth: Any = None, sandbox: SandboxConfig | None = None
+    ) -> str:
         self._call("pull_image", image)
         self.present[image] = Image(f"sha256:{len(self.present)}", (image,), (), 1 << 20)
         return self.present[image].id
 
-    def image_filesystem(self) -> Filesystem:
-        return Filesystem("/var/lib/docker", 0, 0)
+    def image_filesystem(self) -> FilesystemUsage:
+        return FilesystemUsage("/var/lib/docker", 0, 0)
 
     def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
         return ()
@@ -178,11 +199,13 @@ class FakeRuntime:
     def sandbox_stats(self, uid: str = "") -> Sequence[SandboxStats]:
         return ()
 
-    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], seconds: float = 0
+    ) -> ExecResult:
         self._call("exec_sync", *command)
         return ExecResult(b"", b"", 0)
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -191,7 +214,10 @@ class FakeRuntime:
     def exit(self, container_id: str, code: int) -> None:
         container = self._containers[container_id]
         self._containers[container_id] = replace(
-            container, state="exited", exit_code=code, finished_at=self.clock.time(),
+            container,
+            state="exited",
+            exit_code=code,
+            finished_at=self.clock.time(),
             reason="Completed" if code == 0 else "Error",
         )
         self._tell("died", container.labels["io.kubernetes.pod.uid"], container_id)
@@ -223,8 +249,8 @@ class FakeParts:
         self.hook_seconds = 0.0
         self.clock: Clock | None = None
         self.mounts: dict[str, int] = {}
-        self.refused: Rejection | None = None
-        self.blocked: Rejection | None = None
+        self.refused: PodRejection | None = None
+        self.blocked: PodRejection | None = None
         self.probed: dict[str, Object] = {}
         self.results: dict[tuple[str, str], bool] = {}
         self.changed: Callable[[str], None] = lambda uid: None
@@ -246,7 +272,11 @@ class FakeParts:
     def sandbox_config(self, pod: Object, attempt: int) -> SandboxConfig:
         meta = pod["metadata"]
         return SandboxConfig(
-            meta["name"], meta["namespace"], meta["uid"], attempt, labels=pod_labels(pod),
+            meta["name"],
+            meta["namespace"],
+            meta["uid"],
+            attempt,
+            labels=pod_labels(pod),
             log_directory=f"/var/log/pods/{meta['uid']}",
             linux=LinuxSandbox(host_network=bool(pod["spec"].get("hostNetwork"))),
         )
@@ -260,7 +290,11 @@ class FakeParts:
         if self.config_failures:
             raise self.config_failures.pop(0)
         return ContainerConfig(
-            container["name"], attempt, container["image"], image.id, labels=container_labels(pod, container),
+            container["name"],
+            attempt,
+            container["image"],
+            image.id,
+            labels=container_labels(pod, container),
             annotations=container_annotations(pod, container, attempt),
         )
 
@@ -280,10 +314,10 @@ class FakeParts:
     def pods(self) -> Sequence[str]:
         return [*self.mounts]
 
-    def admit(self, pod: Object, active_pods: Sequence[Object]) -> Rejection | None:
+    def admit(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         return self.refused
 
-    def can_run(self, pod: Object) -> Rejection | None:
+    def can_run(self, pod: Object) -> PodRejection | None:
         return self.blocked
 
     async def create(self, pod: Object) -> None:

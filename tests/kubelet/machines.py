@@ -1,4 +1,6 @@
-"""A kubelet's surroundings on a machine of either system, with an API of config maps, secrets and the like in a dict."""
+"""A kubelet's surroundings on a machine of either system, with an API of config maps, secrets and
+the like in a dict.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from transom.client.resources import GroupVersionResource
-from transom.hosts.api import Hardware
-from transom.hosts.linux import LinuxHost
-from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import VirtualClock, rfc3339
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.containers import ContainerBuilder
 from transom.kubelet.os_linux import RULES as LINUX
@@ -21,7 +20,10 @@ from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery import errors
 from transom.machinery.objects import Object
-from transom.runtime.api import Container, Image, Sandbox, SandboxConfig, Version
+from transom.machines.api import Hardware
+from transom.machines.linux import LinuxHost
+from transom.machines.windows.host import WindowsHost
+from transom.runtime.api import Container, Image, RuntimeVersion, Sandbox, SandboxConfig
 
 UID = "6f1c0d7e-8e0f-4c5c-9f7e-1d2f3a4b5c6d"
 IMAGE = Image("sha256:1", ("app:1",), (), 1)
@@ -39,12 +41,19 @@ class FakeApi:
 
     def put(self, plural: str, name: str, obj: Object, namespace: str = "ns") -> Object:
         self.version += 1
-        meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", **obj.get("metadata", {})}
+        meta = {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            **obj.get("metadata", {}),
+        }
         stored = {**obj, "metadata": {**meta, "resourceVersion": str(self.version)}}
         self.objects[plural, namespace, name] = stored
         return stored
 
-    async def get(self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = "") -> Object:
+    async def get(
+        self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Object:
         self.asked.append(f"{resource.plural}/{name}")
         found = self.objects.get((resource.plural, namespace, name))
         if found is None:
@@ -52,15 +61,24 @@ class FakeApi:
         return found
 
     async def create_subresource(
-        self, resource: GroupVersionResource, namespace: str, name: str, subresource: str, obj: Object
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        subresource: str,
+        obj: Object,
     ) -> Object:
         if ("serviceaccounts", namespace, name) not in self.objects:
             raise errors.not_found(resource.group_resource, name)
         self.tokens.append(obj)
         seconds = obj["spec"].get("expirationSeconds", 3600)
         return {
-            **obj, "spec": {**obj["spec"], "expirationSeconds": seconds},
-            "status": {"token": f"token-{len(self.tokens)}", "expirationTimestamp": rfc3339(self.clock.time() + seconds)},
+            **obj,
+            "spec": {**obj["spec"], "expirationSeconds": seconds},
+            "status": {
+                "token": f"token-{len(self.tokens)}",
+                "expirationTimestamp": rfc3339(self.clock.time() + seconds),
+            },
         }
 
 
@@ -85,7 +103,7 @@ class FakeServices:
 
 class FakeRuntime:
     def __init__(self, name: str) -> None:
-        self.version = Version(name, "1.0-sim")
+        self.version = RuntimeVersion(name, "1.0-sim")
         self.known: list[Container] = []
 
     def containers(self, uid: str = "") -> Sequence[Container]:
@@ -102,27 +120,36 @@ class Machine:
         self.events = FakeEvents()
         self.services = FakeServices()
         self.runtime = FakeRuntime(runtime or "docker")
-        host: Any = (WindowsHost if windows else LinuxHost)("node-1", self.clock, Hardware(cpus=4, memory=8 << 30))
+        host: Any = (WindowsHost if windows else LinuxHost)(
+            "node-1", self.clock, Hardware(cpus=4, memory=8 << 30)
+        )
         settings = {
-            "cluster_dns": ("10.96.0.10",), "resolv_conf": "" if windows else "/etc/resolv.conf",
-            "cgroups_per_qos": not windows, **settings,
+            "cluster_dns": ("10.96.0.10",),
+            "resolv_conf": "" if windows else "/etc/resolv.conf",
+            "cgroups_per_qos": not windows,
+            **settings,
         }
         self.files = host.files
         if not windows:
             self.files.write("/etc/resolv.conf", b"nameserver 9.9.9.9\nsearch example.com.\n")
         self.node: Object | None = {
             "metadata": {"name": "node-1", "labels": {"zone": "a"}},
-            "status": {"allocatable": {"cpu": "3900m", "memory": "8000Mi", "ephemeral-storage": "90Gi"}},
+            "status": {
+                "allocatable": {"cpu": "3900m", "memory": "8000Mi", "ephemeral-storage": "90Gi"}
+            },
         }
-        self.env = Env(
+        self.env = KubeletContext(
             config=KubeletConfig(node_name="node-1", node_ip="192.168.0.5", **settings),
             os=WINDOWS if windows else LINUX,
             client=self.api,  # type: ignore[arg-type]
-            clock=self.clock, rng=random.Random(1),
+            clock=self.clock,
+            rng=random.Random(1),
             events=self.events,  # type: ignore[arg-type]
             host=host,
             runtime=self.runtime,  # type: ignore[arg-type]
-            services=self.services, dial=None, node=lambda: self.node,  # type: ignore[arg-type]
+            services=self.services,
+            dial=None,
+            node=lambda: self.node,  # type: ignore[arg-type]
         )
         self.start()
 
@@ -149,20 +176,43 @@ class Machine:
 
         return asyncio.run(main())
 
-    def config(self, pod: Object, container: int = 0, ips: tuple[str, ...] = ("10.1.2.3",), image: Image = IMAGE) -> Any:
+    def config(
+        self,
+        pod: Object,
+        container: int = 0,
+        ips: tuple[str, ...] = ("10.1.2.3",),
+        image: Image = IMAGE,
+    ) -> Any:
         sandbox = Sandbox("s", SandboxConfig("web", "ns", UID), "ready", 0.0, ips=ips)
         wanted = pod["spec"]["containers"][container]
-        return self.run(self.volumes.mount(pod), self.builder.container_config(pod, wanted, sandbox, image, 0))
+        return self.run(
+            self.volumes.mount(pod), self.builder.container_config(pod, wanted, sandbox, image, 0)
+        )
 
 
-def pod(container: Object | None = None, *more: Object, volumes: Sequence[Object] = (), **spec: Any) -> Object:
+def pod(
+    container: Object | None = None, *more: Object, volumes: Sequence[Object] = (), **spec: Any
+) -> Object:
     first = {"name": "c", "image": "app:1", **(container or {})}
     return {
-        "kind": "Pod", "apiVersion": "v1",
-        "metadata": {"name": "web", "namespace": "ns", "uid": UID, "labels": {"app": "web"}, "annotations": {}},
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "web",
+            "namespace": "ns",
+            "uid": UID,
+            "labels": {"app": "web"},
+            "annotations": {},
+        },
         "spec": {
-            "containers": [first, *more], "volumes": list(volumes), "enableServiceLinks": True, "dnsPolicy": "ClusterFirst",
-            "securityContext": {}, "serviceAccountName": "default", "nodeName": "node-1", **spec,
+            "containers": [first, *more],
+            "volumes": list(volumes),
+            "enableServiceLinks": True,
+            "dnsPolicy": "ClusterFirst",
+            "securityContext": {},
+            "serviceAccountName": "default",
+            "nodeName": "node-1",
+            **spec,
         },
     }
 

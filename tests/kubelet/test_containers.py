@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from tests.kubelet.machines import UID, Machine, mount, pod
 
-from transom.kubelet.base import ContainerFailure
+from transom.kubelet.failures import ContainerFailure
 from transom.network.api import PortMapping
 from transom.runtime.api import Container, Mount
 
@@ -13,8 +13,12 @@ EMPTY = {"name": "v", "emptyDir": {}}
 
 
 def test_a_sandbox() -> None:
-    ports = [{"name": "a", "containerPort": 80, "hostPort": 8080, "protocol": "TCP"}, {"name": "a", "containerPort": 81},
-             {"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "protocol": "UDP"}]
+    ports = [
+        {"name": "a", "containerPort": 80, "hostPort": 8080, "protocol": "TCP"},
+        {"name": "a", "containerPort": 81},
+        {"containerPort": 53, "protocol": "UDP"},
+        {"containerPort": 53, "protocol": "UDP"},
+    ]
     wanted = pod({"ports": ports}, hostname="h", subdomain="sub", setHostnameAsFQDN=True)
     config = Machine().builder.sandbox_config(wanted, 2)
     assert (config.name, config.namespace, config.uid, config.attempt) == ("web", "ns", UID, 2)
@@ -22,17 +26,26 @@ def test_a_sandbox() -> None:
     assert config.log_directory == f"/var/log/pods/ns_web_{UID}"
     assert config.ports == (PortMapping(80, 8080), PortMapping(53, 0, "UDP"))
     assert config.labels == {
-        "app": "web", "io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": UID,
+        "app": "web",
+        "io.kubernetes.pod.name": "web",
+        "io.kubernetes.pod.namespace": "ns",
+        "io.kubernetes.pod.uid": UID,
     }
     assert config.linux.cgroup_parent == f"/kubepods/besteffort/pod{UID}"
     assert config.linux.seccomp == "runtime/default"
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ({"subdomain": "s" * 40, "setHostnameAsFQDN": True},
-     f"failed to construct FQDN from pod hostname and cluster domain, FQDN web.{'s' * 40}.ns.svc.cluster.local is too long "
-     "(64 characters is the max, 65 characters requested)"),
-])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"subdomain": "s" * 40, "setHostnameAsFQDN": True},
+            "failed to construct FQDN from pod hostname and cluster domain, FQDN "
+            f"web.{'s' * 40}.ns.svc.cluster.local is too long "
+            "(64 characters is the max, 65 characters requested)",
+        ),
+    ],
+)
 def test_names_that_do_not_fit(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerFailure) as caught:
         Machine().builder.sandbox_config(pod(**spec), 0)
@@ -47,20 +60,38 @@ def test_a_long_name_is_cut() -> None:
 
 def test_a_container() -> None:
     machine = Machine()
-    config = machine.config(pod({
-        "command": ["sh", "-c", "echo $(WHO) $$(WHO) $(X)"], "args": ["$(WHO)"], "workingDir": "/w", "tty": True, "stdin": True,
-        "env": [{"name": "WHO", "value": "me"}], "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File", "ports": [{"containerPort": 80, "protocol": "TCP"}],
-    }, terminationGracePeriodSeconds=30))
+    config = machine.config(
+        pod(
+            {
+                "command": ["sh", "-c", "echo $(WHO) $$(WHO) $(X)"],
+                "args": ["$(WHO)"],
+                "workingDir": "/w",
+                "tty": True,
+                "stdin": True,
+                "env": [{"name": "WHO", "value": "me"}],
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+                "ports": [{"containerPort": 80, "protocol": "TCP"}],
+            },
+            terminationGracePeriodSeconds=30,
+        )
+    )
     assert config.command == ("sh", "-c", "echo me $(WHO) $(X)")
     assert config.args == ("me",)
     assert (config.image, config.image_ref, config.working_dir, config.tty, config.stdin) == (
-        "app:1", "sha256:1", "/w", True, True,
+        "app:1",
+        "sha256:1",
+        "/w",
+        True,
+        True,
     )
     assert config.log_path == "c/0.log"
     assert machine.files.stat(f"/var/log/pods/ns_web_{UID}/c").kind == "directory"
     assert config.annotations["io.kubernetes.container.restartCount"] == "0"
-    assert config.annotations["io.kubernetes.container.terminationMessagePath"] == "/dev/termination-log"
+    assert (
+        config.annotations["io.kubernetes.container.terminationMessagePath"]
+        == "/dev/termination-log"
+    )
     assert config.annotations["io.kubernetes.pod.terminationGracePeriod"] == "30"
     hosts, log = config.mounts
     assert hosts == Mount("/etc/hosts", f"{POD_DIR}/etc-hosts")
@@ -74,14 +105,18 @@ def test_the_hosts_file() -> None:
     aliases = [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}]
     machine.config(pod(hostAliases=aliases, subdomain="sub"), ips=("10.1.2.3", "fd00::3"))
     assert machine.files.read(f"{POD_DIR}/etc-hosts").decode() == (
-        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost "
+        "ip6-localhost ip6-loopback\n"
         "fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n"
         "10.1.2.3\tweb.sub.ns.svc.cluster.local\tweb\nfd00::3\tweb.sub.ns.svc.cluster.local\tweb\n"
         "\n# Entries added by HostAliases.\n1.2.3.4\tx\ty\n"
     )
     machine.files.write("/etc/hosts", b"127.0.0.1 node\n")
     machine.config(pod(hostNetwork=True), ips=())
-    assert machine.files.read(f"{POD_DIR}/etc-hosts") == b"# Kubernetes-managed hosts file (host network).\n127.0.0.1 node\n"
+    assert (
+        machine.files.read(f"{POD_DIR}/etc-hosts")
+        == b"# Kubernetes-managed hosts file (host network).\n127.0.0.1 node\n"
+    )
 
 
 def test_a_hosts_file_of_the_containers_own() -> None:
@@ -90,31 +125,50 @@ def test_a_hosts_file_of_the_containers_own() -> None:
     assert config.mounts[0].host_path == f"{POD_DIR}/volumes/kubernetes.io~empty-dir/v"
 
 
-@pytest.mark.parametrize(("more", "host", "read_only", "propagation"), [
-    ({}, "v", False, "private"),
-    ({"readOnly": True, "mountPropagation": "HostToContainer"}, "v", True, "hostToContainer"),
-    ({"mountPropagation": "Bidirectional"}, "v", False, "bidirectional"),
-    ({"subPath": "a/b"}, "v/a/b", False, "private"),
-    ({"subPathExpr": "logs/$(NAME)"}, "v/logs/n1", False, "private"),
-])
+@pytest.mark.parametrize(
+    ("more", "host", "read_only", "propagation"),
+    [
+        ({}, "v", False, "private"),
+        ({"readOnly": True, "mountPropagation": "HostToContainer"}, "v", True, "hostToContainer"),
+        ({"mountPropagation": "Bidirectional"}, "v", False, "bidirectional"),
+        ({"subPath": "a/b"}, "v/a/b", False, "private"),
+        ({"subPathExpr": "logs/$(NAME)"}, "v/logs/n1", False, "private"),
+    ],
+)
 def test_mounts(more: dict[str, Any], host: str, read_only: bool, propagation: str) -> None:
     machine = Machine()
-    config = machine.config(pod(
-        {"volumeMounts": [mount("v", "data", **more)], "env": [{"name": "NAME", "value": "n1"}]}, volumes=[EMPTY]
-    ))
+    config = machine.config(
+        pod(
+            {
+                "volumeMounts": [mount("v", "data", **more)],
+                "env": [{"name": "NAME", "value": "n1"}],
+            },
+            volumes=[EMPTY],
+        )
+    )
     path = f"{POD_DIR}/volumes/kubernetes.io~empty-dir/{host}"
-    assert config.mounts[0] == Mount("/data", path, read_only, propagation)  # type: ignore[arg-type]
+    volume = f"{POD_DIR}/volumes/kubernetes.io~empty-dir/v" if host != "v" else ""
+    assert config.mounts[0] == Mount("/data", path, read_only, propagation, volume_path=volume)  # type: ignore[arg-type]
     assert machine.files.stat(path).mode == 0o777
 
 
-@pytest.mark.parametrize(("more", "message"), [
-    ({"subPath": "/a"}, "error SubPath `/a` must not be an absolute path"),
-    ({"subPath": "a/../b"}, "unable to provision SubPath `a/../b`: must not contain '..'"),
-    ({"subPathExpr": "$(NONE)"}, "missing value for NONE"),
-    ({"subPath": "out"}, 'failed to prepare subPath for volumeMount "v" of container "c"'),
-    ({"subPath": "out/new"}, 'failed to create subPath directory for volumeMount "v" of container "c"'),
-    ({"subPath": "file/new"}, 'failed to create subPath directory for volumeMount "v" of container "c"'),
-])
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"subPath": "/a"}, "error SubPath `/a` must not be an absolute path"),
+        ({"subPath": "a/../b"}, "unable to provision SubPath `a/../b`: must not contain '..'"),
+        ({"subPathExpr": "$(NONE)"}, "missing value for NONE"),
+        ({"subPath": "out"}, 'failed to prepare subPath for volumeMount "v" of container "c"'),
+        (
+            {"subPath": "out/new"},
+            'failed to create subPath directory for volumeMount "v" of container "c"',
+        ),
+        (
+            {"subPath": "file/new"},
+            'failed to create subPath directory for volumeMount "v" of container "c"',
+        ),
+    ],
+)
 def test_sub_paths_that_cannot_be(more: dict[str, Any], message: str) -> None:
     machine = Machine()
     wanted = pod({"volumeMounts": [mount("v", **more)]}, volumes=[EMPTY])
@@ -128,25 +182,41 @@ def test_sub_paths_that_cannot_be(more: dict[str, Any], message: str) -> None:
 
 
 def test_a_volume_that_is_not_there() -> None:
-    with pytest.raises(ContainerFailure, match=r'^cannot find volume "v" to mount into container "c"$'):
+    with pytest.raises(
+        ContainerFailure, match=r'^cannot find volume "v" to mount into container "c"$'
+    ):
         Machine().config(pod({"volumeMounts": [mount("v")]}))
 
 
-@pytest.mark.parametrize(("asked", "told"), [
-    ("/data", "c:/data"), ("data", "c:\\data"), ("C:\\data", "C:\\data"), ("C:/data", "C:/data"),
-    ("\\\\.\\pipe\\docker_engine", "\\\\.\\pipe\\docker_engine"), ("\\data", "c:\\data"),
-])
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("/data", "c:/data"),
+        ("data", "c:\\data"),
+        ("C:\\data", "C:\\data"),
+        ("C:/data", "C:/data"),
+        ("\\\\.\\pipe\\docker_engine", "\\\\.\\pipe\\docker_engine"),
+        ("\\data", "c:\\data"),
+    ],
+)
 def test_mount_paths_of_windows(asked: str, told: str) -> None:
     config = Machine("windows").config(pod({"volumeMounts": [mount("v", asked)]}, volumes=[EMPTY]))
     assert config.mounts[0].container_path == told
     assert config.mounts[0].host_path == f"{WINDOWS_DIR}\\volumes\\kubernetes.io~empty-dir\\v"
 
 
-@pytest.mark.parametrize(("runtime", "version", "paths"), [
-    ("docker", "v1.20.15", []),
-    ("containerd", "v1.20.15", ["c:/dev/termination-log"]),
-    ("containerd", "v1.21.0", ["C:\\Windows\\System32\\drivers\\etc\\hosts", "c:/dev/termination-log"]),
-])
+@pytest.mark.parametrize(
+    ("runtime", "version", "paths"),
+    [
+        ("docker", "v1.20.15", []),
+        ("containerd", "v1.20.15", ["c:/dev/termination-log"]),
+        (
+            "containerd",
+            "v1.21.0",
+            ["C:\\Windows\\System32\\drivers\\etc\\hosts", "c:/dev/termination-log"],
+        ),
+    ],
+)
 def test_single_files_on_windows(runtime: str, version: str, paths: list[str]) -> None:
     machine = Machine("windows", runtime=runtime, version=version)
     config = machine.config(pod({"terminationMessagePath": "/dev/termination-log"}))
@@ -176,4 +246,7 @@ def test_a_runtime_class() -> None:
     with pytest.raises(ContainerFailure, match=r'^runtimeclass.node.k8s.io "gone" not found$'):
         machine.run(machine.builder.runtime_handler(pod(runtimeClassName="gone")))
     machine.api.put("runtimeclasses", "hv", {"handler": "runhcs-wcow-hypervisor"}, namespace="")
-    assert machine.run(machine.builder.runtime_handler(pod(runtimeClassName="hv"))) == "runhcs-wcow-hypervisor"
+    assert (
+        machine.run(machine.builder.runtime_handler(pod(runtimeClassName="hv")))
+        == "runhcs-wcow-hypervisor"
+    )

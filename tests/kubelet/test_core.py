@@ -1,4 +1,6 @@
-"""The core of a kubelet with everything around it faked: what becomes of pods, what is told, what is done again."""
+"""The core of a kubelet with everything around it faked: what becomes of pods, what is told, what
+is done again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import PODS
-from transom.kubelet.base import ContainerFailure, Rejection, VolumeFailure
+from transom.kubelet.failures import ContainerFailure, PodRejection, VolumeFailure
 from transom.kubelet.parts import HookFailure
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
@@ -32,22 +34,37 @@ def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
         pod = await node.pod("p")
         status = pod["status"]
         assert status["phase"] == "Running"
-        assert [c["type"] for c in status["conditions"]] == ["Initialized", "Ready", "ContainersReady", "PodScheduled"]
+        assert [c["type"] for c in status["conditions"]] == [
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+            "PodScheduled",
+        ]
         assert set(conditions(pod).values()) == {"True"}
         assert status["podIP"] == "10.0.0.1" and status["podIPs"] == [{"ip": "10.0.0.1"}]
         assert status["hostIP"] == "192.168.0.1" and status["startTime"] == "2020-01-02T03:04:06Z"
         assert state(pod) == {
-            "name": "c", "state": {"running": {"startedAt": "2020-01-02T03:04:06Z"}}, "lastState": {}, "ready": True,
-            "restartCount": 0, "image": "image", "imageID": "sha256:1", "containerID": "docker://container2",
+            "name": "c",
+            "state": {"running": {"startedAt": "2020-01-02T03:04:06Z"}},
+            "lastState": {},
+            "ready": True,
+            "restartCount": 0,
+            "image": "image",
+            "imageID": "sha256:1",
+            "containerID": "docker://container2",
             "started": True,
         }
-        assert len(node.writes) == 1  # that it was being created was over before it was worth telling
+        assert (
+            len(node.writes) == 1
+        )  # that it was being created was over before it was worth telling
         assert node.core.statuses.get(pod["metadata"]["uid"]) == status
 
         await node.client.delete(PODS, "default", "p")
         await node.settle()
         assert await node.missing("p")
-        assert not node.runtime.sandboxes() and not node.runtime.containers() and not node.parts.mounts
+        assert (
+            not node.runtime.sandboxes() and not node.runtime.containers() and not node.parts.mounts
+        )
         assert not node.parts.probed and node.core.workers.get(created["metadata"]["uid"]) is None
         assert node.core.statuses.get(created["metadata"]["uid"]) is None
         assert ("stop_container", "c", 30) in node.runtime.calls
@@ -69,7 +86,10 @@ def test_a_slow_start_is_told(core: Any) -> None:
         assert pod["status"]["phase"] == "Pending"
         assert state(pod)["state"] == {"waiting": {"reason": "ContainerCreating"}}
         ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
-        assert (ready["reason"], ready["message"]) == ("ContainersNotReady", "containers with unready status: [c]")
+        assert (ready["reason"], ready["message"]) == (
+            "ContainersNotReady",
+            "containers with unready status: [c]",
+        )
         node.parts.mount_waits.set()
         await node.settle()
         assert (await node.pod("p"))["status"]["phase"] == "Running"
@@ -93,11 +113,15 @@ def test_a_pod_that_waits_is_deleted_at_once(core: Any) -> None:
 
 def test_init_containers_run_in_order(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
-        await node.create("p", initContainers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}])
+        await node.create(
+            "p", initContainers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]
+        )
         await node.settle()
         pod = await node.pod("p")
         assert pod["status"]["phase"] == "Pending"
-        assert state(pod, "b", "initContainerStatuses")["state"] == {"waiting": {"reason": "PodInitializing"}}
+        assert state(pod, "b", "initContainerStatuses")["state"] == {
+            "waiting": {"reason": "PodInitializing"}
+        }
         initialized = pod["status"]["conditions"][0]
         assert initialized["message"] == "containers with incomplete status: [a b]"
         node.runtime.exit_all("a", 0)
@@ -133,18 +157,24 @@ def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> None:
         uid = pod["metadata"]["uid"]
         await node.settle()
         entry = state(await node.pod("p"))
-        assert entry["restartCount"] == 1 and "terminated" in entry["state"]  # the first restart comes at once
+        assert (
+            entry["restartCount"] == 1 and "terminated" in entry["state"]
+        )  # the first restart comes at once
         seen: list[Any] = []
         for _ in range(1000):
             await node.settle(1)
             entry = state(await node.pod("p"))
             if entry["state"] not in seen:
                 seen.append(entry["state"])
-        assert {"waiting": {
-            "reason": "CrashLoopBackOff",
-            "message": f"back-off 20s restarting failed container=c pod=p_default({uid})",
-        }} in seen
-        assert "back-off 5m0s" in entry["state"]["waiting"]["message"] and entry["restartCount"] == 8
+        assert {
+            "waiting": {
+                "reason": "CrashLoopBackOff",
+                "message": f"back-off 20s restarting failed container=c pod=p_default({uid})",
+            }
+        } in seen
+        assert (
+            "back-off 5m0s" in entry["state"]["waiting"]["message"] and entry["restartCount"] == 8
+        )
         assert entry["lastState"]["terminated"]["exitCode"] == 1
         assert (await node.pod("p"))["status"]["phase"] == "Running"
         assert len(node.runtime.containers()) <= 2
@@ -156,7 +186,9 @@ def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> None:
 def test_restart_policies(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         await node.create("never", restartPolicy="Never", containers=[{"name": "x", "image": "i"}])
-        await node.create("failure", restartPolicy="OnFailure", containers=[{"name": "y", "image": "i"}])
+        await node.create(
+            "failure", restartPolicy="OnFailure", containers=[{"name": "y", "image": "i"}]
+        )
         await node.settle()
         node.runtime.exit_all("x", 4)
         node.runtime.exit_all("y", 4)
@@ -184,7 +216,9 @@ def test_failures_on_the_way_up(core: Any) -> None:
         node.parts.mount_failures = [VolumeFailure("unmounted volumes=[v]")]
         node.runtime.fail["run_sandbox"] = [RuntimeFailure("Unknown", "no network")]
         node.parts.pull_failures["image"] = [ContainerFailure("ErrImagePull", "not found")]
-        node.parts.config_failures = [ContainerFailure("CreateContainerConfigError", 'secret "s" not found')]
+        node.parts.config_failures = [
+            ContainerFailure("CreateContainerConfigError", 'secret "s" not found')
+        ]
         node.runtime.fail["create_container"] = [RuntimeFailure("Unknown", "bad mount")]
         node.runtime.fail["start_container"] = [RuntimeFailure("Unknown", "no such file")] * 2
         await node.create("p")
@@ -204,8 +238,11 @@ def test_failures_on_the_way_up(core: Any) -> None:
         assert (await node.pod("p"))["status"]["phase"] == "Running"
         assert [e for e in await node.events() if e[0] == "Warning"] == [
             ("Warning", "FailedMount", "Unable to attach or mount volumes: unmounted volumes=[v]"),
-            ("Warning", "FailedCreatePodSandBox",
-             "Failed to create pod sandbox: rpc error: code = Unknown desc = no network"),
+            (
+                "Warning",
+                "FailedCreatePodSandBox",
+                "Failed to create pod sandbox: rpc error: code = Unknown desc = no network",
+            ),
             ("Warning", "Failed", 'Error: secret "s" not found'),
             ("Warning", "Failed", "Error: bad mount"),
             ("Warning", "Failed", "Error: no such file"),
@@ -217,12 +254,24 @@ def test_failures_on_the_way_up(core: Any) -> None:
 def test_probes_change_readiness_and_restart(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         probe = {"tcpSocket": {"port": 80}}
-        pod = await node.create("p", containers=[
-            {"name": "c", "image": "i", "readinessProbe": probe, "livenessProbe": probe, "startupProbe": probe}
-        ])
+        pod = await node.create(
+            "p",
+            containers=[
+                {
+                    "name": "c",
+                    "image": "i",
+                    "readinessProbe": probe,
+                    "livenessProbe": probe,
+                    "startupProbe": probe,
+                }
+            ],
+        )
         uid = pod["metadata"]["uid"]
         await node.settle()
-        assert (state(await node.pod("p"))["ready"], state(await node.pod("p"))["started"]) == (False, False)
+        assert (state(await node.pod("p"))["ready"], state(await node.pod("p"))["started"]) == (
+            False,
+            False,
+        )
         container = node.runtime.containers(uid)[0].id
         node.parts.report(uid, "startup", container, True)
         node.parts.report(uid, "readiness", container, True)
@@ -233,16 +282,25 @@ def test_probes_change_readiness_and_restart(core: Any) -> None:
         await node.settle()
         pod = await node.pod("p")
         assert state(pod)["restartCount"] == 1 and not state(pod)["ready"]
-        assert ("Normal", "Killing", "Container c failed liveness probe, will be restarted") in await node.events()
+        assert (
+            "Normal",
+            "Killing",
+            "Container c failed liveness probe, will be restarted",
+        ) in await node.events()
 
     core(scenario)
 
 
 def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
-        pod = await node.create("p", restartPolicy="OnFailure", containers=[
-            {"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}, {"name": "d", "image": "i"}
-        ])
+        pod = await node.create(
+            "p",
+            restartPolicy="OnFailure",
+            containers=[
+                {"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}},
+                {"name": "d", "image": "i"},
+            ],
+        )
         uid = pod["metadata"]["uid"]
         await node.settle()
         server = next(c.id for c in node.runtime.containers(uid) if c.name == "c")
@@ -253,7 +311,10 @@ def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> 
         node.parts.report(uid, "readiness", server, True)
         await node.settle(0.2)
         assert state(await node.pod("p"))["ready"]
-        assert state(await node.pod("p"), "d")["state"].get("terminated", {"exitCode": 3})["exitCode"] == 3
+        assert (
+            state(await node.pod("p"), "d")["state"].get("terminated", {"exitCode": 3})["exitCode"]
+            == 3
+        )
         await node.settle(4)
         entry = state(await node.pod("p"), "d")
         assert "running" in entry["state"] and entry["restartCount"] == 1
@@ -266,16 +327,26 @@ def test_another_image_restarts_the_container(core: Any) -> None:
         await node.create("p", restartPolicy="Never")
         await node.settle()
         await node.client.patch(
-            PODS, "default", "p", {"spec": {"containers": [{"name": "c", "image": "other"}]}}, STRATEGIC_PATCH
+            PODS,
+            "default",
+            "p",
+            {"spec": {"containers": [{"name": "c", "image": "other"}]}},
+            STRATEGIC_PATCH,
         )
         writes = len(node.writes)
         await node.settle(0.05)
         assert [c.image for c in node.runtime.containers() if c.state == "running"] == ["other"]
-        assert len(node.writes) == writes  # who has just read the pod can still write it: it stands as before
+        assert (
+            len(node.writes) == writes
+        )  # who has just read the pod can still write it: it stands as before
         await node.settle()
         entry = state(await node.pod("p"))
         assert entry["image"] == "other" and entry["restartCount"] == 1
-        assert ("Normal", "Killing", "Container c definition changed, will be restarted") in await node.events()
+        assert (
+            "Normal",
+            "Killing",
+            "Container c definition changed, will be restarted",
+        ) in await node.events()
 
     core(scenario)
 
@@ -290,8 +361,14 @@ def test_a_lost_sandbox_is_made_again(core: Any) -> None:
         await node.settle(20)
         pod = await node.pod("p")
         assert pod["status"]["phase"] == "Running" and state(pod)["restartCount"] == 1
-        assert node.runtime.sandboxes()[0].config.attempt == 1 and pod["status"]["podIP"] == "10.0.0.3"
-        assert ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.") in await node.events()
+        assert (
+            node.runtime.sandboxes()[0].config.attempt == 1 and pod["status"]["podIP"] == "10.0.0.3"
+        )
+        assert (
+            "Normal",
+            "SandboxChanged",
+            "Pod sandbox changed, it will be killed and re-created.",
+        ) in await node.events()
 
     core(scenario)
 
@@ -334,14 +411,20 @@ def test_the_deadline(core: Any) -> None:
 
 def test_a_refused_pod_fails_and_can_be_deleted(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
-        node.parts.refused = Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
+        node.parts.refused = PodRejection("OutOfcpu", "Node didn't have enough resource: cpu")
         await node.create("p")
         await node.settle()
         assert (await node.pod("p"))["status"] == {
-            "phase": "Failed", "reason": "OutOfcpu", "message": "Pod Node didn't have enough resource: cpu",
+            "phase": "Failed",
+            "reason": "OutOfcpu",
+            "message": "Pod Node didn't have enough resource: cpu",
             "startTime": "2020-01-02T03:04:06Z",
         }
-        assert ("Warning", "OutOfcpu", "Node didn't have enough resource: cpu") in await node.events()
+        assert (
+            "Warning",
+            "OutOfcpu",
+            "Node didn't have enough resource: cpu",
+        ) in await node.events()
         await node.client.delete(PODS, "default", "p")
         await node.settle()
         assert await node.missing("p") and not node.runtime.calls
@@ -357,7 +440,9 @@ def test_eviction_leaves_a_bare_status(core: Any) -> None:
         await node.settle()
         status = (await node.pod("p"))["status"]
         assert status == {
-            "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. ",
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": "The node was low on resource: memory. ",
             "startTime": status["startTime"],
         }
         assert ("stop_container", "c", 0) in node.runtime.calls
@@ -369,12 +454,22 @@ def test_eviction_leaves_a_bare_status(core: Any) -> None:
 def test_hooks(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         handler = {"exec": {"command": ["x"]}}
-        node.parts.hook_failures = [HookFailure("Exec lifecycle hook ([x]) failed", "exited with 1")]
-        await node.create("p", restartPolicy="Never", containers=[
-            {"name": "c", "image": "i", "lifecycle": {"postStart": handler, "preStop": handler}}
-        ])
+        node.parts.hook_failures = [
+            HookFailure("Exec lifecycle hook ([x]) failed", "exited with 1")
+        ]
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[
+                {"name": "c", "image": "i", "lifecycle": {"postStart": handler, "preStop": handler}}
+            ],
+        )
         await node.settle()
-        assert ("Warning", "FailedPostStartHook", "Exec lifecycle hook ([x]) failed") in await node.events()
+        assert (
+            "Warning",
+            "FailedPostStartHook",
+            "Exec lifecycle hook ([x]) failed",
+        ) in await node.events()
         assert ("Normal", "Killing", "FailedPostStartHook") in await node.events()
         assert [name for name, _ in node.parts.hooks] == ["c", "c"]
 
@@ -417,7 +512,9 @@ def test_a_pod_that_others_declare_failed_is_stopped(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         await node.create("p")
         await node.settle()
-        await node.client.patch(PODS, "default", "p", {"status": {"phase": "Failed"}}, subresource="status")
+        await node.client.patch(
+            PODS, "default", "p", {"status": {"phase": "Failed"}}, subresource="status"
+        )
         await node.settle(11)
         assert (await node.pod("p"))["status"]["phase"] == "Failed"
         assert all(s.state == "notready" for s in node.runtime.sandboxes())
@@ -431,13 +528,20 @@ def test_readiness_gates(core: Any) -> None:
         await node.settle()
         pod = await node.pod("p")
         ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
-        assert ready["message"] == 'corresponding condition of pod readiness gate "x/y" does not exist.'
+        assert (
+            ready["message"]
+            == 'corresponding condition of pod readiness gate "x/y" does not exist.'
+        )
         body = {"status": {"conditions": [{"type": "x/y", "status": "True"}]}}
         await node.client.patch(PODS, "default", "p", body, STRATEGIC_PATCH, subresource="status")
         await node.settle()
         pod = await node.pod("p")
         assert conditions(pod) == {
-            "x/y": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True",
+            "x/y": "True",
+            "Initialized": "True",
+            "Ready": "True",
+            "ContainersReady": "True",
+            "PodScheduled": "True",
         }
 
     core(scenario)
@@ -457,12 +561,22 @@ class Folder:
 
 def static(uid: str) -> Any:
     return {
-        "kind": "Pod", "apiVersion": "v1",
+        "kind": "Pod",
+        "apiVersion": "v1",
         "metadata": {
-            "name": "s-node1", "namespace": "default", "uid": uid,
-            "annotations": {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": uid},
+            "name": "s-node1",
+            "namespace": "default",
+            "uid": uid,
+            "annotations": {
+                "kubernetes.io/config.source": "file",
+                "kubernetes.io/config.hash": uid,
+            },
         },
-        "spec": {"nodeName": "node1", "restartPolicy": "Always", "containers": [{"name": "c", "image": "image"}]},
+        "spec": {
+            "nodeName": "node1",
+            "restartPolicy": "Always",
+            "containers": [{"name": "c", "image": "image"}],
+        },
         "status": {"phase": "Pending"},
     }
 
@@ -478,8 +592,11 @@ def test_static_pods_run_and_are_shown_by_mirrors(core: Any) -> None:
         assert [s.config.uid for s in node.runtime.sandboxes()] == ["one"]
         mirror = {
             "metadata": {"name": "s-node1", "annotations": {"kubernetes.io/config.mirror": "one"}},
-            "spec": {"nodeName": "node1", "containers": [{"name": "c", "image": "image"}],
-                     "automountServiceAccountToken": False},
+            "spec": {
+                "nodeName": "node1",
+                "containers": [{"name": "c", "image": "image"}],
+                "automountServiceAccountToken": False,
+            },
         }
         created = await node.client.create(PODS, "default", mirror)
         await node.settle()
@@ -511,7 +628,9 @@ def test_a_status_that_could_not_be_written_is_written_later(core: Any) -> None:
 
 def test_the_network_is_waited_for(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
-        node.runtime.state = RuntimeStatus(network_reason="NetworkPluginNotReady", network_message="docker: no cni")
+        node.runtime.state = RuntimeStatus(
+            network_reason="NetworkPluginNotReady", network_message="docker: no cni"
+        )
         await node.create("p")
         await node.create("h", hostNetwork=True)
         await node.settle()
@@ -519,7 +638,8 @@ def test_the_network_is_waited_for(core: Any) -> None:
         host = (await node.pod("h"))["status"]
         assert (host["phase"], host["podIP"]) == ("Running", "192.168.0.1")
         text = (
-            "network is not ready: runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+            "network is not ready: runtime network not ready: NetworkReady=false "
+            "reason:NetworkPluginNotReady "
             "message:docker: no cni"
         )
         assert ("Warning", "NetworkNotReady", text) in await node.events()
@@ -533,10 +653,14 @@ def test_the_network_is_waited_for(core: Any) -> None:
 def test_grace_and_pre_stop(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         slow = {"exec": {"command": ["sleep"]}}
-        await node.create("p", terminationGracePeriodSeconds=20, containers=[
-            {"name": "c", "image": "i", "lifecycle": {"preStop": slow}}
-        ])
-        await node.create("q", terminationGracePeriodSeconds=20, containers=[{"name": "d", "image": "i"}])
+        await node.create(
+            "p",
+            terminationGracePeriodSeconds=20,
+            containers=[{"name": "c", "image": "i", "lifecycle": {"preStop": slow}}],
+        )
+        await node.create(
+            "q", terminationGracePeriodSeconds=20, containers=[{"name": "d", "image": "i"}]
+        )
         await node.settle()
         node.parts.hook_seconds = 15
         await node.client.delete(PODS, "default", "p")
@@ -546,7 +670,11 @@ def test_grace_and_pre_stop(core: Any) -> None:
         await node.settle(2)
         assert await node.missing("p") and await node.missing("q")
         assert ("stop_container", "c", 5) in node.runtime.calls
-        assert ("stop_container", "d", 2) in node.runtime.calls  # nobody is killed without a moment to end
+        assert (
+            "stop_container",
+            "d",
+            2,
+        ) in node.runtime.calls  # nobody is killed without a moment to end
 
     core(scenario)
 
@@ -555,13 +683,16 @@ def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         uid = (await node.create("p"))["metadata"]["uid"]
         await node.settle()
-        node.runtime.fail["stop_container"] = node.runtime.fail["stop_sandbox"] = [RuntimeFailure("Unknown", "stuck")] * 2
+        node.runtime.fail["stop_container"] = node.runtime.fail["stop_sandbox"] = [
+            RuntimeFailure("Unknown", "stuck")
+        ] * 2
         await node.client.delete(PODS, "default", "p")
         await node.settle()
         text = (
             'error killing pod: [failed to "KillContainer" for "c" with KillContainerError: '
             '"rpc error: code = Unknown desc = stuck", '
-            f'failed to "KillPodSandbox" for "{uid}" with KillPodSandboxError: "rpc error: code = Unknown desc = stuck"]'
+            f'failed to "KillPodSandbox" for "{uid}" with KillPodSandboxError: "rpc error: '
+            'code = Unknown desc = stuck"]'
         )
         assert ("Warning", "FailedKillPod", text) in await node.events()
         assert not await node.missing("p")
@@ -580,7 +711,9 @@ def test_a_kubelet_that_crashes_loses_and_doubles_nothing(core: Any, seed: int) 
             await node.create(f"p{round}", terminationGracePeriodSeconds=2)
             await node.settle(chance.random() * 2)
             if round and chance.random() < 0.7 and not await node.missing(f"p{round - 1}"):
-                await node.client.delete(PODS, "default", f"p{round - 1}", grace=chance.choice((None, 0)))
+                await node.client.delete(
+                    PODS, "default", f"p{round - 1}", grace=chance.choice((None, 0))
+                )
                 await node.settle(chance.random())
             await node.stop_kubelet()
             if chance.random() < 0.3:
@@ -593,9 +726,21 @@ def test_a_kubelet_that_crashes_loses_and_doubles_nothing(core: Any, seed: int) 
         assert not [p for p in pods if "deletionTimestamp" in p["metadata"]]
         uids = sorted(p["metadata"]["uid"] for p in pods)
         assert sorted(s.config.uid for s in node.runtime.sandboxes() if s.state == "ready") == uids
-        assert sorted(c.labels["io.kubernetes.pod.uid"] for c in node.runtime.containers() if c.state == "running") == uids
-        assert {s.config.uid for s in node.runtime.sandboxes()} == set(uids) == set(node.parts.mounts)
+        assert (
+            sorted(
+                c.labels["io.kubernetes.pod.uid"]
+                for c in node.runtime.containers()
+                if c.state == "running"
+            )
+            == uids
+        )
+        assert (
+            {s.config.uid for s in node.runtime.sandboxes()} == set(uids) == set(node.parts.mounts)
+        )
         for pod in pods:
-            assert state(pod)["containerID"] == f"docker://{node.runtime.containers(pod['metadata']['uid'])[0].id}"
+            assert (
+                state(pod)["containerID"]
+                == f"docker://{node.runtime.containers(pod['metadata']['uid'])[0].id}"
+            )
 
     core(scenario)

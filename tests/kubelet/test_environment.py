@@ -4,21 +4,30 @@ from typing import Any
 import pytest
 from tests.kubelet.machines import Machine, pod
 
-from transom.kubelet.base import ContainerFailure
+from transom.kubelet.failures import ContainerFailure
 
 
 def service(name: str, ip: str, *ports: dict[str, Any], namespace: str = "ns") -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": ip, "ports": list(ports)}}
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"clusterIP": ip, "ports": list(ports)},
+    }
 
 
 def machine() -> Machine:
     made = Machine()
-    made.api.put("configmaps", "conf", {"data": {"a": "1", "b.c": "2", "0bad": "3"}, "binaryData": {"bin": "AA=="}})
+    made.api.put(
+        "configmaps",
+        "conf",
+        {"data": {"a": "1", "b.c": "2", "0bad": "3"}, "binaryData": {"bin": "AA=="}},
+    )
     made.api.put("secrets", "sec", {"data": {"password": b64encode(b"p$(a)w").decode()}})
     return made
 
 
-def env_of(made: Machine, ips: tuple[str, ...] = ("10.1.2.3", "fd00::3"), **container: Any) -> dict[str, str]:
+def env_of(
+    made: Machine, ips: tuple[str, ...] = ("10.1.2.3", "fd00::3"), **container: Any
+) -> dict[str, str]:
     return dict(made.config(pod(container), ips=ips).env)
 
 
@@ -26,56 +35,90 @@ def test_whole_objects_come_first_and_are_overridden() -> None:
     made = machine()
     variables = env_of(
         made,
-        envFrom=[{"prefix": "P_", "configMapRef": {"name": "conf"}}, {"secretRef": {"name": "sec"}},
-                 {"configMapRef": {"name": "none", "optional": True}}],
+        envFrom=[
+            {"prefix": "P_", "configMapRef": {"name": "conf"}},
+            {"secretRef": {"name": "sec"}},
+            {"configMapRef": {"name": "none", "optional": True}},
+        ],
         env=[{"name": "P_a", "value": "own"}, {"name": "SUM", "value": "$(P_a)-$(password)-$$(x)"}],
     )
-    assert variables == {"P_a": "own", "P_b.c": "2", "P_0bad": "3", "password": "p$(a)w", "SUM": "own-p$(a)w-$(x)"}
+    assert variables == {
+        "P_a": "own",
+        "P_b.c": "2",
+        "P_0bad": "3",
+        "password": "p$(a)w",
+        "SUM": "own-p$(a)w-$(x)",
+    }
     assert made.events.told == []
 
 
 def test_names_that_are_no_names_are_skipped_and_told() -> None:
     made = machine()
     assert "0bad" not in env_of(made, envFrom=[{"configMapRef": {"name": "conf"}}])
-    assert made.events.told == [(
-        "InvalidEnvironmentVariableNames",
-        "Keys [0bad] from the EnvFrom configMap ns/conf were skipped since they are considered invalid environment variable "
-        "names.",
-    )]
+    assert made.events.told == [
+        (
+            "InvalidEnvironmentVariableNames",
+            "Keys [0bad] from the EnvFrom configMap ns/conf were skipped since they are "
+            "considered invalid environment variable "
+            "names.",
+        )
+    ]
 
 
-@pytest.mark.parametrize(("source", "value"), [
-    ({"fieldRef": {"fieldPath": "metadata.name"}}, "web"),
-    ({"fieldRef": {"fieldPath": "metadata.labels['app']"}}, "web"),
-    ({"fieldRef": {"fieldPath": "metadata.annotations['none']"}}, ""),
-    ({"fieldRef": {"fieldPath": "spec.nodeName"}}, "node-1"),
-    ({"fieldRef": {"fieldPath": "spec.serviceAccountName"}}, "default"),
-    ({"fieldRef": {"fieldPath": "status.hostIP"}}, "192.168.0.5"),
-    ({"fieldRef": {"fieldPath": "status.podIP"}}, "10.1.2.3"),
-    ({"fieldRef": {"fieldPath": "status.podIPs"}}, "10.1.2.3,fd00::3"),
-    ({"resourceFieldRef": {"resource": "limits.cpu"}}, "1"),  # 250m, rounded up
-    ({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}, "250"),
-    ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}, "8000"),  # not set: all of the node
-    ({"resourceFieldRef": {"resource": "requests.memory"}}, "0"),
-    ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Gi"}}, "8"),
-    ({"configMapKeyRef": {"name": "conf", "key": "a"}}, "1"),
-    ({"secretKeyRef": {"name": "sec", "key": "password"}}, "p$(a)w"),
-    ({"configMapKeyRef": {"name": "conf", "key": "none", "optional": True}}, None),
-    ({"secretKeyRef": {"name": "none", "key": "x", "optional": True}}, None),
-])
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ({"fieldRef": {"fieldPath": "metadata.name"}}, "web"),
+        ({"fieldRef": {"fieldPath": "metadata.labels['app']"}}, "web"),
+        ({"fieldRef": {"fieldPath": "metadata.annotations['none']"}}, ""),
+        ({"fieldRef": {"fieldPath": "spec.nodeName"}}, "node-1"),
+        ({"fieldRef": {"fieldPath": "spec.serviceAccountName"}}, "default"),
+        ({"fieldRef": {"fieldPath": "status.hostIP"}}, "192.168.0.5"),
+        ({"fieldRef": {"fieldPath": "status.podIP"}}, "10.1.2.3"),
+        ({"fieldRef": {"fieldPath": "status.podIPs"}}, "10.1.2.3,fd00::3"),
+        ({"resourceFieldRef": {"resource": "limits.cpu"}}, "1"),  # 250m, rounded up
+        ({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}, "250"),
+        (
+            {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+            "8000",
+        ),  # not set: all of the node
+        ({"resourceFieldRef": {"resource": "requests.memory"}}, "0"),
+        ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Gi"}}, "8"),
+        ({"configMapKeyRef": {"name": "conf", "key": "a"}}, "1"),
+        ({"secretKeyRef": {"name": "sec", "key": "password"}}, "p$(a)w"),
+        ({"configMapKeyRef": {"name": "conf", "key": "none", "optional": True}}, None),
+        ({"secretKeyRef": {"name": "none", "key": "x", "optional": True}}, None),
+    ],
+)
 def test_values_from(source: dict[str, Any], value: str | None) -> None:
-    variables = env_of(machine(), env=[{"name": "V", "valueFrom": source}], resources={"limits": {"cpu": "250m"}})
+    variables = env_of(
+        machine(), env=[{"name": "V", "valueFrom": source}], resources={"limits": {"cpu": "250m"}}
+    )
     assert variables.get("V") == value
 
 
-@pytest.mark.parametrize(("container", "message"), [
-    ({"env": [{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "k"}}}]}, 'configmap "x" not found'),
-    ({"env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "k"}}}]},
-     "couldn't find key k in Secret ns/sec"),
-    ({"env": [{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "bin"}}}]},
-     "couldn't find key bin in ConfigMap ns/conf"),
-    ({"envFrom": [{"secretRef": {"name": "y"}}]}, 'secret "y" not found'),
-])
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        (
+            {"env": [{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "k"}}}]},
+            'configmap "x" not found',
+        ),
+        (
+            {"env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "k"}}}]},
+            "couldn't find key k in Secret ns/sec",
+        ),
+        (
+            {
+                "env": [
+                    {"name": "V", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "bin"}}}
+                ]
+            },
+            "couldn't find key bin in ConfigMap ns/conf",
+        ),
+        ({"envFrom": [{"secretRef": {"name": "y"}}]}, 'secret "y" not found'),
+    ],
+)
 def test_what_is_missing(container: dict[str, Any], message: str) -> None:
     with pytest.raises(ContainerFailure) as caught:
         env_of(machine(), **container)
@@ -85,19 +128,43 @@ def test_what_is_missing(container: dict[str, Any], message: str) -> None:
 def test_services_of_the_namespace() -> None:
     made = Machine()
     made.services.services = [
-        service("kubernetes", "10.96.0.1", {"name": "https", "port": 443, "protocol": "TCP"}, namespace="default"),
+        service(
+            "kubernetes",
+            "10.96.0.1",
+            {"name": "https", "port": 443, "protocol": "TCP"},
+            namespace="default",
+        ),
         service("other", "10.96.0.2", {"port": 1}, namespace="default"),
-        service("my-db", "10.96.0.3", {"name": "sql-x", "port": 5432}, {"name": "u", "port": 9, "protocol": "UDP"}),
+        service(
+            "my-db",
+            "10.96.0.3",
+            {"name": "sql-x", "port": 5432},
+            {"name": "u", "port": 9, "protocol": "UDP"},
+        ),
         service("headless", "None", {"port": 1}),
     ]
-    variables = env_of(made, env=[{"name": "URL", "value": "$(MY_DB_PORT)"}, {"name": "MY_DB_SERVICE_HOST", "value": "mine"}])
+    variables = env_of(
+        made,
+        env=[
+            {"name": "URL", "value": "$(MY_DB_PORT)"},
+            {"name": "MY_DB_SERVICE_HOST", "value": "mine"},
+        ],
+    )
     assert variables["URL"] == "tcp://10.96.0.3:5432"
     assert variables["MY_DB_SERVICE_HOST"] == "mine"
     assert {k: v for k, v in variables.items() if k.startswith("MY_DB")} == {
-        "MY_DB_SERVICE_HOST": "mine", "MY_DB_SERVICE_PORT": "5432", "MY_DB_SERVICE_PORT_SQL_X": "5432",
-        "MY_DB_SERVICE_PORT_U": "9", "MY_DB_PORT": "tcp://10.96.0.3:5432", "MY_DB_PORT_5432_TCP": "tcp://10.96.0.3:5432",
-        "MY_DB_PORT_5432_TCP_PROTO": "tcp", "MY_DB_PORT_5432_TCP_PORT": "5432", "MY_DB_PORT_5432_TCP_ADDR": "10.96.0.3",
-        "MY_DB_PORT_9_UDP": "udp://10.96.0.3:9", "MY_DB_PORT_9_UDP_PROTO": "udp", "MY_DB_PORT_9_UDP_PORT": "9",
+        "MY_DB_SERVICE_HOST": "mine",
+        "MY_DB_SERVICE_PORT": "5432",
+        "MY_DB_SERVICE_PORT_SQL_X": "5432",
+        "MY_DB_SERVICE_PORT_U": "9",
+        "MY_DB_PORT": "tcp://10.96.0.3:5432",
+        "MY_DB_PORT_5432_TCP": "tcp://10.96.0.3:5432",
+        "MY_DB_PORT_5432_TCP_PROTO": "tcp",
+        "MY_DB_PORT_5432_TCP_PORT": "5432",
+        "MY_DB_PORT_5432_TCP_ADDR": "10.96.0.3",
+        "MY_DB_PORT_9_UDP": "udp://10.96.0.3:9",
+        "MY_DB_PORT_9_UDP_PROTO": "udp",
+        "MY_DB_PORT_9_UDP_PORT": "9",
         "MY_DB_PORT_9_UDP_ADDR": "10.96.0.3",
     }
     assert variables["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"

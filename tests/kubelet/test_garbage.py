@@ -13,7 +13,7 @@ from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.image_gc import ImageGC, ImageGCFailure
 from transom.kubelet.logrotate import LogRotator
 from transom.machinery.objects import Object
-from transom.runtime.api import Image, RuntimeFailure, Version
+from transom.runtime.api import Image, RuntimeFailure, RuntimeVersion
 
 
 def gc(node: Node, *pods: Object, ready: bool = True) -> ContainerGC:
@@ -33,7 +33,9 @@ async def dead(node: Node, pod: Object, times: int) -> list[str]:
         log = f"/var/log/pods/default_{pod['metadata']['name']}_{pod['metadata']['uid']}/app/{container.attempt}.log"
         node.host.files.mkdir(log.rpartition("/")[0])
         node.host.files.write(log, b"x")
-        node.runtime._containers[container.id] = replace(node.runtime._containers[container.id], log_path=log)
+        node.runtime._containers[container.id] = replace(
+            node.runtime._containers[container.id], log_path=log
+        )
         ids.append(container.id)
     await node.runtime.stop_sandbox(sandbox)
     return ids
@@ -43,15 +45,20 @@ def status(pod: Object, **fields: Any) -> Object:
     return {**pod, "status": {**pod["status"], **fields}}
 
 
-@pytest.mark.parametrize(("fields", "deleted", "terminated_too", "left"), [
-    ({}, False, False, 1),
-    ({"phase": "Succeeded"}, False, False, 1),
-    ({"phase": "Succeeded"}, False, True, 0),
-    ({"phase": "Failed", "reason": "Evicted"}, False, False, 0),
-    ({"containerStatuses": [{"state": {"terminated": {}}}]}, True, False, 0),
-    ({"containerStatuses": [{"state": {"running": {}}}]}, True, False, 1),
-])
-def test_the_newest_dead_container_of_a_pod_stays(fields: Any, deleted: bool, terminated_too: bool, left: int) -> None:
+@pytest.mark.parametrize(
+    ("fields", "deleted", "terminated_too", "left"),
+    [
+        ({}, False, False, 1),
+        ({"phase": "Succeeded"}, False, False, 1),
+        ({"phase": "Succeeded"}, False, True, 0),
+        ({"phase": "Failed", "reason": "Evicted"}, False, False, 0),
+        ({"containerStatuses": [{"state": {"terminated": {}}}]}, True, False, 0),
+        ({"containerStatuses": [{"state": {"running": {}}}]}, True, False, 1),
+    ],
+)
+def test_the_newest_dead_container_of_a_pod_stays(
+    fields: Any, deleted: bool, terminated_too: bool, left: int
+) -> None:
     async def scenario(node: Node) -> None:
         pod = status(make_pod("web"), **fields)
         if deleted:
@@ -67,7 +74,9 @@ def test_the_newest_dead_container_of_a_pod_stays(fields: Any, deleted: bool, te
 def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -> None:
     async def scenario(node: Node) -> None:
         await dead(node, make_pod("web"), 2)
-        node.host.files.symlink("/var/log/pods/gone", "/var/log/containers/web_default_app-container2.log")
+        node.host.files.symlink(
+            "/var/log/pods/gone", "/var/log/containers/web_default_app-container2.log"
+        )
         await gc(node, ready=False).collect()
         assert len(node.runtime.containers()) == 1 and node.host.files.listdir("/var/log/pods")
         await gc(node).collect()
@@ -104,7 +113,7 @@ def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
         del node.runtime.store["fresh:1"]
         images = ImageGC(node.env)
         await node.start(make_pod("a", {"name": "app"}), image_ref="sha256:used")
-        old_id, = await node.start(make_pod("b", {"name": "app"}), image_ref="sha256:old")
+        (old_id,) = await node.start(make_pod("b", {"name": "app"}), image_ref="sha256:old")
         images.detect()
         await node.runtime.remove_container(old_id)
         node.clock.advance(300)
@@ -115,7 +124,10 @@ def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
         node.host.fill_disk(73 * GIB)  # 85 %: five of a hundred have to go
         await images.free_by_policy()
         assert list(node.runtime.store) == ["used:1", "fresh:1"]
-        assert [c[1] for c in node.runtime.calls if c[0] == "remove_image"] == ["sha256:older", "sha256:old"]
+        assert [c[1] for c in node.runtime.calls if c[0] == "remove_image"] == [
+            "sha256:older",
+            "sha256:old",
+        ]
 
     play(scenario)
 
@@ -125,7 +137,10 @@ def test_images_that_do_not_free_enough() -> None:
         images = ImageGC(node.env)
         node.host.fill_disk()
         wanted = 100 * GIB * 20 // 100
-        text = (f"failed to garbage collect required amount of images. Wanted to free {wanted} bytes, but freed 0 bytes")
+        text = (
+            f"failed to garbage collect required amount of images. Wanted to free {wanted} "
+            "bytes, but freed 0 bytes"
+        )
         await images.collect()
         assert node.told.take() == [("FreeDiskSpaceFailed", text)]
         await images.collect()
@@ -134,7 +149,10 @@ def test_images_that_do_not_free_enough() -> None:
         images.detect()
         node.clock.advance(1000)
         node.runtime.fail["remove_image"] = [RuntimeFailure("Unknown", "in use")]
-        with pytest.raises(ImageGCFailure, match="with errors in image deletion: rpc error: code = Unknown desc = in use"):
+        with pytest.raises(
+            ImageGCFailure,
+            match="with errors in image deletion: rpc error: code = Unknown desc = in use",
+        ):
             await images.delete_unused()
 
     play(scenario)
@@ -142,11 +160,13 @@ def test_images_that_do_not_free_enough() -> None:
 
 def test_logs_are_rotated_and_compressed() -> None:
     async def scenario(node: Node) -> None:
-        node.runtime.version = Version("containerd", "1.4.3-sim")
-        container, = await node.start(make_pod("web"))
+        node.runtime.version = RuntimeVersion("containerd", "1.4.3-sim")
+        (container,) = await node.start(make_pod("web"))
         path = "/var/log/pods/p/app/0.log"
         node.host.files.mkdir("/var/log/pods/p/app")
-        node.runtime._containers[container] = replace(node.runtime._containers[container], log_path=path)
+        node.runtime._containers[container] = replace(
+            node.runtime._containers[container], log_path=path
+        )
         rotator = LogRotator(node.env)
         for number in range(4):
             node.host.files.write(path, b"%d" % number * 100)
@@ -155,7 +175,9 @@ def test_logs_are_rotated_and_compressed() -> None:
         # The newest as it is, an older one compressed, none older than three files in all allow.
         names = node.host.files.listdir("/var/log/pods/p/app")
         assert sorted(names) == ["0.log.20200102-030425.gz", "0.log.20200102-030435"]
-        assert gzip.decompress(node.host.files.read(f"/var/log/pods/p/app/{min(names)}")) == b"2" * 100
+        assert (
+            gzip.decompress(node.host.files.read(f"/var/log/pods/p/app/{min(names)}")) == b"2" * 100
+        )
         assert sum(call[0] == "reopen_log" for call in node.runtime.calls) == 4
         node.host.files.write(path, b"short")
         assert not rotator.due()

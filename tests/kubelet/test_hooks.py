@@ -30,11 +30,20 @@ async def failure(node: Node, handler: Object) -> HookFailure:
 def test_exec() -> None:
     async def scenario(node: Node) -> None:
         handler = {"exec": {"command": ["sh", "-c", "x y"]}}
-        node.runtime.commands = [ExecResult(b"o\n", b"e\n", 3), RuntimeFailure("Unknown", "gone"), ExecResult(b"", b"", 0)]
+        node.runtime.commands = [
+            ExecResult(b"o\n", b"e\n", 3),
+            RuntimeFailure("Unknown", "gone"),
+            ExecResult(b"", b"", 0),
+        ]
         problem = await failure(node, handler)
         assert problem.error == "command 'sh -c x y' exited with 3: e\n"
-        assert str(problem) == f'Exec lifecycle hook ([sh -c x y]) {WHERE} - error: {problem.error}, message: "o\\ne\\n"'
-        assert str(await failure(node, handler)).endswith('error: rpc error: code = Unknown desc = gone, message: ""')
+        assert str(problem) == (
+            f"Exec lifecycle hook ([sh -c x y]) {WHERE} - error: {problem.error}, message: "
+            '"o\\ne\\n"'
+        )
+        assert str(await failure(node, handler)).endswith(
+            'error: rpc error: code = Unknown desc = gone, message: ""'
+        )
         await HookRunner(node.env).run(make_pod(), CONTAINER, "c1", handler)
         assert node.runtime.calls[-1] == ("exec", "c1", ("sh", "-c", "x y"), 0)
 
@@ -63,22 +72,36 @@ def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
         serve(node, 8080, seen)
         handler = {"httpGet": {"path": "/bye", "port": "web"}}
         await HookRunner(node.env).run(make_pod("web", CONTAINER), CONTAINER, "c1", handler)
-        assert seen[0].startswith(b"GET //bye HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\n")
+        assert seen[0].startswith(
+            b"GET //bye HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\n"
+        )
 
     play(scenario)
 
 
-@pytest.mark.parametrize(("handler", "error"), [
-    ({"path": "/x", "port": 80}, 'Get "http://10.0.0.1:80//x": dial tcp 10.0.0.1:80: connect: no route to host'),
-    ({"path": "", "port": "", "host": "1.2.3.4"}, 'Get "http://1.2.3.4:80/": dial tcp 1.2.3.4:80: connect: no route to host'),
-    ({"path": "/x", "port": "none"}, "couldn't find port: {1 0 none} in app"),
-])
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (
+            {"path": "/x", "port": 80},
+            'Get "http://10.0.0.1:80//x": dial tcp 10.0.0.1:80: connect: no route to host',
+        ),
+        (
+            {"path": "", "port": "", "host": "1.2.3.4"},
+            'Get "http://1.2.3.4:80/": dial tcp 1.2.3.4:80: connect: no route to host',
+        ),
+        ({"path": "/x", "port": "none"}, "couldn't find port: {1 0 none} in app"),
+    ],
+)
 def test_http_get_fails(handler: Object, error: str) -> None:
     async def scenario(node: Node) -> None:
         await node.start(make_pod("web", CONTAINER))
         problem = await failure(node, {"httpGet": handler})
         assert problem.error == error
-        assert str(problem) == f'Http lifecycle hook ({handler["path"]}) {WHERE} - error: {error}, message: ""'
+        assert (
+            str(problem)
+            == f'Http lifecycle hook ({handler["path"]}) {WHERE} - error: {error}, message: ""'
+        )
 
     play(scenario)
 
@@ -90,7 +113,8 @@ def test_no_packet_comes_back() -> None:
 
         node.net.connect = blackhole  # type: ignore[method-assign, assignment]
         assert (await failure(node, {"httpGet": {"path": "x", "port": 80, "host": "h"}})).error == (
-            'Get "http://h:80/x": dial tcp h:80: i/o timeout')
+            'Get "http://h:80/x": dial tcp h:80: i/o timeout'
+        )
 
     play(scenario)
 
@@ -99,6 +123,7 @@ def test_a_socket_is_no_hook() -> None:
     async def scenario(node: Node) -> None:
         assert str(await failure(node, {"tcpSocket": {"port": 80}})) == (
             "Cannot run handler: invalid handler: "
-            "&Handler{Exec:nil,HTTPGet:nil,TCPSocket:&TCPSocketAction{Port:{0 80 },Host:,},}")
+            "&Handler{Exec:nil,HTTPGet:nil,TCPSocket:&TCPSocketAction{Port:{0 80 },Host:,},}"
+        )
 
     play(scenario)

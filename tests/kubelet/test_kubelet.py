@@ -1,4 +1,6 @@
-"""Whole kubelets on simulated machines: pods as people write them, from their creation to their end."""
+"""Whole kubelets on simulated machines: pods as people write them, from their creation to their
+end.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from transom.client.resources import CONFIG_MAPS, PODS
 from .conftest import Node
 
 BUSYBOX, SERVERCORE = "busybox:1.32", "mcr.microsoft.com/windows/servercore:ltsc2019"
-SLEEP = {"linux": (BUSYBOX, ["sleep", "1000"]), "windows": (SERVERCORE, ["ping", "-t", "localhost"])}
+SLEEP = {
+    "linux": (BUSYBOX, ["sleep", "1000"]),
+    "windows": (SERVERCORE, ["ping", "-t", "localhost"]),
+}
 
 
 def state(pod: Any, name: str = "c", kind: str = "containerStatuses") -> Any:
@@ -33,7 +38,9 @@ async def phase(node: Node, name: str, wanted: str, seconds: int = 60) -> Any:
 
 def log(node: Node, pod: Any, container: str = "c", attempt: int = 0) -> str:
     meta = pod["metadata"]
-    path = f"/var/log/pods/{meta['namespace']}_{meta['name']}_{meta['uid']}/{container}/{attempt}.log"
+    path = (
+        f"/var/log/pods/{meta['namespace']}_{meta['name']}_{meta['uid']}/{container}/{attempt}.log"
+    )
     lines = node.host.files.read(path).decode().splitlines()
     return "\n".join(line.split(" ", 3)[3] for line in lines)
 
@@ -44,7 +51,9 @@ def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         image, command = SLEEP[os]
         await node.create(
-            "p", terminationGracePeriodSeconds=3, containers=[{"name": "c", "image": image, "command": command}]
+            "p",
+            terminationGracePeriodSeconds=3,
+            containers=[{"name": "c", "image": image, "command": command}],
         )
         pod = await phase(node, "p", "Running")
         entry = state(pod)
@@ -56,10 +65,16 @@ def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
         assert await node.missing("p")
         assert not node.runtime.sandboxes() and not node.runtime.containers()
         assert not [*node.kubelet.core.workers]
-        told = [(reason, text) for _, reason, text in await node.events() if not reason.startswith("Node")]
+        told = [
+            (reason, text)
+            for _, reason, text in await node.events()
+            if not reason.startswith("Node")
+        ]
         assert told[-5][0] == "Pulling" and told[-4][0] == "Pulled"
         assert told[-3:] == [
-            ("Created", "Created container c"), ("Started", "Started container c"), ("Killing", "Stopping container c"),
+            ("Created", "Created container c"),
+            ("Started", "Started container c"),
+            ("Killing", "Stopping container c"),
         ]
 
     node(os, scenario, flavour=flavour)
@@ -69,23 +84,39 @@ def test_init_containers_prepare_a_volume(node: Any) -> None:
     async def scenario(node: Node) -> None:
         mount = [{"name": "v", "mountPath": "/prep"}]
         await node.create(
-            "p", restartPolicy="Never", volumes=[{"name": "v", "emptyDir": {}}],
-            initContainers=[shell("echo hello > /prep/x", "one", volumeMounts=mount),
-                            shell("echo world >> /prep/x", "two", volumeMounts=mount)],
-            containers=[shell("cat /prep/x; echo $HOSTNAME; echo bye > /dev/termination-log", volumeMounts=mount)],
+            "p",
+            restartPolicy="Never",
+            volumes=[{"name": "v", "emptyDir": {}}],
+            initContainers=[
+                shell("echo hello > /prep/x", "one", volumeMounts=mount),
+                shell("echo world >> /prep/x", "two", volumeMounts=mount),
+            ],
+            containers=[
+                shell(
+                    "cat /prep/x; echo $HOSTNAME; echo bye > /dev/termination-log",
+                    volumeMounts=mount,
+                )
+            ],
         )
         pod = await phase(node, "p", "Succeeded")
         assert log(node, pod) == "hello\nworld\np"
         ended = state(pod)["state"]["terminated"]
         assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "bye\n")
-        assert [s["state"]["terminated"]["reason"] for s in pod["status"]["initContainerStatuses"]] == ["Completed"] * 2
+        assert [
+            s["state"]["terminated"]["reason"] for s in pod["status"]["initContainerStatuses"]
+        ] == ["Completed"] * 2
 
     node("linux", scenario)
 
 
 def test_a_container_crashes_again_and_again(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[shell("echo oops; exit 3", terminationMessagePolicy="FallbackToLogsOnError")])
+        await node.create(
+            "p",
+            containers=[
+                shell("echo oops; exit 3", terminationMessagePolicy="FallbackToLogsOnError")
+            ],
+        )
         await node.settle(40)
         pod = await node.pod("p")
         entry = state(pod)
@@ -100,17 +131,30 @@ def test_a_container_crashes_again_and_again(node: Any) -> None:
 
 def test_a_container_that_fails_its_liveness_probe(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        probe = {"exec": {"command": ["cat", "/tmp/healthy"]}, "initialDelaySeconds": 5, "periodSeconds": 5}
+        probe = {
+            "exec": {"command": ["cat", "/tmp/healthy"]},
+            "initialDelaySeconds": 5,
+            "periodSeconds": 5,
+        }
         script = "touch /tmp/healthy; sleep 30; rm -f /tmp/healthy; sleep 600"
-        await node.create("p", terminationGracePeriodSeconds=5, containers=[shell(script, livenessProbe=probe)])
+        await node.create(
+            "p", terminationGracePeriodSeconds=5, containers=[shell(script, livenessProbe=probe)]
+        )
         await node.settle(25)
         assert state(await node.pod("p"))["restartCount"] == 0
         await node.settle(50)
         pod = await node.pod("p")
         assert state(pod)["restartCount"] == 1 and "running" in state(pod)["state"]
         events = await node.events()
-        assert ("Normal", "Killing", "Container c failed liveness probe, will be restarted") in events
-        assert any(reason == "Unhealthy" and text.startswith("Liveness probe failed: ") for _, reason, text in events)
+        assert (
+            "Normal",
+            "Killing",
+            "Container c failed liveness probe, will be restarted",
+        ) in events
+        assert any(
+            reason == "Unhealthy" and text.startswith("Liveness probe failed: ")
+            for _, reason, text in events
+        )
 
     node("linux", scenario)
 
@@ -118,9 +162,17 @@ def test_a_container_that_fails_its_liveness_probe(node: Any) -> None:
 def test_readiness_of_a_server(node: Any) -> None:
     async def scenario(node: Node) -> None:
         probe = {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1}
-        await node.create("p", containers=[
-            {"name": "c", "image": "nginx:1.19", "ports": [{"containerPort": 80}], "readinessProbe": probe}
-        ])
+        await node.create(
+            "p",
+            containers=[
+                {
+                    "name": "c",
+                    "image": "nginx:1.19",
+                    "ports": [{"containerPort": 80}],
+                    "readinessProbe": probe,
+                }
+            ],
+        )
         pod = await phase(node, "p", "Running")
         await node.settle(3)
         pod = await node.pod("p")
@@ -137,7 +189,10 @@ def test_an_image_that_is_not_there(node: Any) -> None:
         assert state(await node.pod("p"))["state"]["waiting"]["reason"] == "ErrImagePull"
         await node.settle(16)
         waiting = state(await node.pod("p"))["state"]["waiting"]
-        assert waiting == {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "no-such-image:v1"'}
+        assert waiting == {
+            "reason": "ImagePullBackOff",
+            "message": 'Back-off pulling image "no-such-image:v1"',
+        }
 
     node("linux", scenario)
 
@@ -145,15 +200,22 @@ def test_an_image_that_is_not_there(node: Any) -> None:
 def test_a_volume_that_cannot_be_mounted_yet(node: Any) -> None:
     async def scenario(node: Node) -> None:
         await node.create(
-            "p", volumes=[{"name": "v", "configMap": {"name": "m"}}],
-            containers=[shell("cat /m/key; echo; sleep 1000", volumeMounts=[{"name": "v", "mountPath": "/m"}])],
+            "p",
+            volumes=[{"name": "v", "configMap": {"name": "m"}}],
+            containers=[
+                shell(
+                    "cat /m/key; echo; sleep 1000", volumeMounts=[{"name": "v", "mountPath": "/m"}]
+                )
+            ],
         )
         await node.settle(10)
         pod = await node.pod("p")
         assert state(pod)["state"]["waiting"]["reason"] == "ContainerCreating"
         text = 'MountVolume.SetUp failed for volume "v" : configmap "m" not found'
         assert ("Warning", "FailedMount", text) in await node.events()
-        await node.client.create(CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"key": "value"}})
+        await node.client.create(
+            CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"key": "value"}}
+        )
         pod = await phase(node, "p", "Running")
         await node.settle(1)
         assert log(node, pod) == "value"
@@ -174,7 +236,11 @@ def test_a_machine_reboots(node: Any) -> None:
         await node.settle(20)
         pod = await node.pod("p")
         assert pod["status"]["phase"] == "Running" and state(pod)["restartCount"] == 1
-        assert ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.") in await node.events()
+        assert (
+            "Normal",
+            "SandboxChanged",
+            "Pod sandbox changed, it will be killed and re-created.",
+        ) in await node.events()
         assert (await node.pod("done"))["status"]["phase"] == "Succeeded"
 
     node("linux", scenario)
@@ -184,11 +250,25 @@ def test_a_debugger_joins_a_pod(node: Any) -> None:
     async def scenario(node: Node) -> None:
         await node.create("p", containers=[shell("sleep 1000")])
         await phase(node, "p", "Running")
-        body = {"spec": {"ephemeralContainers": [
-            {"name": "d", "image": BUSYBOX, "command": ["sh", "-c", "echo hi; exit 2"], "targetContainerName": "c"}
-        ]}}
+        body = {
+            "spec": {
+                "ephemeralContainers": [
+                    {
+                        "name": "d",
+                        "image": BUSYBOX,
+                        "command": ["sh", "-c", "echo hi; exit 2"],
+                        "targetContainerName": "c",
+                    }
+                ]
+            }
+        }
         await node.client.patch(
-            PODS, "default", "p", body, "application/strategic-merge-patch+json", subresource="ephemeralcontainers"
+            PODS,
+            "default",
+            "p",
+            body,
+            "application/strategic-merge-patch+json",
+            subresource="ephemeralcontainers",
         )
         await node.settle(5)
         pod = await node.pod("p")
@@ -203,8 +283,11 @@ def test_a_static_pod_and_its_mirror(node: Any) -> None:
     async def scenario(node: Node) -> None:
         files = node.host.files
         files.mkdir("/etc/kubernetes/manifests")
-        manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: s}\nspec:\n  containers: [{name: c, image: 'busybox:1.32', " \
+        manifest = (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: s}\nspec:\n  containers: [{name: c, "
+            "image: 'busybox:1.32', "
             "command: [sleep, '1000']}]\n"
+        )
         files.write("/etc/kubernetes/manifests/s.yaml", manifest.encode())
         await node.settle(10)
         mirror = await node.pod("s-node1")
@@ -214,7 +297,10 @@ def test_a_static_pod_and_its_mirror(node: Any) -> None:
         await node.client.delete(PODS, "default", "s-node1")
         await node.settle(10)
         again = await node.pod("s-node1")
-        assert again["metadata"]["uid"] != mirror["metadata"]["uid"] and again["status"]["phase"] == "Running"
+        assert (
+            again["metadata"]["uid"] != mirror["metadata"]["uid"]
+            and again["status"]["phase"] == "Running"
+        )
         assert node.runtime.containers() == running
         files.write("/etc/kubernetes/manifests/s.yaml", manifest.replace("1000", "2000").encode())
         await node.settle(60)
@@ -234,8 +320,9 @@ def test_a_node_that_is_full_refuses(node: Any) -> None:
         await node.create("two", containers=[shell("sleep 1000")])
         await phase(node, "one", "Running")
         status = (await phase(node, "two", "Failed"))["status"]
-        assert (status["reason"], status["message"]) == ("OutOfpods", (
-            "Pod Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
-        ))
+        assert (status["reason"], status["message"]) == (
+            "OutOfpods",
+            ("Pod Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"),
+        )
 
     node("linux", scenario, max_pods=1)

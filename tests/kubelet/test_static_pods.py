@@ -9,9 +9,17 @@ import pytest
 
 from transom.kit.clock import VirtualClock
 from transom.kubelet.parts import PodUpdates
-from transom.kubelet.static_pods import ApiMirrors, BadManifest, RealFolder, StaticPods, read_manifest
+from transom.kubelet.static_pods import (
+    ApiMirrors,
+    BadManifest,
+    HostFolder,
+    RealFolder,
+    StaticPods,
+    read_manifest,
+)
 from transom.machinery.errors import ApiError, already_exists
 from transom.machinery.objects import Object
+from transom.machines.realfiles import RealFiles
 
 MANIFEST = b"""
 apiVersion: v1
@@ -25,7 +33,11 @@ spec:
 def test_a_manifest_becomes_a_pod_of_the_node() -> None:
     pod = read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1")
     meta, spec = pod["metadata"], pod["spec"]
-    assert (meta["name"], meta["namespace"], spec["nodeName"]) == ("web-node-1", "default", "node-1")
+    assert (meta["name"], meta["namespace"], spec["nodeName"]) == (
+        "web-node-1",
+        "default",
+        "node-1",
+    )
     assert meta["annotations"] == {"kubernetes.io/config.hash": meta["uid"]}
     assert len(meta["uid"]) == 32
     assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
@@ -33,17 +45,27 @@ def test_a_manifest_becomes_a_pod_of_the_node() -> None:
     assert pod["status"] == {"phase": "Pending"}
     assert read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1") == pod
     others = [
-        read_manifest(MANIFEST, "/other.yaml", "node-1"), read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "n2"),
-        read_manifest(MANIFEST + b"  hostNetwork: true\n", "/etc/kubernetes/manifests/web.yaml", "node-1"),
+        read_manifest(MANIFEST, "/other.yaml", "node-1"),
+        read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "n2"),
+        read_manifest(
+            MANIFEST + b"  hostNetwork: true\n", "/etc/kubernetes/manifests/web.yaml", "node-1"
+        ),
     ]
     assert meta["uid"] not in {other["metadata"]["uid"] for other in others}
 
 
-@pytest.mark.parametrize(("manifest", "text"), [
-    (b"apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "couldn't parse as pod"),
-    (b"{", "couldn't parse as pod"),
-    (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n", "spec.containers: Required value"),
-])
+@pytest.mark.parametrize(
+    ("manifest", "text"),
+    [
+        (b"apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "couldn't parse as pod"),
+        (b"{", "couldn't parse as pod"),
+        (MANIFEST.replace(b"name: web,", b"name: web, uid: a/../../b,"), "metadata.uid: Invalid"),
+        (
+            b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n",
+            "spec.containers: Required value",
+        ),
+    ],
+)
 def test_what_is_no_pod(manifest: bytes, text: str) -> None:
     with pytest.raises(BadManifest, match=text):
         read_manifest(manifest, "/a.yaml", "n1")
@@ -74,7 +96,10 @@ class Client:
 
 def surroundings(client: Client | None = None) -> Any:
     return SimpleNamespace(
-        config=SimpleNamespace(node_name="n1"), clock=VirtualClock(), events=Events(), client=client,
+        config=SimpleNamespace(node_name="n1"),
+        clock=VirtualClock(),
+        events=Events(),
+        client=client,
         node=lambda: {"metadata": {"uid": "node-uid"}},
     )
 
@@ -83,7 +108,9 @@ def test_a_folder_is_followed(tmp_path: Path) -> None:
     async def scenario() -> None:
         env = surroundings()
         told: list[dict[str, str]] = []
-        updates = PodUpdates(lambda pods: told.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods}))
+        updates = PodUpdates(
+            lambda pods: told.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods})
+        )
         folder = tmp_path / "manifests"
         task = asyncio.create_task(StaticPods(env, RealFolder(str(folder))).run(updates))
         await env.clock.run_for(2)
@@ -101,7 +128,9 @@ def test_a_folder_is_followed(tmp_path: Path) -> None:
         await env.clock.run_for(2)
         assert told[3] == told[2]
         assert env.events.told[0][0] == "FailedValidation"
-        assert env.events.told[0][1].endswith('from file due to duplicate pod name "web-n1", ignoring')
+        assert env.events.told[0][1].endswith(
+            'from file due to duplicate pod name "web-n1", ignoring'
+        )
         (folder / "web.yaml").unlink()
         (folder / "web2.yaml").unlink()
         await env.clock.run_for(2)
@@ -121,7 +150,13 @@ def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
         meta = mirror["metadata"]
         assert meta["annotations"]["kubernetes.io/config.mirror"] == pod["metadata"]["uid"]
         assert meta["ownerReferences"] == [
-            {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-uid", "controller": True}
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": "n1",
+                "uid": "node-uid",
+                "controller": True,
+            }
         ]
         assert "uid" not in meta
         assert mirrors.is_mirror_of(mirror, pod)
@@ -132,3 +167,34 @@ def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
             await mirrors.create(changed)
 
     asyncio.run(scenario())
+
+
+def test_a_folder_of_a_node_that_a_pod_fills(tmp_path: Path) -> None:
+    """A manifest is read up to its limit, and a folder, too."""
+    files = RealFiles(tmp_path)
+    files.mkdir("/manifests")
+    for number in range(8):
+        with (tmp_path / f"manifests/{number}.yaml").open("wb") as file:
+            file.truncate(1 << 40)
+    found = HostFolder(files, "/manifests", lambda *parts: "/".join(parts)).read()
+    assert list(found) == ["/manifests/0.yaml", "/manifests/1.yaml", "/manifests/2.yaml"]
+    with pytest.raises(BadManifest, match="too long"):
+        read_manifest(found["/manifests/0.yaml"], "/manifests/0.yaml", "n")
+
+
+def test_a_long_manifest_does_not_hold_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "web.yaml").write_bytes(MANIFEST + b"# comment\n" * 3000)
+    held: list[bool] = []
+
+    async def main() -> None:
+        clock = VirtualClock()
+        env: Any = SimpleNamespace(clock=clock, config=SimpleNamespace(node_name="n1"))
+        task = asyncio.ensure_future(
+            StaticPods(env, RealFolder(str(tmp_path)))._take(RealFolder(str(tmp_path)).read())
+        )
+        await asyncio.sleep(0)
+        held.append(task.done())
+        assert [pod["metadata"]["name"] for pod in await task] == ["web-n1"]
+
+    asyncio.run(main())
+    assert held == [False]

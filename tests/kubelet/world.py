@@ -1,4 +1,6 @@
-"""One node with one pod, for tests of what a kubelet's server shows: real files, a runtime that does what it is told."""
+"""One node with one pod, for tests of what a kubelet's server shows: real files, a runtime that
+does what it is told.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +12,55 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from transom.hosts.linux import LinuxHost
-from transom.hosts.windows.host import WindowsHost
-from transom.http.messages import PeerCertificate, Request
+from transom.http.messages import HttpRequest, PeerCertificate
 from transom.kit.clock import VirtualClock
 from transom.kubelet import os_linux, os_windows
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.labels import container_labels, pod_labels
 from transom.kubelet.server.server import KubeletServer
 from transom.machinery.objects import Object
+from transom.machines.linux import LinuxHost
+from transom.machines.windows.host import WindowsHost
 from transom.runtime.api import (
     Container,
     ContainerStats,
     CpuUsage,
-    Event,
     ExecResult,
-    Filesystem,
-    Interface,
+    FilesystemUsage,
+    InterfaceStats,
+    RuntimeEvent,
     RuntimeFailure,
+    RuntimeVersion,
     Sandbox,
     SandboxConfig,
     SandboxStats,
-    Version,
 )
 
 ADMIN = PeerCertificate("admin", ["system:masters"])
 LOG = "/var/log/pods/ns_p_u1/c/0.log"
-LIMITS = {"limits": {"memory": "64Mi", "cpu": "500m"}, "requests": {"memory": "32Mi", "cpu": "250m"}}
+LIMITS = {
+    "limits": {"memory": "64Mi", "cpu": "500m"},
+    "requests": {"memory": "32Mi", "cpu": "250m"},
+}
 
 
 def make_pod(**status: Any) -> Object:
-    running = {"name": "c", "containerID": "docker://cid", "state": {"running": {}}, "lastState": {}}
+    running = {
+        "name": "c",
+        "containerID": "docker://cid",
+        "state": {"running": {}},
+        "lastState": {},
+    }
     return {
         "metadata": {"name": "p", "namespace": "ns", "uid": "u1"},
         "spec": {
             "nodeName": "n1",
             "containers": [{"name": "c", "image": "busybox:1", "resources": LIMITS}],
-            "volumes": [{"name": "cache", "emptyDir": {}}, {"name": "keys", "secret": {"secretName": "s"}}],
+            "volumes": [
+                {"name": "cache", "emptyDir": {}},
+                {"name": "keys", "secret": {"secretName": "s"}},
+            ],
         },
         "status": {"startTime": "2020-01-02T03:04:05Z", "containerStatuses": [running], **status},
     }
@@ -66,6 +79,11 @@ class Process:
     def write(self, data: bytes) -> None:
         self.input += data
         self.on_input(data)
+
+    input_full = False
+
+    async def input_drained(self) -> None:
+        """It reads at once."""
 
     def end_input(self) -> None:
         self.events.append("eof")
@@ -90,17 +108,17 @@ class Process:
 
 class StubRuntime:
     def __init__(self, clock: VirtualClock, name: str = "docker") -> None:
-        self.version = Version(name, "19.3.14-sim")
+        self.version = RuntimeVersion(name, "19.3.14-sim")
         self.clock = clock
         self.made = clock.time()
         self._sandboxes: list[Sandbox] = []
         self._containers: dict[str, Container] = {}
-        self.listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[RuntimeEvent], None]] = []
         self.log_listeners: list[Callable[[], None]] = []
         self.processes: list[Process] = []
         self.begin: Callable[[Process, Sequence[str]], None] = lambda process, command: None
         self.failure: RuntimeFailure | None = None
-        self.layer: Filesystem | None = Filesystem("/var/lib/docker", 4096, 2)
+        self.layer: FilesystemUsage | None = FilesystemUsage("/var/lib/docker", 4096, 2)
         self.nano_cores: int | None = 1_000_000
 
     def add(self, pod: Object, log_path: str) -> None:
@@ -108,14 +126,24 @@ class StubRuntime:
         config = SandboxConfig(meta["name"], meta["namespace"], meta["uid"], labels=pod_labels(pod))
         self._sandboxes.append(Sandbox("sid", config, "ready", self.made, ips=("10.0.0.2",)))
         self._containers["cid"] = Container(
-            "cid", "sid", "c", 0, "running", "busybox:1", "sha256:1",
-            container_labels(pod, {"name": "c"}), {}, self.made, self.made, log_path=log_path,
+            "cid",
+            "sid",
+            "c",
+            0,
+            "running",
+            "busybox:1",
+            "sha256:1",
+            container_labels(pod, {"name": "c"}),
+            {},
+            self.made,
+            self.made,
+            log_path=log_path,
         )
 
     def exit(self, container_id: str = "cid") -> None:
         self._containers[container_id] = replace(self._containers[container_id], state="exited")
         for listener in [*self.listeners]:
-            listener(Event("died", "u1", container_id))
+            listener(RuntimeEvent("died", "u1", container_id))
 
     def sandboxes(self, uid: str = "") -> list[Sandbox]:
         return [s for s in self._sandboxes if not uid or s.config.uid == uid]
@@ -130,11 +158,13 @@ class StubRuntime:
         self.log_listeners.append(listener)
         return lambda: self.log_listeners.remove(listener)
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    async def exec(self, container_id: str, command: Sequence[str], output: Any, *, stdin: bool, tty: bool) -> Process:
+    async def exec(
+        self, container_id: str, command: Sequence[str], output: Any, *, stdin: bool, tty: bool
+    ) -> Process:
         if self.failure is not None:
             raise self.failure
         process = Process(output)
@@ -145,7 +175,9 @@ class StubRuntime:
     async def attach(self, container_id: str, output: Any, *, stdin: bool, tty: bool) -> Process:
         return await self.exec(container_id, ["attach"], output, stdin=stdin, tty=tty)
 
-    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], seconds: float = 0
+    ) -> ExecResult:
         return ExecResult(" ".join(command).encode(), b"oops", 0 if command != ["false"] else 1)
 
     async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
@@ -166,16 +198,30 @@ class StubRuntime:
 
     def container_stats(self, uid: str = "") -> list[ContainerStats]:
         return [
-            ContainerStats(c.id, c.name, 0, c.labels, self.clock.time(), CpuUsage(5_000_000_000, self.nano_cores),
-                           8 << 20, 10 << 20, 6 << 20, 100, 3, writable_layer=self.layer, processes=2)
-            for c in self._containers.values() if c.state == "running"
-        ]  # fmt: skip
+            ContainerStats(
+                c.id,
+                c.name,
+                0,
+                c.labels,
+                self.clock.time(),
+                CpuUsage(5_000_000_000, self.nano_cores),
+                8 << 20,
+                10 << 20,
+                6 << 20,
+                100,
+                3,
+                writable_layer=self.layer,
+                processes=2,
+            )
+            for c in self._containers.values()
+            if c.state == "running"
+        ]
 
     def sandbox_stats(self, uid: str = "") -> list[SandboxStats]:
-        return [SandboxStats("sid", self.clock.time(), (Interface("eth0", 100, 200),))]
+        return [SandboxStats("sid", self.clock.time(), (InterfaceStats("eth0", 100, 200),))]
 
-    def image_filesystem(self) -> Filesystem:
-        return Filesystem("/var/lib/docker", 1 << 30, 5000)
+    def image_filesystem(self) -> FilesystemUsage:
+        return FilesystemUsage("/var/lib/docker", 1 << 30, 5000)
 
 
 class View:
@@ -212,7 +258,11 @@ class Reviews:
         spec = obj["spec"]
         if obj["kind"] == "TokenReview":
             good = spec["token"] == "secret"
-            return {"status": {"authenticated": good, "user": {"username": "jane", "groups": ["dev"]}} if good else {}}
+            return {
+                "status": {"authenticated": good, "user": {"username": "jane", "groups": ["dev"]}}
+                if good
+                else {}
+            }
         return {"status": {"allowed": spec["resourceAttributes"]["subresource"] not in self.denied}}
 
 
@@ -230,11 +280,19 @@ class World:
         self.runtime.add(self.pod, self.log)
         self.client = Reviews()
         root = "/var/lib/kubelet" if system == "linux" else "C:\\var\\lib\\kubelet"
-        self.env = Env(
-            KubeletConfig("n1", "10.0.0.1", root_dir=root, **config), rules, self.client, self.clock,  # type: ignore[arg-type]
-            random.Random(1), SimpleNamespace(), host, self.runtime, SimpleNamespace(), SimpleNamespace(),  # type: ignore[arg-type]
+        self.env = KubeletContext(
+            KubeletConfig("n1", "10.0.0.1", root_dir=root, **config),
+            rules,
+            self.client,
+            self.clock,  # type: ignore[arg-type]
+            random.Random(1),
+            SimpleNamespace(),
+            host,
+            self.runtime,
+            SimpleNamespace(),
+            SimpleNamespace(),  # type: ignore[arg-type]
             lambda: None,
-        )  # fmt: skip
+        )
         self.view = View([self.pod])
         self.server = KubeletServer(self.env, self.view)
 
@@ -243,9 +301,11 @@ class World:
         for listener in [*self.runtime.log_listeners]:
             listener()
 
-    def get(self, target: str, method: str = "GET", peer: PeerCertificate | None = ADMIN, **headers: str) -> Any:
+    def get(
+        self, target: str, method: str = "GET", peer: PeerCertificate | None = ADMIN, **headers: str
+    ) -> Any:
         named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-        request = Request(method, target.encode(), target.partition("?")[0], named, peer=peer)
+        request = HttpRequest(method, target.encode(), target.partition("?")[0], named, peer=peer)
         return asyncio.run(self.server.handler(request))  # type: ignore[arg-type]
 
     def text(self, target: str, **more: Any) -> tuple[int, str]:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from transom.lint.config import Config
-from transom.lint.engine import Report, lint
-from transom.lint.sources import Reading, Source
-from transom.lint.text import Text
-from transom.windows.landscape import Landscape, described
+from transom.lint.config import LintConfig
+from transom.lint.engine import LintReport, lint_sources
+from transom.lint.sources import ManifestSource, SourcesRead
+from transom.lint.text import SourceText
+from transom.windows.landscape import Landscape, landscape_from_options
 
 
-def source(text: str, name: str = "a.yaml", scope: str = "here") -> Source:
-    return Source(name, Text(text), scope)
+def source(text: str, name: str = "a.yaml", scope: str = "here") -> ManifestSource:
+    return ManifestSource(name, SourceText(text), scope)
 
 
-def report(text: str, config: Config | None = None, landscape: Landscape | None = None, **nodes: Any) -> Report:
-    return lint(Reading([source(text)]), landscape or described(**nodes), config or Config())
+def report(
+    text: str, config: LintConfig | None = None, landscape: Landscape | None = None, **nodes: Any
+) -> LintReport:
+    return lint_sources(
+        SourcesRead([source(text)]),
+        landscape or landscape_from_options(**nodes),
+        config or LintConfig(),
+    )
 
 
 def ids(text: str, **nodes: Any) -> list[str]:
@@ -28,5 +34,6 @@ def pod(spec: str, name: str = "a") -> str:
     return (
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n"
         "  nodeSelector: {kubernetes.io/os: windows}\n"
-        "  containers:\n  - name: a\n    image: example.com/app:1\n    resources: {limits: {memory: 1Gi}}\n" + spec
+        "  containers:\n  - name: a\n    image: example.com/app:1\n    resources: {limits: "
+        "{memory: 1Gi}}\n" + spec
     )

@@ -1,6 +1,7 @@
 """Manifests and what is said of them: each `cases/NAME.yaml` has its `NAME.expected`.
 
-A line of those is `LINE:COLUMN-LINE:COLUMN severity id name: path`, with `(fix)` where lint can mend it.
+A line of those is `LINE:COLUMN-LINE:COLUMN severity id name: path`, with `(fix)` where lint can
+mend it.
 """
 
 from __future__ import annotations
@@ -26,20 +27,31 @@ def test_findings_of_a_manifest(name: str, capsys: pytest.CaptureFixture[str]) -
     path = CASES / f"{name}.yaml"
     main(["lint", "--no-config", "--output", "json", *arguments(path), str(path)])
     found = [
-        f"{f['line']}:{f['column']}-{f['endLine']}:{f['endColumn']} {f['severity']} {f['id']} {f['name']}: {f['path']}"
+        (
+            f"{f['line']}:{f['column']}-{f['endLine']}:{f['endColumn']} {f['severity']} "
+            f"{f['id']} {f['name']}: {f['path']}"
+        )
         + (" (fix)" if f["fixable"] else "")
         for f in json.loads(capsys.readouterr().out)["findings"]
     ]
     assert found == (CASES / f"{name}.expected").read_text().splitlines()
 
 
-def test_a_windows_sign_in_one_folder_says_nothing_about_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    loose = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: x}]}\n"
+def test_a_windows_sign_in_one_folder_says_nothing_about_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loose = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: "
+        "x}]}\n"
+    )
     for folder in ("linux", "windows"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "pod.yaml").write_text(loose)
     windows = loose.replace("spec: {", "spec: {nodeSelector: {kubernetes.io/os: windows}, ")
     (tmp_path / "windows" / "other.yaml").write_text(windows)
     main(["lint", "--no-config", "--output", "json", str(tmp_path)])
-    found = {(Path(f["file"]).parent.name, f["id"]) for f in json.loads(capsys.readouterr().out)["findings"]}
+    found = {
+        (Path(f["file"]).parent.name, f["id"])
+        for f in json.loads(capsys.readouterr().out)["findings"]
+    }
     assert found == {("windows", "WIN-POD-010"), ("windows", "WIN-RES-003")}

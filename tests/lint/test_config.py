@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from tests.lint.helpers import pod, report
 
-from transom.lint.config import Config, ConfigError, Target, find, load
+from transom.lint.config import (
+    LintConfig,
+    LintConfigError,
+    TargetConfig,
+    find_lint_config,
+    load_lint_config,
+)
 
 FILE = """\
 target: {release: "v1.25.3", build: ltsc2022, runtime: containerd, network: overlay, mixed: false, features: [dsr]}
@@ -26,8 +32,8 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_file_says_everything(tmp_path: Path) -> None:
-    config = load(written(tmp_path, FILE))
-    assert config.target == Target((1, 25), 20348, "containerd", "overlay", False, ("dsr",))
+    config = load_lint_config(written(tmp_path, FILE))
+    assert config.target == TargetConfig((1, 25), 20348, "containerd", "overlay", False, ("dsr",))
     assert config.paths == (str(tmp_path / "deploy"),)
     assert config.ignore == ((("WIN-RES-003",), ()), (("WIN-SEC-*",), ("legacy/*",)))
     assert config.severities == {"WIN-POD-004": "error", "WIN-POD-005": "none"}
@@ -35,7 +41,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
 
 
 def test_nothing_is_fine(tmp_path: Path) -> None:
-    assert load(written(tmp_path, "")).target == Target()
+    assert load_lint_config(written(tmp_path, "")).target == TargetConfig()
 
 
 @pytest.mark.parametrize(
@@ -45,8 +51,8 @@ def test_nothing_is_fine(tmp_path: Path) -> None:
         ("target: {realease: 1}", "has no 'realease'"),
         ("target: {runtime: podman}", "docker, containerd"),
         ("target: {network: vxlan}", "overlay"),
-        ("target: {build: ltsc2000}", "no build of Windows"),
-        ("target: {release: new}", "no release"),
+        ("target: {build: ltsc2000}", "not a Windows build"),
+        ("target: {release: new}", "not a Kubernetes release"),
         ("target: {mixed: perhaps}", "true or false"),
         ("severities: {WIN-POD-004: fatal}", "error, warning"),
         ("fail-on: never", "fail-on"),
@@ -57,8 +63,8 @@ def test_nothing_is_fine(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named(text: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as error:
-        load(written(tmp_path, text))
+    with pytest.raises(LintConfigError) as error:
+        load_lint_config(written(tmp_path, text))
     assert problem in str(error.value) and str(tmp_path) in str(error.value)
 
 
@@ -66,17 +72,19 @@ def test_the_file_of_a_folder_above(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     path = written(tmp_path, "")
-    assert find(inner) == path
+    assert find_lint_config(inner) == path
     (tmp_path / "a" / ".git").mkdir()
-    assert find(inner) is None, "a repository ends the search"
+    assert find_lint_config(inner) is None, "a repository ends the search"
 
 
 def test_severities_and_ignores() -> None:
     text = pod("  hostPID: true\n  hostIPC: true\n  shareProcessNamespace: true\n")
-    config = Config(
+    config = LintConfig(
         severities={"WIN-POD-004": "error", "WIN-POD-005": "none"},
         ignore=((("WIN-POD-006",), ("a.*",)), (("WIN-POD-004",), ("b",))),
     )
     done = report(text, config)
-    assert [(finding.id, finding.severity) for finding in done.findings] == [("WIN-POD-004", "error")]
+    assert [(finding.id, finding.severity) for finding in done.findings] == [
+        ("WIN-POD-004", "error")
+    ]
     assert done.silenced == 2

@@ -1,4 +1,6 @@
-"""Whatever stands where something else should stand, nothing fails: every value of the cases is put in for by odd ones."""
+"""Whatever stands where something else should stand, nothing fails: every value of the cases is put
+in for by odd ones.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +14,58 @@ from tests.lint.helpers import source
 from tests.lint.test_cases import CASES
 from tests.lint.test_fixes import paths
 
-from transom.lint.config import Config
-from transom.lint.engine import lint
-from transom.lint.fixes.apply import mend
-from transom.lint.fixes.values import changed, inside
-from transom.lint.sources import Reading
-from transom.windows.landscape import described, of_nodes
+from transom.lint.config import LintConfig
+from transom.lint.engine import lint_sources
+from transom.lint.fixes.apply import apply_fixes
+from transom.lint.fixes.values import value_at_path, with_change
+from transom.lint.sources import SourcesRead
+from transom.windows.landscape import landscape_from_options, landscape_of_nodes
 
 ODD: tuple[Any, ...] = (None, 5, "x", [], {}, [None, {"name": 7}], {"a": None}, True)
 
 
-@pytest.mark.parametrize("name", ["security", "storage-docker", "services", "commands", "policies", "host-process"])
+@pytest.mark.parametrize(
+    "name", ["security", "storage-docker", "services", "commands", "policies", "host-process"]
+)
 def test_odd_values(name: str) -> None:
     documents = list(yaml.safe_load_all((CASES / f"{name}.yaml").read_text()))
-    live = of_nodes([{"metadata": {}, "status": {"nodeInfo": {"operatingSystem": "windows"}}}])
+    live = landscape_of_nodes(
+        [{"metadata": {}, "status": {"nodeInfo": {"operatingSystem": "windows"}}}]
+    )
     for i, document in enumerate(documents):
         for n, (steps, odd) in enumerate(product(paths(document), ODD)):
-            whole = [*documents[:i], _put(document, steps, odd), *documents[i + 1:]]
+            whole = [*documents[:i], _put(document, steps, odd), *documents[i + 1 :]]
             text = "\n---\n".join(json.dumps(one) for one in whole)
-            lint(Reading([source(text)]), live if n % 3 == 0 else described(release=(1, 25)), Config())
+            lint_sources(
+                SourcesRead([source(text)]),
+                live if n % 3 == 0 else landscape_from_options(release=(1, 25)),
+                LintConfig(),
+            )
 
 
-def test_odd_values_can_be_mended() -> None:
+def test_odd_values_can_be_fixed() -> None:
     (document,) = yaml.safe_load_all((CASES / "security.yaml").read_text())
     for n, steps in enumerate(paths(document)):
         text = yaml.safe_dump(_put(document, steps, ODD[n % len(ODD)]), sort_keys=False)
         one = source(text)
-        mend([one], lambda one=one: lint(Reading([one]), described(), Config()).findings)  # type: ignore[misc]
+        apply_fixes(
+            [one],
+            lambda one=one: (
+                lint_sources(SourcesRead([one]), landscape_from_options(), LintConfig()).findings
+            ),
+        )  # type: ignore[misc]
         assert yaml.safe_load(one.text.text) is not None
 
 
 def _put(document: Any, steps: tuple[str | int, ...], value: Any) -> Any:
     whole = json.loads(json.dumps(document))
-    inside(whole, steps[:-1])[steps[-1]] = value
+    value_at_path(whole, steps[:-1])[steps[-1]] = value
     return whole
 
 
 def test_changes_are_made_to_copies() -> None:
-    from transom.lint.findings import Change
+    from transom.lint.findings import FixStep
 
     value = {"a": {"b": 1, "c": 2}}
-    assert changed(value, Change("drop", ("a", "b"))) == {"a": {"c": 2}}
+    assert with_change(value, FixStep("drop", ("a", "b"))) == {"a": {"c": 2}}
     assert value == {"a": {"b": 1, "c": 2}}

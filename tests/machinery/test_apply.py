@@ -13,23 +13,52 @@ from transom.machinery import fieldset as fs
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
 from transom.machinery.managedfields import on_update
-from transom.machinery.normalise import normalise
-from transom.machinery.typed import DEDUCED, Node, type_from_openapi
-from transom.machinery.typedvalue import field_set
+from transom.machinery.normalise import normalise_value
+from transom.machinery.typed import DEDUCED, TypeNode, type_from_openapi
+from transom.machinery.typedvalue import field_set_of
 
-CONFIGMAP = schema.lookup(GVK("", "v1", "ConfigMap"))
-DEPLOYMENT = schema.lookup(GVK("apps", "v1", "Deployment"))
+CONFIGMAP = schema.lookup_schema_type(GVK("", "v1", "ConfigMap"))
+DEPLOYMENT = schema.lookup_schema_type(GVK("apps", "v1", "Deployment"))
 assert CONFIGMAP is not None
 assert DEPLOYMENT is not None
-BOLT = type_from_openapi({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-    "n": {"type": "integer"},
-    "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-    "plain": {"type": "array", "items": {"type": "integer"}},
-    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-    "whole": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
-    "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
-        "type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}, "w": {"type": "integer"}}}},
-}}}})
+BOLT = type_from_openapi(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "n": {"type": "integer"},
+                    "set": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "set",
+                        "items": {"type": "string"},
+                    },
+                    "plain": {"type": "array", "items": {"type": "integer"}},
+                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "whole": {
+                        "type": "object",
+                        "x-kubernetes-map-type": "atomic",
+                        "additionalProperties": {"type": "string"},
+                    },
+                    "map": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["k"],
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "k": {"type": "string"},
+                                "v": {"type": "integer"},
+                                "w": {"type": "integer"},
+                            },
+                        },
+                    },
+                },
+            }
+        },
+    }
+)
 
 
 def t(seconds: int) -> str:
@@ -41,34 +70,70 @@ def cm(data: dict[str, str] | None = None, **meta: Any) -> dict[str, Any]:
     return {**body, "data": data} if data is not None else body
 
 
-def ssa(live: Any, patch: Any, manager: str = "m", force: bool = False, at: int = 1, kind: Any = CONFIGMAP) -> Any:
+def ssa(
+    live: Any,
+    patch: Any,
+    manager: str = "m",
+    force: bool = False,
+    at: int = 1,
+    kind: Any = CONFIGMAP,
+) -> Any:
     version = "v1" if kind is not DEPLOYMENT else "apps/v1"
     out = apply.server_side_apply(
-        live, patch, kind, manager, version, force, t(at),
-        normalise=None if isinstance(kind, Node) else lambda o: normalise(kind, o))
+        live,
+        patch,
+        kind,
+        manager,
+        version,
+        force,
+        t(at),
+        normalise=None if isinstance(kind, TypeNode) else lambda o: normalise_value(kind, o),
+    )
     return {**out, "metadata": {**out["metadata"], "uid": "u"}}
 
 
 def owners(obj: Any) -> dict[str, Any]:
-    return {f"{e['manager']}/{e['operation']}": e["fieldsV1"] for e in obj["metadata"].get("managedFields", [])}
+    return {
+        f"{e['manager']}/{e['operation']}": e["fieldsV1"]
+        for e in obj["metadata"].get("managedFields", [])
+    }
 
 
 def updated(live: Any, new: Any, manager: str, at: int = 5) -> Any:
-    new = normalise(CONFIGMAP, new)
+    new = normalise_value(CONFIGMAP, new)
     entries = on_update(live, new, CONFIGMAP, manager, "v1", t(at))
     return {**new, "metadata": {**new["metadata"], "managedFields": entries, "uid": "u"}}
 
 
-@pytest.mark.parametrize(("patch", "code", "text"), [
-    ({"metadata": {"name": "c"}}, 400,
-     "Incorrect version specified in apply patch. Specified patch version: , expected: v1"),
-    (cm(managedFields=[]), 400, "metadata.managedFields must be nil"),
-    ({"apiVersion": "v1", "kind": "Nope"}, 500,
-     "failed to create typed patch object: no corresponding type for /v1, Kind=Nope"),
-    ({**cm(), "nope": 1}, 500, "failed to create typed patch object: .nope: field not declared in schema"),
-    (cm({"a": 1}), 500,  # type: ignore[dict-item]
-     "failed to create typed patch object: .data.a: expected string, got &value.valueUnstructured{Value:1}"),
-])
+@pytest.mark.parametrize(
+    ("patch", "code", "text"),
+    [
+        (
+            {"metadata": {"name": "c"}},
+            400,
+            "Incorrect version specified in apply patch. Specified patch version: , expected: v1",
+        ),
+        (cm(managedFields=[]), 400, "metadata.managedFields must be nil"),
+        (
+            {"apiVersion": "v1", "kind": "Nope"},
+            500,
+            "failed to create typed patch object: no corresponding type for /v1, Kind=Nope",
+        ),
+        (
+            {**cm(), "nope": 1},
+            500,
+            "failed to create typed patch object: .nope: field not declared in schema",
+        ),
+        (
+            cm({"a": 1}),
+            500,  # type: ignore[dict-item]
+            (
+                "failed to create typed patch object: .data.a: expected string, got "
+                "&value.valueUnstructured{Value:1}"
+            ),
+        ),
+    ],
+)
 def test_refused(patch: Any, code: int, text: str) -> None:
     with pytest.raises(ApiError) as e:
         ssa(None, patch)
@@ -76,9 +141,13 @@ def test_refused(patch: Any, code: int, text: str) -> None:
 
 
 def test_a_value_that_only_decoding_refuses() -> None:
-    service = schema.lookup(GVK("", "v1", "Service"))
-    patch = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-             "spec": {"ports": [{"port": 1, "targetPort": {}}]}}
+    service = schema.lookup_schema_type(GVK("", "v1", "Service"))
+    patch = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"ports": [{"port": 1, "targetPort": {}}]},
+    }
 
     def decode(obj: Any) -> Any:
         raise ApiError(400, "BadRequest", "?")
@@ -87,8 +156,11 @@ def test_a_value_that_only_decoding_refuses() -> None:
     with pytest.raises(ApiError) as e:
         apply.server_side_apply(None, patch, service, "m", "v1", False, t(1), normalise=decode)
     assert (e.value.code, e.value.message) == (
-        500, "failed to convert new object to proper version: unable to convert unstructured object to /v1, "
-        "Kind=Service: json: cannot unmarshal object into Go value of type int32")
+        500,
+        "failed to convert new object to proper version: unable to convert unstructured "
+        "object to /v1, "
+        "Kind=Service: json: cannot unmarshal object into Go value of type int32",
+    )
 
 
 def test_conflicts_name_everybody() -> None:
@@ -97,11 +169,16 @@ def test_conflicts_name_everybody() -> None:
     with pytest.raises(ApiError) as e:
         ssa(live, cm({"a": "9", "b": "9", "c": "9"}), "three")
     assert (e.value.code, e.value.reason) == (409, "Conflict")
-    assert e.value.message == ('Apply failed with 3 conflicts: conflicts with "one":\n- .data.a\n'
-                               'conflicts with "two" using v1:\n- .data.b\n- .data.c')
+    assert e.value.message == (
+        'Apply failed with 3 conflicts: conflicts with "one":\n- .data.a\n'
+        'conflicts with "two" using v1:\n- .data.b\n- .data.c'
+    )
     assert e.value.details is not None
     assert e.value.details["causes"][1] == {
-        "reason": "FieldManagerConflict", "message": 'conflict with "two" using v1', "field": ".data.b"}
+        "reason": "FieldManagerConflict",
+        "message": 'conflict with "two" using v1',
+        "field": ".data.b",
+    }
     forced = ssa(live, cm({"a": "9", "b": "9", "c": "9"}), "three", True)
     assert owners(forced) == {"three/Apply": {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}}
 
@@ -122,10 +199,12 @@ def test_what_nobody_owns_any_more_goes() -> None:
 
 
 def test_objects_without_owners_belong_to_the_time_before() -> None:
-    live = {**normalise(CONFIGMAP, cm({"a": "1"})), "metadata": {"name": "c", "uid": "u"}}
+    live = {**normalise_value(CONFIGMAP, cm({"a": "1"})), "metadata": {"name": "c", "uid": "u"}}
     live = ssa(live, cm({"a": "1"}))
-    assert owners(live) == {"m/Apply": {"f:data": {"f:a": {}}},
-                            "before-first-apply/Update": {"f:data": {".": {}, "f:a": {}}}}
+    assert owners(live) == {
+        "m/Apply": {"f:data": {"f:a": {}}},
+        "before-first-apply/Update": {"f:data": {".": {}, "f:a": {}}},
+    }
     with pytest.raises(ApiError, match="before-first-apply"):
         ssa(live, cm({"a": "2"}))
 
@@ -160,14 +239,23 @@ def test_an_annotation_that_grows_too_large_goes() -> None:
 
 def test_a_list_element_lives_while_anybody_owns_it() -> None:
     def deployment(*containers: dict[str, Any]) -> dict[str, Any]:
-        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
-                "spec": {"template": {"spec": {"containers": list(containers)}}}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d"},
+            "spec": {"template": {"spec": {"containers": list(containers)}}},
+        }
 
     def names(obj: Any) -> list[str]:
         return [c["name"] for c in obj["spec"]["template"]["spec"]["containers"]]
 
     live = ssa(None, deployment({"name": "a", "image": "1"}), "one", kind=DEPLOYMENT)
-    live = ssa(live, deployment({"name": "b", "image": "1"}, {"name": "a", "tty": True}), "two", kind=DEPLOYMENT)
+    live = ssa(
+        live,
+        deployment({"name": "b", "image": "1"}, {"name": "a", "tty": True}),
+        "two",
+        kind=DEPLOYMENT,
+    )
     assert names(live) == ["a", "b"]
     live = ssa(live, deployment({"name": "c"}), "one", kind=DEPLOYMENT)
     assert names(live) == ["a", "b", "c"]
@@ -178,6 +266,7 @@ def test_a_list_element_lives_while_anybody_owns_it() -> None:
 
 def test_a_manager_that_applies_in_another_version() -> None:
     """`v0` calls `data` `stuff`; what was applied there is pruned here."""
+
     def convert(obj: dict[str, Any], version: str) -> dict[str, Any] | None:
         if version not in ("v0", "v1"):
             return None
@@ -188,24 +277,44 @@ def test_a_manager_that_applies_in_another_version() -> None:
     def run(live: Any, patch: Any, version: str, manager: str) -> Any:
         return apply.server_side_apply(live, patch, DEDUCED, manager, version, False, t(1), convert)
 
-    v0 = run(None, {"apiVersion": "v0", "kind": "K", "metadata": {"name": "k"}, "stuff": {"a": 1, "b": 1}}, "v0", "one")
+    v0 = run(
+        None,
+        {"apiVersion": "v0", "kind": "K", "metadata": {"name": "k"}, "stuff": {"a": 1, "b": 1}},
+        "v0",
+        "one",
+    )
     v1 = convert(v0, "v1")
     assert v1 is not None
     with pytest.raises(ApiError, match=r"conflict with \"one\": .stuff.a"):
-        run(v1, {"apiVersion": "v1", "kind": "K", "metadata": {"name": "k"}, "data": {"a": 2}}, "v1", "two")
-    out = run(v1, {"apiVersion": "v1", "kind": "K", "metadata": {"name": "k"}, "data": {"a": 1}}, "v1", "one")
+        run(
+            v1,
+            {"apiVersion": "v1", "kind": "K", "metadata": {"name": "k"}, "data": {"a": 2}},
+            "v1",
+            "two",
+        )
+    out = run(
+        v1,
+        {"apiVersion": "v1", "kind": "K", "metadata": {"name": "k"}, "data": {"a": 1}},
+        "v1",
+        "one",
+    )
     assert out["data"] == {"a": 1}
     assert [(e["apiVersion"], e["fieldsV1"]) for e in out["metadata"]["managedFields"]] == [
-        ("v1", {"f:data": {".": {}, "f:a": {}}})]
+        ("v1", {"f:data": {".": {}, "f:a": {}}})
+    ]
 
 
-@pytest.mark.parametrize(("raw", "want"), [(b"a: b\n", {"a": "b"}), (b'{"a": 1}', {"a": 1}), (b"", {})])
+@pytest.mark.parametrize(
+    ("raw", "want"), [(b"a: b\n", {"a": "b"}), (b'{"a": 1}', {"a": 1}), (b"", {})]
+)
 def test_reads_yaml_and_json(raw: bytes, want: Any) -> None:
     assert apply.parse_config(raw) == want
 
 
 def test_bad_yaml() -> None:
-    with pytest.raises(ApiError, match="error decoding YAML: error converting YAML to JSON: yaml: line 1: "):
+    with pytest.raises(
+        ApiError, match="error decoding YAML: error converting YAML to JSON: yaml: line 1: "
+    ):
         apply.parse_config(b"a: [b")
     with pytest.raises(ApiError, match="json: cannot unmarshal array into Go value"):
         apply.parse_config(b"- a")
@@ -215,16 +324,23 @@ def test_bad_yaml() -> None:
 
 small = st.integers(0, 2)
 elements = st.lists(st.sampled_from("xyz"), unique=True, min_size=1, max_size=3).flatmap(
-    lambda ks: st.tuples(*(st.fixed_dictionaries({"k": st.just(k)}, optional={"v": small, "w": small})
-                           for k in ks)).map(list))
-configs = st.fixed_dictionaries({}, optional={
-    "n": small,
-    "set": st.lists(st.sampled_from("pqr"), unique=True, min_size=1, max_size=3),
-    "plain": st.lists(small, min_size=1, max_size=2),
-    "labels": st.dictionaries(st.sampled_from("ab"), st.sampled_from("01"), max_size=2),
-    "whole": st.dictionaries(st.sampled_from("ab"), st.sampled_from("01"), min_size=1, max_size=2),
-    "map": elements,
-}).map(lambda spec: {"apiVersion": "v1", "kind": "Bolt", "metadata": {"name": "b"}, "spec": spec})
+    lambda ks: st.tuples(
+        *(st.fixed_dictionaries({"k": st.just(k)}, optional={"v": small, "w": small}) for k in ks)
+    ).map(list)
+)
+configs = st.fixed_dictionaries(
+    {},
+    optional={
+        "n": small,
+        "set": st.lists(st.sampled_from("pqr"), unique=True, min_size=1, max_size=3),
+        "plain": st.lists(small, min_size=1, max_size=2),
+        "labels": st.dictionaries(st.sampled_from("ab"), st.sampled_from("01"), max_size=2),
+        "whole": st.dictionaries(
+            st.sampled_from("ab"), st.sampled_from("01"), min_size=1, max_size=2
+        ),
+        "map": elements,
+    },
+).map(lambda spec: {"apiVersion": "v1", "kind": "Bolt", "metadata": {"name": "b"}, "spec": spec})
 
 
 def at_path(obj: Any, path: fs.Path) -> list[Any]:
@@ -236,7 +352,11 @@ def at_path(obj: Any, path: fs.Path) -> list[Any]:
             obj = obj[e[2:]]
         else:
             want = json.loads(e[2:])
-            found = [i for i in obj or [] if i == want or (isinstance(i, dict) and want == {"k": i.get("k")})]
+            found = [
+                i
+                for i in obj or []
+                if i == want or (isinstance(i, dict) and want == {"k": i.get("k")})
+            ]
             if not found:
                 return []
             obj = found[0]
@@ -244,7 +364,7 @@ def at_path(obj: Any, path: fs.Path) -> list[Any]:
 
 
 def claims(config: Any) -> set[fs.Path]:
-    return {p for p in fs.paths(field_set(config, BOLT)) if p[0] == "f:spec" and len(p) > 1}
+    return {p for p in fs.set_paths(field_set_of(config, BOLT)) if p[0] == "f:spec" and len(p) > 1}
 
 
 def is_leaf(fields: fs.FieldSet, path: fs.Path) -> bool:
@@ -268,11 +388,13 @@ def test_applying_again_changes_nothing(first: Any, second: Any) -> None:
 def test_a_forced_apply_wins_and_owns(first: Any, second: Any) -> None:
     live = ssa(ssa(None, first, "one", kind=BOLT), second, "two", True, kind=BOLT)
     mine = owners(live).get("two/Apply", {})
-    applied = field_set(second, BOLT)
+    applied = field_set_of(second, BOLT)
     for path in claims(second):
-        assert fs.has(mine, path)
+        assert fs.has_path(mine, path)
         value = at_path(second, path)
-        if is_leaf(applied, path) and value != [{}]:  # an empty map asks for nothing but to be there
+        if is_leaf(applied, path) and value != [
+            {}
+        ]:  # an empty map asks for nothing but to be there
             assert at_path(live, path) == value
 
 
@@ -280,13 +402,18 @@ def test_a_forced_apply_wins_and_owns(first: Any, second: Any) -> None:
 @given(configs, configs)
 def test_a_conflict_is_a_field_of_somebody_else_with_another_value(first: Any, second: Any) -> None:
     live = ssa(None, first, "one", kind=BOLT)
-    differing = {p for p in claims(first) & claims(second)
-                 if is_leaf(field_set(first, BOLT), p) and at_path(first, p) != at_path(second, p)}
+    differing = {
+        p
+        for p in claims(first) & claims(second)
+        if is_leaf(field_set_of(first, BOLT), p) and at_path(first, p) != at_path(second, p)
+    }
     try:
         ssa(live, second, "two", kind=BOLT)
     except ApiError as e:
         assert e.details is not None
-        assert {c["field"] for c in e.details["causes"]} == {fs.path_text(p) for p in differing}
+        assert {c["field"] for c in e.details["causes"]} == {
+            fs.field_path_text(p) for p in differing
+        }
     else:
         assert not differing
 
@@ -304,10 +431,10 @@ def test_what_is_left_out_goes_unless_somebody_owns_it(first: Any, other: Any, s
     others = owners(after).get("two/Apply", {})
     for path in claims(second):
         assert at_path(after, path)
-    for path in set(fs.paths(former)) - claims(second):
-        if len(path) < 2 or any(p[:len(path)] == path for p in claims(second)):
+    for path in set(fs.set_paths(former)) - claims(second):
+        if len(path) < 2 or any(p[: len(path)] == path for p in claims(second)):
             continue
-        owned = any(p[:len(path)] == path for p in fs.paths(others))
+        owned = any(p[: len(path)] == path for p in fs.set_paths(others))
         assert bool(at_path(after, path)) == owned, path
 
 
@@ -319,5 +446,5 @@ def test_owners_own_what_exists(steps: list[tuple[str, Any]]) -> None:
         live = ssa(live, config, manager, True, kind=BOLT)
     for fields in owners(live).values():
         assert fs.from_fields_v1(json.loads(json.dumps(fields))) == fields
-        for path in fs.paths(fields):
+        for path in fs.set_paths(fields):
             assert at_path(live, path), path

@@ -7,19 +7,21 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from transom.machinery.cron import Schedule
+from transom.machinery.cron import CronSchedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def after(schedule: str, moment: str, zone: ZoneInfo | None = None, count: int = 1) -> list[str]:
-    plan = Schedule(schedule, zone or UTC)
+    plan = CronSchedule(schedule, zone or UTC)
     at: float | None = datetime.fromisoformat(moment).timestamp()
     out = []
     for _ in range(count):
         assert at is not None
         at = plan.next(at)
-        out.append("never" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+        out.append(
+            "never" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        )
         if at is None:
             break
     return out
@@ -36,7 +38,11 @@ def after(schedule: str, moment: str, zone: ZoneInfo | None = None, count: int =
         ("30 4 29 2 *", "2021-03-01T00:00:00+00:00", "2024-02-29T04:30:00"),
         ("0 0 30 2 *", "2020-01-01T00:00:00+00:00", "never"),
         ("0 0 13 * fri", "2020-01-02T00:00:00+00:00", "2020-01-03T00:00:00"),  # a Friday or a 13th
-        ("0 0 */2 * mon", "2020-01-02T00:00:00+00:00", "2020-01-13T00:00:00"),  # a Monday that is an odd day
+        (
+            "0 0 */2 * mon",
+            "2020-01-02T00:00:00+00:00",
+            "2020-01-13T00:00:00",
+        ),  # a Monday that is an odd day
         ("0 0 * * sun", "2020-01-02T00:00:00+00:00", "2020-01-05T00:00:00"),
         ("@monthly", "2020-01-31T23:59:59+00:00", "2020-02-01T00:00:00"),
         ("@weekly", "2020-01-05T00:00:00+00:00", "2020-01-12T00:00:00"),
@@ -55,9 +61,18 @@ def test_zones() -> None:
     # 02:30 does not exist on 2020-03-29 and exists twice on 2020-10-25.
     assert after("30 2 * * *", "2020-03-28T12:00:00+00:00", BERLIN) == ["2020-03-30T00:30:00"]
     assert after("30 2 * * *", "2020-10-24T12:00:00+00:00", BERLIN, 3) == [
-        "2020-10-25T00:30:00", "2020-10-25T01:30:00", "2020-10-26T01:30:00"]
-    assert after("0 0 * * *", "2020-03-28T12:00:00+00:00", BERLIN, 2) == ["2020-03-28T23:00:00", "2020-03-29T22:00:00"]
+        "2020-10-25T00:30:00",
+        "2020-10-25T01:30:00",
+        "2020-10-26T01:30:00",
+    ]
+    assert after("0 0 * * *", "2020-03-28T12:00:00+00:00", BERLIN, 2) == [
+        "2020-03-28T23:00:00",
+        "2020-03-29T22:00:00",
+    ]
 
 
 def test_a_year_of_hours() -> None:
-    assert after("0 * * * *", "2020-01-01T00:00:00+00:00", BERLIN, 366 * 24)[-1] == "2021-01-01T00:00:00"
+    assert (
+        after("0 * * * *", "2020-01-01T00:00:00+00:00", BERLIN, 366 * 24)[-1]
+        == "2021-01-01T00:00:00"
+    )

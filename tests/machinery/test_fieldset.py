@@ -14,51 +14,61 @@ path_sets = st.frozensets(path, max_size=8)
 
 
 def members(fields: fs.FieldSet) -> frozenset[fs.Path]:
-    return frozenset(fs.paths(fields))
+    return frozenset(fs.set_paths(fields))
 
 
 def canonical(fields: fs.FieldSet) -> bool:
     """No node that holds nothing but itself, none that holds nothing at all below a member."""
-    return all(below == {} or (below.keys() != {"."} and canonical(below)) for k, below in fields.items() if k != ".")
+    return all(
+        below == {} or (below.keys() != {"."} and canonical(below))
+        for k, below in fields.items()
+        if k != "."
+    )
 
 
 @given(path_sets)
 def test_a_tree_holds_its_paths(paths: frozenset[fs.Path]) -> None:
-    fields = fs.of_paths(paths)
+    fields = fs.set_of_paths(paths)
     assert members(fields) == paths
-    assert all(fs.has(fields, p) for p in paths)
+    assert all(fs.has_path(fields, p) for p in paths)
     assert fs.from_fields_v1(fs.to_fields_v1(fields)) == fields
 
 
 @given(path_sets, path_sets)
 def test_operations_are_those_of_sets(a: frozenset[fs.Path], b: frozenset[fs.Path]) -> None:
-    x, y = fs.of_paths(a), fs.of_paths(b)
+    x, y = fs.set_of_paths(a), fs.set_of_paths(b)
     below_b = frozenset(p for p in a if any(p[:i] in b for i in range(1, len(p) + 1)))
     for got, want in (
-        (fs.union(x, y), a | b),
-        (fs.difference(x, y), a - b),
-        (fs.intersection(x, y), a & b),
+        (fs.set_union(x, y), a | b),
+        (fs.set_difference(x, y), a - b),
+        (fs.set_intersection(x, y), a & b),
         (fs.recursive_difference(x, y), a - below_b),
     ):
         assert members(got) == want
-        assert got == fs.of_paths(want)
+        assert got == fs.set_of_paths(want)
         assert canonical(got)
     assert (members(x), members(y)) == (a, b)
 
 
 def test_unchanged_sets_keep_their_identity() -> None:
-    a = fs.of_paths(frozenset({("f:a", "f:b")}))
-    assert fs.difference(a, {"f:c": {}}) is a
-    assert fs.union(a, {"f:a": {"f:b": {}}}) is a
+    a = fs.set_of_paths(frozenset({("f:a", "f:b")}))
+    assert fs.set_difference(a, {"f:c": {}}) is a
+    assert fs.set_union(a, {"f:a": {"f:b": {}}}) is a
 
 
 def test_order_and_texts() -> None:
-    fields = fs.of_paths(frozenset({
-        ("f:z",), ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}', "f:name"),
-        ("f:spec", "f:ports", 'k:{"port":9,"protocol":"TCP"}'), ("f:spec", "f:set", 'v:"q\\"x"'),
-        ("f:spec", "f:l", "i:3"),
-    }))
-    assert [fs.path_text(p) for p in fs.paths(fields)] == [
+    fields = fs.set_of_paths(
+        frozenset(
+            {
+                ("f:z",),
+                ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}', "f:name"),
+                ("f:spec", "f:ports", 'k:{"port":9,"protocol":"TCP"}'),
+                ("f:spec", "f:set", 'v:"q\\"x"'),
+                ("f:spec", "f:l", "i:3"),
+            }
+        )
+    )
+    assert [fs.field_path_text(p) for p in fs.set_paths(fields)] == [
         ".z",
         ".spec.l[3]",
         '.spec.ports[port=9,protocol="TCP"]',
@@ -67,19 +77,32 @@ def test_order_and_texts() -> None:
     ]
 
 
-@pytest.mark.parametrize(("given_tree", "want"), [
-    ({"f:a": {".": {}}}, {"f:a": {}}),
-    ({'k:{"b": 1, "a": "x"}': {}}, {'k:{"a":"x","b":1}': {}}),
-    ({"f:a": {"x:new": {}}}, {"f:a": {}}),
-    ({".": {}, "i:07": {}}, {"i:7": {}}),
-])
+@pytest.mark.parametrize(
+    ("given_tree", "want"),
+    [
+        ({"f:a": {".": {}}}, {"f:a": {}}),
+        ({'k:{"b": 1, "a": "x"}': {}}, {'k:{"a":"x","b":1}': {}}),
+        ({"f:a": {"x:new": {}}}, {"f:a": {}}),
+        ({".": {}, "i:07": {}}, {"i:7": {}}),
+    ],
+)
 def test_reads_what_clients_write(given_tree: Any, want: Any) -> None:
     assert fs.from_fields_v1(given_tree) == want
 
 
-@pytest.mark.parametrize("bad", [
-    {"f": {}}, {"fa": {}}, {"k:x": {}}, {"k:1": {}}, {"v:": {}}, {"i:x": {}}, [], {"f:a": 1},
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"f": {}},
+        {"fa": {}},
+        {"k:x": {}},
+        {"k:1": {}},
+        {"v:": {}},
+        {"i:x": {}},
+        [],
+        {"f:a": 1},
+    ],
+)
 def test_refuses_what_is_no_field_set(bad: Any) -> None:
     with pytest.raises(fs.InvalidFields):
         fs.from_fields_v1(bad)

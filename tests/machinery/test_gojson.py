@@ -50,4 +50,6 @@ def test_agrees_with_python_on_what_is_json(text: str) -> None:
 
 
 def test_go_prints_json_safe_for_html() -> None:
-    assert gojson.marshal({"b": "<&>", "a": "\u2028"}) == rb'{"a":"\u2028","b":"\u003c\u0026\u003e"}'
+    assert (
+        gojson.marshal({"b": "<&>", "a": "\u2028"}) == rb'{"a":"\u2028","b":"\u003c\u0026\u003e"}'
+    )

@@ -16,15 +16,20 @@ from transom.machinery import gotime
     ],
 )
 def test_time(text: str, printed: str | None) -> None:
-    assert gotime.canonical(text) == printed
+    assert gotime.canonical_time(text) == printed
 
 
 def test_micro_time() -> None:
-    assert gotime.canonical_micro("2020-01-01T00:00:00.000001Z") == "2020-01-01T00:00:00.000001Z"
-    assert gotime.canonical_micro("2020-01-01T01:00:00.500000+01:00") == "2020-01-01T00:00:00.500000Z"
-    assert gotime.canonical_micro("0001-01-01T00:00:00.000000Z") is None
+    assert (
+        gotime.canonical_micro_time("2020-01-01T00:00:00.000001Z") == "2020-01-01T00:00:00.000001Z"
+    )
+    assert (
+        gotime.canonical_micro_time("2020-01-01T01:00:00.500000+01:00")
+        == "2020-01-01T00:00:00.500000Z"
+    )
+    assert gotime.canonical_micro_time("0001-01-01T00:00:00.000000Z") is None
     with pytest.raises(gotime.TimeError) as caught:
-        gotime.canonical_micro("2020-01-01T00:00:00Z")
+        gotime.canonical_micro_time("2020-01-01T00:00:00Z")
     assert str(caught.value).endswith('.000000Z07:00": cannot parse "Z" as ".000000"')
 
 
@@ -34,7 +39,10 @@ def test_micro_time() -> None:
         ("", ' as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006"'),
         ("2020", ' as "2006-01-02T15:04:05Z07:00": cannot parse "" as "-"'),
         ("2020-1-01", ' as "2006-01-02T15:04:05Z07:00": cannot parse "1-01" as "01"'),
-        ("2020-01-01 00:00:00Z", ' as "2006-01-02T15:04:05Z07:00": cannot parse " 00:00:00Z" as "T"'),
+        (
+            "2020-01-01 00:00:00Z",
+            ' as "2006-01-02T15:04:05Z07:00": cannot parse " 00:00:00Z" as "T"',
+        ),
         ("2020-01-01T00:00:00", ' as "2006-01-02T15:04:05Z07:00": cannot parse "" as "Z07:00"'),
         ("2020-13-01Tx", ": month out of range"),
         ("2020-02-30T00:00:00Z", ": day out of range"),
@@ -44,5 +52,5 @@ def test_micro_time() -> None:
 )
 def test_refusals(text: str, why: str) -> None:
     with pytest.raises(gotime.TimeError) as caught:
-        gotime.canonical(text)
+        gotime.canonical_time(text)
     assert str(caught.value) == f'parsing time "{text}"{why}'

@@ -13,25 +13,68 @@ from transom.machinery import jsoniter, normalise, schema
 from transom.machinery.kinds import GVK
 
 POD: dict[str, Any] = {
-    "metadata": {"name": "a", "creationTimestamp": "2020-01-01T00:00:00Z", "labels": {"a": "b"}, "generation": 1,
-                 "ownerReferences": [{"name": "o", "controller": True}], "managedFields": [{"fieldsV1": {"f:a": {}}}]},
-    "spec": {"containers": [{"name": "c", "command": ["x"], "tty": True, "ports": [{"containerPort": 80}],
-                             "resources": {"limits": {"cpu": "1"}},
-                             "livenessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 1}}],
-             "volumes": [{"name": "v", "secret": {"items": [{"key": "k"}]}}], "priority": 1, "hostNetwork": True,
-             "nodeSelector": {"x": "y"}},
-    "status": {"containerStatuses": [{"restartCount": 1, "state": {"running": {"startedAt": None}}}]},
+    "metadata": {
+        "name": "a",
+        "creationTimestamp": "2020-01-01T00:00:00Z",
+        "labels": {"a": "b"},
+        "generation": 1,
+        "ownerReferences": [{"name": "o", "controller": True}],
+        "managedFields": [{"fieldsV1": {"f:a": {}}}],
+    },
+    "spec": {
+        "containers": [
+            {
+                "name": "c",
+                "command": ["x"],
+                "tty": True,
+                "ports": [{"containerPort": 80}],
+                "resources": {"limits": {"cpu": "1"}},
+                "livenessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 1},
+            }
+        ],
+        "volumes": [{"name": "v", "secret": {"items": [{"key": "k"}]}}],
+        "priority": 1,
+        "hostNetwork": True,
+        "nodeSelector": {"x": "y"},
+    },
+    "status": {
+        "containerStatuses": [{"restartCount": 1, "state": {"running": {"startedAt": None}}}]
+    },
 }
-SECRET: dict[str, Any] = {"metadata": {"name": "s"}, "data": {"a": "YQ=="}, "immutable": True, "type": "t"}
-SCHEMA = {"properties": {"a": {"type": "array", "items": {"type": "string", "maxLength": 3}, "maximum": 1.5,
-                               "additionalProperties": {"nullable": True}, "default": {"x": 1}}}}
-CRD: dict[str, Any] = {"spec": {"group": "g", "versions": [
-    {"name": "v1", "served": True, "schema": {"openAPIV3Schema": SCHEMA}}]}}
+SECRET: dict[str, Any] = {
+    "metadata": {"name": "s"},
+    "data": {"a": "YQ=="},
+    "immutable": True,
+    "type": "t",
+}
+SCHEMA = {
+    "properties": {
+        "a": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": 3},
+            "maximum": 1.5,
+            "additionalProperties": {"nullable": True},
+            "default": {"x": 1},
+        }
+    }
+}
+CRD: dict[str, Any] = {
+    "spec": {
+        "group": "g",
+        "versions": [{"name": "v1", "served": True, "schema": {"openAPIV3Schema": SCHEMA}}],
+    }
+}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path] if path else []
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    children = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, child in children:
         found += places(child, (*path, key))
     return found
@@ -45,16 +88,45 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-VALUES = st.sampled_from([
-    None, True, False, 0, 1, -1, 1.5, 3_000_000_000, 9_999_999_999, 99_999_999_999, "", "x", "YQ==", "YQ=", "2020", [],
-    {}, [1], ["x"], [None], {"a": 1}, {"a": "b"}, {"a": None}, [{"a": 1}], {"name": 5, "a": "\n<é>"}, [[]],
-])
+VALUES = st.sampled_from(
+    [
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        1.5,
+        3_000_000_000,
+        9_999_999_999,
+        99_999_999_999,
+        "",
+        "x",
+        "YQ==",
+        "YQ=",
+        "2020",
+        [],
+        {},
+        [1],
+        ["x"],
+        [None],
+        {"a": 1},
+        {"a": "b"},
+        {"a": None},
+        [{"a": 1}],
+        {"name": 5, "a": "\n<é>"},
+        [[]],
+    ]
+)
 
 
 @pytest.mark.parametrize(
     ("gvk", "obj"),
-    [(GVK("", "v1", "Pod"), POD), (GVK("", "v1", "Secret"), SECRET),
-     (GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), CRD)],
+    [
+        (GVK("", "v1", "Pod"), POD),
+        (GVK("", "v1", "Secret"), SECRET),
+        (GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), CRD),
+    ],
     ids=["Pod", "Secret", "CustomResourceDefinition"],
 )
 @settings(max_examples=300, deadline=None)
@@ -67,12 +139,12 @@ def test_agrees_with_the_fast_decoder(gvk: GVK, obj: dict[str, Any], data: st.Da
             obj = replaced(obj, path, data.draw(VALUES))
         except (KeyError, IndexError, TypeError):  # the place went with the first change
             continue
-    of = schema.lookup(gvk)
+    of = schema.lookup_schema_type(gvk)
     assert of is not None
     raw = orjson.dumps(obj)
-    text = jsoniter.error_text(of, raw)
+    text = jsoniter.jsoniter_error(of, raw)
     try:
-        normalise.normalise(of, obj)
+        normalise.normalise_value(of, obj)
         accepted = True
     except normalise.TypeMismatch:
         accepted = False
@@ -80,25 +152,36 @@ def test_agrees_with_the_fast_decoder(gvk: GVK, obj: dict[str, Any], data: st.Da
 
 
 def test_white_space_and_escapes_do_not_confuse_it() -> None:
-    of = schema.get("core/v1.ConfigMap")
+    of = schema.get_schema_type("core/v1.ConfigMap")
     raw = b' {\n "dat\\u0061" : { "a\\"b" : "x" , "c" : 7 } , "\\u006betadata": {} } '
-    assert jsoniter.error_text(of, raw) == (
-        'v1.ConfigMap.Data: ReadString: expects " or n, but found 7, error found in #10 byte of ...| , "c" : 7 } , "'
-        '\\u00|..., bigger context ...| {\n "dat\\u0061" : { "a\\"b" : "x" , "c" : 7 } , "\\u006betadata": {} } |...'
+    assert jsoniter.jsoniter_error(of, raw) == (
+        'v1.ConfigMap.Data: ReadString: expects " or n, but found 7, error found in #10 byte '
+        'of ...| , "c" : 7 } , "'
+        '\\u00|..., bigger context ...| {\n "dat\\u0061" : { "a\\"b" : "x" , "c" : 7 } , '
+        '"\\u006betadata": {} } |...'
     )
 
 
 @pytest.mark.parametrize(
     ("schema_part", "text"),
     [
-        ({"items": {"type": 5}}, "v1.JSONSchemaProps.Items: unmarshalerDecoder: json: cannot unmarshal number into Go "
-         "struct field JSONSchemaProps.type of type string, error found in #10 byte of"),
-        ({"additionalProperties": 5}, "unmarshalerDecoder: boolean or JSON schema expected, error found in"),
-        ({"items": {"properties": {"a": {"maxLength": "x"}}}}, "json: cannot unmarshal string into Go struct field "
-         "JSONSchemaProps.properties.maxLength of type int64"),
+        (
+            {"items": {"type": 5}},
+            "v1.JSONSchemaProps.Items: unmarshalerDecoder: json: cannot unmarshal number into Go "
+            "struct field JSONSchemaProps.type of type string, error found in #10 byte of",
+        ),
+        (
+            {"additionalProperties": 5},
+            "unmarshalerDecoder: boolean or JSON schema expected, error found in",
+        ),
+        (
+            {"items": {"properties": {"a": {"maxLength": "x"}}}},
+            "json: cannot unmarshal string into Go struct field "
+            "JSONSchemaProps.properties.maxLength of type int64",
+        ),
     ],
 )
 def test_nested_schemas(schema_part: dict[str, Any], text: str) -> None:
-    of = schema.get("apiextensions/v1.CustomResourceDefinition")
+    of = schema.get_schema_type("apiextensions/v1.CustomResourceDefinition")
     version = {"schema": {"openAPIV3Schema": schema_part}}
-    assert text in jsoniter.error_text(of, orjson.dumps({"spec": {"versions": [version]}}))
+    assert text in jsoniter.jsoniter_error(of, orjson.dumps({"spec": {"versions": [version]}}))

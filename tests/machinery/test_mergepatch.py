@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from transom.machinery.mergepatch import merge_patch
 
 scalars = st.none() | st.booleans() | st.integers(0, 3) | st.text("ab", max_size=2)
-without_lists = st.recursive(scalars, lambda v: st.dictionaries(st.sampled_from("abc"), v, max_size=3))
+without_lists = st.recursive(
+    scalars, lambda v: st.dictionaries(st.sampled_from("abc"), v, max_size=3)
+)
 docs = st.dictionaries(st.sampled_from("abc"), without_lists, max_size=3)
 
 
@@ -36,11 +38,14 @@ def test_follows_the_rfc(doc: dict[str, Any], patch: dict[str, Any]) -> None:
     assert (doc, patch) == before
 
 
-@pytest.mark.parametrize(("doc", "patch", "want"), [
-    ({}, {"a": [1, None, {"b": None}]}, {"a": [1, {}]}),
-    ({"a": [9]}, {"a": [1, None]}, {"a": [1]}),
-    ({"a": {"b": 1}}, {"a": [1, None]}, {"a": [1, None]}),
-])
+@pytest.mark.parametrize(
+    ("doc", "patch", "want"),
+    [
+        ({}, {"a": [1, None, {"b": None}]}, {"a": [1, {}]}),
+        ({"a": [9]}, {"a": [1, None]}, {"a": [1]}),
+        ({"a": {"b": 1}}, {"a": [1, None]}, {"a": [1, None]}),
+    ],
+)
 def test_lists_lose_nulls_unless_they_replace_an_object(doc: Any, patch: Any, want: Any) -> None:
     assert merge_patch(doc, patch) == want
 

@@ -1,4 +1,6 @@
-"""Patches and apply requests against recorded answers, where the recordings lie beside the checkout."""
+"""Patches and apply requests against recorded answers, where the recordings lie beside the
+checkout.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,45 @@ import yaml
 from transom.machinery import apply, codec, defaults, managedfields, patch, schema
 from transom.machinery.errors import ApiError, GroupResource, not_found
 from transom.machinery.kinds import GVK, KINDS
-from transom.machinery.typed import Node, type_from_openapi
+from transom.machinery.typed import TypeNode, type_from_openapi
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="no recordings here")
 
 # Steps that other parts of the server answer: options, names, validation, admission, allocation.
 ELSEWHERE = {
-    "invalid-result", "stale-rv", "bad-rv", "name-change", "namespace-change", "env-source-clash",
-    "volumes-two-sources", "strategy-clash", "pod-ip-mismatch", "status-through-main", "status-condition",
-    "no-manager", "force-with-merge", "name-mismatch", "no-name", "namespace-mismatch", "invalid-object",
-    "uid-on-missing", "long-manager", "manager-unprintable", "dry-run", "dry-run-left-nothing", "after-dry-run",
-    "no-change-keeps-rv", "missing-list-key", "scale", "scale-by-patch", "scale-by-apply", "wrong-kind",
-    "deployment/status", "crd", "ready",
+    "invalid-result",
+    "stale-rv",
+    "bad-rv",
+    "name-change",
+    "namespace-change",
+    "env-source-clash",
+    "volumes-two-sources",
+    "strategy-clash",
+    "pod-ip-mismatch",
+    "status-through-main",
+    "status-condition",
+    "no-manager",
+    "force-with-merge",
+    "name-mismatch",
+    "no-name",
+    "namespace-mismatch",
+    "invalid-object",
+    "uid-on-missing",
+    "long-manager",
+    "manager-unprintable",
+    "dry-run",
+    "dry-run-left-nothing",
+    "after-dry-run",
+    "no-change-keeps-rv",
+    "missing-list-key",
+    "scale",
+    "scale-by-patch",
+    "scale-by-apply",
+    "wrong-kind",
+    "deployment/status",
+    "crd",
+    "ready",
 }
 SYSTEM = {"resourceVersion", "uid", "creationTimestamp", "generation", "namespace"}
 
@@ -36,16 +64,17 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
-        self.custom: dict[str, Node] = {}
+        self.custom: dict[str, TypeNode] = {}
         self.clock = 0
 
-    def kind(self, path: str) -> tuple[GVK, schema.Type | Node, str]:
+    def kind(self, path: str) -> tuple[GVK, schema.SchemaType | TypeNode, str]:
         group, version, plural = re.match(  # type: ignore[union-attr]
-            r"/apis?(?:/(?=[^/]+/v1/))?/?(.*?)/?(v1)/(?:namespaces/[^/]+/)?([^/]+)", path).groups()
+            r"/apis?(?:/(?=[^/]+/v1/))?/?(.*?)/?(v1)/(?:namespaces/[^/]+/)?([^/]+)", path
+        ).groups()
         if plural in self.custom:
             return GVK(group, version, "Bolt"), self.custom[plural], plural
         kind = next(k for k in KINDS if k.group == group and k.plural == plural)
-        found = schema.lookup(kind.gvk(version))
+        found = schema.lookup_schema_type(kind.gvk(version))
         assert found is not None
         return kind.gvk(version), found, plural
 
@@ -53,39 +82,54 @@ class Server:
         if gvk.kind == "Bolt":
             return obj
         try:
-            new = codec.normalise(gvk, obj)
+            new = codec.normalise_object(gvk, obj)
         except codec.DecodeError as e:
-            raise patch.undecodable(media, raw, obj, e.base, schema.lookup(gvk)) from None
-        defaults.apply(gvk, new)
+            raise patch.undecodable(
+                media, raw, obj, e.base, schema.lookup_schema_type(gvk)
+            ) from None
+        defaults.apply_defaults(gvk, new)
         return new
 
-    def handle(self, method: str, path: str, media: str, query: dict[str, str], agent: str, raw: bytes) -> Any:
+    def handle(
+        self, method: str, path: str, media: str, query: dict[str, str], agent: str, raw: bytes
+    ) -> Any:
         self.clock += 1
         now = f"2021-01-01T00:00:{self.clock:02}Z"
         gvk, kind, plural = self.kind(path)
         manager = query.get("fieldManager") or managedfields.manager_from_user_agent(agent)
         if method == "POST":
-            obj = codec.decode(raw, media, gvk).obj
-            defaults.apply(gvk, obj)
+            obj = codec.decode_object(raw, media, gvk).obj
+            defaults.apply_defaults(gvk, obj)
             path = f"{path}/{obj['metadata']['name']}"
-            return self.write(path, obj, managedfields.on_update(None, obj, kind, manager, gvk.api_version, now))
+            return self.write(
+                path, obj, managedfields.on_update(None, obj, kind, manager, gvk.api_version, now)
+            )
         key = path.removesuffix("/status")
         live = self.objects.get(key)
         if media == "application/apply-patch+yaml":
             new = apply.server_side_apply(
-                live, apply.parse_config(raw), kind, manager, gvk.api_version, query.get("force") == "true", now,
-                normalise=lambda o: self.complete(gvk, media, raw, o))
+                live,
+                apply.parse_config(raw),
+                kind,
+                manager,
+                gvk.api_version,
+                query.get("force") == "true",
+                now,
+                normalise=lambda o: self.complete(gvk, media, raw, o),
+            )
             return self.write(key, new, new["metadata"].get("managedFields", []))
         if live is None:
             raise not_found(GroupResource(gvk.group, plural), path.rpartition("/")[2])
         if method == "GET":
             return live
         if method == "PUT":
-            new = codec.decode(raw, media, gvk).obj
-            defaults.apply(gvk, new)
+            new = codec.decode_object(raw, media, gvk).obj
+            defaults.apply_defaults(gvk, new)
         else:
             new = self.complete(gvk, media, raw, patch.apply_patch(media, raw, live, kind))
-        return self.write(key, new, managedfields.on_update(live, new, kind, manager, gvk.api_version, now))
+        return self.write(
+            key, new, managedfields.on_update(live, new, kind, manager, gvk.api_version, now)
+        )
 
     def write(self, key: str, obj: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
         meta = {**obj["metadata"], "uid": "UID", "managedFields": entries}
@@ -116,9 +160,21 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, list) else value
 
 
-CASES = [("api-patch", c) for c in ("json-patch", "json-patch-lists", "merge-patch", "strategic-merge",
-                                    "strategic-merge-metadata", "patch-status")]
-CASES += [("api-apply", c) for c in ("configmap", "errors", "deployment", "managed-fields", "custom-lists")]
+CASES = [
+    ("api-patch", c)
+    for c in (
+        "json-patch",
+        "json-patch-lists",
+        "merge-patch",
+        "strategic-merge",
+        "strategic-merge-metadata",
+        "patch-status",
+    )
+]
+CASES += [
+    ("api-apply", c)
+    for c in ("configmap", "errors", "deployment", "managed-fields", "custom-lists")
+]
 
 
 @pytest.mark.parametrize(("theme", "case"), CASES)
@@ -137,8 +193,14 @@ def test_answers_as_recorded(theme: str, case: str) -> None:
         raw = step["raw"].encode() if "raw" in step else orjson.dumps(step.get("body"))
         agent = step.get("headers", {}).get("User-Agent", "")
         try:
-            body = server.handle(step["method"], step["path"], step.get("type", "application/json"),
-                                 step.get("query") or {}, agent, raw)
+            body = server.handle(
+                step["method"],
+                step["path"],
+                step.get("type", "application/json"),
+                step.get("query") or {},
+                agent,
+                raw,
+            )
             status = 200
         except ApiError as e:
             body, status = e.status(), e.code

@@ -6,13 +6,13 @@ from transom.machinery import schema
 from transom.machinery.kinds import GVK
 
 
-def field(type_id: str, name: str) -> schema.Field:
-    return schema.get(type_id).properties[name]
+def field(type_id: str, name: str) -> schema.SchemaField:
+    return schema.get_schema_type(type_id).properties[name]
 
 
 def test_every_type_can_be_read() -> None:
-    for name in schema.names():
-        for f in schema.get(name).properties.values():
+    for name in schema.schema_type_names():
+        for f in schema.get_schema_type(name).properties.values():
             assert f.kind == "struct" or f.struct is None or f.item is not None
 
 
@@ -27,14 +27,14 @@ def test_every_type_can_be_read() -> None:
     ],
 )
 def test_lookup(gvk: GVK, name: str) -> None:
-    found = schema.lookup(gvk)
+    found = schema.lookup_schema_type(gvk)
     assert found is not None
     assert found.name == name
 
 
 def test_unknown_kinds_have_no_type() -> None:
-    assert schema.lookup(GVK("example.com", "v1", "Widget")) is None
-    assert schema.lookup(GVK("", "v2", "Pod")) is None
+    assert schema.lookup_schema_type(GVK("example.com", "v1", "Widget")) is None
+    assert schema.lookup_schema_type(GVK("", "v2", "Pod")) is None
 
 
 def test_embedded_structs_are_flat_and_remember_the_way() -> None:
@@ -47,7 +47,11 @@ def test_embedded_structs_are_flat_and_remember_the_way() -> None:
 def test_lists_merge_as_in_release_1_20() -> None:
     assert field("core/v1.PodSpec", "tolerations").list_type == "atomic"
     ports = field("core/v1.ServiceSpec", "ports")
-    assert (ports.patch_merge_key, ports.list_type, ports.list_map_keys) == ("port", "map", ("port", "protocol"))
+    assert (ports.patch_merge_key, ports.list_type, ports.list_map_keys) == (
+        "port",
+        "map",
+        ("port", "protocol"),
+    )
     env = field("core/v1.Container", "env")  # no list type in 1.20: the merge key says it
     assert (env.list_type, env.list_map_keys) == ("map", ("name",))
     assert field("meta/v1.ObjectMeta", "finalizers").list_type == "set"
@@ -56,7 +60,7 @@ def test_lists_merge_as_in_release_1_20() -> None:
 
 
 def test_required_fields() -> None:
-    assert schema.get("core/v1.Container").required == ("name",)
+    assert schema.get_schema_type("core/v1.Container").required == ("name",)
     rules = field("rbac/v1.ClusterRole", "rules")
     assert rules.always
     assert not rules.required

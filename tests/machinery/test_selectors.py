@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from transom.machinery import selectors
 from transom.machinery.kinds import BY_KEY, GVK, Kind
-from transom.machinery.selectors import SelectorError, convert_fields, from_object, parse_fields, parse_labels
+from transom.machinery.selectors import (
+    SelectorError,
+    convert_fields,
+    from_object,
+    parse_fields,
+    parse_labels,
+)
 
 LABELS = {"tier": "web", "env": "prod", "g": "5", "empty": ""}
 
@@ -16,20 +22,41 @@ LABELS = {"tier": "web", "env": "prod", "g": "5", "empty": ""}
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", True), ("tier=web", True), ("tier==web", True), ("tier!=web", False), ("tier = web , env", True),
-        ("tier in (web,db)", True), ("tier notin (web)", False), ("none notin (web)", True), ("none!=x", True),
-        ("env", True), ("!env", False), ("!none", True), ("none", False), ("g>4", True), ("g>5", False), ("g<6", True),
-        ("tier>1", False), ("none<1", False), ("empty=", True), ("empty in ()", True), ("none=", False),
-        ("tier in (,web)", True), ("in", False), ("in in (in,notin)", False), ("tier=web,env=dev", False),
+        ("", True),
+        ("tier=web", True),
+        ("tier==web", True),
+        ("tier!=web", False),
+        ("tier = web , env", True),
+        ("tier in (web,db)", True),
+        ("tier notin (web)", False),
+        ("none notin (web)", True),
+        ("none!=x", True),
+        ("env", True),
+        ("!env", False),
+        ("!none", True),
+        ("none", False),
+        ("g>4", True),
+        ("g>5", False),
+        ("g<6", True),
+        ("tier>1", False),
+        ("none<1", False),
+        ("empty=", True),
+        ("empty in ()", True),
+        ("none=", False),
+        ("tier in (,web)", True),
+        ("in", False),
+        ("in in (in,notin)", False),
+        ("tier=web,env=dev", False),
         ("a.example/x notin (b)", True),
     ],
-)  # fmt: skip
+)
 def test_label_matching(text: str, expected: bool) -> None:
     assert parse_labels(text).matches(LABELS) is expected
 
 
 KEY_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
@@ -39,7 +66,10 @@ KEY_TEXT = (
     ("text", "message"),
     [
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
-        ("in (a)", "unable to parse requirement: found '(', expected: '=', '!=', '==', 'in', notin'"),
+        (
+            "in (a)",
+            "unable to parse requirement: found '(', expected: '=', '!=', '==', 'in', notin'",
+        ),
         ("a in b", "unable to parse requirement: found 'b' expected: '('"),
         ("-x=1", f'unable to parse requirement: invalid label key "-x": {KEY_TEXT}'),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
@@ -52,7 +82,10 @@ KEY_TEXT = (
         ("a=(", "unable to parse requirement: found '(', expected: identifier"),
         ("!", "unable to parse requirement: found '', expected: identifier"),
         ("!a=b", "found '=', expected: ',' or 'end of string'"),
-        ("g>x", "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer"),
+        (
+            "g>x",
+            "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
         ("a===b", "unable to parse requirement: found '=', expected: identifier"),
     ],
 )
@@ -66,7 +99,8 @@ def test_label_value_error() -> None:
     with pytest.raises(SelectorError) as caught:
         parse_labels("t=-bad")
     assert str(caught.value).startswith(
-        'unable to parse requirement: invalid label value: "-bad": at key: "t": a valid label must be an empty string'
+        'unable to parse requirement: invalid label value: "-bad": at key: "t": a valid '
+        "label must be an empty string"
     )
 
 
@@ -75,11 +109,13 @@ def test_objects() -> None:
         {
             "matchLabels": {"b": "1", "a": "2"},
             "matchExpressions": [
-                {"key": "x", "operator": "In", "values": ["z", "y"]}, {"key": "c", "operator": "DoesNotExist"},
-                {"key": "d", "operator": "Exists"}, {"key": "e", "operator": "NotIn", "values": ["q"]},
+                {"key": "x", "operator": "In", "values": ["z", "y"]},
+                {"key": "c", "operator": "DoesNotExist"},
+                {"key": "d", "operator": "Exists"},
+                {"key": "e", "operator": "NotIn", "values": ["q"]},
             ],
         }
-    )  # fmt: skip
+    )
     assert str(selector) == "a=2,b=1,!c,d,e notin (q),x in (y,z)"
     assert selector.matches({"a": "2", "b": "1", "d": "", "x": "y"})
     assert not selector.matches({"a": "2", "b": "1", "x": "y"})
@@ -90,8 +126,13 @@ def test_none_selects_nothing_and_empty_selects_everything() -> None:
     assert not from_object(None).matches({}) and not from_object(None).empty
     assert from_object({}).matches(None) and from_object({}).empty
     assert selectors.format_object({}) == "<none>"
-    assert selectors.format_object({"matchExpressions": [{"key": "a", "operator": "Nope"}]}) == "<error>"
-    assert selectors.from_map({"a": "b"}).matches({"a": "b", "c": "d"}) and selectors.from_map(None).matches({})
+    assert (
+        selectors.format_object({"matchExpressions": [{"key": "a", "operator": "Nope"}]})
+        == "<error>"
+    )
+    assert selectors.from_map({"a": "b"}).matches({"a": "b", "c": "d"}) and selectors.from_map(
+        None
+    ).matches({})
 
 
 @pytest.mark.parametrize(
@@ -99,7 +140,10 @@ def test_none_selects_nothing_and_empty_selects_everything() -> None:
     [
         ({"key": "a", "operator": "Nope"}, '"Nope" is not a valid pod selector operator'),
         ({"key": "a", "operator": "In"}, "for 'in', 'notin' operators, values set can't be empty"),
-        ({"key": "a", "operator": "Exists", "values": ["b"]}, "values set must be empty for exists and does not exist"),
+        (
+            {"key": "a", "operator": "Exists", "values": ["b"]},
+            "values set must be empty for exists and does not exist",
+        ),
     ],
 )
 def test_object_errors(expression: dict[str, Any], message: str) -> None:
@@ -114,7 +158,9 @@ WORD = st.text("abcXYZ019", min_size=1, max_size=4)
 @st.composite
 def requirement(draw: st.DrawFn) -> str:
     key, values = draw(WORD), draw(st.lists(WORD, min_size=1, max_size=3))
-    form = draw(st.sampled_from(["{k}", "!{k}", "{k}={v}", "{k}!={v}", "{k} in ({vs})", "{k} notin ({vs})"]))
+    form = draw(
+        st.sampled_from(["{k}", "!{k}", "{k}={v}", "{k}!={v}", "{k} in ({vs})", "{k} notin ({vs})"])
+    )
     return form.format(k=key, v=values[0], vs=",".join(values))
 
 
@@ -123,16 +169,24 @@ def test_printed_selectors_mean_the_same(parts: list[str], labels: dict[str, str
     selector = parse_labels(",".join(parts))
     again = parse_labels(str(selector))
     assert again == selector
-    assert again.matches(labels) == selector.matches(labels) == all(parse_labels(p).matches(labels) for p in parts)
+    assert (
+        again.matches(labels)
+        == selector.matches(labels)
+        == all(parse_labels(p).matches(labels) for p in parts)
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "printed"),
     [
-        ("", ""), ("b!=c,a=b", "a=b,b!=c"), ("a==b", "a=b"), ("a=", "a="), (r"a=x\,y\=z\\", r"a=x\,y\=z\\"),
+        ("", ""),
+        ("b!=c,a=b", "a=b,b!=c"),
+        ("a==b", "a=b"),
+        ("a=", "a="),
+        (r"a=x\,y\=z\\", r"a=x\,y\=z\\"),
         (",,a=b,", "a=b"),
     ],
-)  # fmt: skip
+)
 def test_field_text(text: str, printed: str) -> None:
     assert str(parse_fields(text)) == printed
 
@@ -161,10 +215,20 @@ WIDGET = Kind("example.com", "Widget", "widgets", custom=True)
     ("kind", "gvk", "text", "converted"),
     [
         (POD, POD.gvk(), "spec.host=n,status.podIPs=", "spec.nodeName=n,status.podIPs="),
-        (EVENT, GVK("events.k8s.io", "v1", "Event"), "regarding.kind=Pod", "involvedObject.kind=Pod"),
+        (
+            EVENT,
+            GVK("events.k8s.io", "v1", "Event"),
+            "regarding.kind=Pod",
+            "involvedObject.kind=Pod",
+        ),
         (EVENT, EVENT.gvk(), "source=kubelet", "source=kubelet"),
         (BY_KEY["/ConfigMap"], GVK("", "v1", "ConfigMap"), "metadata.name=a", "metadata.name=a"),
-        (BY_KEY["batch/CronJob"], GVK("batch", "v1beta1", "CronJob"), "status.successful=1", "status.successful=1"),
+        (
+            BY_KEY["batch/CronJob"],
+            GVK("batch", "v1beta1", "CronJob"),
+            "status.successful=1",
+            "status.successful=1",
+        ),
         (WIDGET, WIDGET.gvk("v1"), "metadata.namespace=a", "metadata.namespace=a"),
     ],
 )
@@ -176,16 +240,36 @@ def test_field_labels(kind: Kind, gvk: GVK, text: str, converted: str) -> None:
     ("kind", "version", "text", "message"),
     [
         (POD, "v1", "spec.hostNetwork=true", "field label not supported: spec.hostNetwork"),
-        (BY_KEY["/Node"], "v1", "metadata.namespace=x", "field label not supported: metadata.namespace"),
         (
-            BY_KEY["apps/ReplicaSet"], "v1", "status.replicas=0",
-            '"status.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"',
+            BY_KEY["/Node"],
+            "v1",
+            "metadata.namespace=x",
+            "field label not supported: metadata.namespace",
         ),
-        (BY_KEY["batch/Job"], "v1", "spec.x=1", 'field label "spec.x" not supported for batchv1.Job'),
-        (BY_KEY["batch/CronJob"], "v1beta1", "spec.x=1", 'field label "spec.x" not supported for "CronJob"'),
+        (
+            BY_KEY["apps/ReplicaSet"],
+            "v1",
+            "status.replicas=0",
+            (
+                '"status.replicas" is not a known field selector: only "metadata.name", '
+                '"metadata.namespace"'
+            ),
+        ),
+        (
+            BY_KEY["batch/Job"],
+            "v1",
+            "spec.x=1",
+            'field label "spec.x" not supported for batchv1.Job',
+        ),
+        (
+            BY_KEY["batch/CronJob"],
+            "v1beta1",
+            "spec.x=1",
+            'field label "spec.x" not supported for "CronJob"',
+        ),
         (WIDGET, "v1", "spec.x=1", "field label not supported: spec.x"),
     ],
-)  # fmt: skip
+)
 def test_unsupported_field_labels(kind: Kind, version: str, text: str, message: str) -> None:
     with pytest.raises(SelectorError) as caught:
         convert_fields(parse_fields(text), kind, kind.gvk(version))
@@ -193,10 +277,23 @@ def test_unsupported_field_labels(kind: Kind, version: str, text: str, message: 
 
 
 def test_field_values_and_both_ways_of_matching_agree() -> None:
-    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"nodeName": "a"},
+        "status": {"phase": "Running"},
+    }
     values = selectors.field_values(POD, pod)
-    assert (values["metadata.name"], values["spec.nodeName"], values["status.podIP"]) == ("p", "a", "")
-    for text in ("spec.nodeName=a", "spec.nodeName!=a", "status.podIP=", "metadata.namespace=n,status.phase!=Pending"):
+    assert (values["metadata.name"], values["spec.nodeName"], values["status.podIP"]) == (
+        "p",
+        "a",
+        "",
+    )
+    for text in (
+        "spec.nodeName=a",
+        "spec.nodeName!=a",
+        "status.podIP=",
+        "metadata.namespace=n,status.phase!=Pending",
+    ):
         selector = parse_fields(text)
         assert selector.matches(values) is selector.matches_object(POD, pod)
     assert parse_fields("metadata.name=p,status.phase=Running").matches_object(POD, pod)
@@ -206,6 +303,68 @@ def test_field_values_and_both_ways_of_matching_agree() -> None:
 
 def test_field_values_of_kinds_with_their_own() -> None:
     assert selectors.field_values(BY_KEY["/Node"], {"spec": {}})["spec.unschedulable"] == "false"
-    assert selectors.field_values(BY_KEY["batch/Job"], {"status": {"succeeded": 2}})["status.successful"] == "2"
+    assert (
+        selectors.field_values(BY_KEY["batch/Job"], {"status": {"succeeded": 2}})[
+            "status.successful"
+        ]
+        == "2"
+    )
     assert selectors.field_values(BY_KEY["batch/Job"], {"status": {}})["status.successful"] == "0"
     assert selectors.field_values(EVENT, {"reportingComponent": "s"})["source"] == "s"
+
+
+_requirements = st.lists(
+    st.builds(
+        lambda key, operator, values: selectors.Requirement(
+            key,
+            operator,
+            values
+            if operator in ("in", "notin")
+            else ()
+            if operator in ("exists", "!")
+            else values[:1],
+        ),
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["in", "notin", "exists", "!", "=", "==", "!=", "gt", "lt"]),
+        st.lists(st.sampled_from(["", "1", "2", "3", "07", "x"]), min_size=1, max_size=3).map(
+            tuple
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(
+    _requirements,
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(["", "1", "2", "3", "07", "x"])
+    ),
+)
+def test_joined_requirements_match_what_each_of_them_matches(
+    requirements: list[selectors.Requirement], labels: dict[str, str]
+) -> None:
+    expected = all(requirement.matches(labels) for requirement in requirements)
+    assert selectors._Index(requirements).matches(labels) is expected
+    assert selectors.LabelSelector(requirements * 9).matches(labels) is expected
+
+
+def test_long_selectors_are_not_kept() -> None:
+    before = selectors._parse_labels.cache_info().currsize
+    parse_labels(",".join(f"long{n}!=v" for n in range(3000)))
+    assert selectors._parse_labels.cache_info().currsize == before
+
+
+_fields = st.sampled_from(["metadata.name", "status.phase"])
+
+
+@given(
+    st.lists(st.tuples(_fields, st.booleans(), st.sampled_from("ab")), max_size=4),
+    st.dictionaries(_fields, st.sampled_from(["", "a", "b"])),
+)
+def test_field_terms_by_field_match_what_each_of_them_matches(
+    terms: list[Any], values: dict[str, str]
+) -> None:
+    selector = selectors.FieldSelector(selectors.FieldTerm(*term) for term in terms)
+    assert selector.matches(values) is all(
+        (values.get(f, "") == v) is equal for f, equal, v in terms
+    )

@@ -22,9 +22,15 @@ class Kubelets:
         if node in self.faults:
             await self.faults[node]()
         now = rfc3339(self.clock.time())
-        used = {"cpu": {"time": now, "usageNanoCores": len(self.asked)}, "memory": {"time": now, "workingSetBytes": 1}}
+        used = {
+            "cpu": {"time": now, "usageNanoCores": len(self.asked)},
+            "memory": {"time": now, "workingSetBytes": 1},
+        }
         reference = {"namespace": "d", "name": f"on-{node}"}
-        return {"node": used, "pods": [{"podRef": reference, "containers": [{"name": "c", **used}]}]}
+        return {
+            "node": used,
+            "pods": [{"podRef": reference, "containers": [{"name": "c", **used}]}],
+        }
 
 
 def play(scenario: Callable[[VirtualClock, Kubelets, MetricsScraper], Any], *names: str) -> None:
@@ -47,7 +53,9 @@ def test_nodes_are_asked_in_turn_over_the_interval() -> None:
     async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
         await clock.run_for(7.4)
         turns = [0, 5 / 4, 10 / 4, 15 / 4, 5, 25 / 4]
-        assert [(round(time, 6), name) for time, name in kubelets.asked] == list(zip(turns, "abcdab", strict=True))
+        assert [(round(time, 6), name) for time, name in kubelets.asked] == list(
+            zip(turns, "abcdab", strict=True)
+        )
         assert scraper.node("c") is not None
         pod = scraper.pod("c", "d", "on-c")
         assert pod is not None
@@ -97,7 +105,12 @@ def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
         assert scraper.node("a") is None
         del kubelets.faults["a"]
         await clock.run_for(12)
-        assert [time for time, _ in kubelets.asked] == [0, 5, 15, 25]  # given up after ten seconds, each time
+        assert [time for time, _ in kubelets.asked] == [
+            0,
+            5,
+            15,
+            25,
+        ]  # given up after ten seconds, each time
         assert scraper.node("a") is not None
 
     play(scenario, "a")

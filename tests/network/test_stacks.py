@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from transom.network.stacks import read_address, read_interface
 
-OCTETS = st.lists(st.sampled_from(["0", "00", "01", "7", "10", "255", "256", "", " 1", "a", "٣"]), min_size=3, max_size=5)
-LENGTHS = st.sampled_from(["", "/", "/0", "/8", "/08", "/24", "/32", "/33", "/-1", "/255.255.0.0", "/٣", "/8/8", "/ 8"])
+OCTETS = st.lists(
+    st.sampled_from(["0", "00", "01", "7", "10", "255", "256", "", " 1", "a", "٣"]),
+    min_size=3,
+    max_size=5,
+)
+LENGTHS = st.sampled_from(
+    ["", "/", "/0", "/8", "/08", "/24", "/32", "/33", "/-1", "/255.255.0.0", "/٣", "/8/8", "/ 8"]
+)
 
 
 def outcome(read: Callable[[str], Any], text: str) -> Any:
@@ -28,12 +34,18 @@ def outcome(read: Callable[[str], Any], text: str) -> Any:
 @example("10.0.0.1\x00", "/8")
 @example("::ffff:10.0.0.1", "/24")
 def test_addresses_are_those_of_the_standard_library(address: str, length: str) -> None:
-    assert outcome(read_address, address + length) == outcome(ipaddress.ip_address, address + length)
-    assert outcome(read_interface, address + length) == outcome(ipaddress.ip_interface, address + length)
+    assert outcome(read_address, address + length) == outcome(
+        ipaddress.ip_address, address + length
+    )
+    assert outcome(read_interface, address + length) == outcome(
+        ipaddress.ip_interface, address + length
+    )
 
 
 @pytest.mark.parametrize("text", ["10.244.3.7/24", "10.244.3.7/32", "0.0.0.0/0"])
 def test_interfaces_compare_with_those_of_the_standard_library(text: str) -> None:
     mine, theirs = read_interface(text), ipaddress.ip_interface(text)
     assert mine == theirs and hash(mine) == hash(theirs)
-    assert mine.network == theirs.network and mine.netmask == theirs.netmask and mine.ip == theirs.ip
+    assert (
+        mine.network == theirs.network and mine.netmask == theirs.netmask and mine.ip == theirs.ip
+    )

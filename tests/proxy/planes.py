@@ -1,4 +1,6 @@
-"""A data plane that is a table, for tests that need to listen and connect and not to know how packets go."""
+"""A data plane that is a table, for tests that need to listen and connect and not to know how
+packets go.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ class TablePlane:
         return near
 
     async def ask(
-        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+        self,
+        address: str,
+        port: int,
+        payload: bytes,
+        source: str = "",
+        timeout: float = 5.0,  # noqa: ASYNC109
     ) -> bytes:
         self.sources.append(source)
         if (address, port) not in self.responders:

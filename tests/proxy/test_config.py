@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from transom.proxy.config import (
-    ConfigError,
     ProxyConfig,
-    check,
-    from_flags,
+    ProxyConfigError,
+    check_proxy_config,
     host_port,
     linux_mode,
-    read,
-    spoken_duration,
+    proxy_config_from_flags,
+    read_proxy_config,
     windows_mode,
 )
 
@@ -23,38 +22,69 @@ HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConf
 
 def test_a_file_with_what_windows_reads() -> None:
     document = {
-        **HEAD, "mode": "kernelspace", "clusterCIDR": "10.244.0.0/16", "hostnameOverride": "win1",
+        **HEAD,
+        "mode": "kernelspace",
+        "clusterCIDR": "10.244.0.0/16",
+        "hostnameOverride": "win1",
         "winkernel": {"networkName": "vxlan0", "sourceVip": "10.244.1.9", "enableDSR": True},
         "iptables": {"syncPeriod": "1m30s", "minSyncPeriod": "500ms", "masqueradeBit": None},
-        "featureGates": {"WinDSR": True}, "conntrack": {"maxPerCore": 1}, "clientConnection": {"kubeconfig": "c:\\k\\config"},
-        "metricsBindAddress": "0.0.0.0", "oomScoreAdj": -999,
-    }  # fmt: skip
-    config = read(document)
-    check(config, "windows")
+        "featureGates": {"WinDSR": True},
+        "conntrack": {"maxPerCore": 1},
+        "clientConnection": {"kubeconfig": "c:\\k\\config"},
+        "metricsBindAddress": "0.0.0.0",
+        "oomScoreAdj": -999,
+    }
+    config = read_proxy_config(document)
+    check_proxy_config(config, "windows")
     assert (config.mode, config.network_name, config.source_vip, config.enable_dsr) == (
-        "kernelspace", "vxlan0", "10.244.1.9", True,
-    )  # fmt: skip
+        "kernelspace",
+        "vxlan0",
+        "10.244.1.9",
+        True,
+    )
     assert (config.sync_period, config.min_sync_period, config.masquerade_bit) == (90.0, 0.5, 14)
-    assert (config.metrics_bind_address, config.healthz_bind_address) == ("0.0.0.0:10249", "0.0.0.0:10256")
+    assert (config.metrics_bind_address, config.healthz_bind_address) == (
+        "0.0.0.0:10249",
+        "0.0.0.0:10256",
+    )
     options = config.winkernel({"KUBE_NETWORK": "cbr0"}, node_ip="172.18.0.4")
-    assert (options.network_name, options.gate("WinDSR"), options.gate("WinOverlay"), options.slices) == (
-        "vxlan0", True, True, False,
-    )  # fmt: skip
-    assert read(config.document()) == config
+    assert (
+        options.network_name,
+        options.gate("WinDSR"),
+        options.gate("WinOverlay"),
+        options.slices,
+    ) == (
+        "vxlan0",
+        True,
+        True,
+        False,
+    )
+    assert read_proxy_config(config.document()) == config
 
 
 def test_unknown_fields_are_told_of_only(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "transom.proxy"):
-        assert read({**HEAD, "winkernel": {"nope": 1}}) == ProxyConfig()
+        assert read_proxy_config({**HEAD, "winkernel": {"nope": 1}}) == ProxyConfig()
     assert 'unknown field "winkernel.nope"' in caplog.text
 
 
 def test_with_a_file_flags_count_for_nothing_but_the_name(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: kernelspace\n")
-    config = from_flags({"proxy-mode": "userspace", "hostname-override": " WIN1 "}, file)
+    file.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: "
+        "kernelspace\n"
+    )
+    config = proxy_config_from_flags(
+        {"proxy-mode": "userspace", "hostname-override": " WIN1 "}, file
+    )
     assert (config.mode, config.hostname_override) == ("kernelspace", "win1")
-    config = from_flags({"proxy-mode": "userspace", "feature-gates": "WinDSR=true,WinOverlay=false", "enable-dsr": "true"})
+    config = proxy_config_from_flags(
+        {
+            "proxy-mode": "userspace",
+            "feature-gates": "WinDSR=true,WinOverlay=false",
+            "enable-dsr": "true",
+        }
+    )
     assert (config.mode, config.enable_dsr) == ("userspace", True)
     assert config.gates == {"WinDSR": True, "WinOverlay": False}
 
@@ -69,8 +99,8 @@ def test_with_a_file_flags_count_for_nothing_but_the_name(tmp_path: Path) -> Non
     ],
 )
 def test_files_that_are_none(document: Any, text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(document)
+    with pytest.raises(ProxyConfigError) as caught:
+        read_proxy_config(document)
     assert text in str(caught.value)
 
 
@@ -79,43 +109,58 @@ def test_files_that_are_none(document: Any, text: str) -> None:
     ("os", "config", "text"),
     [
         (
-            "windows", ProxyConfig(mode="iptables"),
-            'KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "iptables": must be kernelspace,userspace or blank (blank '
+            "windows",
+            ProxyConfig(mode="iptables"),
+            'KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "iptables": must be '
+            "kernelspace,userspace or blank (blank "
             "means the most-available proxy [currently userspace])",
         ),
         (
-            "linux", ProxyConfig(mode="kernelspace"),
-            'KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "kernelspace": must be iptables,ipvs,userspace or blank '
+            "linux",
+            ProxyConfig(mode="kernelspace"),
+            'KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "kernelspace": must be '
+            "iptables,ipvs,userspace or blank "
             "(blank means the best-available proxy [currently iptables])",
         ),
         (
-            "linux", ProxyConfig(bind_address="x"),
-            'KubeProxyConfiguration.BindAddress: Invalid value: "x": not a valid textual representation of an IP address',
+            "linux",
+            ProxyConfig(bind_address="x"),
+            (
+                'KubeProxyConfiguration.BindAddress: Invalid value: "x": not a valid textual '
+                "representation of an IP address"
+            ),
         ),
         (
-            "linux", ProxyConfig(cluster_cidr="10.244.0.0/16,fd00::/64"),
-            'KubeProxyConfiguration.ClusterCIDR: Invalid value: "10.244.0.0/16,fd00::/64": only one CIDR allowed (e.g. '
+            "linux",
+            ProxyConfig(cluster_cidr="10.244.0.0/16,fd00::/64"),
+            'KubeProxyConfiguration.ClusterCIDR: Invalid value: "10.244.0.0/16,fd00::/64": '
+            "only one CIDR allowed (e.g. "
             "10.100.0.0/16 or fde4:8dba:82e1::/48)",
         ),
         (
-            "linux", ProxyConfig(healthz_bind_address="1.2.3.4:0"),
+            "linux",
+            ProxyConfig(healthz_bind_address="1.2.3.4:0"),
             'KubeProxyConfiguration.HealthzBindAddress: Invalid value: "0": must be a valid port',
         ),
         (
-            "linux", ProxyConfig(masquerade_bit=32),
-            "KubeProxyConfiguration.KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: 32: must be within the "
+            "linux",
+            ProxyConfig(masquerade_bit=32),
+            "KubeProxyConfiguration.KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid "
+            "value: 32: must be within the "
             "range [0, 31]",
         ),
     ],
-)  # fmt: skip
+)
 def test_checks(os: Any, config: ProxyConfig, text: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(config, os)
+    with pytest.raises(ProxyConfigError) as caught:
+        check_proxy_config(config, os)
     assert str(caught.value) == f"failed validate: {text}"
 
 
 def test_two_ranges_need_dual_stack() -> None:
-    check(ProxyConfig(cluster_cidr="10.244.0.0/16,fd00::/64", gates={"IPv6DualStack": True}), "linux")
+    check_proxy_config(
+        ProxyConfig(cluster_cidr="10.244.0.0/16,fd00::/64", gates={"IPv6DualStack": True}), "linux"
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,12 +170,15 @@ def test_two_ranges_need_dual_stack() -> None:
         ("", True, "userspace", "Using userspace Proxier."),
         ("userspace", True, "userspace", "Using userspace Proxier."),
         (
-            "kernelspace", False, "userspace",
-            "Can't determine whether to use windows kernel proxy, using userspace proxier: Windows kernel is not "
+            "kernelspace",
+            False,
+            "userspace",
+            "Can't determine whether to use windows kernel proxy, using userspace proxier: "
+            "Windows kernel is not "
             "compatible for Kernel mode",
         ),
     ],
-)  # fmt: skip
+)
 def test_modes_of_windows(
     wanted: str, compatible: bool, mode: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -145,5 +193,4 @@ def test_modes_of_linux(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_small_things() -> None:
-    assert [spoken_duration(s) for s in (0, 0.25, 30, 90, 3600)] == ["0s", "250ms", "30s", "1m30s", "1h0m0s"]
     assert host_port("[::]:10256") == ("::", 10256)

@@ -8,8 +8,8 @@ from tests.proxy.planes import in_loop
 
 from transom.client.informer import InformerFactory
 from transom.kit.clock import VirtualClock
-from transom.proxy.server import SELECTOR, SyncRunner, feed
-from transom.proxy.tracker import PortName, Tracker
+from transom.proxy.server import SELECTOR, SyncRunner, feed_proxier
+from transom.proxy.tracker import PortName, ServiceTracker
 
 
 class Informers:
@@ -37,13 +37,19 @@ class _Informer:
 
 @in_loop
 async def test_informers_feed_a_tracker_of_either_source() -> None:
-    for source, plural, item in (("slices", "endpointslices", endpoint_slice), ("endpoints", "endpoints", endpoints)):
-        tracker, informers = Tracker(source), Informers()  # type: ignore[arg-type]
+    for source, plural, item in (
+        ("slices", "endpointslices", endpoint_slice),
+        ("endpoints", "endpoints", endpoints),
+    ):
+        tracker, informers = ServiceTracker(source), Informers()  # type: ignore[arg-type]
         factory: InformerFactory = informers  # type: ignore[assignment]
-        synced = asyncio.create_task(feed(tracker, factory, label_selector=SELECTOR)())
+        synced = asyncio.create_task(feed_proxier(tracker, factory, label_selector=SELECTOR)())
         assert set(informers.asked) == {"services", plural}
         services, others = informers.asked["services"], informers.asked[plural]
-        assert services.selector == "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
+        assert (
+            services.selector
+            == "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
+        )
         services.handlers["add"](service())
         others.handlers["update"](None, item(pods=[("10.244.2.5", "b")]))
         services.has.set()
@@ -51,7 +57,9 @@ async def test_informers_feed_a_tracker_of_either_source() -> None:
         assert not tracker.initialized
         others.has.set()
         await synced
-        assert tracker.initialized and list(tracker.endpoints) == list(tracker.service_ports) == [PortName("default", "web")]
+        assert tracker.initialized and list(tracker.endpoints) == list(tracker.service_ports) == [
+            PortName("default", "web")
+        ]
         services.handlers["delete"](service())
         assert not tracker.service_ports
 
@@ -77,7 +85,11 @@ async def test_syncs_come_at_once_then_in_the_shortest_interval() -> None:
 async def test_who_is_due_earlier_is_synced_earlier() -> None:
     clock, times = VirtualClock(), []
     runner = SyncRunner(
-        lambda: times.append(clock.monotonic()), clock, shortest=1.0, longest=30.0, due=lambda: 10.0 if len(times) < 2 else 1e9
+        lambda: times.append(clock.monotonic()),
+        clock,
+        shortest=1.0,
+        longest=30.0,
+        due=lambda: 10.0 if len(times) < 2 else 1e9,
     )
     task = asyncio.create_task(runner.loop())
     await clock.run_for(45)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.proxy.objects import endpoint_slice, endpoints, port, service
 
-from transom.proxy.tracker import Endpoint, PortName, Tracker
+from transom.proxy.tracker import PortName, ProxyEndpoint, ServiceTracker
 
 WEB = PortName("default", "web")
 
@@ -22,7 +22,7 @@ WEB = PortName("default", "web")
     ids=["headless", "without address", "ExternalName", "other proxy", "headless label"],
 )
 def test_services_that_are_not_proxied(skipped: dict[str, Any]) -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     assert not tracker.put_service(skipped)
     tracker.put_service(service())
     assert tracker.put_service(skipped)  # one that was proxied is no longer
@@ -30,20 +30,33 @@ def test_services_that_are_not_proxied(skipped: dict[str, Any]) -> None:
 
 
 def test_what_a_port_says() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     shape = service(
-        kind="LoadBalancer", ports=[port(80, "http", "web", node=30080), port(53, 53, "dns", "UDP")],
-        ingress=["203.0.113.5"], externalIPs=["198.51.100.1"], externalTrafficPolicy="Local", healthCheckNodePort=32000,
-        sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}},
-        loadBalancerSourceRanges=[" 192.0.2.0/24"], annotations={"preserve-destination": "true", "other": "x"},
-    )  # fmt: skip
+        kind="LoadBalancer",
+        ports=[port(80, "http", "web", node=30080), port(53, 53, "dns", "UDP")],
+        ingress=["203.0.113.5"],
+        externalIPs=["198.51.100.1"],
+        externalTrafficPolicy="Local",
+        healthCheckNodePort=32000,
+        sessionAffinity="ClientIP",
+        sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}},
+        loadBalancerSourceRanges=[" 192.0.2.0/24"],
+        annotations={"preserve-destination": "true", "other": "x"},
+    )
     tracker.put_service(shape)
     found = tracker.service_ports[PortName("default", "web", "web")]
     assert (found.cluster_ip(), found.cluster_ip(ipv6=True)) == ("10.96.0.10", "")
-    assert (found.port, found.target_port, found.node_port, found.protocol) == (80, "http", 30080, "TCP")
+    assert (found.port, found.target_port, found.node_port, found.protocol) == (
+        80,
+        "http",
+        30080,
+        "TCP",
+    )
     assert (found.external_ips, found.ingress_ips, found.source_ranges) == (
-        ("198.51.100.1",), ("203.0.113.5",), ("192.0.2.0/24",),
-    )  # fmt: skip
+        ("198.51.100.1",),
+        ("203.0.113.5",),
+        ("192.0.2.0/24",),
+    )
     assert (found.external_local, found.affinity, found.affinity_seconds) == (True, "ClientIP", 60)
     assert found.annotations == {"preserve-destination": "true"}
     assert tracker.health_checks == {("default", "web"): 32000}
@@ -53,10 +66,10 @@ def test_what_a_port_says() -> None:
 
 
 def test_only_ready_endpoints_of_supported_kinds() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     tracker.put_slice(endpoint_slice(pods=[("10.244.2.5", "b")], unready=[("10.244.2.6", "b")]))
     tracker.put_slice(endpoint_slice(pods=[("web.example.com", "")], kind="FQDN", suffix="2"))
-    assert tracker.endpoints == {WEB: (Endpoint("10.244.2.5", 8080, "b"),)}
+    assert tracker.endpoints == {WEB: (ProxyEndpoint("10.244.2.5", 8080, "b"),)}
     unknown = endpoint_slice(pods=[("10.244.2.7", "b")], suffix="3")
     unknown["endpoints"][0]["conditions"] = {}
     tracker.put_slice(unknown)
@@ -67,17 +80,22 @@ def test_terminating_endpoints_are_there_for_who_asks() -> None:
     going = endpoint_slice(pods=[("10.244.2.5", "b")])
     going["endpoints"][0]["conditions"] = {"ready": False, "serving": True, "terminating": True}
     for wanted, expected in ((False, []), (True, [(False, True)])):
-        tracker = Tracker(terminating=wanted)
+        tracker = ServiceTracker(terminating=wanted)
         tracker.put_slice(going)
         assert [(e.ready, e.terminating) for e in tracker.endpoints.get(WEB, ())] == expected
 
 
-@pytest.mark.parametrize("said", [
-    {"nodeName": "a"}, {"topology": {"kubernetes.io/hostname": "a"}}, {"deprecatedTopology": {"kubernetes.io/hostname": "a"}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"nodeName": "a"},
+        {"topology": {"kubernetes.io/hostname": "a"}},
+        {"deprecatedTopology": {"kubernetes.io/hostname": "a"}},
+    ],
+)
 def test_where_an_endpoint_is(said: dict[str, Any]) -> None:
     """By a slice of either version, and as they are stored: 1.20 has no field for it."""
-    tracker = Tracker()
+    tracker = ServiceTracker()
     found = endpoint_slice(pods=[("10.0.0.1", "a")])
     del found["endpoints"][0]["topology"]
     found["endpoints"][0].update(said)
@@ -86,20 +104,20 @@ def test_where_an_endpoint_is(said: dict[str, Any]) -> None:
 
 
 def test_an_address_in_two_slices_counts_once() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     tracker.put_slice(endpoint_slice(pods=[("10.244.2.5", "b"), ("10.244.1.5", "a")]))
     tracker.put_slice(endpoint_slice(pods=[("10.244.2.5", "a")], suffix="2"))
     found = tracker.endpoints[WEB]
     assert [e.address for e in found] == ["10.244.1.5", "10.244.2.5"]
     assert found[1].is_local("a") and found[1].is_local("b") and not found[1].is_local("")
     tracker.remove_slice(endpoint_slice(suffix="1"))
-    assert tracker.endpoints[WEB] == (Endpoint("10.244.2.5", 8080, "a"),)
+    assert tracker.endpoints[WEB] == (ProxyEndpoint("10.244.2.5", 8080, "a"),)
     tracker.remove_slice(endpoint_slice(suffix="2"))
     assert not tracker.endpoints
 
 
 def test_both_sources_give_the_same() -> None:
-    slices, whole = Tracker("slices"), Tracker("endpoints")
+    slices, whole = ServiceTracker("slices"), ServiceTracker("endpoints")
     pods = [("10.244.1.5", "a"), ("10.244.2.5", "b")]
     for tracker in (slices, whole):
         tracker.put_slice(endpoint_slice(pods=pods, name="web", unready=[("10.244.3.1", "c")]))
@@ -112,7 +130,7 @@ def test_both_sources_give_the_same() -> None:
 
 
 def test_a_slice_that_changes_service() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     tracker.put_slice(endpoint_slice("web", [("10.244.1.5", "a")]))
     moved = endpoint_slice("web", [("10.244.1.5", "a")])
     moved["metadata"]["labels"]["kubernetes.io/service-name"] = "api"
@@ -121,7 +139,7 @@ def test_a_slice_that_changes_service() -> None:
 
 
 def test_listeners_and_cursors_get_all_ports_of_what_changed() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     told: list[tuple[PortName, ...]] = []
     tracker.listeners.append(told.append)
     two = [port(80, name="a"), port(90, name="b")]
@@ -142,7 +160,7 @@ def test_listeners_and_cursors_get_all_ports_of_what_changed() -> None:
 
 
 def test_a_reader_that_was_away_too_long_starts_over() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     tracker.put_service(service("first", ip="10.96.0.1"))
     _, early = tracker.changed_since(0)
     for n in range(10_100):
@@ -154,7 +172,7 @@ def test_a_reader_that_was_away_too_long_starts_over() -> None:
 
 
 def test_nothing_is_initialized_before_both_lists() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     tracker.mark_synced("services")
     assert not tracker.initialized
     tracker.mark_synced("endpoints")
@@ -162,10 +180,12 @@ def test_nothing_is_initialized_before_both_lists() -> None:
 
 
 def test_one_change_among_many_costs_one_service() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     for n in range(1000):
         tracker.put_service(service(f"s{n}", ip=f"10.96.{n // 250}.{n % 250 + 1}"))
-        tracker.put_slice(endpoint_slice(f"s{n}", [(f"10.244.{n % 200}.{i}", f"node{i}") for i in range(1, 6)]))
+        tracker.put_slice(
+            endpoint_slice(f"s{n}", [(f"10.244.{n % 200}.{i}", f"node{i}") for i in range(1, 6)])
+        )
     cursor = tracker.sequence
     for i in range(100):
         tracker.put_slice(endpoint_slice("s7", [(f"10.244.7.{i + 1}", "node1")]))

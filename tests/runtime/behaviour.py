@@ -1,8 +1,9 @@
-"""What every runtime is held against: a node's runtime of one kind, and programs under which each system knows the same.
+"""What every runtime is held against: a node's runtime of one kind, and programs under which each
+system knows the same.
 
-    def test_it(bench):  # once for each kind of runtime
-        async def scenario(b: Bench) -> None: ...
-        bench(scenario)
+def test_it(bench):  # once for each kind of runtime
+    async def scenario(b: Bench) -> None: ...
+    bench(scenario)
 """
 
 from __future__ import annotations
@@ -23,15 +24,21 @@ import uvloop
 from tests.runtime.native.images import BUSYBOX, FakeImages
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
-from transom.hosts.linux import LinuxHost
-from transom.hosts.realhost import RealHost, RealLinuxHost, RealWindowsHost
 from transom.kit.clock import RealClock
-from transom.runtime.api import Container, ContainerConfig, Event, Process, SandboxConfig
+from transom.machines.linux import LinuxHost
+from transom.machines.realhost import RealHost, RealLinuxHost, RealWindowsHost
+from transom.runtime.api import (
+    Container,
+    ContainerConfig,
+    ContainerProcess,
+    RuntimeEvent,
+    SandboxConfig,
+)
 from transom.runtime.native.client import Monitor
-from transom.runtime.native.core import Wiring
-from transom.runtime.native.platform import Platform
+from transom.runtime.native.core import SandboxNetworking
+from transom.runtime.native.platform import RuntimePlatform
 from transom.runtime.native.runtime import NativeRuntime, destroy_cluster
-from transom.runtime.native.store import Images
+from transom.runtime.native.store import ImageProvider
 from transom.runtime.oci.platform import LinuxPlatform
 from transom.runtime.sim.engine import SimRuntime
 
@@ -112,7 +119,10 @@ class Windows:
     insist = stay
 
     def repeat(self) -> Command:
-        pytest.skip("Wine has no program that repeats its input as it comes; tests/runtime/wine brings its own")
+        pytest.skip(
+            "Wine has no program that repeats its input as it comes; tests/runtime/wine "
+            "brings its own"
+        )
 
     def show(self, path: str) -> Command:
         return self._cmd(f"type {path}")
@@ -138,10 +148,12 @@ class Bench:
     image: str
     log_directory: str
     network: TableNetwork
-    add_image: Callable[..., str] | None = None  # name, layers, configuration: where a test may make images
+    add_image: Callable[..., str] | None = (
+        None  # name, layers, configuration: where a test may make images
+    )
     folder: Path = Path()
     cgroup: str = ""
-    events: list[Event] = field(default_factory=list)
+    events: list[RuntimeEvent] = field(default_factory=list)
     _news: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
@@ -168,9 +180,15 @@ class Bench:
         image = fields.pop("image", self.image)
         reference = await self.runtime.pull_image(image)
         number = next(_names)
-        fields = {"name": f"c{number}", "attempt": 0, "log_path": f"{os.getpid()}-{number}.log", **fields}
+        fields = {
+            "name": f"c{number}",
+            "attempt": 0,
+            "log_path": f"{os.getpid()}-{number}.log",
+            **fields,
+        }
         return await self.runtime.create_container(
-            sandbox, ContainerConfig(image=image, image_ref=reference, command=tuple(command), **fields)
+            sandbox,
+            ContainerConfig(image=image, image_ref=reference, command=tuple(command), **fields),
         )
 
     async def run(self, command: Sequence[str], sandbox: str = "", **fields: Any) -> str:
@@ -197,7 +215,7 @@ class Bench:
         """Looks again whenever something happens."""
         await until(condition, self._news)
 
-    def heard(self, event: Event) -> None:
+    def heard(self, event: RuntimeEvent) -> None:
         self.events.append(event)
         for waiter in self._news:
             if not waiter.done():
@@ -210,7 +228,9 @@ class Bench:
         if not self.host.files.exists(path):
             return []
         lines = self.host.files.read(path).decode().splitlines()
-        return [(stream, tag, text) for _, stream, tag, text in (line.split(" ", 3) for line in lines)]
+        return [
+            (stream, tag, text) for _, stream, tag, text in (line.split(" ", 3) for line in lines)
+        ]
 
     def said(self, container: str, stream: str = "stdout") -> list[str]:
         return [text.rstrip() for name, _, text in self.records(container) if name == stream]
@@ -222,13 +242,19 @@ class Bench:
         assert ended.exit_code == 0, (ended, self.records(made))
         return self.said(made)
 
-    async def exec(self, container: str, command: Sequence[str], **how: bool) -> tuple[Process, list[tuple[str, bytes]]]:
+    async def exec(
+        self, container: str, command: Sequence[str], **how: bool
+    ) -> tuple[ContainerProcess, list[tuple[str, bytes]]]:
         said: list[tuple[str, bytes]] = []
-        process = await self.runtime.exec(container, command, lambda stream, data: said.append((stream, data)), **how)
+        process = await self.runtime.exec(
+            container, command, lambda stream, data: said.append((stream, data)), **how
+        )
         return process, said
 
 
-async def until(condition: Callable[[], bool], news: list[asyncio.Future[None]] | None = None) -> None:
+async def until(
+    condition: Callable[[], bool], news: list[asyncio.Future[None]] | None = None
+) -> None:
     """Looks again and again, at once when somebody completes what it puts into `news`."""
     async with asyncio.timeout(PATIENCE):
         while not condition():
@@ -238,7 +264,8 @@ async def until(condition: Callable[[], bool], news: list[asyncio.Future[None]] 
             await asyncio.wait([waiter], timeout=0.02)
 
 
-# ---- kinds -----------------------------------------------------------------------------------------------------------
+# ---- kinds
+# --------------------------------------------------------------------------------------------------
 
 
 def unavailable(kind: str) -> str:
@@ -249,7 +276,7 @@ def unavailable(kind: str) -> str:
         return "only root can run containers here"
     if shutil.which("runc") is None:
         return "runc is not installed"
-    if kind == "oci" and not BUSYBOX.exists():
+    if kind.startswith("oci") and not BUSYBOX.exists():
         return "busybox-static is not installed"
     if kind == "wine":
         from transom.runtime.wine.platform import WinePlatform
@@ -268,13 +295,23 @@ async def sim(folder: Path) -> AsyncIterator[Bench]:
 
 
 @asynccontextmanager
-async def oci(folder: Path) -> AsyncIterator[Bench]:
+async def oci_host_users(folder: Path) -> AsyncIterator[Bench]:
+    """No pod has a user namespace."""
+    async with oci(folder, user_namespaces=False) as bench:
+        yield bench
+
+
+@asynccontextmanager
+async def oci(folder: Path, *, user_namespaces: bool | None = None) -> AsyncIterator[Bench]:
     images = FakeImages(folder / "images")
     images.add("busybox", Cmd=["sh"])
     host = RealLinuxHost("node1", RealClock(), folder / "node1")
-    async with native(folder, host, LinuxPlatform(), images) as (runtime, network, cgroup):
+    platform = LinuxPlatform(user_namespaces=user_namespaces)
+    async with native(folder, host, platform, images) as (runtime, network, cgroup):
         directory = "/var/log/pods/ns_web_uid-1"
-        yield Bench("oci", runtime, host, Posix(), "busybox", directory, network, images.add, folder, cgroup)
+        yield Bench(
+            "oci", runtime, host, Posix(), "busybox", directory, network, images.add, folder, cgroup
+        )
 
 
 @asynccontextmanager
@@ -287,18 +324,22 @@ async def wine(folder: Path) -> AsyncIterator[Bench]:
     platform = WinePlatform(folder.parent.parent / "transom-wine")
     async with native(folder, host, platform, images) as (runtime, network, cgroup):
         directory = r"C:\var\log\pods\ns_web_uid-1"
-        yield Bench("wine", runtime, host, Windows(), "windows", directory, network, None, folder, cgroup)
+        yield Bench(
+            "wine", runtime, host, Windows(), "windows", directory, network, None, folder, cgroup
+        )
 
 
 @asynccontextmanager
 async def native(
-    folder: Path, host: RealHost, platform: Platform, images: Images
+    folder: Path, host: RealHost, platform: RuntimePlatform, images: ImageProvider
 ) -> AsyncIterator[tuple[NativeRuntime, TableNetwork, str]]:
     """Whatever happens, nothing stays on this machine."""
     network = table()
     cgroup = f"/transom-test/{os.getpid()}-{next(_names)}"
     monitor = Monitor(folder / "native")
-    runtime = NativeRuntime(host, RealClock(), monitor, platform, images, Wiring(network), cgroup)
+    runtime = NativeRuntime(
+        host, RealClock(), monitor, platform, images, SandboxNetworking(network), cgroup
+    )
     try:
         await runtime.start()
         yield runtime, network, cgroup
@@ -311,10 +352,18 @@ async def native(
             host.destroy()
 
 
-async def started(folder: Path, cgroup: str, images: FakeImages) -> tuple[RealHost, NativeRuntime, TableNetwork, Monitor]:
+async def started(
+    folder: Path, cgroup: str, images: FakeImages
+) -> tuple[RealHost, NativeRuntime, TableNetwork, Monitor]:
     """One that finds what another process has left there. Whoever calls clears it away."""
-    host, network, monitor = RealLinuxHost("node1", RealClock(), folder / "node1"), table(), Monitor(folder / "native")
-    runtime = NativeRuntime(host, RealClock(), monitor, LinuxPlatform(), images, Wiring(network), cgroup)
+    host, network, monitor = (
+        RealLinuxHost("node1", RealClock(), folder / "node1"),
+        table(),
+        Monitor(folder / "native"),
+    )
+    runtime = NativeRuntime(
+        host, RealClock(), monitor, LinuxPlatform(), images, SandboxNetworking(network), cgroup
+    )
     await runtime.start()
     return host, runtime, network, monitor
 
@@ -323,7 +372,12 @@ def table() -> TableNetwork:
     return TableNetwork(TableDataplane(), "192.168.0.1", "10.244.1.0/24")
 
 
-KINDS: dict[str, Callable[[Path], Any]] = {"sim": sim, "oci": oci, "wine": wine}
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "sim": sim,
+    "oci": oci,
+    "oci-host-users": oci_host_users,
+    "wine": wine,
+}
 
 
 def play(kind: str, folder: Path, scenario: Callable[[Bench], Awaitable[None]]) -> None:

@@ -52,13 +52,22 @@ class TableDataplane:
         if source:
             number = next(self._connections)
             caller = f"[{source}]" if ":" in source else source
-            near.bind(f"\0transom/{os.getpid()}/{id(self)}/{number}/{caller}:{32768 + number % 28000}")
+            near.bind(
+                f"\0transom/{os.getpid()}/{id(self)}/{number}/{caller}:{32768 + number % 28000}"
+            )
         near.setblocking(False)
         far.setblocking(False)
         accept(far)
         return near
 
-    async def ask(self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0) -> bytes:  # noqa: ASYNC109
+    async def ask(
+        self,
+        address: str,
+        port: int,
+        payload: bytes,
+        source: str = "",
+        timeout: float = 5.0,  # noqa: ASYNC109
+    ) -> bytes:
         respond = self._responders.get((address, port))
         answer = await respond(payload, source) if respond is not None else None
         if answer is None:
@@ -75,7 +84,9 @@ class TableDataplane:
 class TableNetwork:
     """The pods of one node: addresses from its range, in turn."""
 
-    def __init__(self, dataplane: TableDataplane, node_ip: str, cidr: str, *, reserved: int = 2) -> None:
+    def __init__(
+        self, dataplane: TableDataplane, node_ip: str, cidr: str, *, reserved: int = 2
+    ) -> None:
         self._dataplane = dataplane
         self._node_ip = node_ip
         network = ipaddress.ip_network(cidr)
@@ -90,7 +101,10 @@ class TableNetwork:
         if self.fault:
             raise NetworkFailure(self.fault)
         address = self._free.pop(0)
-        held = self._held[sandbox.sandbox] = [self._dataplane.hold(address), lambda: self._free.append(address)]
+        held = self._held[sandbox.sandbox] = [
+            self._dataplane.hold(address),
+            lambda: self._free.append(address),
+        ]
         forwarded = self._dataplane.forwarded
         for mapping in sandbox.ports:
             place = (self._node_ip, mapping.host_port)
@@ -98,7 +112,10 @@ class TableNetwork:
                 continue
             if place in forwarded:
                 await self.remove(sandbox.sandbox)
-                raise NetworkFailure(f"cannot open hostport {mapping.host_port} for pod {sandbox.pod}_{sandbox.namespace}")
+                raise NetworkFailure(
+                    f"cannot open hostport {mapping.host_port} for pod "
+                    f"{sandbox.pod}_{sandbox.namespace}"
+                )
             forwarded[place] = (address, mapping.container_port)
             held.append(lambda place=place: forwarded.pop(place))  # type: ignore[misc]
         return [address]

@@ -1,4 +1,6 @@
-"""Two beds for the scheduler: one without an API server, for decisions; one with, on virtual time, for its life."""
+"""Two fixtures for the scheduler: one without an API server, for single decisions, and one with, on
+virtual time.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
-from transom.client.api import Listing
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ObjectList
 from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
 from transom.kit.clock import VirtualClock
-from transom.scheduler.config import SchedulerConfig, read
-from transom.scheduler.cycle import Choice
-from transom.scheduler.framework import Failure, SchedulingError
+from transom.kit.workers import InlineWorkers
+from transom.scheduler.config import KubeSchedulerConfiguration, decode_scheduler_config
+from transom.scheduler.errors import SchedulingError
+from transom.scheduler.framework import CycleState, Registry
 from transom.scheduler.pods import PodInfo
 from transom.scheduler.scheduler import USER, Scheduler
 from transom.store.memory import MemoryStore
@@ -25,23 +28,32 @@ from transom.store.memory import MemoryStore
 from .objects import Object
 
 
-class Nobody:
-    """A client that has nothing."""
+class EmptyClient:
+    """A client of an empty cluster."""
 
-    async def list(self, *_args: Any, **_options: Any) -> Listing:
-        return Listing([], "0")
+    async def list(self, *_args: Any, **_options: Any) -> ObjectList:
+        return ObjectList([], "0")
 
 
-class Desk:
-    """A scheduler that only decides. Objects other than nodes and pods are put into its informers by hand."""
+class SchedulerHarness:
+    """A scheduler that only decides. Objects other than nodes and pods are put into its informers
+    by hand.
+    """
 
-    def __init__(self, config: Object | None = None, seed: int = 1) -> None:
-        settings = SchedulerConfig()
+    def __init__(
+        self, config: Object | None = None, seed: int = 1, plugins: Registry | None = None
+    ) -> None:
+        settings = KubeSchedulerConfiguration()
         if config is not None:
-            head = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"}
-            settings = read({**head, **config})
+            head = {
+                "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+                "kind": "KubeSchedulerConfiguration",
+            }
+            settings = decode_scheduler_config({**head, **config})
         self.clock = VirtualClock()
-        self.scheduler = Scheduler(Nobody(), self.clock, random.Random(seed), settings)  # type: ignore[arg-type]
+        client: Any = EmptyClient()
+        rng = random.Random(seed)
+        self.scheduler = Scheduler(client, self.clock, rng, settings, plugins)
         self.snapshot = self.scheduler.snapshot
 
     def nodes(self, *nodes: Object) -> None:
@@ -50,26 +62,26 @@ class Desk:
 
     def running(self, *pods: Object) -> None:
         for pod in pods:
-            self.scheduler.cache.set(pod)
+            self.scheduler.cache.set_pod(pod)
 
     def put(self, resource: Any, *objects: Object) -> None:
         informer = self.scheduler.informers(resource)
         for obj in objects:
             meta = obj["metadata"]
             meta.setdefault("resourceVersion", "1")
-            informer._put(f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"], obj)
+            informer._put(
+                f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"],
+                obj,
+            )
 
     def decide(self, pod: Object) -> str:
         """The node, or the message of the event."""
         profile = self.scheduler.profiles[pod["spec"].get("schedulerName", "default-scheduler")]
         try:
-            _, result = self.scheduler.finder.find(PodInfo(pod), profile)
-        except SchedulingError as problem:
-            return str(problem)
-        if isinstance(result, Failure):
-            return result.message
-        assert isinstance(result, Choice)
-        return result.node
+            result = self.scheduler.algorithm.schedule(profile, CycleState(), PodInfo(pod))
+        except SchedulingError as error:
+            return str(error)
+        return result.suggested_host
 
     def place(self, pod: Object) -> str:
         """Decide, and let it run there."""
@@ -80,29 +92,49 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    async def make() -> Desk:
-        return Desk()
+def harness() -> SchedulerHarness:
+    async def make() -> SchedulerHarness:
+        return SchedulerHarness()
 
     return asyncio.run(make())
 
 
 class Cluster:
-    """An API server on a memory store with the scheduler beside it; `client` is the administrator's."""
+    """An API server on a memory store with the scheduler beside it; `client` is the
+    administrator's.
+    """
 
     def __init__(self, seed: int = 7) -> None:
         self.clock = VirtualClock()
         self.rng = random.Random(seed)
-        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
-        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.api = build_api_server(
+            ServerOptions(
+                store=MemoryStore(self.clock),
+                workers=InlineWorkers(),
+                clock=self.clock,
+                rng=self.rng,
+            )
+        )
+        self.client = InProcessClient(
+            self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
         self.scheduler: Scheduler | None = None
         self._task: asyncio.Task[None] | None = None
 
     def own_client(self) -> Any:
-        return InProcessClient(self.api, User(USER, ("system:authenticated",)), user_agent="kube-scheduler")
+        return InProcessClient(
+            self.api, UserInfo(USER, ("system:authenticated",)), user_agent="kube-scheduler"
+        )
 
-    def start(self, client: Any = None, config: SchedulerConfig | None = None) -> None:
-        self.scheduler = Scheduler(client or self.own_client(), self.clock, self.rng, config)
+    def start(
+        self,
+        client: Any = None,
+        config: KubeSchedulerConfiguration | None = None,
+        out_of_tree_registry: Registry | None = None,
+    ) -> None:
+        self.scheduler = Scheduler(
+            client or self.own_client(), self.clock, self.rng, config, out_of_tree_registry
+        )
         self._task = asyncio.create_task(self.scheduler.run())
 
     async def stop(self) -> None:
@@ -117,7 +149,12 @@ class Cluster:
     async def add_node(self, node: Object) -> None:
         await self.client.create(NODES, "", node)
         # Admission gives each new node a taint, which the node controller would take away.
-        await self.client.patch(NODES, "", node["metadata"]["name"], {"spec": {"taints": node["spec"]["taints"] or None}})
+        await self.client.patch(
+            NODES,
+            "",
+            node["metadata"]["name"],
+            {"spec": {"taints": node["spec"]["taints"] or None}},
+        )
 
     async def add_pod(self, pod: Object) -> None:
         spec = {"automountServiceAccountToken": False, **pod["spec"]}
@@ -132,7 +169,9 @@ class Cluster:
         return (await self.pod(name))["spec"].get("nodeName", "")
 
     async def events(self, name: str) -> list[Object]:
-        found = await self.client.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
+        found = await self.client.list(
+            EVENTS, "default", field_selector=f"involvedObject.name={name}"
+        )
         return sorted(found.items, key=lambda e: e["eventTime"])
 
 
@@ -144,7 +183,9 @@ def play() -> Callable[..., None]:
         async def main() -> None:
             cluster = Cluster(seed)
             await cluster.api.start()
-            await cluster.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
+            await cluster.client.create(
+                SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}}
+            )
             if started:
                 cluster.start()
             try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transom.client.api import Unreachable
+from transom.client.api import ApiUnreachable
 from transom.client.resources import NODES, PODS, PRIORITY_CLASSES
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource
@@ -35,9 +35,16 @@ def test_a_pod_gets_its_node_and_says_so(play: Play) -> None:
         found = await cluster.pod("p")
         assert found["spec"]["nodeName"] == "a" and condition(found)["status"] == "True"
         (event,) = await cluster.events("p")
-        assert {k: event.get(k) for k in ("type", "reason", "message", "action", "reportingComponent", "source")} == {
-            "type": "Normal", "reason": "Scheduled", "message": "Successfully assigned default/p to a",
-            "action": "Binding", "reportingComponent": "default-scheduler", "source": {},
+        assert {
+            k: event.get(k)
+            for k in ("type", "reason", "message", "action", "reportingComponent", "source")
+        } == {
+            "type": "Normal",
+            "reason": "Scheduled",
+            "message": "Successfully assigned default/p to a",
+            "action": "Binding",
+            "reportingComponent": "default-scheduler",
+            "source": {},
         }
 
     play(scenario)
@@ -49,30 +56,49 @@ def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: Play) -> N
         await cluster.settle()
         found = condition(await cluster.pod("p"))
         assert (found["status"], found["reason"], found["message"]) == (
-            "False", "Unschedulable", "no nodes available to schedule pods"
+            "False",
+            "Unschedulable",
+            "no nodes available to schedule pods",
         )
         await cluster.add_node(node("a", cpu="1"))
         await cluster.settle(2)
         found = condition(await cluster.pod("p"))
         assert found["message"] == "0/1 nodes are available: 1 Insufficient cpu."
         event = (await cluster.events("p"))[0]
-        assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
-        await cluster.client.patch(NODES, "", "a", {"status": {"allocatable": {"cpu": "4"}}}, subresource="status")
+        assert (event["type"], event["reason"], event["action"]) == (
+            "Warning",
+            "FailedScheduling",
+            "Scheduling",
+        )
+        await cluster.client.patch(
+            NODES, "", "a", {"status": {"allocatable": {"cpu": "4"}}}, subresource="status"
+        )
         await cluster.settle(11)
         assert await cluster.node_of("p") == "a"
 
     play(scenario)
 
 
-@pytest.mark.parametrize("change", [
-    {"spec": {"unschedulable": None}}, {"spec": {"taints": None}}, {"metadata": {"labels": {"disk": "ssd"}}},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"unschedulable": None}},
+        {"spec": {"taints": None}},
+        {"metadata": {"labels": {"disk": "ssd"}}},
+    ],
+)
 def test_what_changes_on_a_node_helps_waiting_pods(play: Play, change: dict[str, Any]) -> None:
     async def scenario(cluster: Cluster) -> None:
-        await cluster.add_node(node("a", taints=[{"key": "t", "effect": "NoSchedule"}], unschedulable=True))
+        await cluster.add_node(
+            node("a", taints=[{"key": "t", "effect": "NoSchedule"}], unschedulable=True)
+        )
         await cluster.add_pod(pod("p", nodeSelector={"disk": "ssd"}))
         await cluster.settle()
-        changes = [{"spec": {"unschedulable": None}}, {"spec": {"taints": None}}, {"metadata": {"labels": {"disk": "ssd"}}}]
+        changes = [
+            {"spec": {"unschedulable": None}},
+            {"spec": {"taints": None}},
+            {"metadata": {"labels": {"disk": "ssd"}}},
+        ]
         for patch in [c for c in changes if c != change]:
             await cluster.client.patch(NODES, "", "a", patch)
         await cluster.settle(12)
@@ -89,14 +115,18 @@ def test_other_schedulers_pods_are_left_alone(play: Play) -> None:
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("p", schedulerName="mine"))
         await cluster.settle()
-        assert await cluster.node_of("p") == "" and not (await cluster.pod("p"))["status"].get("conditions")
+        assert await cluster.node_of("p") == "" and not (await cluster.pod("p"))["status"].get(
+            "conditions"
+        )
 
     play(scenario)
 
 
 def test_preemption_promises_the_room(play: Play) -> None:
     async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 1000})
+        await cluster.client.create(
+            PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 1000}
+        )
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("victim", cpu="1", terminationGracePeriodSeconds=30))
         await cluster.settle()
@@ -138,7 +168,7 @@ class Troubled:
                 raise errors.conflict(GroupResource("", "pods/binding"), args[2], "try again")
             if self._rng.random() < 0.5:
                 await self._inner.create_subresource(*args)
-            raise Unreachable("the connection is lost")
+            raise ApiUnreachable("the connection is lost")
         return await self._inner.create_subresource(*args)
 
 
@@ -251,7 +281,10 @@ def test_an_explanation_tells_what_the_scheduler_would_do(play: Play) -> None:
         refused = {n.name: n.reasons for n in found.nodes if n.reasons}
         assert refused == {
             "b": {"NodeResourcesFit": ["Insufficient cpu"]},
-            "c": {"NodeUnschedulable": ["node(s) were unschedulable"], "NodeResourcesFit": ["Insufficient cpu"]},
+            "c": {
+                "NodeUnschedulable": ["node(s) were unschedulable"],
+                "NodeResourcesFit": ["Insufficient cpu"],
+            },
         }
         assert found.best()[0].scores["NodePreferAvoidPods"] == (100, 10000)
         onlooker = Scheduler(cluster.own_client(), cluster.clock, cluster.rng)

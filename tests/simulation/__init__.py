@@ -1,4 +1,5 @@
-"""The fault simulator: a cluster on virtual time, faults and workloads drawn from a seed, and rules that always hold.
+"""The fault simulator: a cluster on virtual time, faults and workloads drawn from a seed, and rules
+that always hold.
 
 `python -m tests.simulation --help`, and docs/simulator.md for people. From the inside:
 

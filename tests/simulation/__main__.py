@@ -17,19 +17,38 @@ _STORY_LINES = 40
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds to play (100)")
+    parser.add_argument(
+        "--seeds", type=int, default=100, metavar="N", help="how many seeds to play (100)"
+    )
     parser.add_argument("--first", type=int, default=1, metavar="N", help="the first of them (1)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (one for each CPU)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes (one for each CPU)",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="play this one only")
-    parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: tell every write and every log line")
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="with --seed: tell every write and every log line",
+    )
     return parser.parse_args()
 
 
 def _same_hashes() -> None:
-    """Start again with hashes of strings that are the same in every process: sets are in the order of hashes."""
+    """Start again with hashes of strings that are the same in every process: sets are in the order
+    of hashes.
+    """
     if os.environ.get("PYTHONHASHSEED") != "0":
         command = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
-        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"})
+        os.execve(
+            sys.executable,
+            command,
+            {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"},
+        )
 
 
 def _say(text: str) -> None:
@@ -45,13 +64,18 @@ def _play_one(seed: int, verbose: bool) -> int:
         _say("\n".join(outcome.story))
     for problem in outcome.problems:
         _say(f"PROBLEM {problem}")
-    _say(f"seed {seed}: {len(outcome.problems)} problems, {outcome.seconds:.0f} s of virtual time, {outcome.commits} writes,"
-         f" digest {outcome.digest}")
+    _say(
+        f"seed {seed}: {len(outcome.problems)} problems, {outcome.seconds:.0f} s of virtual "
+        f"time, {outcome.commits} writes,"
+        f" digest {outcome.digest}"
+    )
     return 1 if outcome.problems else 0
 
 
 def _tune() -> None:
-    """Once for a process: its modules stay, and a world is thrown away as a whole when the next one begins."""
+    """Once for a process: its modules stay, and a world is thrown away as a whole when the next one
+    begins.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
@@ -64,7 +88,12 @@ def _play(seed: int) -> tuple[int, list[str], list[str], float]:
         _tune()
     gc.collect()
     outcome = simulate(seed)
-    return seed, outcome.problems, outcome.story[-_STORY_LINES:] if outcome.problems else [], outcome.seconds
+    return (
+        seed,
+        outcome.problems,
+        outcome.story[-_STORY_LINES:] if outcome.problems else [],
+        outcome.seconds,
+    )
 
 
 def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str], list[str], float]]:
@@ -80,7 +109,9 @@ def _play_many(first: int, count: int, jobs: int) -> int:
     failed: list[int] = []
     virtual = 0.0
     show = partial(_progress, count, failed, started)
-    for done, (seed, problems, story, seconds) in enumerate(_results(range(first, first + count), jobs), 1):
+    for done, (seed, problems, story, seconds) in enumerate(
+        _results(range(first, first + count), jobs), 1
+    ):
         virtual += seconds
         if problems:
             failed.append(seed)
@@ -91,7 +122,10 @@ def _play_many(first: int, count: int, jobs: int) -> int:
             told = time.monotonic()
             show(done)
     show(count)
-    _say(f"{virtual / 3600:.1f} hours of virtual time" + (f"; failed: {' '.join(map(str, failed))}" if failed else ""))
+    _say(
+        f"{virtual / 3600:.1f} hours of virtual time"
+        + (f"; failed: {' '.join(map(str, failed))}" if failed else "")
+    )
     return 1 if failed else 0
 
 

@@ -1,7 +1,8 @@
-"""Clients that fail: calls get lost before or after they had their effect, conflicts, a busy server, cut and slow watches.
+"""Clients that fail: calls get lost before or after they had their effect, conflicts, a busy
+server, cut and slow watches.
 
-A `Line` is what one process has to the API server. When the process dies its line dies with it: nothing of what its
-cancelled tasks still try has an effect.
+A `Line` is what one process has to the API server. When the process dies its line dies with it:
+nothing of what its cancelled tasks still try has an effect.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from transom.client.api import BatchedWatch, Client, Unreachable, Watch, WatchEvent
+from transom.client.api import ApiClient, ApiUnreachable, ApiWatch, BatchedWatch, WatchEvent
 from transom.client.resources import GroupVersionResource
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
@@ -22,7 +23,9 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Faults:
-    """How likely each fault is, for each call or each batch of events; and how slow everything is, in seconds."""
+    """How likely each fault is, for each call or each batch of events; and how slow everything is,
+    in seconds.
+    """
 
     rng: random.Random
     lost_call: float = 0.0
@@ -31,11 +34,14 @@ class Faults:
     busy: float = 0.0
     watch_cut: float = 0.0
     watch_expired: float = 0.0
-    call_delay: float = 0.0  # never none while there are faults: two who undo each other's work would do it for ever
+    # never none while there are faults: two who undo each other's work would do it for ever
+    call_delay: float = 0.0
     watch_delay: float = 0.0
     long_delay: float = 0.0  # the likelihood of a delay a thousand times as long
     outage: bool = False  # nobody reaches the server
-    unheard: set[str] = field(default_factory=set)  # pods that were bound, and whose scheduler did not hear of it
+    unheard: set[str] = field(
+        default_factory=set
+    )  # pods that were bound, and whose scheduler did not hear of it
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Faults:
@@ -45,9 +51,16 @@ class Faults:
             return rng.choice((0.0, 0.3, 1.0)) * rng.random() * most
 
         return cls(
-            rng, lost_call=rate(0.2), lost_answer=rate(0.2), conflict=rate(0.4), busy=rate(0.2), watch_cut=rate(0.1),
-            watch_expired=rate(0.03), call_delay=rng.choice((0.001, 0.003, 0.01, 0.05)),
-            watch_delay=rng.choice((0.0, 0.002, 0.02, 0.2)), long_delay=rate(0.01),
+            rng,
+            lost_call=rate(0.2),
+            lost_answer=rate(0.2),
+            conflict=rate(0.4),
+            busy=rate(0.2),
+            watch_cut=rate(0.1),
+            watch_expired=rate(0.03),
+            call_delay=rng.choice((0.001, 0.003, 0.01, 0.05)),
+            watch_delay=rng.choice((0.0, 0.002, 0.02, 0.2)),
+            long_delay=rate(0.01),
         )
 
     def begin(self, rates: Faults) -> None:
@@ -56,7 +69,9 @@ class Faults:
 
     def heal(self) -> None:
         """No more faults. Delays stay, short ones: they are part of life."""
-        self.lost_call = self.lost_answer = self.conflict = self.busy = self.watch_cut = self.watch_expired = 0.0
+        self.lost_call = self.lost_answer = self.conflict = self.busy = self.watch_cut = (
+            self.watch_expired
+        ) = 0.0
         self.long_delay = 0.0
         self.outage = False
 
@@ -89,7 +104,7 @@ class Line:
         self.calls = 0
         self.on_call: Callable[[], None] | None = None
         self.tell = tell
-        self._watches: dict[Watch, None] = {}  # in order: a set would be in that of addresses
+        self._watches: dict[ApiWatch, None] = {}  # in order: a set would be in that of addresses
 
     @property
     def up(self) -> bool:
@@ -97,26 +112,28 @@ class Line:
 
     def check(self) -> None:
         if not self.up:
-            raise Unreachable("no connection")
+            raise ApiUnreachable("no connection")
 
     def drop_watches(self) -> None:
         for watch in [*self._watches]:
             watch.close()
 
-    def opened(self, watch: Watch) -> None:
+    def opened(self, watch: ApiWatch) -> None:
         self._watches[watch] = None
 
-    def closed(self, watch: Watch) -> None:
+    def closed(self, watch: ApiWatch) -> None:
         self._watches.pop(watch, None)
 
-    def client(self, inner: Client, who: str) -> Client:
+    def client(self, inner: ApiClient, who: str) -> ApiClient:
         return FaultyClient(inner, self, who)
 
 
 class FaultyWatch(BatchedWatch):
-    """Events come late, and sometimes never: then the connection is cut before or after a part of them."""
+    """Events come late, and sometimes never: then the connection is cut before or after a part of
+    them.
+    """
 
-    def __init__(self, inner: Watch, line: Line) -> None:
+    def __init__(self, inner: ApiWatch, line: Line) -> None:
         self._inner = inner
         self._line = line
         self._broken = False
@@ -126,7 +143,7 @@ class FaultyWatch(BatchedWatch):
         line, faults = self._line, self._line.faults
         if self._broken:
             line.check()
-            raise Unreachable("the watch is cut")
+            raise ApiUnreachable("the watch is cut")
         batch = await self._inner.next()
         await faults.delay(faults.watch_delay)
         line.check()
@@ -138,7 +155,7 @@ class FaultyWatch(BatchedWatch):
             self.close()
             self._broken = True
             if not arrived:
-                raise Unreachable("the watch is cut")
+                raise ApiUnreachable("the watch is cut")
             return batch[:arrived]
         return batch
 
@@ -158,20 +175,20 @@ _BUSY: tuple[Callable[[], ApiError], ...] = (
 
 
 class FaultyClient:
-    """A `Client` around another one. `who` is for the trace."""
+    """A `ApiClient` around another one. `who` is for the trace."""
 
-    def __init__(self, inner: Client, line: Line, who: str) -> None:
+    def __init__(self, inner: ApiClient, line: Line, who: str) -> None:
         self._inner = inner
         self._line = line
         self._who = who
 
-    async def watch(self, resource: GroupVersionResource, *args: Any, **options: Any) -> Watch:
+    async def watch(self, resource: GroupVersionResource, *args: Any, **options: Any) -> ApiWatch:
         line, faults = self._line, self._line.faults
         line.check()
         await faults.delay(faults.call_delay)
         line.check()
         if faults.happens(faults.lost_call):
-            raise Unreachable("no connection")
+            raise ApiUnreachable("no connection")
         return FaultyWatch(await self._inner.watch(resource, *args, **options), line)
 
     def __getattr__(self, verb: str) -> Any:
@@ -197,15 +214,19 @@ class FaultyClient:
 
         return faulty
 
-    async def _faulty(self, verb: str, call: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    async def _faulty(
+        self, verb: str, call: Any, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         line, faults = self._line, self._line.faults
         line.check()
         await faults.delay(faults.call_delay)
         line.check()
         if faults.happens(faults.lost_call):
-            raise Unreachable("the call is lost")
+            raise ApiUnreachable("the call is lost")
         if verb in _UPDATES and faults.happens(faults.conflict):
-            raise errors.conflict(args[0].group_resource, args[1]["metadata"]["name"], "somebody was faster")
+            raise errors.conflict(
+                args[0].group_resource, args[1]["metadata"]["name"], "somebody was faster"
+            )
         if faults.happens(faults.busy):
             raise faults.rng.choice(_BUSY)()
         result = await call(*args, **options)
@@ -213,7 +234,7 @@ class FaultyClient:
         if not line.up or faults.happens(faults.lost_answer):
             if verb == "create_subresource" and args[3] == "binding":
                 faults.unheard.add(f"{args[1]}/{args[2]}")
-            raise Unreachable("the answer is lost")
+            raise ApiUnreachable("the answer is lost")
         return result
 
     def _text(self, verb: str, args: tuple[Any, ...], options: dict[str, Any]) -> str:
@@ -225,7 +246,11 @@ class FaultyClient:
             meta = rest[1]["metadata"]
             rest = [rest[0], meta.get("name") or meta.get("generateName", "")]
         where = "/".join(str(part) for part in rest[:2] if part)
-        more = [options[name] for name in ("subresource", "grace", "propagation") if options.get(name) is not None]
+        more = [
+            options[name]
+            for name in ("subresource", "grace", "propagation")
+            if options.get(name) is not None
+        ]
         if verb == "create_subresource":
             more.insert(0, rest[2])
         return " ".join(str(part) for part in (self._who, verb, resource, where, *more))

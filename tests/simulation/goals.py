@@ -1,4 +1,5 @@
-"""What must hold in the end: everything is as it is asked for, and nothing is left of what was taken away.
+"""What must hold in the end: everything is as it is asked for, and nothing is left of what was
+taken away.
 
 Each function gives the complaints about one kind of thing; none means that all is well.
 """
@@ -40,7 +41,9 @@ class State:
                     self.owned[ref["uid"]].append(obj)
 
     def pods_of(self, owner: Object) -> list[Object]:
-        return [p for p in self.owned[owner["metadata"]["uid"]] if "containers" in p.get("spec", {})]
+        return [
+            p for p in self.owned[owner["metadata"]["uid"]] if "containers" in p.get("spec", {})
+        ]
 
     def full(self, owner: Object) -> bool:
         """Whether the quota of the owner's namespace has no room for another of its pods."""
@@ -61,8 +64,12 @@ class State:
         os, rank = pod["spec"]["nodeSelector"]["kubernetes.io/os"], pod["spec"].get("priority", 0)
         for machine in self.machines:
             if machine.windows == (os == "windows"):
-                kept = (p for p in _active(self.pods)
-                        if p["spec"].get("nodeName") == machine.name and p["spec"].get("priority", 0) >= rank)
+                kept = (
+                    p
+                    for p in _active(self.pods)
+                    if p["spec"].get("nodeName") == machine.name
+                    and p["spec"].get("priority", 0) >= rank
+                )
                 if sum(map(cpu_of, kept)) + cpu_of(pod) <= machine.cpu * 1000:
                     return True
         return False
@@ -78,7 +85,8 @@ def complaints(api: ApiServer, clock: Clock, machines: Sequence[Machine]) -> lis
     return [text for check in _CHECKS for text in check(state)]
 
 
-# ---- nothing is left over --------------------------------------------------------------------------------------------
+# ---- nothing is left over
+# --------------------------------------------------------------------------------------------
 
 
 def _orphans(state: State) -> Iterator[str]:
@@ -90,10 +98,16 @@ def _orphans(state: State) -> Iterator[str]:
             if meta.get("namespace") and meta["namespace"] not in namespaces:
                 yield f"{kind} {_name(obj)} is in a namespace that does not exist"
             if "deletionTimestamp" in meta:
-                yield f"{kind} {_name(obj)} is being deleted, and waits for {meta.get('finalizers') or 'its kubelet'}"
+                yield (
+                    f"{kind} {_name(obj)} is being deleted, and waits for "
+                    f"{meta.get('finalizers') or 'its kubelet'}"
+                )
             for ref in meta.get("ownerReferences") or ():
                 if ref["uid"] not in uids:
-                    yield f"{kind} {_name(obj)} is owned by the {ref['kind']} {ref['name']}, which is gone"
+                    yield (
+                        f"{kind} {_name(obj)} is owned by the {ref['kind']} {ref['name']}, which "
+                        "is gone"
+                    )
 
 
 def _containers(state: State) -> Iterator[str]:
@@ -124,17 +138,28 @@ def _pods(state: State) -> Iterator[str]:
         phase = (pod.get("status") or {}).get("phase")
         if phase in _ENDED or (phase == "Running" and is_ready(pod)):
             continue
-        if "nodeName" in pod["spec"] or pod["spec"].get("priorityClassName") != BULK or state.has_room(pod):
-            yield f"pod {_name(pod)} is {phase} on {pod['spec'].get('nodeName', 'no node')}, and not ready"
+        if (
+            "nodeName" in pod["spec"]
+            or pod["spec"].get("priorityClassName") != BULK
+            or state.has_room(pod)
+        ):
+            yield (
+                f"pod {_name(pod)} is {phase} on {pod['spec'].get('nodeName', 'no node')}, and "
+                "not ready"
+            )
 
 
-# ---- workloads -------------------------------------------------------------------------------------------------------
+# ---- workloads
+# --------------------------------------------------------------------------------------------------
 
 
 def _differences(kind: str, obj: Object, wanted: dict[str, int]) -> Iterator[str]:
     status = obj.get("status") or {}
     if status.get("observedGeneration") != obj["metadata"].get("generation"):
-        yield f"{kind} {_name(obj)} is at generation {obj['metadata'].get('generation')}, its status is not"
+        yield (
+            f"{kind} {_name(obj)} is at generation {obj['metadata'].get('generation')}, its "
+            "status is not"
+        )
     for name, number in wanted.items():
         if status.get(name, 0) != number:
             yield f"{kind} {_name(obj)}: {name} is {status.get(name, 0)}, not {number}"
@@ -158,7 +183,9 @@ def _replica_sets(state: State) -> Iterator[str]:
 def _deployments(state: State) -> Iterator[str]:
     for deployment in state.kinds["Deployment"]:
         wanted = deployment["spec"].get("replicas", 0)
-        sets = [s for s in state.owned[deployment["metadata"]["uid"]] if s["spec"].get("replicas", 0)]
+        sets = [
+            s for s in state.owned[deployment["metadata"]["uid"]] if s["spec"].get("replicas", 0)
+        ]
         if state.full(deployment):
             continue  # a rollout that needs room waits for it
         if len(sets) > 1:
@@ -181,7 +208,9 @@ def _stateful_sets(state: State) -> Iterator[str]:
             continue  # also for what it would take away, if something has to be made first
         if names != ordinals:
             yield f"stateful set {_name(stateful_set)} has {sorted(names)}, not {sorted(ordinals)}"
-        partition = ((spec.get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0)
+        partition = ((spec.get("updateStrategy") or {}).get("rollingUpdate") or {}).get(
+            "partition", 0
+        )
         revision = (stateful_set.get("status") or {}).get("updateRevision")
         for pod in found:
             name = pod["metadata"]["name"]
@@ -189,30 +218,44 @@ def _stateful_sets(state: State) -> Iterator[str]:
                 pod["metadata"]["labels"]["controller-revision-hash"] != revision
             ):
                 yield f"pod {_name(pod)} is not of the revision {revision}"
-        yield from _differences("stateful set", stateful_set, {"replicas": wanted, "readyReplicas": wanted})
+        yield from _differences(
+            "stateful set", stateful_set, {"replicas": wanted, "readyReplicas": wanted}
+        )
 
 
 def _daemon_sets(state: State) -> Iterator[str]:
     for daemon_set in state.kinds["DaemonSet"]:
         template = daemon_set["spec"]["template"]["spec"]
         os = (template.get("nodeSelector") or {}).get("kubernetes.io/os")
-        tolerant = any(t.get("key") == WINDOWS_TAINT["key"] for t in template.get("tolerations") or ())
+        tolerant = any(
+            t.get("key") == WINDOWS_TAINT["key"] for t in template.get("tolerations") or ()
+        )
         wanted = sorted(
-            m.name for m in state.machines
+            m.name
+            for m in state.machines
             if os in (None, "windows" if m.windows else "linux") and (tolerant or not m.windows)
         )
         found = sorted(p["spec"].get("nodeName", "") for p in _active(state.pods_of(daemon_set)))
         if found != wanted:
             yield f"daemon set {_name(daemon_set)} is on {found}, not on {wanted}"
-        names = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled",
-                 "numberAvailable")
+        names = (
+            "desiredNumberScheduled",
+            "currentNumberScheduled",
+            "numberReady",
+            "updatedNumberScheduled",
+            "numberAvailable",
+        )
         yield from _differences("daemon set", daemon_set, dict.fromkeys(names, len(wanted)))
 
 
 def _jobs(state: State) -> Iterator[str]:
     for job in state.kinds["Job"]:
         spec, status = job["spec"], job.get("status") or {}
-        ended = [c["type"] for c in status.get("conditions") or () if c["status"] == "True" and c["type"] != "Suspended"]
+        ended = [
+            c["type"]
+            for c in status.get("conditions") or ()
+            if c["status"] == "True" and c["type"] != "Suspended"
+        ]
         active = len(_active(state.pods_of(job)))
         if not ended:
             if not state.full(job):
@@ -223,14 +266,28 @@ def _jobs(state: State) -> Iterator[str]:
         if len(ended) > 1:
             yield f"job {_name(job)} is {' and '.join(ended)}"
         if active or (ended == ["Failed"] and status.get("active")):
-            # One too many that is still at work when a job is complete stays in its status for ever.
-            yield f"job {_name(job)} is {ended[0]}, with {active} pods, of which it knows {status.get('active')}"
+            # One too many that is still at work when a job is complete stays in its status for
+            # ever.
+            yield (
+                f"job {_name(job)} is {ended[0]}, with {active} pods, of which it knows "
+                f"{status.get('active')}"
+            )
         if ended == ["Complete"] and status.get("succeeded", 0) < spec["completions"]:
-            yield f"job {_name(job)} is complete with {status.get('succeeded')} of {spec['completions']}"
+            yield (
+                f"job {_name(job)} is complete with {status.get('succeeded')} of "
+                f"{spec['completions']}"
+            )
         if ended == ["Complete"] and spec.get("completionMode") == "Indexed":
-            every = f"0-{spec['completions'] - 1}" if spec["completions"] > 2 else ",".join("01"[:spec["completions"]])
+            every = (
+                f"0-{spec['completions'] - 1}"
+                if spec["completions"] > 2
+                else ",".join("01"[: spec["completions"]])
+            )
             if status.get("completedIndexes") != every:
-                yield f"job {_name(job)} is complete with the indexes {status.get('completedIndexes')}, not {every}"
+                yield (
+                    f"job {_name(job)} is complete with the indexes "
+                    f"{status.get('completedIndexes')}, not {every}"
+                )
     for cron_job in state.kinds["CronJob"]:
         for ref in (cron_job.get("status") or {}).get("active") or ():
             job = next((j for j in state.kinds["Job"] if j["metadata"]["uid"] == ref["uid"]), None)
@@ -238,14 +295,19 @@ def _jobs(state: State) -> Iterator[str]:
                 yield f"cron job {_name(cron_job)} thinks that {ref['name']} is active"
 
 
-# ---- counts and lists that others keep -------------------------------------------------------------------------------
+# ---- counts and lists that others keep
+# -------------------------------------------------------------------------------
 
 
 def _budgets(state: State) -> Iterator[str]:
     for budget in state.kinds["PodDisruptionBudget"]:
         selector = from_object(budget["spec"].get("selector"))
-        mine = [p for p in state.pods if p["metadata"]["namespace"] == budget["metadata"]["namespace"]
-                and selector.matches(p["metadata"].get("labels"))]
+        mine = [
+            p
+            for p in state.pods
+            if p["metadata"]["namespace"] == budget["metadata"]["namespace"]
+            and selector.matches(p["metadata"].get("labels"))
+        ]
         if any(controller_of(p) is None for p in mine):
             continue  # nobody can say how many there should be
         yield from _differences("budget", budget, {"currentHealthy": sum(map(is_healthy, mine))})
@@ -272,7 +334,8 @@ def _services(state: State) -> Iterator[str]:
         slices[each["metadata"]["namespace"], service].append(each)
     endpoints = {_name(e): e for e in state.kinds["Endpoints"]}
     addresses = Counter(
-        row["ip"] for service in state.kinds["Service"]
+        row["ip"]
+        for service in state.kinds["Service"]
         for row in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     )
     for address, count in addresses.items():
@@ -281,27 +344,38 @@ def _services(state: State) -> Iterator[str]:
     for service in state.kinds["Service"]:
         balancer = (service.get("status") or {}).get("loadBalancer") or {}
         if (service["spec"]["type"] == "LoadBalancer") != bool(balancer.get("ingress")):
-            yield f"service {_name(service)} of type {service['spec']['type']} has the addresses {balancer}"
+            yield (
+                f"service {_name(service)} of type {service['spec']['type']} has the addresses "
+                f"{balancer}"
+            )
         if not service["spec"].get("selector"):
             continue
         labels, namespace = service["spec"]["selector"].items(), service["metadata"]["namespace"]
         wanted = Counter(
-            p["status"]["podIP"] for p in state.pods
-            if p["metadata"]["namespace"] == namespace and labels <= (p["metadata"].get("labels") or {}).items()
+            p["status"]["podIP"]
+            for p in state.pods
+            if p["metadata"]["namespace"] == namespace
+            and labels <= (p["metadata"].get("labels") or {}).items()
             and is_healthy(p)
         )
         listed = Counter(
-            address["ip"] for subset in endpoints.get(_name(service), {}).get("subsets") or ()
+            address["ip"]
+            for subset in endpoints.get(_name(service), {}).get("subsets") or ()
             for address in subset.get("addresses") or ()
         )
         if listed != wanted:
             yield f"the endpoints of {_name(service)} are {sorted(listed)}, not {sorted(wanted)}"
         sliced = Counter(
-            endpoint["addresses"][0] for each in slices[namespace, service["metadata"]["name"]]
-            for endpoint in each.get("endpoints") or () if (endpoint.get("conditions") or {}).get("ready")
+            endpoint["addresses"][0]
+            for each in slices[namespace, service["metadata"]["name"]]
+            for endpoint in each.get("endpoints") or ()
+            if (endpoint.get("conditions") or {}).get("ready")
         )
         if sliced != wanted:
-            yield f"the endpoint slices of {_name(service)} have {sorted(sliced)}, not {sorted(wanted)}"
+            yield (
+                f"the endpoint slices of {_name(service)} have {sorted(sliced)}, not "
+                f"{sorted(wanted)}"
+            )
 
 
 def _accounts(state: State) -> Iterator[str]:
@@ -330,6 +404,18 @@ def _volumes(state: State) -> Iterator[str]:
 
 
 _CHECKS = (
-    _orphans, _containers, _nodes, _pods, _replica_sets, _deployments, _stateful_sets, _daemon_sets, _jobs, _budgets,
-    _quotas, _services, _accounts, _volumes,
+    _orphans,
+    _containers,
+    _nodes,
+    _pods,
+    _replica_sets,
+    _deployments,
+    _stateful_sets,
+    _daemon_sets,
+    _jobs,
+    _budgets,
+    _quotas,
+    _services,
+    _accounts,
+    _volumes,
 )

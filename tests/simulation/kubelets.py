@@ -1,7 +1,7 @@
 """Nodes that only pretend: a machine holds what runs, its kubelet follows the API and reports.
 
-The two are apart because they can be parted: a machine that is cut off keeps its containers, one that is switched off
-loses them, and a kubelet that comes back finds what is still there.
+The two are apart because they can be parted: a machine that is cut off keeps its containers, one
+that is switched off loses them, and a kubelet that comes back finds what is still there.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
+from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
 from transom.client.informer import InformerFactory
 from transom.client.resources import LEASES, NODES, PODS
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.kit.clock import Clock, rfc3339, rfc3339_micro
 from transom.machinery import quantity
@@ -32,7 +32,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def milli(text: str) -> int:
-    return quantity.parse(text).milli_value()
+    return quantity.parse_quantity(text).milli_value()
 
 
 def cpu_of(pod: Object) -> int:
@@ -58,13 +58,23 @@ class Container:
 class Machine:
     """`on_start(machine, container)` is told of what begins to run."""
 
-    def __init__(self, name: str, *, windows: bool, zone: str, cpu: int, on_start: Callable[[Machine, Container], None]):
+    def __init__(
+        self,
+        name: str,
+        *,
+        windows: bool,
+        zone: str,
+        cpu: int,
+        on_start: Callable[[Machine, Container], None],
+    ):
         self.name = name
         self.windows = windows
         self.zone = zone
         self.cpu = cpu
         self.running: dict[str, Container] = {}  # by uid
-        self.ended: dict[str, str] = {}  # uid -> phase; they never run again, whatever the API still says
+        self.ended: dict[
+            str, str
+        ] = {}  # uid -> phase; they never run again, whatever the API still says
         self.unready: set[str] = set()
         self._on_start = on_start
 
@@ -82,8 +92,12 @@ class Machine:
 
     def as_node(self) -> Object:
         os = "windows" if self.windows else "linux"
-        labels = {"kubernetes.io/hostname": self.name, "kubernetes.io/os": os, "kubernetes.io/arch": "amd64",
-                  ZONE: self.zone}
+        labels = {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": os,
+            "kubernetes.io/arch": "amd64",
+            ZONE: self.zone,
+        }
         node: Object = {"metadata": {"name": self.name, "labels": labels}, "spec": {}}
         if self.windows:
             node["spec"]["taints"] = [WINDOWS_TAINT]
@@ -91,7 +105,9 @@ class Machine:
 
 
 class Kubelet:
-    def __init__(self, machine: Machine, client: Client, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, machine: Machine, client: ApiClient, clock: Clock, rng: random.Random
+    ) -> None:
         self._machine = machine
         machine.unready.clear()  # who would tell this kubelet when that ends
         self._client = client
@@ -101,10 +117,12 @@ class Kubelet:
         self._admitted = set(machine.running)
         self._pods = self._informers(PODS, field_selector=f"spec.nodeName={machine.name}")
         self._queue: WorkQueue[str] = WorkQueue(clock, name=f"kubelet {machine.name}")
-        self._pods.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._changed)
+        self._pods.add_handler(
+            add=self._changed, update=lambda _, new: self._changed(new), delete=self._changed
+        )
 
     def _changed(self, pod: Object) -> None:
-        self._queue.add(key_of(pod))
+        self._queue.add(object_key(pod))
 
     async def run(self) -> None:
         await self._register()
@@ -116,7 +134,8 @@ class Kubelet:
         finally:
             await self._informers.stop()
 
-    # ---- the node ------------------------------------------------------------------------------------------------
+    # ---- the node
+    # ----------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
         while True:
@@ -145,8 +164,14 @@ class Kubelet:
         if any(row["type"] == "Ready" and row["status"] == "True" for row in rows):
             return
         now = rfc3339(self._clock.time())
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
-                 "lastHeartbeatTime": now, "lastTransitionTime": now}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "kubelet is posting ready status",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
         pressures = [
             {"type": name, "status": "False", "lastHeartbeatTime": now, "lastTransitionTime": now}
             for name in ("MemoryPressure", "DiskPressure", "PIDPressure")
@@ -154,7 +179,9 @@ class Kubelet:
         room = {"cpu": str(self._machine.cpu), "memory": "32Gi", "pods": "110"}
         status = {"capacity": room, "allocatable": room, "conditions": [*pressures, ready]}
         body = {"status": status}
-        await self._client.patch(NODES, "", self._machine.name, body, STRATEGIC_PATCH, subresource="status")
+        await self._client.patch(
+            NODES, "", self._machine.name, body, STRATEGIC_PATCH, subresource="status"
+        )
 
     async def _renew(self) -> None:
         name, now = self._machine.name, rfc3339_micro(self._clock.time())
@@ -164,9 +191,12 @@ class Kubelet:
         except ApiError as problem:
             if not is_not_found(problem):
                 raise
-            await self._client.create(LEASES, LEASE_NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+            await self._client.create(
+                LEASES, LEASE_NAMESPACE, {"metadata": {"name": name}, "spec": spec}
+            )
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods
+    # ----------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         await self._pods.synced()
@@ -204,7 +234,9 @@ class Kubelet:
             await self._pause(min(grace, self._rng.choice((0, 2, 60))))
             self._machine.running.pop(meta["uid"], None)
         try:
-            await self._client.delete(PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"])
+            await self._client.delete(
+                PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"]
+            )
         except ApiError as problem:
             if problem.reason not in ("NotFound", "Conflict"):  # gone, or another pod by now
                 raise
@@ -220,22 +252,38 @@ class Kubelet:
             await self._say(pod, "Failed", ready=False, reason="OutOfcpu")
             return
         await self._pause(2.0)
-        now = self._pods.by_key(key_of(pod))
-        if now is None or now["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in now["metadata"]:
-            self._queue.add(key_of(pod))
+        now = self._pods.by_key(object_key(pod))
+        if (
+            now is None
+            or now["metadata"]["uid"] != meta["uid"]
+            or "deletionTimestamp" in now["metadata"]
+        ):
+            self._queue.add(object_key(pod))
             return
         notes = meta.get("annotations") or {}
-        ends = self._clock.monotonic() + float(notes[RUNS]) * (0.5 + self._rng.random()) if RUNS in notes else None
+        ends = (
+            self._clock.monotonic() + float(notes[RUNS]) * (0.5 + self._rng.random())
+            if RUNS in notes
+            else None
+        )
         fails = self._rng.random() < float(notes.get(FAILS, 0))
         ref = controller_of(pod)
-        self._machine.begin(Container(key_of(pod), meta["uid"], ref["kind"] if ref else "", ends, fails))
+        self._machine.begin(
+            Container(object_key(pod), meta["uid"], ref["kind"] if ref else "", ends, fails)
+        )
         await self._look_after(now, self._machine.running[meta["uid"]])
 
     def _admit(self, pod: Object) -> bool:
-        """Whether there is room beside those that were let in before. Those that do not run yet are let in once."""
+        """Whether there is room beside those that were let in before. Those that do not run yet are
+        let in once.
+        """
         mine = pod["metadata"]["uid"]
-        others = [p for p in self._pods.list() if p["metadata"]["uid"] in self._admitted - {mine}
-                  and (p.get("status") or {}).get("phase") not in _ENDED]
+        others = [
+            p
+            for p in self._pods.list()
+            if p["metadata"]["uid"] in self._admitted - {mine}
+            and (p.get("status") or {}).get("phase") not in _ENDED
+        ]
         if sum(map(cpu_of, others)) + cpu_of(pod) > self._machine.cpu * 1000:
             return False
         self._admitted.add(mine)
@@ -264,7 +312,11 @@ class Kubelet:
             return
         now = rfc3339(self._clock.time())
         condition = {"type": "Ready", "status": value, "lastTransitionTime": now}
-        new: dict[str, Any] = {"phase": phase, "conditions": [condition], "startTime": status.get("startTime") or now}
+        new: dict[str, Any] = {
+            "phase": phase,
+            "conditions": [condition],
+            "startTime": status.get("startTime") or now,
+        }
         if reason:
             new["reason"] = reason
         if phase == "Running":
@@ -273,15 +325,20 @@ class Kubelet:
             new["podIPs"] = [{"ip": new["podIP"]}]
         body = {"metadata": {"uid": meta["uid"]}, "status": new}
         try:
-            await self._client.patch(PODS, meta["namespace"], meta["name"], body, STRATEGIC_PATCH, subresource="status")
+            await self._client.patch(
+                PODS, meta["namespace"], meta["name"], body, STRATEGIC_PATCH, subresource="status"
+            )
         except ApiError as problem:
             if problem.reason not in ("NotFound", "Conflict", "Invalid"):
                 raise
 
-    # ---- what only happens to nodes ------------------------------------------------------------------------------
+    # ---- what only happens to nodes
+    # ------------------------------------------------------------------------------
 
     def flake(self, rng: random.Random) -> None:
-        """A pod is not ready for a while, or fails altogether, as when a node is short of memory."""
+        """A pod is not ready for a while, or fails altogether, as when a node is short of
+        memory.
+        """
         if not self._machine.running:
             return
         container = rng.choice([*self._machine.running.values()])

@@ -1,8 +1,10 @@
-"""An event loop whose time is a number: when nobody has anything to do, it is the time of the next timer.
+"""An event loop whose time is a number: when nobody has anything to do, it is the time of the next
+timer.
 
-Nothing sleeps and nothing comes from outside, so a run is a function of its seed. Two things would still differ from
-one process to the next: the order of sets, which hang on the hashes of strings (`__main__` fixes those), and of sets of
-tasks, which hang on addresses (tasks here are hashed by their number).
+Nothing sleeps and nothing comes from outside, so a run is a function of its seed. Two things would
+still differ from one process to the next: the order of sets, which hang on the hashes of strings
+(`__main__` fixes those), and of sets of tasks, which hang on addresses (tasks here are hashed by
+their number).
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class _Selector(selectors.SelectSelector):
             self.turns = 0
         elif self.turns > _MOST_TURNS:
             self.turns = 0  # everybody is cancelled now, which takes some turns too
-            raise Standstill(f"at {self.loop.now:.3f}s something goes on and on without any time passing")
+            raise Standstill(
+                f"at {self.loop.now:.3f}s something goes on and on without any time passing"
+            )
         return []
 
 
@@ -59,7 +63,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector.loop = self
         super().__init__(selector)
         numbers = count()
-        self.set_task_factory(lambda loop, coro, **options: _Task(next(numbers), coro, loop=loop, **options))
+        self.set_task_factory(
+            lambda loop, coro, **options: _Task(next(numbers), coro, loop=loop, **options)
+        )
 
     def time(self) -> float:
         return self.now
@@ -80,7 +86,9 @@ class LoopClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+    def call_later(
+        self, seconds: float, function: Callable[..., object], *args: Any
+    ) -> asyncio.TimerHandle:
         return self._loop.call_later(max(seconds, 0.0), function, *args)
 
 

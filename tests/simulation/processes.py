@@ -1,4 +1,6 @@
-"""Components as processes: they crash at any await, know nothing of it, and are started again a while later."""
+"""Components as processes: they crash at any await, know nothing of it, and are started again a
+while later.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from itertools import count
 
 from .faults import Faults, Line, Tell
 
-# Loop turns that pass between a call and the crash it is chosen for: the server's side of a call has a few awaits too.
+# Loop turns that pass between a call and the crash it is chosen for: the server's side of a call
+# has a few awaits too.
 _TURNS = 8
 _UNWIND_SECONDS = 60.0
 
@@ -21,10 +24,17 @@ class Resigned(Exception):
 
 
 class Process:
-    """Runs `component` again and again until stopped. The component gets a line that dies with it."""
+    """Runs `component` again and again until stopped. The component gets a line that dies with
+    it.
+    """
 
     def __init__(
-        self, name: str, component: Component, faults: Faults, rng: random.Random, tell: Tell,
+        self,
+        name: str,
+        component: Component,
+        faults: Faults,
+        rng: random.Random,
+        tell: Tell,
         line: Callable[[], Line],
     ) -> None:
         self.name = name
@@ -90,7 +100,9 @@ class Process:
             life = next(self._lives)
             self.line = self._make_line()
             rng = random.Random(self._rng.getrandbits(64))
-            self._task = asyncio.create_task(self._component(self.line, rng), name=f"{self.name} {life}")
+            self._task = asyncio.create_task(
+                self._component(self.line, rng), name=f"{self.name} {life}"
+            )
             await asyncio.wait((self._task,))
             died = self.line.dead
             self.line.dead = True

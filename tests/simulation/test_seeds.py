@@ -23,7 +23,9 @@ def _play(seed: int) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("seed", range(1, 8))
 def test_it_ends_well(seed: int) -> None:
     played = _play(seed)
-    assert played.returncode == 0, f"{played.stdout}{played.stderr}replay it: python -m tests.simulation --seed {seed} -v"
+    assert played.returncode == 0, (
+        f"{played.stdout}{played.stderr}replay it: python -m tests.simulation --seed {seed} -v"
+    )
 
 
 def test_a_seed_is_always_the_same() -> None:

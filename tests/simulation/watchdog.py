@@ -1,6 +1,8 @@
-"""What must hold at any time, looked at after every commit of the store and every start of a container.
+"""What must hold at any time, looked at after every commit of the store and every start of a
+container.
 
-The watchdog sees what nobody in the cluster sees: the true state at once, and what runs on machines that are cut off.
+The watchdog sees what nobody in the cluster sees: the true state at once, and what runs on machines
+that are cut off.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 from transom.apiserver.server import ApiServer
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.kit.clock import Clock, parse_rfc3339
 from transom.machinery.objects import Object
 from transom.machinery.selectors import from_object
-from transom.store.api import Event
+from transom.store.api import StoreEvent
 
 from .faults import Faults
 from .kubelets import Container, Machine, cpu_of, milli
@@ -22,14 +24,16 @@ PODS, BUDGETS, QUOTAS = "pods/", "poddisruptionbudgets.policy/", "resourcequotas
 NODES = "nodes/"
 # Heartbeats and stories about what happened say nothing of unrest.
 _QUIET = ("leases.coordination.k8s.io/", "events/", NODES)
-# What a disruption controller may not know yet when its status is taken for granted: delays, cut watches, back-offs.
+# What a disruption controller may not know yet when its status is taken for granted: delays, cut
+# watches, back-offs.
 _BLIND_SECONDS = 120.0
 _ENDED = ("Succeeded", "Failed")
 
 
 def is_ready(pod: Object) -> bool:
     return any(
-        row["type"] == "Ready" and row["status"] == "True" for row in (pod.get("status") or {}).get("conditions") or ()
+        row["type"] == "Ready" and row["status"] == "True"
+        for row in (pod.get("status") or {}).get("conditions") or ()
     )
 
 
@@ -39,7 +43,9 @@ def is_healthy(pod: Object) -> bool:
 
 
 def usage(pods: Iterable[Object], now: float) -> dict[str, int]:
-    """What pods cost, as a quota counts: those that have ended cost nothing, nor those that should long be gone."""
+    """What pods cost, as a quota counts: those that have ended cost nothing, nor those that should
+    long be gone.
+    """
     count = cpu = 0
     for pod in pods:
         meta = pod["metadata"]
@@ -54,7 +60,12 @@ def usage(pods: Iterable[Object], now: float) -> dict[str, int]:
 
 class Watchdog:
     def __init__(
-        self, api: ApiServer, clock: Clock, machines: Sequence[Machine], faults: Faults, tell: Callable[[str], None]
+        self,
+        api: ApiServer,
+        clock: Clock,
+        machines: Sequence[Machine],
+        faults: Faults,
+        tell: Callable[[str], None],
     ) -> None:
         self._api = api
         self._faults = faults
@@ -70,10 +81,14 @@ class Watchdog:
         self._budgets: dict[str, Object] = {}
         self._quotas: dict[str, Object] = {}
         self._granted: dict[str, float] = {}  # budget -> when its controller last wrote its status
-        self._losses: list[tuple[float, Object]] = []  # healthy pods lost, also by their labels; not to an eviction
+        self._losses: list[
+            tuple[float, Object]
+        ] = []  # healthy pods lost, also by their labels; not to an eviction
         self._resources = {
-            PODS: api.resource("", "v1", "pods"), BUDGETS: api.resource("policy", "v1", "poddisruptionbudgets"),
-            QUOTAS: api.resource("", "v1", "resourcequotas"), NODES: api.resource("", "v1", "nodes"),
+            PODS: api.resource("", "v1", "pods"),
+            BUDGETS: api.resource("policy", "v1", "poddisruptionbudgets"),
+            QUOTAS: api.resource("", "v1", "resourcequotas"),
+            NODES: api.resource("", "v1", "nodes"),
         }
         store = api.storage.store
         store.watch("", store.revision, self._committed)
@@ -84,7 +99,8 @@ class Watchdog:
             self.violations.append(text)
             self._tell(f"VIOLATION {text}")
 
-    # ---- containers ----------------------------------------------------------------------------------------------
+    # ---- containers
+    # ----------------------------------------------------------------------------------------------
 
     def started(self, machine: Machine, container: Container) -> None:
         """No name is carried by two at once, wherever they are."""
@@ -92,13 +108,15 @@ class Watchdog:
             for running in other.running.values():
                 if running.key == container.key and running is not container:
                     self.violated(
-                        f"pod {container.key} of a {container.owner or 'nobody'} starts on {machine.name} "
+                        f"pod {container.key} of a {container.owner or 'nobody'} starts on "
+                        f"{machine.name} "
                         f"while {running.uid} of the same name runs on {other.name}"
                     )
 
-    # ---- commits -------------------------------------------------------------------------------------------------
+    # ---- commits
+    # ----------------------------------------------------------------------------------------------
 
-    def _committed(self, events: Sequence[Event]) -> None:
+    def _committed(self, events: Sequence[StoreEvent]) -> None:
         now = self._clock.monotonic()
         for event in events:
             self.commits += 1
@@ -107,7 +125,7 @@ class Watchdog:
                 self.digest.update(event.record.value)
             if not event.key.startswith(_QUIET):
                 self.last_unrest, self.unrest = now, event.key
-            bucket = event.key[:event.key.index("/") + 1]
+            bucket = event.key[: event.key.index("/") + 1]
             if bucket in self._resources:
                 resource = self._resources[bucket]
                 new, old = (
@@ -123,15 +141,25 @@ class Watchdog:
 
     def _pod(self, key: str, old: Object | None, new: Object | None) -> None:
         _keep(self.pods, key, new)
-        if old is not None and is_healthy(old) and not self._is_disrupted(old) and (
-            new is None or not is_healthy(new) or new["metadata"].get("labels") != old["metadata"].get("labels")
+        if (
+            old is not None
+            and is_healthy(old)
+            and not self._is_disrupted(old)
+            and (
+                new is None
+                or not is_healthy(new)
+                or new["metadata"].get("labels") != old["metadata"].get("labels")
+            )
         ):
             self._losses.append((self._clock.monotonic(), old))
         if new is None:
             return
         if old is None:
             self._check_quota(new)
-        node, before = new["spec"].get("nodeName"), old["spec"].get("nodeName") if old is not None else None
+        node, before = (
+            new["spec"].get("nodeName"),
+            old["spec"].get("nodeName") if old is not None else None,
+        )
         if before and node != before:
             self.violated(f"{key} moved from {before} to {node}")
         if node and not before:
@@ -141,18 +169,27 @@ class Watchdog:
         meta = pod["metadata"]
         return any(
             meta["name"] in ((b.get("status") or {}).get("disruptedPods") or ())
-            for b in self._budgets.values() if b["metadata"]["namespace"] == meta["namespace"]
+            for b in self._budgets.values()
+            if b["metadata"]["namespace"] == meta["namespace"]
         )
 
     def _check_room(self, node: str) -> None:
-        """Bindings that a scheduler did not hear of are beyond it: there the kubelet has to refuse."""
+        """Bindings that a scheduler did not hear of are beyond it: there the kubelet has to
+        refuse.
+        """
         machine = next(m for m in self._machines if m.name == node)
-        there = [p for p in self.pods.values()
-                 if p["spec"].get("nodeName") == node and (p.get("status") or {}).get("phase") not in _ENDED
-                 and key_of(p) not in self._faults.unheard]
+        there = [
+            p
+            for p in self.pods.values()
+            if p["spec"].get("nodeName") == node
+            and (p.get("status") or {}).get("phase") not in _ENDED
+            and object_key(p) not in self._faults.unheard
+        ]
         taken = sum(map(cpu_of, there))
         if taken > machine.cpu * 1000:
-            self.violated(f"node {node} has {machine.cpu} CPUs, its pods were promised {taken / 1000}")
+            self.violated(
+                f"node {node} has {machine.cpu} CPUs, its pods were promised {taken / 1000}"
+            )
 
     def _check_quota(self, pod: Object) -> None:
         namespace = pod["metadata"]["namespace"]
@@ -160,11 +197,15 @@ class Watchdog:
             if quota["metadata"]["namespace"] != namespace:
                 continue
             hard = (quota.get("status") or {}).get("hard") or {}
-            used = usage((p for p in self.pods.values() if p["metadata"]["namespace"] == namespace), self._clock.time())
+            used = usage(
+                (p for p in self.pods.values() if p["metadata"]["namespace"] == namespace),
+                self._clock.time(),
+            )
             for name, text in hard.items():
                 if name in used and used[name] > milli(text):
                     self.violated(
-                        f"pod {namespace}/{pod['metadata']['name']} was let in over the quota: {used[name] / 1000} of "
+                        f"pod {namespace}/{pod['metadata']['name']} was let in over the "
+                        f"quota: {used[name] / 1000} of "
                         f"{text} {name}"
                     )
 
@@ -182,16 +223,21 @@ class Watchdog:
         since = self._granted.get(key, 0.0) - _BLIND_SECONDS
 
         def mine(pod: Object) -> bool:
-            return pod["metadata"]["namespace"] == meta["namespace"] and selector.matches(pod["metadata"].get("labels"))
+            return pod["metadata"]["namespace"] == meta["namespace"] and selector.matches(
+                pod["metadata"].get("labels")
+            )
 
         healthy = sum(
-            mine(p) and is_healthy(p) and p["metadata"]["name"] not in status["disruptedPods"] for p in self.pods.values()
+            mine(p) and is_healthy(p) and p["metadata"]["name"] not in status["disruptedPods"]
+            for p in self.pods.values()
         )
         excused = sum(mine(pod) for when, pod in self._losses if when >= since)
         if healthy + excused < status.get("desiredHealthy", 0):
             self.violated(
-                f"the eviction of {', '.join(sorted(evicted))} leaves {healthy} healthy pods, and {excused} lost otherwise;"
-                f" budget {meta['namespace']}/{meta['name']} wants {status.get('desiredHealthy', 0)}"
+                f"the eviction of {', '.join(sorted(evicted))} leaves {healthy} healthy "
+                f"pods, and {excused} lost otherwise;"
+                f" budget {meta['namespace']}/{meta['name']} wants "
+                f"{status.get('desiredHealthy', 0)}"
             )
 
 

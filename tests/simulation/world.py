@@ -1,4 +1,6 @@
-"""One seed: a cluster, its users and its misfortunes; then peace, in which everything must come right."""
+"""One seed: a cluster, its users and its misfortunes; then peace, in which everything must come
+right.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
-from transom.client.api import Client, is_not_found
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.api import ApiClient, is_not_found
 from transom.client.leaderelection import LeaderElector
 from transom.client.resources import NAMESPACES, NODES
-from transom.controllers.base import Settings
+from transom.controllers.base import ControllerSettings, ProvisionedVolume
 from transom.controllers.manager import CONTROLLERS, USER, USER_AGENT, ControllerManager
+from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import group_names, user_name
@@ -32,7 +35,7 @@ from .processes import Component, Process, Resigned
 from .script import PROVISIONER, Script
 from .watchdog import Watchdog
 
-ADMIN = User("admin", ("system:masters", "system:authenticated"))
+ADMIN = UserInfo("admin", ("system:masters", "system:authenticated"))
 _STEPS = 40
 _STEP_SECONDS = 6.0
 _FAULT_SECONDS = 10.0
@@ -54,9 +57,16 @@ class Outcome:
 class _Disk:
     """Makes volumes out of nothing."""
 
-    async def provision(self, claim: Object, storage_class: Object, name: str, node: str) -> Object:
-        return {"capacity": claim["spec"]["resources"]["requests"], "accessModes": claim["spec"]["accessModes"],
-                "hostPath": {"path": f"/disks/{name}"}}
+    async def provision(
+        self, claim: Object, storage_class: Object, name: str, node: str
+    ) -> ProvisionedVolume:
+        return ProvisionedVolume(
+            {
+                "capacity": claim["spec"]["resources"]["requests"],
+                "accessModes": claim["spec"]["accessModes"],
+                "hostPath": {"path": f"/disks/{name}"},
+            }
+        )
 
     async def delete(self, volume: Object) -> None:
         return
@@ -68,22 +78,37 @@ class World:
         self.clock = clock
         self._listen = listen  # to every write, too
         self.story: list[str] = []
-        self.api = build(ServerOptions(
-            store=MemoryStore(clock), clock=clock, rng=self._random(), feature_gates={"TTLAfterFinished": True},
-        ))
+        self.api = build_api_server(
+            ServerOptions(
+                store=MemoryStore(clock),
+                workers=InlineWorkers(),
+                clock=clock,
+                rng=self._random(),
+                feature_gates={"TTLAfterFinished": True},
+            )
+        )
         self.client = InProcessClient(self.api, ADMIN, user_agent="kubectl")
         self.faults = Faults(self._random())
-        self._settings = Settings(
-            root_ca="-", sign=lambda claims: "token of " + claims["sub"], provisioners={PROVISIONER: _Disk()},
-            node_grace=self.rng.choice((20.0, 40.0)), pod_cidrs=("10.244.0.0/16",), load_balancers="127.8.0.0/24",
+        self._settings = ControllerSettings(
+            root_ca="-",
+            sign=lambda claims: "token of " + claims["sub"],
+            provisioners={PROVISIONER: _Disk()},
+            node_grace=self.rng.choice((20.0, 40.0)),
+            pod_cidrs=("10.244.0.0/16",),
+            load_balancers="127.8.0.0/24",
         )
         self.machines: list[Machine] = []
         for number in range(self.rng.randrange(3, 6)):
             windows = number == 1
-            self.machines.append(Machine(
-                f"{'win' if windows else 'lin'}{number}", windows=windows, zone=f"zone-{number % 2}",
-                cpu=12 if windows else self.rng.choice((8, 16)), on_start=self._started,
-            ))
+            self.machines.append(
+                Machine(
+                    f"{'win' if windows else 'lin'}{number}",
+                    windows=windows,
+                    zone=f"zone-{number % 2}",
+                    cpu=12 if windows else self.rng.choice((8, 16)),
+                    on_start=self._started,
+                )
+            )
         self._kubelets: dict[str, Kubelet] = {}
         self.components = self._components()
         self.nodes = {machine.name: self._node(machine) for machine in self.machines}
@@ -109,10 +134,13 @@ class World:
         assert self.watchdog is not None
         self.watchdog.started(machine, container)
 
-    # ---- who is there --------------------------------------------------------------------------------------------
+    # ---- who is there
+    # --------------------------------------------------------------------------------------------
 
-    def _client(self, line: Line, who: str, name: str, *groups: str, agent: str = "") -> Client:
-        inner = InProcessClient(self.api, User(name, (*groups, "system:authenticated")), user_agent=agent or who)
+    def _client(self, line: Line, who: str, name: str, *groups: str, agent: str = "") -> ApiClient:
+        inner = InProcessClient(
+            self.api, UserInfo(name, (*groups, "system:authenticated")), user_agent=agent or who
+        )
         return line.client(inner, who)
 
     def _line(self, name: str) -> Line:
@@ -127,7 +155,9 @@ class World:
         return Process(name, component, self.faults, self._random(), self.tell, line)
 
     def _components(self) -> list[Process]:
-        """The scheduler, and the controllers in one process or in several; some have another that stands by."""
+        """The scheduler, and the controllers in one process or in several; some have another that
+        stands by.
+        """
         groups: list[list[str]] = [[] for _ in range(self.rng.randrange(1, 4))]
         for row in CONTROLLERS:
             self.rng.choice(groups).append(row.name)
@@ -139,7 +169,9 @@ class World:
             if self.rng.random() < 0.7:
                 made.append(self._process(name, component))
             else:
-                made += [self._process(f"{name}-{twin}", self._elected(name, component)) for twin in "ab"]
+                made += [
+                    self._process(f"{name}-{twin}", self._elected(name, component)) for twin in "ab"
+                ]
         return made
 
     def _elected(self, name: str, component: Component) -> Component:
@@ -154,13 +186,17 @@ class World:
 
     def _manager(self, names: list[str]) -> Component:
         async def run_manager(line: Line, rng: random.Random) -> None:
-            def client(identity: str) -> Client:
+            def client(identity: str) -> ApiClient:
                 if not identity:
                     return self._client(line, line.name, USER, agent=USER_AGENT)
                 name = user_name("kube-system", identity)
-                return self._client(line, identity, name, *group_names("kube-system"), agent=USER_AGENT)
+                return self._client(
+                    line, identity, name, *group_names("kube-system"), agent=USER_AGENT
+                )
 
-            await ControllerManager(client, self.clock, rng, self._settings, controllers=names).run()
+            await ControllerManager(
+                client, self.clock, rng, self._settings, controllers=names
+            ).run()
 
         return run_manager
 
@@ -169,18 +205,29 @@ class World:
 
     def _node(self, machine: Machine) -> Process:
         async def run_kubelet(line: Line, rng: random.Random) -> None:
-            client = self._client(line, machine.name, f"system:node:{machine.name}", "system:nodes", agent="kubelet")
+            client = self._client(
+                line, machine.name, f"system:node:{machine.name}", "system:nodes", agent="kubelet"
+            )
             self._kubelets[machine.name] = kubelet = Kubelet(machine, client, self.clock, rng)
             await kubelet.run()
 
         return self._process(machine.name, run_kubelet)
 
-    # ---- what happens to them ------------------------------------------------------------------------------------
+    # ---- what happens to them
+    # ------------------------------------------------------------------------------------
 
     async def misfortunes(self) -> None:
         acts: list[tuple[Callable[[], Coroutine[Any, Any, None]], int]] = [
-            (self._crash, 10), (self._crash_now, 2), (self._halt, 3), (self._drop_watches, 5), (self._compact, 2),
-            (self._outage, 1), (self._cut_off, 3), (self._power_off, 3), (self._restart_kubelet, 3), (self._flake, 6),
+            (self._crash, 10),
+            (self._crash_now, 2),
+            (self._halt, 3),
+            (self._drop_watches, 5),
+            (self._compact, 2),
+            (self._outage, 1),
+            (self._cut_off, 3),
+            (self._power_off, 3),
+            (self._restart_kubelet, 3),
+            (self._flake, 6),
         ]
         # Each seed leaves out some, so that none hides what another would show.
         acts = [row for row in acts if self.rng.random() < 0.7]
@@ -261,7 +308,9 @@ class World:
                 process.line.drop_watches()
 
     async def _power_off(self) -> None:
-        """The node loses what it runs. Sometimes somebody who sees that takes it out of the cluster."""
+        """The node loses what it runs. Sometimes somebody who sees that takes it out of the
+        cluster.
+        """
         machine = self.rng.choice(self.machines)
         if machine.name in self._busy:
             return
@@ -292,11 +341,14 @@ class World:
                 process.line.on_call = None
             process.start()
 
-    # ---- from the beginning to the end ---------------------------------------------------------------------------
+    # ---- from the beginning to the end
+    # ---------------------------------------------------------------------------
 
     async def play(self) -> list[str]:
         await self.api.start()
-        self.watchdog = watchdog = Watchdog(self.api, self.clock, self.machines, self.faults, self.tell)
+        self.watchdog = watchdog = Watchdog(
+            self.api, self.clock, self.machines, self.faults, self.tell
+        )
         processes = [*self.components, *self.nodes.values()]
         try:
             try:
@@ -337,7 +389,9 @@ class World:
         while self.clock.monotonic() < end and not watchdog.violations:
             await self.clock.sleep(1)
             now = self.clock.monotonic()
-            if now - watchdog.last_unrest < _QUIET_SECONDS or (watchdog.last_unrest == looked and now % 60 > 1):
+            if now - watchdog.last_unrest < _QUIET_SECONDS or (
+                watchdog.last_unrest == looked and now % 60 > 1
+            ):
                 continue
             looked = watchdog.last_unrest
             problems = complaints(self.api, self.clock, self.machines)
@@ -395,7 +449,11 @@ def simulate(seed: int, listen: Callable[[str], None] | None = None) -> Outcome:
         watchdog = world.watchdog
         assert watchdog is not None
         return Outcome(
-            seed, [*mistakes.found, *problems], clock.monotonic(), watchdog.commits, watchdog.digest.hexdigest()[:16],
+            seed,
+            [*mistakes.found, *problems],
+            clock.monotonic(),
+            watchdog.commits,
+            watchdog.digest.hexdigest()[:16],
             world.story,
         )
 

@@ -1,5 +1,5 @@
-"""The victims of test_crash.py. For each line on stdin (a seed and how long to wait) it forks a child that writes as
-fast as it can and prints what was acknowledged, kills it, and says so.
+"""The victims of test_crash.py. For each line on stdin (a seed and how long to wait) it forks a
+child that writes as fast as it can and prints what was acknowledged, kills it, and says so.
 
 Forking from a process that has imported everything makes a kill cheap.
 """

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from transom.kit.clock import Clock, VirtualClock
-from transom.store.api import Compacted, Event, FutureRevision, PreconditionFailed, Record, Store, StoreError
+from transom.store.api import (
+    FutureRevision,
+    PreconditionFailed,
+    RevisionCompacted,
+    Store,
+    StoreError,
+    StoreEvent,
+    StoreRecord,
+)
 from transom.store.memory import MemoryStore
 from transom.store.sqlite import SqliteStore
 
@@ -15,7 +23,11 @@ Run = Callable[[Callable[[Store], Awaitable[None]]], None]
 
 
 def make(kind: str, path: Path, clock: Clock | None = None, **bounds: float) -> Store:
-    return MemoryStore(clock, **bounds) if kind == "memory" else SqliteStore(path / "db", clock, **bounds)
+    return (
+        MemoryStore(clock, **bounds)
+        if kind == "memory"
+        else SqliteStore(path / "db", clock, **bounds)
+    )
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -37,18 +49,20 @@ def run(kind: str, tmp_path: Path) -> Run:
     return run_scenario
 
 
-def put(store: Store, key: str, value: bytes = b"x", **options: float) -> asyncio.Future[Record]:
+def put(
+    store: Store, key: str, value: bytes = b"x", **options: float
+) -> asyncio.Future[StoreRecord]:
     return store.put(key, lambda revision: value, **options)  # type: ignore[arg-type]
 
 
-def short(events: Sequence[Event]) -> list[tuple[int, str, bytes | None]]:
+def short(events: Sequence[StoreEvent]) -> list[tuple[int, str, bytes | None]]:
     return [(event.revision, event.key, event.record and event.record.value) for event in events]
 
 
 def test_a_write_is_visible_when_its_future_resolves_and_not_before(run: Run) -> None:
     async def scenario(store: Store) -> None:
         assert store.revision == 1
-        seen: list[Event] = []
+        seen: list[StoreEvent] = []
         store.watch("pods/", 1, seen.extend)
         encoded_with: list[int] = []
 
@@ -58,7 +72,12 @@ def test_a_write_is_visible_when_its_future_resolves_and_not_before(run: Run) ->
 
         future = store.put("pods/a", encode)
         assert encoded_with == [2]
-        assert store.get("pods/a") is None and store.count("pods/") == 0 and store.revision == 1 and not seen
+        assert (
+            store.get("pods/a") is None
+            and store.count("pods/") == 0
+            and store.revision == 1
+            and not seen
+        )
         latest = store.latest("pods/a")
         assert latest is not None and latest.value == b"v2"
         record = await future
@@ -138,13 +157,26 @@ def test_lists_are_sorted_and_paged(run: Run) -> None:
         def keys(prefix: str, **options: object) -> list[str]:
             return [record.key for record in store.list(prefix, **options).records]  # type: ignore[arg-type]
 
-        for prefix in ("", "pods", "pods/", "pods/a", "pods/a/", "pods/a/1", "pods/c", "nothing/", "podsx/1"):
+        for prefix in (
+            "",
+            "pods",
+            "pods/",
+            "pods/a",
+            "pods/a/",
+            "pods/a/1",
+            "pods/c",
+            "nothing/",
+            "podsx/1",
+        ):
             assert keys(prefix) == [name for name in expected if name.startswith(prefix)]
             assert store.count(prefix) == len(keys(prefix))
         page = store.list("pods/", limit=2)
         assert ([r.key for r in page.records], page.revision, page.more, page.remaining) == (
-            ["pods/a/1", "pods/a/2"], store.revision, True, 4,
-        )  # fmt: skip
+            ["pods/a/1", "pods/a/2"],
+            store.revision,
+            True,
+            4,
+        )
         await store.delete("pods/a/é")
         await put(store, "pods/a/3")
         await put(store, "pods/b/1", b"changed")
@@ -177,13 +209,13 @@ def test_reading_outside_of_history(run: Run) -> None:
             lambda: store.get("nodes/a", 2),
             lambda: store.watch("pods/", 2, print),
         ):
-            with pytest.raises(Compacted) as gone:
+            with pytest.raises(RevisionCompacted) as gone:
                 read()
             assert gone.value.revision == 3
         record = store.get("pods/a", 3)
         assert record is not None and record.value == b"3"
         assert [r.value for r in store.list("pods/", revision=3).records] == [b"3"]
-        seen: list[Event] = []
+        seen: list[StoreEvent] = []
         store.watch("pods/", 3, seen.extend)
         assert short(seen) == [(4, "pods/a", b"4")]
 
@@ -192,10 +224,17 @@ def test_reading_outside_of_history(run: Run) -> None:
 
 def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
     async def scenario(store: Store) -> None:
-        await asyncio.gather(*(put(store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)), put(store, "nodes/n"))
-        batches: dict[str, list[Event]] = {"late": [], "everything": [], "one": [], "future": []}
+        await asyncio.gather(
+            *(put(store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)), put(store, "nodes/n")
+        )
+        batches: dict[str, list[StoreEvent]] = {
+            "late": [],
+            "everything": [],
+            "one": [],
+            "future": [],
+        }
 
-        def join_late(events: Sequence[Event]) -> None:
+        def join_late(events: Sequence[StoreEvent]) -> None:
             if not batches["late"]:
                 store.watch("pods/a/", events[0].revision - 1, batches["late"].extend)
 
@@ -216,8 +255,18 @@ def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
         early.cancel()
         await put(store, "pods/a/8")
         a = [(2, "pods/a/0", b"x"), (3, "pods/a/1", b"x"), (4, "pods/a/2", b"x")]
-        b = [(5, "pods/b/0", b"x"), (6, "pods/b/1", b"x"), (7, "pods/b/2", b"x"), (8, "nodes/n", b"x")]
-        new = [(9, "pods/a/0", b"y"), (10, "pods/a/1", None), (11, "pods/b/9", b"x"), (12, "pods/a/7", b"x")]
+        b = [
+            (5, "pods/b/0", b"x"),
+            (6, "pods/b/1", b"x"),
+            (7, "pods/b/2", b"x"),
+            (8, "nodes/n", b"x"),
+        ]
+        new = [
+            (9, "pods/a/0", b"y"),
+            (10, "pods/a/1", None),
+            (11, "pods/b/9", b"x"),
+            (12, "pods/a/7", b"x"),
+        ]
         last = (13, "pods/a/8", b"x")
         assert short(batches["early"]) == [*a, new[0], new[1], new[3]]
         assert short(batches["one"]) == [b[1]]
@@ -229,14 +278,16 @@ def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
     run(scenario)
 
 
-def test_a_watcher_that_fails_or_leaves_disturbs_nobody(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watcher_that_fails_or_leaves_disturbs_nobody(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(store: Store) -> None:
-        seen: list[Event] = []
+        seen: list[StoreEvent] = []
 
-        def leave(events: Sequence[Event]) -> None:
+        def leave(events: Sequence[StoreEvent]) -> None:
             second.cancel()
 
-        def fail(events: Sequence[Event]) -> None:
+        def fail(events: Sequence[StoreEvent]) -> None:
             raise RuntimeError("not my day")
 
         store.watch("pods/", 1, leave)
@@ -280,8 +331,12 @@ def test_keys_expire_on_their_own(kind: str, tmp_path: Path) -> None:
         clock.advance(5)
         await put(store, "events/renewed", ttl=10)
         await put(store, "events/kept")
-        seen: asyncio.Queue[Event] = asyncio.Queue()
-        store.watch("events/", store.revision, lambda events: [seen.put_nowait(event) for event in events] and None)
+        seen: asyncio.Queue[StoreEvent] = asyncio.Queue()
+        store.watch(
+            "events/",
+            store.revision,
+            lambda events: [seen.put_nowait(event) for event in events] and None,
+        )
         clock.advance(4.9)
         await put(store, "pods/a")
         assert store.count("events/") == 4
@@ -305,7 +360,9 @@ def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> None:
         await store.start()
         await asyncio.gather(*(put(store, f"events/{n}", ttl=5) for n in range(1000)))
         gone = asyncio.Event()
-        store.watch("events/", store.revision, lambda events: None if store.count("events/") else gone.set())
+        store.watch(
+            "events/", store.revision, lambda events: None if store.count("events/") else gone.set()
+        )
         clock.advance(5)
         await gone.wait()
         await store.close()
@@ -316,7 +373,9 @@ def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> None:
 def test_history_is_kept_for_a_time_and_within_bounds(kind: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = VirtualClock()
-        store = make(kind, tmp_path, clock, history_seconds=300, compact_interval=60, history_events=50)
+        store = make(
+            kind, tmp_path, clock, history_seconds=300, compact_interval=60, history_events=50
+        )
         await store.start()
         await put(store, "pods/a")
         await clock.run_for(299)

@@ -1,4 +1,6 @@
-"""kill -9 at random moments: nothing acknowledged is lost, nothing is half there, the counter never goes back."""
+"""kill -9 at random moments: nothing acknowledged is lost, nothing is half there, the counter never
+goes back.
+"""
 
 import asyncio
 import hashlib
@@ -14,8 +16,12 @@ from transom.store.sqlite import SqliteStore
 KILLS = 200
 
 
-def round_of_writes(victim: subprocess.Popen[str], rng: random.Random) -> tuple[int, list[tuple[int, str, str]]]:
-    """Let the child write for a moment, kill it, and give the revision it started at and what it acknowledged."""
+def round_of_writes(
+    victim: subprocess.Popen[str], rng: random.Random
+) -> tuple[int, list[tuple[int, str, str]]]:
+    """Let the child write for a moment, kill it, and give the revision it started at and what it
+    acknowledged.
+    """
     assert victim.stdin is not None and victim.stdout is not None
     victim.stdin.write(f"{rng.randrange(1 << 30)} {rng.uniform(0.01, 0.06)}\n")
     victim.stdin.flush()
@@ -38,12 +44,18 @@ def digest_of(value: bytes | None) -> str:
 
 
 async def contents(path: Path) -> tuple[int, dict[str, tuple[int, bytes]], dict[str, int]]:
-    """The revision, what is there, and the revisions at which keys were deleted, as a new server finds them."""
+    """The revision, what is there, and the revisions at which keys were deleted, as a new server
+    finds them.
+    """
     store = SqliteStore(path, history_events=200)
     await store.start()
     found = {record.key: (record.mod_revision, record.value) for record in store.list("").records}
     deleted: dict[str, int] = {}
-    store.watch("", store.compacted, lambda events: deleted.update((e.key, e.revision) for e in events if not e.record))
+    store.watch(
+        "",
+        store.compacted,
+        lambda events: deleted.update((e.key, e.revision) for e in events if not e.record),
+    )
     revision = store.revision
     await store.close()
     return revision, found, deleted
@@ -68,7 +80,10 @@ def test_kill_9(tmp_path: Path) -> None:
     total = 0
     program = Path(__file__).with_name("crash_writer.py")
     with subprocess.Popen(
-        [sys.executable, str(program), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(program), str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as victim:
         for kill in range(KILLS):
             started, acknowledged = round_of_writes(victim, rng)
@@ -87,9 +102,12 @@ def test_kill_9(tmp_path: Path) -> None:
                 # An acknowledged deletion may be out of the history by now.
                 forgotten = acked if digest == "-" else 0
                 at, value = found.get(key, (deleted.get(key, forgotten), None))
-                # A write that nobody heard of may have come after the last one that was acknowledged.
+                # A write that nobody heard of may have come after the last one that was
+                # acknowledged.
                 assert at >= acked, f"kill {kill}: {key} was acknowledged at {acked} and is at {at}"
-                assert at > acked or digest == digest_of(value), f"kill {kill}: {key} is not what was written"
+                assert at > acked or digest == digest_of(value), (
+                    f"kill {kill}: {key} is not what was written"
+                )
             newest = {key: (at, digest_of(value)) for key, (at, value) in found.items()}
         assert victim.stdin is not None
         victim.stdin.close()

@@ -1,4 +1,6 @@
-"""Random histories: whatever is written, in whatever groups, the store shows what a plain list of changes shows."""
+"""Random histories: whatever is written, in whatever groups, the store shows what a plain list of
+changes shows.
+"""
 
 import asyncio
 import shutil
@@ -11,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from transom.store.api import Compacted, Event, PreconditionFailed, Store
+from transom.store.api import PreconditionFailed, RevisionCompacted, Store, StoreEvent
 from transom.store.memory import MemoryStore
 from transom.store.sqlite import SqliteStore
 
@@ -19,7 +21,9 @@ KEYS = ["a/1", "a/2", "a/22", "a/n/1", "a.b/1", "b/1", "b/2"]
 PREFIXES = ["", "a", "a/", "a/2", "a/n/", "b/", "c/"]
 Change = tuple[int, str, bytes | None]
 keys, prefixes = st.sampled_from(KEYS), st.sampled_from(PREFIXES)
-writes = st.tuples(keys, st.sampled_from([b"", b"x", b"yy", None]), st.sampled_from(["any", "right", "wrong"]))
+writes = st.tuples(
+    keys, st.sampled_from([b"", b"x", b"yy", None]), st.sampled_from(["any", "right", "wrong"])
+)
 
 
 class Machine(RuleBasedStateMachine):
@@ -30,7 +34,7 @@ class Machine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.directory = Path(tempfile.mkdtemp())
         self.log: list[Change] = []
-        self.watches: list[tuple[str, int, list[Event]]] = []
+        self.watches: list[tuple[str, int, list[StoreEvent]]] = []
         self.store = self.make()
         self.loop.run_until_complete(self.store.start())
 
@@ -66,7 +70,11 @@ class Machine(RuleBasedStateMachine):
                     if value is None:
                         futures.append(self.store.delete(key, expected=expected))
                     else:
-                        futures.append(self.store.put(key, lambda revision, value=value: value, expected=expected))
+                        futures.append(
+                            self.store.put(
+                                key, lambda revision, value=value: value, expected=expected
+                            )
+                        )
                 except PreconditionFailed as error:
                     assert not fits
                     assert (error.current and error.current.mod_revision) == (there and there[2])
@@ -80,13 +88,13 @@ class Machine(RuleBasedStateMachine):
     @rule(prefix=prefixes, back=st.integers(0, 40))
     def watch(self, prefix: str, back: int) -> None:
         since = max(self.store.revision - back, 1)
-        events: list[Event] = []
+        events: list[StoreEvent] = []
         self.subscribe(prefix, since, events)
 
-    def subscribe(self, prefix: str, since: int, events: list[Event]) -> None:
+    def subscribe(self, prefix: str, since: int, events: list[StoreEvent]) -> None:
         try:
             self.store.watch(prefix, since, events.extend)
-        except Compacted:
+        except RevisionCompacted:
             assert since < self.store.compacted
         else:
             assert since >= self.store.compacted
@@ -95,9 +103,11 @@ class Machine(RuleBasedStateMachine):
     @rule(prefix=prefixes, back=st.integers(0, 40), limit=st.integers(0, 3))
     def list_by_pages(self, prefix: str, back: int, limit: int) -> None:
         revision = max(self.store.revision - back, 1)
-        expected = [item for item in sorted(self.state_at(revision).items()) if item[0].startswith(prefix)]
+        expected = [
+            item for item in sorted(self.state_at(revision).items()) if item[0].startswith(prefix)
+        ]
         if revision < self.store.compacted:
-            with pytest.raises(Compacted):
+            with pytest.raises(RevisionCompacted):
                 self.store.list(prefix, revision=revision)
             return
         found, after, more = [], "", True
@@ -105,7 +115,9 @@ class Machine(RuleBasedStateMachine):
             page = self.store.list(prefix, after=after, limit=limit, revision=revision)
             assert page.revision == revision and (len(page.records) == limit or not page.more)
             found += [(r.key, (r.value, r.create_revision, r.mod_revision)) for r in page.records]
-            assert page.remaining == len(expected) - len(found) and page.more == (page.remaining > 0)
+            assert page.remaining == len(expected) - len(found) and page.more == (
+                page.remaining > 0
+            )
             after, more = found[-1][0] if found else "", page.more
         assert found == expected
 
@@ -139,9 +151,13 @@ class Machine(RuleBasedStateMachine):
     def agrees(self) -> None:
         now = self.state_at(1 << 60)
         assert self.store.revision == (self.log[-1][0] if self.log else 1)
-        assert {r.key: (r.value, r.create_revision, r.mod_revision) for r in self.store.list("").records} == now
+        assert {
+            r.key: (r.value, r.create_revision, r.mod_revision) for r in self.store.list("").records
+        } == now
         for prefix, since, events in self.watches:
-            expected = [change for change in self.log if change[0] > since and change[1].startswith(prefix)]
+            expected = [
+                change for change in self.log if change[0] > since and change[1].startswith(prefix)
+            ]
             assert [(e.revision, e.key, e.record and e.record.value) for e in events] == expected
 
 
@@ -159,7 +175,10 @@ class SqliteMachine(Machine):
 
 def _case(machine: type[Machine], examples: int) -> Callable[..., None]:
     machine.TestCase.settings = settings(
-        max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     return machine.TestCase
 

@@ -1,4 +1,6 @@
-"""Values of chosen buckets are encrypted on disk and nowhere else; keys are replaced by a restart."""
+"""Values of chosen buckets are encrypted on disk and nowhere else; keys are replaced by a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def test_turning_it_on_leaves_no_plain_value_behind(path: Path) -> None:
 
 def test_a_wipe_that_was_interrupted_is_done_at_the_next_start(path: Path) -> None:
     with_store(path, NOTHING, write)
-    connection = disk.connect(path)
+    connection = disk.open_database(path, is_new=False)
+    ledger = disk.read_ledger(connection)
+    assert ledger is not None
     real = disk.sqlite3.Connection.execute
 
     class Crashing:
@@ -106,7 +110,7 @@ def test_a_wipe_that_was_interrupted_is_done_at_the_next_start(path: Path) -> No
             return real(connection, text, *more)  # type: ignore[arg-type]
 
     with pytest.raises(StoreError, match="could not be sealed"):
-        disk.reseal(Crashing(), [2], sealing(k1=OLD), path)  # type: ignore[arg-type]
+        disk.reseal_rows(Crashing(), [2], sealing(k1=OLD), path, ledger)  # type: ignore[arg-type]
     assert connection.execute("SELECT value FROM meta WHERE name = 'wipe'").fetchone() == (1,)
     connection.close()
     with_store(path, sealing(k1=OLD), check)
@@ -128,11 +132,20 @@ def test_turning_it_off_needs_the_key_once(path: Path) -> None:
     with_store(path, NOTHING, check)
 
 
-@pytest.mark.parametrize(("seal", "text"), [
-    (NOTHING, "state.db cannot be read: the record secrets/default/a is encrypted, and no key was given"),
-    (sealing(k1=OTHER), 'the key "k1" does not open it'),
-    (sealing(k2=OLD), 'needs the key "k1", and there is only k2'),
-])
+@pytest.mark.parametrize(
+    ("seal", "text"),
+    [
+        (
+            NOTHING,
+            (
+                "state.db cannot be read: the record secrets/default/a is encrypted, and no key "
+                "was given"
+            ),
+        ),
+        (sealing(k1=OTHER), 'the key "k1" does not open it'),
+        (sealing(k2=OLD), 'needs the key "k1", and there is only k2'),
+    ],
+)
 def test_a_missing_or_wrong_key_is_told_at_the_start(path: Path, seal: Sealing, text: str) -> None:
     with_store(path, sealing(k1=OLD), write)
     before = on_disk(path)
@@ -144,10 +157,19 @@ def test_a_missing_or_wrong_key_is_told_at_the_start(path: Path, seal: Sealing, 
 def test_a_sealed_value_does_not_open_as_another_record(path: Path) -> None:
     with_store(path, sealing(k1=OLD), write)
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE log SET key = 'secrets/default/b' WHERE key = 'secrets/default/a'")
+        connection.execute(
+            "UPDATE log SET key = 'secrets/default/b' WHERE key = 'secrets/default/a'"
+        )
     connection.close()
+
+    async def is_quarantined(store: SqliteStore) -> None:
+        assert store.get("secrets/default/a") is store.get("secrets/default/b") is None
+        assert [one.revision for one in store.quarantined()] == [2]
+
+    with_store(path, sealing(k1=OLD), is_quarantined)
+    seal = sealing(k1=OLD)
     with pytest.raises(StoreError, match="cannot be decrypted"):
-        with_store(path, sealing(k1=OLD), check)
+        seal.from_disk("secrets/default/b", seal.to_disk("secrets/default/a", SECRET))
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00S", b"\x00Sxyz", b"\x00P", b"{}"])
@@ -171,32 +193,35 @@ def key_file(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 
 def test_a_made_key_file_is_private_and_works(tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    keyring.create(path)
+    keyring.create_key_file(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    ring = keyring.load(path)
+    ring = keyring.load_key_file(path)
     assert ring.unseal("a/b", ring.seal("a/b", b"x")) == b"x"
 
 
 GOOD = base64.b64encode(OLD).decode()
 
 
-@pytest.mark.parametrize(("text", "mode", "problem"), [
-    (f"key1 {GOOD}", 0o640, "has mode 0640"),
-    (f"key1 {GOOD}", 0o604, "has mode 0604"),
-    ("", 0o600, "holds no key"),
-    (f"key1 {GOOD[:-8]}", 0o600, "line 1: the key \"key1\" has 2[67] bytes, not 32"),
-    (f"# a\nkey1 !{GOOD}", 0o600, "line 2: the key \"key1\" is not base64"),
-    (f"{GOOD}", 0o600, "line 1: a line is a name and a key"),
-    (f"a {GOOD}\na {GOOD}", 0o600, "two keys named \"a\""),
-])
+@pytest.mark.parametrize(
+    ("text", "mode", "problem"),
+    [
+        (f"key1 {GOOD}", 0o640, "has mode 0640"),
+        (f"key1 {GOOD}", 0o604, "has mode 0604"),
+        ("", 0o600, "holds no key"),
+        (f"key1 {GOOD[:-8]}", 0o600, 'line 1: the key "key1" has 2[67] bytes, not 32'),
+        (f"# a\nkey1 !{GOOD}", 0o600, 'line 2: the key "key1" is not base64'),
+        (f"{GOOD}", 0o600, "line 1: a line is a name and a key"),
+        (f"a {GOOD}\na {GOOD}", 0o600, 'two keys named "a"'),
+    ],
+)
 def test_a_key_file_that_cannot_be_used_is_refused_without_telling_keys(
     tmp_path: Path, text: str, mode: int, problem: str
 ) -> None:
     with pytest.raises(KeyFileError, match=problem) as refused:
-        keyring.load(key_file(tmp_path, text, mode))
+        keyring.load_key_file(key_file(tmp_path, text, mode))
     assert GOOD[:20] not in str(refused.value) + refused.value.hint
 
 
 def test_a_missing_key_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match=r"cannot read the key file .*/none: No such file"):
-        keyring.load(tmp_path / "none")
+        keyring.load_key_file(tmp_path / "none")

@@ -14,11 +14,14 @@ import pytest
 
 from transom.kit.clock import VirtualClock
 from transom.store import disk
-from transom.store.api import Event, Record, StoreError
+from transom.store.api import StoreError, StoreEvent, StoreRecord
+from transom.store.rows import Ledger
 from transom.store.sqlite import SqliteStore
 
 
-def put(store: SqliteStore, key: str, value: bytes = b"x", **options: float) -> asyncio.Future[Record]:
+def put(
+    store: SqliteStore, key: str, value: bytes = b"x", **options: float
+) -> asyncio.Future[StoreRecord]:
     return store.put(key, lambda revision: value, **options)  # type: ignore[arg-type]
 
 
@@ -58,11 +61,15 @@ def test_watches_and_page_tokens_survive_a_restart(path: Path) -> None:
         await put(store, "pods/b")
         await store.close()
         store = await opened(path)
-        seen: list[Event] = []
+        seen: list[StoreEvent] = []
         store.watch("pods/", 5, seen.extend)
-        assert [(e.revision, e.record and e.record.value, e.previous and e.previous.value) for e in seen] == [
-            (6, b"4", b"3"), (7, None, b"4"), (8, b"x", None),
-        ]  # fmt: skip
+        assert [
+            (e.revision, e.record and e.record.value, e.previous and e.previous.value) for e in seen
+        ] == [
+            (6, b"4", b"3"),
+            (7, None, b"4"),
+            (8, b"x", None),
+        ]
         assert [record.value for record in store.list("pods/", revision=4).records] == [b"2"]
         assert (await put(store, "pods/c")).mod_revision == 9
         await store.close()
@@ -98,8 +105,9 @@ def test_rows_left_by_an_interrupted_compaction_are_removed_later(path: Path) ->
         await put(store, "pods/b")
         await store.close()
         with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE meta SET value = 7")
             connection.execute("DELETE FROM log WHERE revision < 4")
+            ledger = disk.recount_rows(connection, Ledger(7, 8))
+            disk.write_ledger(connection, ledger)
         connection.close()
         store = await opened(path)
         assert [record.key for record in store.list("").records] == ["pods/b"]
@@ -131,7 +139,9 @@ def test_file_and_log_stay_small_however_much_is_written(path: Path) -> None:
     assert len(rows(path)) < 3000
 
 
-def test_a_full_disk_fails_the_writers_and_nothing_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_fails_the_writers_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         store = await opened(path)
         await put(store, "pods/a", b"old")
@@ -139,7 +149,10 @@ def test_a_full_disk_fails_the_writers_and_nothing_else(path: Path, monkeypatch:
         kept = None
         failed = 0
         for n in range(100):
-            writes = [put(store, f"pods/{n}", bytes(3000)), put(store, f"pods/{n}", b"depends on it")]
+            writes = [
+                put(store, f"pods/{n}", bytes(3000)),
+                put(store, f"pods/{n}", b"depends on it"),
+            ]
             results = await asyncio.gather(*writes, return_exceptions=True)
             if isinstance(results[0], StoreError):
                 failed += 1
@@ -148,7 +161,7 @@ def test_a_full_disk_fails_the_writers_and_nothing_else(path: Path, monkeypatch:
                 assert store.latest(f"pods/{n}") is None is store.get(f"pods/{n}")
             else:
                 kept = results[1]
-        assert failed and isinstance(kept, Record)
+        assert failed and isinstance(kept, StoreRecord)
         before = store.revision
         assert before == kept.mod_revision
         current = store.get("pods/a")
@@ -181,22 +194,24 @@ def test_a_full_disk_fails_the_writers_and_nothing_else(path: Path, monkeypatch:
 def test_everything_accepted_before_the_failure_was_known_fails_too(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = disk.commit
+    commit = disk.commit_rows
     broken = True
 
-    def flaky(connection: sqlite3.Connection, *args: object) -> None:
+    def flaky(connection: sqlite3.Connection, *args: object) -> object:
         if broken:
             raise sqlite3.OperationalError("disk I/O error")
-        commit(connection, *args)  # type: ignore[arg-type]
+        return commit(connection, *args)  # type: ignore[arg-type]
 
     async def scenario() -> None:
         nonlocal broken
         store = await opened(path)
-        monkeypatch.setattr(disk, "commit", flaky)
-        seen: list[Event] = []
+        monkeypatch.setattr(disk, "commit_rows", flaky)
+        seen: list[StoreEvent] = []
         store.watch("", 1, seen.extend)
         first = put(store, "pods/a", ttl=60)
-        await asyncio.sleep(0)  # what was written is handed to the thread when the loop has its turn
+        await asyncio.sleep(
+            0
+        )  # what was written is handed to the thread when the loop has its turn
         # The thread fails and reports while the loop is here, accepting on top of what failed.
         while not store._log._broken:  # type: ignore[attr-defined]
             os.sched_yield()
@@ -208,23 +223,27 @@ def test_everything_accepted_before_the_failure_was_known_fails_too(
         assert all(isinstance(result, StoreError) for result in results)
         assert "disk I/O error" in str(results[0])
         assert store.revision == 1 and store.latest("pods/a") is None and not seen
-        assert (await put(store, "pods/a", expected=0)).mod_revision == 5  # revisions are not given out twice
+        assert (
+            await put(store, "pods/a", expected=0)
+        ).mod_revision == 5  # revisions are not given out twice
         await store.close()
 
     run(scenario)
 
 
-def test_latest_shows_the_newest_of_several_writes_on_their_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = disk.commit
+def test_latest_shows_the_newest_of_several_writes_on_their_way(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = disk.commit_rows
     gate = threading.Semaphore(1)
 
-    def one_at_a_time(connection: sqlite3.Connection, *args: object) -> None:
+    def one_at_a_time(connection: sqlite3.Connection, *args: object) -> object:
         gate.acquire()
-        commit(connection, *args)  # type: ignore[arg-type]
+        return commit(connection, *args)  # type: ignore[arg-type]
 
     async def scenario() -> None:
         store = await opened(path)
-        monkeypatch.setattr(disk, "commit", one_at_a_time)
+        monkeypatch.setattr(disk, "commit_rows", one_at_a_time)
         first = put(store, "pods/a")
         await asyncio.sleep(0)
         wait_until_idle(store)  # it is durable, but the loop has not heard of it
@@ -241,20 +260,20 @@ def test_latest_shows_the_newest_of_several_writes_on_their_way(path: Path, monk
 
 
 def test_an_expiry_that_fails_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = disk.commit
+    commit = disk.commit_rows
     attempts = 0
 
-    def flaky(connection: sqlite3.Connection, *args: object) -> None:
+    def flaky(connection: sqlite3.Connection, *args: object) -> object:
         nonlocal attempts
         attempts += 1
         if attempts == 2:
             raise sqlite3.OperationalError("database or disk is full")
-        commit(connection, *args)  # type: ignore[arg-type]
+        return commit(connection, *args)  # type: ignore[arg-type]
 
     async def scenario() -> None:
         clock = VirtualClock()
         store = await opened(path, clock=clock)
-        monkeypatch.setattr(disk, "commit", flaky)
+        monkeypatch.setattr(disk, "commit_rows", flaky)
         failed = asyncio.Event()
         report = store._log._failed  # type: ignore[attr-defined]
         monkeypatch.setattr(store._log, "_failed", lambda *args: (report(*args), failed.set()))
@@ -281,8 +300,10 @@ def test_keys_that_expired_while_nobody_was_there_are_deleted_at_the_start(path:
         clock = VirtualClock(start=1050.0)
         store = await opened(path, clock=clock)
         assert [record.key for record in store.list("events/").records] == ["events/stays"]
-        seen: asyncio.Queue[Event] = asyncio.Queue()
-        store.watch("events/", 3, lambda events: [seen.put_nowait(event) for event in events] and None)
+        seen: asyncio.Queue[StoreEvent] = asyncio.Queue()
+        store.watch(
+            "events/", 3, lambda events: [seen.put_nowait(event) for event in events] and None
+        )
         event = await seen.get()
         assert (event.revision, event.key, event.record) == (4, "events/gone", None)
         clock.advance(50)
@@ -295,7 +316,9 @@ def test_keys_that_expired_while_nobody_was_there_are_deleted_at_the_start(path:
 def test_two_servers_cannot_open_the_same_file(path: Path) -> None:
     async def scenario() -> None:
         store = await opened(path)
-        with pytest.raises(StoreError, match=rf"in use by another server \(process {os.getpid()}\)"):
+        with pytest.raises(
+            StoreError, match=rf"in use by another server \(process {os.getpid()}\)"
+        ):
             await opened(path)
         program = (
             "import asyncio, pathlib, sys\n"
@@ -303,7 +326,11 @@ def test_two_servers_cannot_open_the_same_file(path: Path) -> None:
             "asyncio.run(SqliteStore(pathlib.Path(sys.argv[1])).start())"
         )
         second = await asyncio.to_thread(
-            subprocess.run, [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+            subprocess.run,
+            [sys.executable, "-c", program, str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert second.returncode == 1 and "in use by another server" in second.stderr
         await put(store, "pods/a")
@@ -329,9 +356,15 @@ def test_files_are_private(path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (lambda path: path.write_bytes(b"no database at all, but long enough to be one" * 50), "not a database"),
+        (
+            lambda path: path.write_bytes(b"no database at all, but long enough to be one" * 50),
+            "not a database",
+        ),
         (lambda path: script(path, "CREATE TABLE t (x)"), "not the data of a Transom server"),
-        (lambda path: fresh(path, "PRAGMA user_version = 2"), "format 2, written by a newer release"),
+        (
+            lambda path: fresh(path, "PRAGMA user_version = 3"),
+            "format 3, written by a newer release",
+        ),
         (lambda path: fresh(path, "DELETE FROM meta"), "damaged"),
         (lambda path: path.mkdir(), "cannot open"),
     ],
@@ -344,7 +377,10 @@ def test_files_that_cannot_be_used_are_refused_with_a_reason(
     with pytest.raises(StoreError, match=message) as refused:
         asyncio.run(opened(path))
     assert str(path) in str(refused.value)
-    assert path.is_dir() or hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(contents).digest()
+    assert (
+        path.is_dir()
+        or hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(contents).digest()
+    )
 
 
 def script(path: Path, sql: str) -> None:

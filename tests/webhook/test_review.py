@@ -9,35 +9,53 @@ import orjson
 import pytest
 import yaml
 
-from transom.http import Request
+from transom.http import HttpRequest
 from transom.machinery import validation
 from transom.machinery.kinds import BY_KEY
 from transom.webhook import manifests
-from transom.webhook.review import BadReview, answer
-from transom.webhook.server import Handler
+from transom.webhook.review import InvalidReview, answer_review
+from transom.webhook.server import WebhookHandler
 from transom.windows.advice import Advisor
-from transom.windows.landscape import described
-from transom.windows.policy import Policy
+from transom.windows.landscape import landscape_from_options
+from transom.windows.policy import WarningPolicy
 
 ROOT = Path(__file__).parents[2]
-POD = {"metadata": {"name": "p"}, "spec": {
-    "nodeSelector": {"kubernetes.io/os": "windows"}, "hostPID": True, "hostIPC": True,
-    "containers": [{"name": "c", "image": "example/app"}]}}
+POD = {
+    "metadata": {"name": "p"},
+    "spec": {
+        "nodeSelector": {"kubernetes.io/os": "windows"},
+        "hostPID": True,
+        "hostIPC": True,
+        "containers": [{"name": "c", "image": "example/app"}],
+    },
+}
 
 
 def advisor(*reject: str) -> Advisor:
-    return Advisor(described(), Policy(reject=reject), lambda _: None)
+    return Advisor(landscape_from_options(), WarningPolicy(reject=reject), lambda _: None)
 
 
-def review(version: str = "v1", kind: str = "Pod", group: str = "", **request: Any) -> dict[str, Any]:
-    asked = {"uid": "u", "kind": {"group": group, "version": "v1", "kind": kind}, "operation": "CREATE", "object": POD,
-             "oldObject": None, **request}
-    return {"apiVersion": f"admission.k8s.io/{version}", "kind": "AdmissionReview", "request": asked}
+def review(
+    version: str = "v1", kind: str = "Pod", group: str = "", **request: Any
+) -> dict[str, Any]:
+    asked = {
+        "uid": "u",
+        "kind": {"group": group, "version": "v1", "kind": kind},
+        "operation": "CREATE",
+        "object": POD,
+        "oldObject": None,
+        **request,
+    }
+    return {
+        "apiVersion": f"admission.k8s.io/{version}",
+        "kind": "AdmissionReview",
+        "request": asked,
+    }
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_answers_come_in_the_version_of_the_question(version: str) -> None:
-    got = answer(review(version), advisor("WIN-POD-005")).review
+    got = answer_review(review(version), advisor("WIN-POD-005")).review
     assert got["apiVersion"] == f"admission.k8s.io/{version}"
     response = got["response"]
     assert (response["uid"], response["allowed"], response["status"]["code"]) == ("u", False, 403)
@@ -45,39 +63,54 @@ def test_answers_come_in_the_version_of_the_question(version: str) -> None:
     assert [text[:11] for text in response["warnings"]] == ["WIN-POD-004"]
 
 
-@pytest.mark.parametrize("asked", [
-    {"operation": "DELETE", "object": None, "oldObject": POD},
-    {"operation": "CONNECT"},
-    {"operation": "UPDATE", "subResource": "status", "oldObject": POD},
-    {"kind": "Pod", "group": "example.com"},
-    {"kind": "Service"},
-    {"object": {"spec": None}},
-    {"object": {}},
-])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"operation": "DELETE", "object": None, "oldObject": POD},
+        {"operation": "CONNECT"},
+        {"operation": "UPDATE", "subResource": "status", "oldObject": POD},
+        {"kind": "Pod", "group": "example.com"},
+        {"kind": "Service"},
+        {"object": {"spec": None}},
+        {"object": {}},
+    ],
+)
 def test_what_is_not_asked_about_passes(asked: dict[str, Any]) -> None:
-    assert answer(review(**asked), advisor("WIN-*")).review["response"] == {"uid": "u", "allowed": True}
+    assert answer_review(review(**asked), advisor("WIN-*")).review["response"] == {
+        "uid": "u",
+        "allowed": True,
+    }
 
 
-@pytest.mark.parametrize("bad", [
-    [], {}, {"kind": "AdmissionReview"}, {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v2"},
-    {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"},
-    {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": 1}},
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [],
+        {},
+        {"kind": "AdmissionReview"},
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v2"},
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"},
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": 1}},
+    ],
+)
 def test_other_things_are_no_reviews(bad: Any) -> None:
-    with pytest.raises(BadReview):
-        answer(bad, advisor())
+    with pytest.raises(InvalidReview):
+        answer_review(bad, advisor())
 
 
-def ask(handler: Handler, method: str, path: str, body: bytes = b"") -> tuple[int, str]:
-    got = handler(Request(method, path.encode(), path, {}, body))
+def ask(handler: WebhookHandler, method: str, path: str, body: bytes = b"") -> tuple[int, str]:
+    got = handler(HttpRequest(method, path.encode(), path, {}, body))
     assert isinstance(got.body, bytes)
     return got.status, got.body.decode()
 
 
 def test_the_server_counts_what_it_says() -> None:
-    handler = Handler(advisor("WIN-POD-005"))
+    handler = WebhookHandler(advisor("WIN-POD-005"))
     assert ask(handler, "POST", "/validate", orjson.dumps(review()))[0] == 200
-    assert ask(handler, "POST", "/validate", orjson.dumps(review(operation="DELETE", object=None)))[0] == 200
+    assert (
+        ask(handler, "POST", "/validate", orjson.dumps(review(operation="DELETE", object=None)))[0]
+        == 200
+    )
     status, text = ask(handler, "GET", "/metrics")
     assert status == 200
     for line in (
@@ -89,31 +122,47 @@ def test_the_server_counts_what_it_says() -> None:
         assert f"\n{line}\n" in text
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status"), [
-    ("GET", "/healthz", b"", 200), ("GET", "/readyz", b"", 200), ("GET", "/", b"", 404), ("GET", "/validate", b"", 405),
-    ("POST", "/validate", b"{", 400), ("POST", "/validate", b"{}", 400), ("POST", "/metrics", b"", 405),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/healthz", b"", 200),
+        ("GET", "/readyz", b"", 200),
+        ("GET", "/", b"", 404),
+        ("GET", "/validate", b"", 405),
+        ("POST", "/validate", b"{", 400),
+        ("POST", "/validate", b"{}", 400),
+        ("POST", "/metrics", b"", 405),
+    ],
+)
 def test_other_requests(method: str, path: str, body: bytes, status: int) -> None:
-    assert ask(Handler(advisor()), method, path, body)[0] == status
+    assert ask(WebhookHandler(advisor()), method, path, body)[0] == status
 
 
 def test_the_manifest_in_the_repository_is_fresh() -> None:
     stored = list(yaml.safe_load_all((ROOT / "deploy" / "webhook.yaml").read_text()))
-    assert stored == manifests.documents()
+    assert stored == manifests.webhook_manifests()
 
 
 def test_the_webhook_has_nothing_to_say_about_its_own_deployment() -> None:
-    deployment = next(obj for obj in manifests.documents() if obj["kind"] == "Deployment")
+    deployment = next(obj for obj in manifests.webhook_manifests() if obj["kind"] == "Deployment")
     assert advisor("WIN-*").judge("Deployment", deployment) == ((), ())
 
 
 def test_the_manifest_carries_keys() -> None:
-    objects = {obj["kind"]: obj for obj in manifests.documents(["--build", "ltsc2022"], keys=manifests.Keys(b"c", b"k", b"a"))}
+    objects = {
+        obj["kind"]: obj
+        for obj in manifests.webhook_manifests(
+            ["--build", "ltsc2022"], keys=manifests.WebhookKeys(b"c", b"k", b"a")
+        )
+    }
     assert objects["Secret"]["data"] == {"tls.crt": "Yw==", "tls.key": "aw=="}
     hook = objects["ValidatingWebhookConfiguration"]["webhooks"][0]
     assert hook["clientConfig"]["caBundle"] == "YQ=="
     assert (hook["failurePolicy"], hook["sideEffects"]) == ("Ignore", "None")
-    assert objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"][-2:] == ["--build", "ltsc2022"]
+    assert objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"][-2:] == [
+        "--build",
+        "ltsc2022",
+    ]
     assert "Certificate" not in objects
     kind = BY_KEY["admissionregistration.k8s.io/ValidatingWebhookConfiguration"]
-    assert validation.create(kind, objects["ValidatingWebhookConfiguration"]) == []
+    assert validation.validate_create(kind, objects["ValidatingWebhookConfiguration"]) == []

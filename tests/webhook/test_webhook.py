@@ -1,4 +1,6 @@
-"""`transom webhook` as a process of its own, called by an API server that knows of it by a ValidatingWebhookConfiguration."""
+"""`transom webhook` as a process of its own, called by an API server that knows of it by a
+ValidatingWebhookConfiguration.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ from tests.conftest import Kubectl
 from transom.cli.webhook import _make_keys
 from transom.kit import pki
 from transom.webhook import manifests
-from transom.webhook.server import Webhook
+from transom.webhook.server import WebhookServer
 from transom.windows.advice import Advisor
-from transom.windows.landscape import described
-from transom.windows.policy import Policy
+from transom.windows.landscape import landscape_from_options
+from transom.windows.policy import WarningPolicy
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +32,16 @@ pytestmark = pytest.mark.e2e
 @contextmanager
 def webhook(*options: str) -> Iterator[tuple[str, str]]:
     """Its URL and caBundle."""
-    command = [sys.executable, "-m", "transom.cli.main", "webhook", "--port", "0", "--self-signed", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "transom.cli.main",
+        "webhook",
+        "--port",
+        "0",
+        "--self-signed",
+        *options,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -46,7 +57,7 @@ def webhook(*options: str) -> Iterator[tuple[str, str]]:
 def registered(kubectl: Kubectl, url: str, bundle: str) -> Iterator[str]:
     """A namespace whose pods the webhook is asked about."""
     name = f"hooked-{secrets.token_hex(4)}"
-    configuration = manifests.documents()[-1]
+    configuration = manifests.webhook_manifests()[-1]
     configuration["metadata"] = {"name": name}
     hook = configuration["webhooks"][0]
     hook["clientConfig"] = {"url": url, "caBundle": bundle}
@@ -63,9 +74,22 @@ def registered(kubectl: Kubectl, url: str, bundle: str) -> Iterator[str]:
 
 
 def deployment(os: str, **spec: object) -> str:
-    pod = {"nodeSelector": {"kubernetes.io/os": os}, "containers": [{"name": "c", "image": "example/app"}], **spec}
-    return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": f"on-{os}"}, "spec": {
-        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}}})
+    pod = {
+        "nodeSelector": {"kubernetes.io/os": os},
+        "containers": [{"name": "c", "image": "example/app"}],
+        **spec,
+    }
+    return json.dumps(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": f"on-{os}"},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod},
+            },
+        }
+    )
 
 
 def test_kubectl_sees_warnings_and_refusals(kubectl: Kubectl) -> None:
@@ -75,8 +99,12 @@ def test_kubectl_sees_warnings_and_refusals(kubectl: Kubectl) -> None:
         apply = ("--namespace", namespace, "apply", "--filename", "-")
         done = kubectl(*apply, stdin=deployment("windows", hostNetwork=True))
         assert done.stderr.startswith(
-            "Warning: WIN-POD-003: spec.template.spec.hostNetwork: hostNetwork is ignored by containerd. ")
-        assert kubectl(*apply, stdin=deployment("linux", hostNetwork=True, volumes=nfs)).stderr == ""
+            "Warning: WIN-POD-003: spec.template.spec.hostNetwork: hostNetwork is ignored by "
+            "containerd. "
+        )
+        assert (
+            kubectl(*apply, stdin=deployment("linux", hostNetwork=True, volumes=nfs)).stderr == ""
+        )
         refused = kubectl(*apply, stdin=deployment("windows", volumes=nfs), check=False)
         assert refused.returncode == 1
         text = 'admission webhook "windows-limits.transom.dev" denied the request: WIN-STO-010: '
@@ -86,21 +114,26 @@ def test_kubectl_sees_warnings_and_refusals(kubectl: Kubectl) -> None:
 def test_health_and_certificates() -> None:
     with webhook("--host", "hook.example.com") as (url, bundle):
         trusting = ssl.create_default_context(cadata=b64decode(bundle).decode())
-        with urllib.request.urlopen(url.replace("/validate", "/healthz"), context=trusting) as answered:
+        with urllib.request.urlopen(
+            url.replace("/validate", "/healthz"), context=trusting
+        ) as answered:
             assert answered.read() == b"ok\n"
 
 
-@pytest.mark.parametrize(("options", "hint"), [
-    ((), "--self-signed"),
-    (("--self-signed", "--cert-file", "x"), "--self-signed"),
-    (("--self-signed", "--build", "1999"), "ltsc2022"),
-    (("--self-signed", "--reject", "WIN-POT-002"), "WIN-POD-002"),
-    (("--cert-file", "/none", "--key-file", "/none"), "cannot be used"),
-])
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ((), "--self-signed"),
+        (("--self-signed", "--cert-file", "x"), "--self-signed"),
+        (("--self-signed", "--build", "1999"), "ltsc2022"),
+        (("--self-signed", "--reject", "WIN-POT-002"), "WIN-POD-002"),
+        (("--cert-file", "/none", "--key-file", "/none"), "cannot be used"),
+    ],
+)
 def test_mistakes_are_told(options: tuple[str, ...], hint: str) -> None:
     command = [sys.executable, "-m", "transom.cli.main", "webhook", "--port", "0", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and hint in done.stderr
+    assert done.returncode in (1, 2) and hint in done.stderr
 
 
 def test_a_replaced_certificate_is_taken_up(tmp_path: Path) -> None:
@@ -108,11 +141,13 @@ def test_a_replaced_certificate_is_taken_up(tmp_path: Path) -> None:
 
     def write() -> bytes:
         keys = _make_keys(("localhost",))
-        pki.save(pki.KeyPair(keys.certificate, keys.key), *files)
+        pki.save_key_pair(pki.KeyPair(keys.certificate, keys.key), *files)
         return keys.authority
 
     write()
-    served = Webhook(Advisor(described(), Policy(), lambda _: None), *files)
+    served = WebhookServer(
+        Advisor(landscape_from_options(), WarningPolicy(), lambda _: None), *files
+    )
     authority = write()
     assert not _agrees(served, authority)
     files[1].write_bytes(b"half a key")
@@ -122,7 +157,7 @@ def test_a_replaced_certificate_is_taken_up(tmp_path: Path) -> None:
     assert _agrees(served, authority)
 
 
-def _agrees(served: Webhook, authority: bytes) -> bool:
+def _agrees(served: WebhookServer, authority: bytes) -> bool:
     """A handshake in memory with a client that trusts this authority alone."""
     client = ssl.create_default_context(cadata=authority.decode())
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -1,7 +1,8 @@
-"""Finds the tests that show what the documents say, by their `windows` marks and by the tables that they read, without running
-or importing them.
+"""Finds the tests that show what the documents say, by their `windows` marks and by the tables that
+they read, without running or importing them.
 
-`python -m tests.windows.marks` writes them to where transom reads them (`make docs` does).
+`python -m tests.windows.marks` removes the records that have tests now from `awaited.txt` (`make docs`
+does).
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from pathlib import Path
 
 import yaml
 
-from transom.windows.checklist import statements
+from transom.windows.checklist import checklist_statements
 from transom.windows.records import Record
 from transom.windows.registry import RECORDS
 
 ROOT = Path(__file__).parent.parent.parent
-SHOWN = ROOT / "src/transom/windows/shown.txt"
 AWAITED = Path(__file__).with_name("awaited.txt")  # records whose tests are still to come
-LINKS = Path(__file__).with_name("links.txt")  # tests that show a statement and cannot carry its mark
+LINKS = Path(__file__).with_name(
+    "links.txt"
+)  # tests that show a statement and cannot carry its mark
 TABLES = Path(__file__).with_name("predictions")
 TRIES = "tests/windows/test_predictions_of_pods.py"
-_HEAD = "# Made from the tests' marks by `make docs`: id of a statement or record, and a test that shows it.\n"
 
 
 def marks() -> dict[str, list[str]]:
@@ -51,7 +52,11 @@ def links() -> list[tuple[str, str]]:
 
 def tried() -> list[tuple[str, str]]:
     """Limits that a table says how to try: one test for all of them."""
-    keys = [id for path in sorted(TABLES.glob("*.yaml")) for id in yaml.safe_load(path.read_text(encoding="utf-8"))]
+    keys = [
+        id
+        for path in sorted(TABLES.glob("*.yaml"))
+        for id in yaml.safe_load(path.read_text(encoding="utf-8"))
+    ]
     return [(id, f"{TRIES}::test_a_node_does_what_lint_predicts") for id in keys]
 
 
@@ -73,15 +78,22 @@ def _marked(module: ast.Module) -> Iterator[tuple[str, list[str]]]:
         if isinstance(node, ast.ClassDef):
             shared = general + [id for mark in node.decorator_list for id in _ids(mark)]
             for inner in node.body:
-                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.name.startswith("test"):
+                if isinstance(
+                    inner, ast.FunctionDef | ast.AsyncFunctionDef
+                ) and inner.name.startswith("test"):
                     own = [id for mark in inner.decorator_list for id in _ids(mark)]
                     yield f"{node.name}::{inner.name}", shared + own
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+            "test"
+        ):
             yield node.name, general + [id for mark in node.decorator_list for id in _ids(mark)]
 
 
 def _pytestmark(node: ast.stmt) -> list[str]:
-    if not (isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets)):
+    if not (
+        isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets)
+    ):
         return []
     return _ids(node.value)
 
@@ -91,37 +103,53 @@ def _ids(node: ast.expr) -> list[str]:
     return [
         argument.value
         for call in ast.walk(node)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "windows"
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "windows"
         for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]
 
 
-def text(found: dict[str, list[str]]) -> str:
-    return _HEAD + "".join(f"{id} {test}\n" for id, tests in found.items() for test in tests)
-
-
 def in_scope() -> list[Record]:
-    """Records that this cluster must show: all but those of statements that are for later, or are only to be said."""
-    known = statements()
-    return [r for r in RECORDS.values() if not r.checklist or any(known[id].scope == "now" for id in r.checklist)]
+    """Records that this cluster must show: all but those of statements that are for later, or are
+    only to be said.
+    """
+    known = checklist_statements()
+    return [
+        r
+        for r in RECORDS.values()
+        if not r.checklist or any(known[id].scope == "now" for id in r.checklist)
+    ]
 
 
 def unshown(found: dict[str, list[str]]) -> list[str]:
-    return [record.id for record in in_scope() if not any(id in found for id in (record.id, *record.checklist))]
+    return [
+        record.id
+        for record in in_scope()
+        if not any(id in found for id in (record.id, *record.checklist))
+    ]
 
 
 def awaited() -> list[str]:
-    return [line for line in AWAITED.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return [
+        line
+        for line in AWAITED.read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
 
 
 def write() -> None:
-    """Where transom reads it; what is shown now is no longer awaited. Nothing is ever added to what is awaited."""
+    """Where transom reads it; what is shown now is no longer awaited. Nothing is ever added to what
+    is awaited.
+    """
     found = marks()
-    SHOWN.write_text(text(found), encoding="utf-8")
     still = set(unshown(found))
     lines = AWAITED.read_text(encoding="utf-8").splitlines()
-    AWAITED.write_text("".join(f"{line}\n" for line in lines if line.startswith("#") or line in still), encoding="utf-8")
+    AWAITED.write_text(
+        "".join(f"{line}\n" for line in lines if line.startswith("#") or line in still),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""What lint predicts of a manifest, and what a node does with it: the table `predictions/*.yaml`, and nodes to try it on.
+"""What lint predicts of a manifest, and what a node does with it: the table `predictions/*.yaml`,
+and nodes to try it on.
 
 An entry is for one limit. It says what a plain pod gets that meets the limit:
 
-- `pod`, `container`, `metadata`: fields of its spec, of its container, of its metadata; null takes one away
-- `both`: the same three, for the pod that does not meet the limit as well; `plain`: for that one alone
-- `nodes`: the target, where it is not build 17763 with 1.20, docker and l2bridge: {release, build, revision, runtime, features}
+- `pod`, `container`, `metadata`: fields of its spec, of its container, of its metadata; null takes
+  one away
+- `both`: the same three, for the pod that does not meet the limit as well; `plain`: for that one
+  alone
+- `nodes`: the target, where it is not build 17763 with 1.20, docker and l2bridge: {release, build,
+  revision, runtime, features}
 - `objects`: further objects, for lint and for the cluster
 
 and what is seen of it:
@@ -33,23 +37,24 @@ from tests.apiserver.harness import Api
 from tests.kubelet.conftest import NODE, Node
 from tests.lint.helpers import report
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import EVENTS, NODES
-from transom.controllers.base import Settings
+from transom.controllers.base import ControllerSettings
 from transom.controllers.manager import CONTROLLERS, ControllerManager
+from transom.kit.workers import InlineWorkers
 from transom.runtime.sim.catalogue import catalogue_with
-from transom.scheduler.config import SchedulerConfig
+from transom.scheduler.config import KubeSchedulerConfiguration
 from transom.scheduler.scheduler import USER, Scheduler
 from transom.store.memory import MemoryStore
-from transom.windows.advice import seen_in_objects
 from transom.windows.builds import BUILDS
-from transom.windows.landscape import described
+from transom.windows.landscape import landscape_from_options
 from transom.windows.limits import LIMITS
-from transom.windows.policy import Policy
-from transom.windows.records import Limit
-from transom.windows.releases import parse
+from transom.windows.podchecks import seen_in_objects
+from transom.windows.policy import WarningPolicy
+from transom.windows.records import WindowsLimit
+from transom.windows.releases import parse_release_version
 
 Object = dict[str, Any]
 _KEY: Final = ec.generate_private_key(ec.SECP256R1()).private_bytes(
@@ -57,7 +62,14 @@ _KEY: Final = ec.generate_private_key(ec.SECP256R1()).private_bytes(
 )
 WINDOWS: Final = {"kubernetes.io/os": "windows"}
 _FOLDER: Final = Path(__file__).with_name("predictions")
-USUAL: Final = {"release": "1.20", "build": 17763, "runtime": "docker", "revision": None, "network": "l2bridge", "features": ()}
+USUAL: Final = {
+    "release": "1.20",
+    "build": 17763,
+    "runtime": "docker",
+    "revision": None,
+    "network": "l2bridge",
+    "features": (),
+}
 _OLDEST_API: Final = (1, 20)  # older kubelets talk to this one
 # Images of our own: one of each kind that nobody publishes.
 IMAGES: Final = catalogue_with(
@@ -78,7 +90,7 @@ class Prediction:
     entry: Mapping[str, Any]
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> WindowsLimit:
         return LIMITS[self.id]
 
     @property
@@ -94,17 +106,26 @@ class Prediction:
         """Named after the limit, with "-not" where it is not met."""
         entry, nodes = self.entry, self.nodes
         made: Object = {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.name(meets=meets)},
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name(meets=meets)},
             "spec": {
-                "nodeSelector": WINDOWS, "automountServiceAccountToken": False,
-                "containers": [{
-                    "name": "c", "image": f"mcr.microsoft.com/windows/servercore:{BUILDS[nodes['build']].tags[0]}",
-                    "command": ["ping", "-t", "localhost"], "resources": {"limits": {"memory": "16Mi"}},
-                }],
+                "nodeSelector": WINDOWS,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": f"mcr.microsoft.com/windows/servercore:{BUILDS[nodes['build']].tags[0]}",
+                        "command": ["ping", "-t", "localhost"],
+                        "resources": {"limits": {"memory": "16Mi"}},
+                    }
+                ],
             },
-        }  # fmt: skip
+        }
         for layer in (entry.get("both") or {}, entry if meets else entry.get("plain") or {}):
-            made["spec"]["containers"][0] = _merged(made["spec"]["containers"][0], layer.get("container") or {})
+            made["spec"]["containers"][0] = _merged(
+                made["spec"]["containers"][0], layer.get("container") or {}
+            )
             made["spec"] = _merged(made["spec"], layer.get("pod") or {})
             made["metadata"] = _merged(made["metadata"], layer.get("metadata") or {})
         return made
@@ -127,7 +148,9 @@ class Prediction:
     def warned(self) -> bool:
         """Whether who creates the pod is told."""
         limit = self.limit
-        told = limit.severity in ("error", "warning") or (limit.severity == "info" and limit.effect in ("ignored", "rejected"))
+        told = limit.severity in ("error", "warning") or (
+            limit.severity == "info" and limit.effect in ("ignored", "rejected")
+        )
         return seen_in_objects(limit) and told
 
     @property
@@ -151,11 +174,22 @@ def _merged(below: Any, above: Any) -> Any:
 def linted(nodes: Mapping[str, Any], *objects: Object) -> list[str]:
     """What lint says of objects for such nodes, by id."""
     given = {key: value for key, value in nodes.items() if key != "revision"}
-    landscape = described(**{**given, "release": parse(nodes["release"])})
-    landscape = replace(landscape, nodes=tuple(
-        replace(node, target=node.target._replace(revision=nodes["revision"])) for node in landscape.nodes
-    ))  # fmt: skip
-    return sorted({finding.id for finding in report(yaml.safe_dump_all(objects), landscape=landscape).findings})
+    landscape = landscape_from_options(
+        **{**given, "release": parse_release_version(nodes["release"])}
+    )
+    landscape = replace(
+        landscape,
+        nodes=tuple(
+            replace(node, target=node.target._replace(revision=nodes["revision"]))
+            for node in landscape.nodes
+        ),
+    )
+    return sorted(
+        {
+            finding.id
+            for finding in report(yaml.safe_dump_all(objects), landscape=landscape).findings
+        }
+    )
 
 
 def predictions() -> dict[str, Prediction]:
@@ -174,30 +208,55 @@ class TryNode(Node):
         revision = nodes["revision"]
         made = BUILDS[nodes["build"]]
         super().__init__(
-            "windows", nodes["runtime"], machine={"build": replace(made, ubr=revision) if revision else made},
-            runtime={"catalogue": IMAGES}, version=f"v{nodes['release']}.15", max_pods=250, event_record_qps=0.0,
+            "windows",
+            nodes["runtime"],
+            machine={"build": replace(made, ubr=revision) if revision else made},
+            runtime={"catalogue": IMAGES},
+            version=f"v{nodes['release']}.15",
+            max_pods=250,
+            event_record_qps=0.0,
             registry_pull_qps=0.0,
             feature_gates={name: True for name in nodes["features"] if name[0].isupper()},
         )
-        release = max(parse(nodes["release"]), _OLDEST_API)
-        self.api = build(ServerOptions(
-            store=MemoryStore(self.clock), clock=self.clock, rng=self.rng, release=f"{release[0]}.{release[1]}",
-            windows=Policy(), service_account_key=_KEY,
-        ))  # fmt: skip
-        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        release = max(parse_release_version(nodes["release"]), _OLDEST_API)
+        self.api = build_api_server(
+            ServerOptions(
+                store=MemoryStore(self.clock),
+                workers=InlineWorkers(),
+                clock=self.clock,
+                rng=self.rng,
+                release=f"{release[0]}.{release[1]}",
+                windows=WarningPolicy(),
+                service_account_key=_KEY,
+            )
+        )
+        self.client = InProcessClient(
+            self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
         self.http = Api(self.api, self.clock)
-        self._controllers = controllers
+        self._controller_names = controllers
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         await super().start()
         # What the node lifecycle controller does when a node is ready.
         await self.client.patch(NODES, "", NODE, {"spec": {"taints": []}})
-        client = InProcessClient(self.api, User(USER, ("system:authenticated",)), user_agent="kube-scheduler")
-        self._loops.append(asyncio.create_task(Scheduler(client, self.clock, random.Random(1), SchedulerConfig()).run()))
-        if self._controllers:
+        client = InProcessClient(
+            self.api, UserInfo(USER, ("system:authenticated",)), user_agent="kube-scheduler"
+        )
+        self._loops.append(
+            asyncio.create_task(
+                Scheduler(client, self.clock, random.Random(1), KubeSchedulerConfiguration()).run()
+            )
+        )
+        if self._controller_names:
             manager = ControllerManager(
-                lambda _: self.client, self.clock, self.rng, Settings(), controllers=self._controllers, table=CONTROLLERS
+                lambda _: self.client,
+                self.clock,
+                self.rng,
+                ControllerSettings(cloud=self.cloud),
+                controllers=self._controller_names,
+                table=CONTROLLERS,
             )
             self._loops.append(asyncio.create_task(manager.run()))
         await self.settle(1)
@@ -209,13 +268,20 @@ class TryNode(Node):
         await super().stop()
 
     async def taint(self, key: str, value: str) -> None:
-        await self.client.patch(NODES, "", NODE, {"spec": {"taints": [{"key": key, "value": value, "effect": "NoSchedule"}]}})
+        await self.client.patch(
+            NODES,
+            "",
+            NODE,
+            {"spec": {"taints": [{"key": key, "value": value, "effect": "NoSchedule"}]}},
+        )
         await self.settle(1)
 
     async def put(self, obj: Object) -> tuple[int, str, list[str]]:
         """Status, message of a refusal, and ids of the limits in the warnings."""
         plural = _PLURALS[obj["kind"]]
-        group = f"apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"api/{obj['apiVersion']}"
+        group = (
+            f"apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"api/{obj['apiVersion']}"
+        )
         place = "" if obj["kind"] in _OF_THE_CLUSTER else "namespaces/default/"
         answer = await self.http.send("POST", f"/{group}/{place}{plural}", obj)
         given = [value.decode() for name, value in answer.headers if name == b"Warning"]
@@ -225,19 +291,29 @@ class TryNode(Node):
 
     async def about(self, name: str) -> Iterator[tuple[str, str, str]]:
         """The events of a pod: type, reason, message."""
-        found = (await self.client.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")).items
+        found = (
+            await self.client.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
+        ).items
         return ((event["type"], event["reason"], event["message"]) for event in found)
 
 
 _PLURALS: Final = {
-    "Pod": "pods", "ConfigMap": "configmaps", "Secret": "secrets", "RuntimeClass": "runtimeclasses", "CSIDriver": "csidrivers",
-    "PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims", "DaemonSet": "daemonsets",
+    "Pod": "pods",
+    "ConfigMap": "configmaps",
+    "Secret": "secrets",
+    "RuntimeClass": "runtimeclasses",
+    "CSIDriver": "csidrivers",
+    "PersistentVolume": "persistentvolumes",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "DaemonSet": "daemonsets",
 }
 _OF_THE_CLUSTER: Final = ("RuntimeClass", "CSIDriver", "PersistentVolume")
 
 
 def on_node(
-    nodes: Mapping[str, Any], scenario: Callable[[TryNode], Awaitable[None]], controllers: Sequence[str] = ()
+    nodes: Mapping[str, Any],
+    scenario: Callable[[TryNode], Awaitable[None]],
+    controllers: Sequence[str] = (),
 ) -> None:
     async def main() -> None:
         made = TryNode(nodes, controllers)

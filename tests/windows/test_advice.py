@@ -8,35 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.windows.advice import Advisor, seen_in_objects
-from transom.windows.landscape import described
+from transom.windows.advice import Advisor
+from transom.windows.landscape import landscape_from_options
 from transom.windows.limits import LIMITS
-from transom.windows.policy import Policy, UnknownRecord, parse
-from transom.windows.targeting import possible, verdict
+from transom.windows.podchecks import seen_in_objects
+from transom.windows.policy import UnknownRecord, WarningPolicy, parse_record_patterns
+from transom.windows.targeting import find_target_os, possible_systems
 
 WINDOWS = {"kubernetes.io/os": "windows"}
 
 
-def advisor(policy: Policy = Policy(), **target: Any) -> Advisor:  # noqa: B008
-    return Advisor(described(**target), policy, lambda _: None)
+def advisor(policy: WarningPolicy = WarningPolicy(), **target: Any) -> Advisor:  # noqa: B008
+    return Advisor(landscape_from_options(**target), policy, lambda _: None)
 
 
 def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     containers = [{"name": "c", "image": "example/app:1", **(container or {})}]
-    return {"metadata": {"name": "p"}, "spec": {"nodeSelector": WINDOWS, "containers": containers, **spec}}
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"nodeSelector": WINDOWS, "containers": containers, **spec},
+    }
 
 
 def ids(texts: tuple[str, ...]) -> list[str]:
     return [text.partition(":")[0] for text in texts]
 
 
-@pytest.mark.parametrize(("target", "expected"), [
-    ({"runtime": "docker"}, ["WIN-POD-002"]),
-    ({"runtime": "containerd"}, ["WIN-POD-003"]),
-    ({}, ["WIN-POD-002"]),  # either, and this is the worse
-    ({"release": (1, 24)}, ["WIN-POD-003"]),
-])
-def test_the_runtime_decides_and_if_it_is_not_known_the_worst(target: dict[str, Any], expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ({"runtime": "docker"}, ["WIN-POD-002"]),
+        ({"runtime": "containerd"}, ["WIN-POD-003"]),
+        ({}, ["WIN-POD-002"]),  # either, and this is the worse
+        ({"release": (1, 24)}, ["WIN-POD-003"]),
+    ],
+)
+def test_the_runtime_decides_and_if_it_is_not_known_the_worst(
+    target: dict[str, Any], expected: list[str]
+) -> None:
     assert ids(advisor(**target).judge("Pod", pod(hostNetwork=True)).warnings) == expected
 
 
@@ -46,7 +55,9 @@ def test_what_depends_on_things_not_known_is_not_told() -> None:
     assert ids(advisor(runtime="docker").judge("Pod", long).warnings) == ["WIN-POD-007"]
 
 
-@pytest.mark.parametrize(("release", "expected"), [((1, 19), ["WIN-SEC-011"]), ((1, 20), ["WIN-SEC-010"])])
+@pytest.mark.parametrize(
+    ("release", "expected"), [((1, 19), ["WIN-SEC-011"]), ((1, 20), ["WIN-SEC-010"])]
+)
 def test_the_release_decides(release: tuple[int, int], expected: list[str]) -> None:
     made = pod(securityContext={"runAsUser": 1000})
     assert ids(advisor(release=release).judge("Pod", made).warnings) == expected
@@ -55,11 +66,13 @@ def test_the_release_decides(release: tuple[int, int], expected: list[str]) -> N
 def test_hints_are_told_only_if_they_are_chosen() -> None:
     made = pod(volumes=[{"name": "v", "csi": {"driver": "d"}}])
     assert advisor().judge("Pod", made) == ((), ())
-    assert ids(advisor(Policy(reject=("WIN-STO-014",))).judge("Pod", made).refusals) == ["WIN-STO-014"]
+    assert ids(advisor(WarningPolicy(reject=("WIN-STO-014",))).judge("Pod", made).refusals) == [
+        "WIN-STO-014"
+    ]
 
 
 def test_what_an_object_had_stays_allowed() -> None:
-    strict = advisor(Policy(reject=("WIN-POD-004", "WIN-POD-005")))
+    strict = advisor(WarningPolicy(reject=("WIN-POD-004", "WIN-POD-005")))
     had, more = pod(hostPID=True), pod(hostPID=True, hostIPC=True)
     assert ids(strict.judge("Pod", had).refusals) == ["WIN-POD-004"]
     same = strict.judge("Pod", had, had)
@@ -77,7 +90,9 @@ def test_texts_are_single_lines_of_bearable_length() -> None:
 def test_a_path_below_a_mount_exists() -> None:
     mounts = {"args": ["/etc/app/config"], "volumeMounts": [{"name": "v", "mountPath": "/etc/app"}]}
     assert advisor().judge("Pod", pod(mounts)).warnings == ()
-    assert ids(advisor().judge("Pod", pod({"args": ["/etc/app/config"]})).warnings) == ["WIN-CTR-004"]
+    assert ids(advisor().judge("Pod", pod({"args": ["/etc/app/config"]})).warnings) == [
+        "WIN-CTR-004"
+    ]
 
 
 def test_a_runtime_class_that_is_not_known_may_select_nodes() -> None:
@@ -89,32 +104,80 @@ def test_a_runtime_class_that_is_not_known_may_select_nodes() -> None:
 
 
 def test_patterns_mean_records() -> None:
-    assert parse(["win-pod-003", " WIN-STO-* ", "WIN-STO-*"]) == ("WIN-POD-003", "WIN-STO-*")
+    assert parse_record_patterns(["win-pod-003", " WIN-STO-* ", "WIN-STO-*"]) == (
+        "WIN-POD-003",
+        "WIN-STO-*",
+    )
     for wrong in ("WIN-POD-999", "WIN-STOR-*", "WIN-CTR-007"):  # the last is shown by no object
         with pytest.raises(UnknownRecord):
-            parse([wrong])
+            parse_record_patterns([wrong])
 
 
 LABELS = st.dictionaries(
-    st.sampled_from(["kubernetes.io/os", "beta.kubernetes.io/os", "node.kubernetes.io/windows-build", "disk"]),
-    st.sampled_from(["windows", "linux", "Windows", "10.0.17763"]), max_size=2)
+    st.sampled_from(
+        ["kubernetes.io/os", "beta.kubernetes.io/os", "node.kubernetes.io/windows-build", "disk"]
+    ),
+    st.sampled_from(["windows", "linux", "Windows", "10.0.17763"]),
+    max_size=2,
+)
 CONTEXTS = st.one_of(st.none(), st.just({}), st.just({"windowsOptions": {"runAsUserName": "a"}}))
-CONTAINERS = st.lists(st.fixed_dictionaries({
-    "image": st.sampled_from(["nginx", "mcr.microsoft.com/windows/nanoserver:1809", "example/app", ""]),
-    "securityContext": CONTEXTS}), max_size=2)
-TERMS = st.lists(st.fixed_dictionaries({"matchExpressions": st.lists(st.fixed_dictionaries({
-    "key": st.sampled_from(["kubernetes.io/os", "disk"]), "operator": st.sampled_from(["In", "NotIn"]),
-    "values": st.lists(st.sampled_from(["windows", "linux"]), min_size=1)}), max_size=2)}), max_size=2)
-SPECS = st.fixed_dictionaries({"containers": CONTAINERS}, optional={
-    "nodeSelector": LABELS, "securityContext": CONTEXTS, "initContainers": CONTAINERS,
-    "runtimeClassName": st.sampled_from(["", "windows-1809", "gvisor"]), "os": st.just({"name": "windows"}),
-    "tolerations": st.lists(st.fixed_dictionaries({"key": st.sampled_from(["os", "x"]), "value": st.just("windows")})),
-    "affinity": st.fixed_dictionaries({"nodeAffinity": st.fixed_dictionaries({
-        "requiredDuringSchedulingIgnoredDuringExecution": st.fixed_dictionaries({"nodeSelectorTerms": TERMS})})}),
-})
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "image": st.sampled_from(
+                ["nginx", "mcr.microsoft.com/windows/nanoserver:1809", "example/app", ""]
+            ),
+            "securityContext": CONTEXTS,
+        }
+    ),
+    max_size=2,
+)
+TERMS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "matchExpressions": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "key": st.sampled_from(["kubernetes.io/os", "disk"]),
+                        "operator": st.sampled_from(["In", "NotIn"]),
+                        "values": st.lists(st.sampled_from(["windows", "linux"]), min_size=1),
+                    }
+                ),
+                max_size=2,
+            )
+        }
+    ),
+    max_size=2,
+)
+SPECS = st.fixed_dictionaries(
+    {"containers": CONTAINERS},
+    optional={
+        "nodeSelector": LABELS,
+        "securityContext": CONTEXTS,
+        "initContainers": CONTAINERS,
+        "runtimeClassName": st.sampled_from(["", "windows-1809", "gvisor"]),
+        "os": st.just({"name": "windows"}),
+        "tolerations": st.lists(
+            st.fixed_dictionaries(
+                {"key": st.sampled_from(["os", "x"]), "value": st.just("windows")}
+            )
+        ),
+        "affinity": st.fixed_dictionaries(
+            {
+                "nodeAffinity": st.fixed_dictionaries(
+                    {
+                        "requiredDuringSchedulingIgnoredDuringExecution": st.fixed_dictionaries(
+                            {"nodeSelectorTerms": TERMS}
+                        )
+                    }
+                )
+            }
+        ),
+    },
+)
 
 
 @given(SPECS)
 def test_the_quick_look_misses_no_pod_for_windows(spec: dict[str, Any]) -> None:
-    if verdict({"spec": spec}).windows:
-        assert possible(spec)
+    if find_target_os({"spec": spec}).windows:
+        assert possible_systems(spec)

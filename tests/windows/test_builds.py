@@ -22,7 +22,7 @@ from transom.windows import builds
     ],
 )
 def test_a_build_has_many_names(name: str, number: int | None) -> None:
-    build = builds.by_name(name)
+    build = builds.build_by_name(name)
     assert (build.number if build else None) == number
 
 
@@ -43,7 +43,7 @@ def test_a_build_has_many_names(name: str, number: int | None) -> None:
     ],
 )
 def test_a_tag_tells_of_a_build(tag: str, number: int | None) -> None:
-    build = builds.of_tag(tag)
+    build = builds.build_of_tag(tag)
     assert (build.number if build else None) == number
 
 

@@ -1,4 +1,6 @@
-"""What the document says of network modes and no other test looks at: what packets between nodes look like, and need."""
+"""What the document says of network modes and no other test looks at: what packets between nodes
+look like, and need.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,17 @@ def test_a_bridge_does_not_encapsulate() -> None:
     found = cluster.walk("near", "far")
     [crossed] = [hop for hop in found.hops if hop.device == "underlay"]
     assert found.outcome == "delivered" and crossed.packet.outer is None
-    assert (crossed.packet.source, crossed.packet.destination) == (cluster.address("near"), cluster.address("far"))
+    assert (crossed.packet.source, crossed.packet.destination) == (
+        cluster.address("near"),
+        cluster.address("far"),
+    )
 
 
 @pytest.mark.windows("NET-26", "SUP-NET-013")
 def test_an_overlay_needs_nothing_but_ip_between_nodes() -> None:
-    """Whatever carries packets between nodes sees nodes alone, so that these need not be in one segment."""
+    """Whatever carries packets between nodes sees nodes alone, so that these need not be in one
+    segment.
+    """
     cluster = peopled("overlay")
     found = cluster.walk("near", "far")
     [crossed] = [hop for hop in found.hops if hop.device == "underlay"]

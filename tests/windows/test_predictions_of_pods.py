@@ -1,7 +1,8 @@
 """Limits that pods meet: what lint predicts of a minimal manifest is what a node does with it.
 
-Each limit is tried with a pod that meets it and with one that does not, on a node like the one that lint was told of: all
-pods for one kind of node on the same one. What was seen is kept for the tests, one for each limit.
+Each limit is tried with a pod that meets it and with one that does not, on a node like the one that
+lint was told of: all pods for one kind of node on the same one. What was seen is kept for the
+tests, one for each limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.windows.predicting import Prediction, TryNode, on_node, predictions
 from transom.client.resources import PODS
 from transom.machinery.objects import Object
 from transom.network.api import DnsConfig
-from transom.network.resolver import steps
+from transom.network.resolver import resolver_steps
 
 PREDICTIONS = predictions()
 SETTLED = 45.0  # seconds: longer than any failure takes to be told
@@ -55,16 +56,21 @@ def _tried(group: str) -> Mapping[str, Exception]:
     problems: dict[str, Exception] = {}
 
     async def scenario(node: TryNode) -> None:
-        node.host.files.make("\\\\.\\pipe\\docker_engine", "pipe")
         made = {}
-        objects = {(o["kind"], o["metadata"]["name"]): o for prediction in tried for o in prediction.objects()}
+        objects = {
+            (o["kind"], o["metadata"]["name"]): o
+            for prediction in tried
+            for o in prediction.objects()
+        }
         for obj in objects.values():
             status, message, _ = await node.put(obj)
             assert status == 201, message
         await _bind_claims(node)
         await node.settle(1)
         for prediction in tried:
-            made[prediction.id] = [await node.put(prediction.pod(meets=meets)) for meets in (True, False)]
+            made[prediction.id] = [
+                await node.put(prediction.pod(meets=meets)) for meets in (True, False)
+            ]
         await node.settle(SETTLED)
         for prediction in tried:
             try:
@@ -72,7 +78,8 @@ def _tried(group: str) -> Mapping[str, Exception]:
             except Exception as problem:
                 problems[prediction.id] = problem
 
-    on_node(tried[0].nodes, scenario)
+    disks = any(prediction.id.startswith("WIN-STO-") for prediction in tried)
+    on_node(tried[0].nodes, scenario, controllers=("attachdetach",) if disks else ())
     return problems
 
 
@@ -82,7 +89,9 @@ async def _bind_claims(node: TryNode) -> None:
 
     for claim in (await node.client.list(PERSISTENT_VOLUME_CLAIMS, "default")).items:
         name = claim["spec"]["volumeName"]
-        await node.client.update_status(PERSISTENT_VOLUME_CLAIMS, {**claim, "status": {"phase": "Bound"}})
+        await node.client.update_status(
+            PERSISTENT_VOLUME_CLAIMS, {**claim, "status": {"phase": "Bound"}}
+        )
         body = {"spec": {"claimRef": {"uid": claim["metadata"]["uid"]}}}
         await node.client.patch(PERSISTENT_VOLUMES, "", name, body)
 
@@ -96,7 +105,9 @@ async def _compare(node: TryNode, prediction: Prediction, met: Any, other: Any) 
     assert status == 201, message
     if not prediction.nodes["features"]:  # of which an API server does not know
         foreseen = {prediction.id} if prediction.warned else set()
-        assert set(warned) - set(prediction.entry.get("also") or ()) == foreseen and other[2] == [], (warned, other)
+        assert (
+            set(warned) - set(prediction.entry.get("also") or ()) == foreseen and other[2] == []
+        ), (warned, other)
     pod, plain = await node.pod(prediction.name()), await node.pod(prediction.name(meets=False))
     assert _runs(plain), await _texts(node, plain)
     closer = LOOKS.get(prediction.entry.get("sees", ""))
@@ -112,17 +123,28 @@ async def _compare(node: TryNode, prediction: Prediction, met: Any, other: Any) 
 
 def _runs(pod: Object) -> bool:
     return pod["status"]["phase"] == "Running" and all(
-        one["ready"] and not one["restartCount"] and "running" in one["state"] for one in states(pod)
+        one["ready"] and not one["restartCount"] and "running" in one["state"]
+        for one in states(pod)
     )
 
 
 async def _texts(node: TryNode, pod: Object) -> list[tuple[str, str]]:
-    """Reason and text of all that tells of trouble: events, and what containers wait for or ended with."""
-    found = [(why, text) for kind, why, text in await node.about(pod["metadata"]["name"]) if kind == "Warning"]
-    found += [(text.removeprefix("Error: "), text) for _, text in found if text.startswith("Error: ")]
+    """Reason and text of all that tells of trouble: events, and what containers wait for or ended
+    with.
+    """
+    found = [
+        (why, text)
+        for kind, why, text in await node.about(pod["metadata"]["name"])
+        if kind == "Warning"
+    ]
+    found += [
+        (text.removeprefix("Error: "), text) for _, text in found if text.startswith("Error: ")
+    ]
     for one in pod["status"].get("containerStatuses") or ():
         for held in (one["state"], one.get("lastState") or {}):
-            found += [(shown.get("reason", ""), shown.get("message", "")) for shown in held.values()]
+            found += [
+                (shown.get("reason", ""), shown.get("message", "")) for shown in held.values()
+            ]
     return found
 
 
@@ -133,22 +155,46 @@ async def _fails(node: TryNode, prediction: Prediction, pod: Object, *, runs: bo
     assert any(prediction.words.search(text) for _, text in told), told
 
 
-async def _ignored(node: TryNode, prediction: Prediction, pod: Object, plain: Object, *leaving: str) -> None:
-    """The pod runs, and its container is that of a pod without the field: by what the runtime was told, and by what
-    commands in it say."""
+async def _ignored(
+    node: TryNode, prediction: Prediction, pod: Object, plain: Object, *leaving: str
+) -> None:
+    """The pod runs, and its container is that of a pod without the field: by what the runtime was
+    told, and by what commands in it say.
+    """
     assert _runs(pod), await _texts(node, pod)
-    assert not [text for kind, _, text in await node.about(pod["metadata"]["name"]) if kind == "Warning"]
+    assert not [
+        text for kind, _, text in await node.about(pod["metadata"]["name"]) if kind == "Warning"
+    ]
     told, usual = _handed(node, pod), _handed(node, plain)
-    assert {key: value for key, value in told.items() if value != usual[key] and key not in leaving} == {}
+    assert {
+        key: value for key, value in told.items() if value != usual[key] and key not in leaving
+    } == {}
     for script in prediction.entry.get("asks") or ():
         assert await _said(node, pod, script) == await _said(node, plain, script)
 
 
 def _handed(node: TryNode, pod: Object) -> dict[str, Any]:
-    """What a runtime was told of a pod, as far as Windows heeds it, without names that are each pod's own."""
+    """What a runtime was told of a pod, as far as Windows heeds it, without names that are each
+    pod's own.
+    """
     made, sandbox = config(node, pod), meant(node, pod).config
-    names = ("command", "args", "working_dir", "env", "mounts", "devices", "stdin", "tty", "ports", "linux", "windows")
-    shown = {name: getattr(made, name) for name in names} | {"dns": sandbox.dns, "open": sandbox.ports}
+    names = (
+        "command",
+        "args",
+        "working_dir",
+        "env",
+        "mounts",
+        "devices",
+        "stdin",
+        "tty",
+        "ports",
+        "linux",
+        "windows",
+    )
+    shown = {name: getattr(made, name) for name in names} | {
+        "dns": sandbox.dns,
+        "open": sandbox.ports,
+    }
     common = {name: _common(repr(value), pod) for name, value in shown.items()}
     return {**common, "mounts": re.sub(r"containers\W+c\W+[0-9a-f]{8}'", "FILE'", common["mounts"])}
 
@@ -161,12 +207,15 @@ def _common(text: str, pod: Object) -> str:
 
 
 async def _said(node: TryNode, pod: Object, script: str) -> str:
-    """What cmd prints, without what is each pod's own: addresses, numbers of processes and of bytes."""
+    """What cmd prints, without what is each pod's own: addresses, numbers of processes and of
+    bytes.
+    """
     text = _common(await said(node, pod, script), pod).replace(pod["status"]["podIP"], "IP")
     return re.sub(r" *[0-9][0-9,]+\b(?: K\b)?", " N", text) if script == "tasklist" else text
 
 
-# ---- looking closer ----------------------------------------------------------------------------------------------------
+# ---- looking closer
+# --------------------------------------------------------------------------------------------------
 
 
 @look
@@ -179,7 +228,9 @@ async def no_hyperv(node: TryNode, prediction: Prediction, pod: Object, plain: O
 async def own_network(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
     await _ignored(node, prediction, pod, plain, "dns")
     assert meant(node, pod).ips[0].startswith("10.244.1.")
-    assert "10.96.0.10" not in meant(node, pod).config.dns.servers  # because the kubelet believes it
+    assert (
+        "10.96.0.10" not in meant(node, pod).config.dns.servers
+    )  # because the kubelet believes it
 
 
 @look
@@ -193,7 +244,9 @@ async def five_seconds(node: TryNode, prediction: Prediction, pod: Object, plain
 
 
 @look
-async def no_termination_message(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
+async def no_termination_message(
+    node: TryNode, prediction: Prediction, pod: Object, plain: Object
+) -> None:
     await _ignored(node, prediction, pod, plain)
     assert config(node, pod).mounts == ()
 
@@ -205,10 +258,15 @@ async def unhealthy(node: TryNode, prediction: Prediction, pod: Object, plain: O
 
 @look
 async def nothing_there(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    """The container starts in a directory that Windows made for it, in which nothing of Linux is."""
+    """The container starts in a directory that Windows made for it, in which nothing of Linux
+    is.
+    """
     assert _runs(pod) and _handed(node, pod)["working_dir"] != _handed(node, plain)["working_dir"]
     assert await said(node, pod, "cd") == "C:\\etc"
-    assert await said(node, pod, "type C:\\etc\\passwd") == "The system cannot find the file specified."
+    assert (
+        await said(node, pod, "type C:\\etc\\passwd")
+        == "The system cannot find the file specified."
+    )
 
 
 @look
@@ -218,11 +276,16 @@ async def one_variable(node: TryNode, prediction: Prediction, pod: Object, plain
 
 @look
 async def no_bound(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    assert [config(node, one).windows.resources.memory_limit for one in (pod, plain)] == [0, 16 << 20]
+    assert [config(node, one).windows.resources.memory_limit for one in (pod, plain)] == [
+        0,
+        16 << 20,
+    ]
 
 
 @look
-async def counted_by_requests(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
+async def counted_by_requests(
+    node: TryNode, prediction: Prediction, pod: Object, plain: Object
+) -> None:
     """The container may take its limit; the scheduler counts what it requests."""
     assert _runs(pod) and config(node, pod).windows.resources.memory_limit == 64 << 20
     assert pod["spec"]["containers"][0]["resources"]["requests"]["memory"] == "16Mi"
@@ -243,7 +306,7 @@ async def no_share(node: TryNode, prediction: Prediction, pod: Object, plain: Ob
 
 def _asked(name: str, dns: DnsConfig, os: Literal["linux", "windows"]) -> list[str]:
     """The names that a resolver asks for."""
-    return [step.name for step in steps(name, dns, os)]
+    return [step.name for step in resolver_steps(name, dns, os)]
 
 
 @look
@@ -264,8 +327,12 @@ async def one_suffix(node: TryNode, prediction: Prediction, pod: Object, plain: 
 
 
 @look
-async def options_ignored(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    await _ignored(node, prediction, pod, plain, "dns")  # the runtime is told, and has no use for it
+async def options_ignored(
+    node: TryNode, prediction: Prediction, pod: Object, plain: Object
+) -> None:
+    await _ignored(
+        node, prediction, pod, plain, "dns"
+    )  # the runtime is told, and has no use for it
     asked, usual = meant(node, pod).config.dns, meant(node, plain).config.dns
     assert asked.options != usual.options
     for name in ("db", "db.shop", "db.shop.svc.cluster.local"):
@@ -274,8 +341,12 @@ async def options_ignored(node: TryNode, prediction: Prediction, pod: Object, pl
 
 
 @look
-async def name_with_a_dot(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    """The name that the variable holds is asked for as it is, which no DNS server of a cluster knows."""
+async def name_with_a_dot(
+    node: TryNode, prediction: Prediction, pod: Object, plain: Object
+) -> None:
+    """The name that the variable holds is asked for as it is, which no DNS server of a cluster
+    knows.
+    """
     [[_, name]] = [pair for pair in config(node, pod).env if pair[0] == "DB_HOST"]
     dns = meant(node, pod).config.dns
     assert _asked(name, dns, "windows") == ["db.backend"]
@@ -283,7 +354,9 @@ async def name_with_a_dot(node: TryNode, prediction: Prediction, pod: Object, pl
 
 
 @look
-async def directory_by_sub_path(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
+async def directory_by_sub_path(
+    node: TryNode, prediction: Prediction, pod: Object, plain: Object
+) -> None:
     """What the document calls unsupported is mounted, as long as it is a directory."""
     assert _runs(pod) and "subPath" in str(pod["spec"])
     await run(node, pod, "cmd", "/c", "echo one> C:\\logs\\x")
@@ -312,5 +385,8 @@ async def no_answer(node: TryNode, prediction: Prediction, pod: Object, plain: O
     assert pod["spec"]["containers"][0]["command"][-1] == OUTSIDE
     cluster = make_cluster("l2bridge")
     cluster.pod("w", "windows-1")
-    found = {protocol: cluster.walk("w", OUTSIDE, protocol=protocol).outcome for protocol in ("icmp", "tcp")}
+    found = {
+        protocol: cluster.walk("w", OUTSIDE, protocol=protocol).outcome
+        for protocol in ("icmp", "tcp")
+    }
     assert found == {"icmp": "dropped", "tcp": "delivered"}

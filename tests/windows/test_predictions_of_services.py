@@ -1,7 +1,9 @@
-"""Limits that Services and flannel's settings meet: what lint predicts, and what the Windows side of the network makes of it.
+"""Limits that Services and flannel's settings meet: what lint predicts, and what the Windows side
+of the network makes of it.
 
-The API server gives a Service its addresses and its author the warning. A proxier on a node of the target's build and release
-gets the Service as the API server has it; what it makes of it is seen in the host networking service.
+The API server gives a Service its addresses and its author the warning. A proxier on a node of the
+target's build and release gets the Service as the API server has it; what it makes of it is seen in
+the host networking service.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from tests.proxy.winkernel.nodes import NODE, OTHER, Node
 from tests.windows.predicting import USUAL, WINDOWS, linted
 
 from transom.network.cni import flannelconf
-from transom.network.modes import NodePlan, Plan, check
-from transom.windows.advice import seen_in_objects
+from transom.network.modes import NetworkPlan, NodePlan, check_network_plan
 from transom.windows.builds import BUILDS
 from transom.windows.limits import LIMITS
-from transom.windows.policy import Policy
-from transom.windows.releases import parse
+from transom.windows.podchecks import seen_in_objects
+from transom.windows.policy import WarningPolicy
+from transom.windows.releases import parse_release_version
 
 LABELS = {"app": "web"}
 HERE, THERE = ("10.244.1.5", NODE), ("10.244.2.5", OTHER)
@@ -34,7 +36,9 @@ INGRESS = "203.0.113.50"
 DSR, PRESERVE_DIP = 1, 8
 GATES = {"IPv6DualStack": True, "ServiceTopology": True}
 _BACKENDS = {"l2bridge": "host-gw", "overlay": "vxlan"}
-Balancers = Mapping[str, Mapping[str, Any]]  # "cluster", "node port", "ingress" -> what leads where, and how
+Balancers = Mapping[
+    str, Mapping[str, Any]
+]  # "cluster", "node port", "ingress" -> what leads where, and how
 
 
 class Case(NamedTuple):
@@ -48,24 +52,41 @@ class Case(NamedTuple):
     kept: bool = True  # whether an API server of 1.20 keeps the field
 
 
-def manifest(spec: Mapping[str, Any], annotations: Mapping[str, str], name: str = "web") -> dict[str, Any]:
+def manifest(
+    spec: Mapping[str, Any], annotations: Mapping[str, str], name: str = "web"
+) -> dict[str, Any]:
     ports = [{"port": 80, "targetPort": 8080}]
     return {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": dict(annotations)},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": dict(annotations)},
         "spec": {"selector": LABELS, "ports": ports, **spec},
-    }  # fmt: skip
+    }
 
 
-def pod(name: str = "web", port: int = 8080, image: str = "mcr.microsoft.com/windows/servercore:{tag}", **nodes: Any) -> Any:
+def pod(
+    name: str = "web",
+    port: int = 8080,
+    image: str = "mcr.microsoft.com/windows/servercore:{tag}",
+    **nodes: Any,
+) -> Any:
     tag = BUILDS[nodes.get("build", 17763)].tags[0]
     container = {
-        "name": "c", "image": image.format(tag=tag), "resources": {"limits": {"memory": "16Mi"}},
+        "name": "c",
+        "image": image.format(tag=tag),
+        "resources": {"limits": {"memory": "16Mi"}},
         "ports": [{"name": "http", "containerPort": port}],
-    }  # fmt: skip
+    }
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": LABELS},
-        "spec": {"nodeSelector": WINDOWS, "automountServiceAccountToken": False, "containers": [container]},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": LABELS},
+        "spec": {
+            "nodeSelector": WINDOWS,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+        },
+    }
 
 
 BALANCED = {"type": "LoadBalancer"}
@@ -80,42 +101,76 @@ def _spread(met: Balancers, plain: Balancers) -> bool:
 
 
 def _dsr_outside_alone(met: Balancers, plain: Balancers) -> bool:
-    outside = all(met[where]["flags"] & DSR and met[where]["to"] == OWN for where in ("node port", "ingress"))
+    outside = all(
+        met[where]["flags"] & DSR and met[where]["to"] == OWN for where in ("node port", "ingress")
+    )
     return outside and met["cluster"] == plain["cluster"] and not met["cluster"]["flags"] & DSR
 
 
 def _dsr_of_ingress_alone(met: Balancers, plain: Balancers) -> bool:
     kept = met["ingress"]["mapping"] & PRESERVE_DIP and met["ingress"]["flags"] & DSR
     port = met["node port"]["to"] == OWN and not met["node port"]["flags"] & DSR
-    return bool(kept and port) and met["cluster"] == plain["cluster"] and not met["cluster"]["flags"] & DSR
+    return (
+        bool(kept and port)
+        and met["cluster"] == plain["cluster"]
+        and not met["cluster"]["flags"] & DSR
+    )
 
 
 def _translated_on_the_node(met: Balancers, plain: Balancers) -> bool:
-    return met["ingress"]["to"] == met["node port"]["to"] == OWN and not met["ingress"]["mapping"] & PRESERVE_DIP
+    return (
+        met["ingress"]["to"] == met["node port"]["to"] == OWN
+        and not met["ingress"]["mapping"] & PRESERVE_DIP
+    )
 
 
 CASES = [
     Case("WIN-SVC-002", STICKY, see=_spread),
     Case("WIN-SVC-003", STICKY, see=_spread, nodes={"release": "1.18", "build": 20348}),
-    Case("WIN-SVC-003", STICKY, see=_spread, nodes={"release": "1.19"},
-         told="Session Affinity is not supported on this version of Windows."),
-    Case("WIN-SVC-004", {**STICKY, "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}, STICKY,
-         nodes={"build": 20348}),
+    Case(
+        "WIN-SVC-003",
+        STICKY,
+        see=_spread,
+        nodes={"release": "1.19"},
+        told="Session Affinity is not supported on this version of Windows.",
+    ),
+    Case(
+        "WIN-SVC-004",
+        {**STICKY, "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}},
+        STICKY,
+        nodes={"build": 20348},
+    ),
     Case("WIN-SVC-005", LOCAL, BALANCED, _dsr_outside_alone),
     Case("WIN-SVC-006", LOCAL, BALANCED, nodes={"release": "1.19"}),
     Case("WIN-SVC-009", BALANCED, BALANCED, _dsr_of_ingress_alone, {"build": 18363}, PRESERVE),
-    Case("WIN-SVC-010", BALANCED, BALANCED, _translated_on_the_node, {"features": ("dsr",)}, PRESERVE),
+    Case(
+        "WIN-SVC-010", BALANCED, BALANCED, _translated_on_the_node, {"features": ("dsr",)}, PRESERVE
+    ),
     Case("WIN-SVC-011", BALANCED, BALANCED, nodes={"release": "1.14"}, annotations=PRESERVE),
     Case("WIN-SVC-013", {**BALANCED, "loadBalancerSourceRanges": ["192.0.2.0/24"]}, BALANCED),
     Case("WIN-SVC-014", {"topologyKeys": ["kubernetes.io/hostname"]}, kept=False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.windows(
-    "WIN-SVC-002", "WIN-SVC-003", "WIN-SVC-004", "WIN-SVC-005", "WIN-SVC-006", "WIN-SVC-009", "WIN-SVC-010", "WIN-SVC-011",
-    "WIN-SVC-013", "WIN-SVC-014", "LB-09", "LB-15", "LNET-11", "LNET-20",
-)  # fmt: skip
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.id}-{case.nodes.get('release', '1.20')}" for case in CASES])
+    "WIN-SVC-002",
+    "WIN-SVC-003",
+    "WIN-SVC-004",
+    "WIN-SVC-005",
+    "WIN-SVC-006",
+    "WIN-SVC-009",
+    "WIN-SVC-010",
+    "WIN-SVC-011",
+    "WIN-SVC-013",
+    "WIN-SVC-014",
+    "LB-09",
+    "LB-15",
+    "LNET-11",
+    "LNET-20",
+)
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{case.id}-{case.nodes.get('release', '1.20')}" for case in CASES]
+)
 def test_a_proxier_does_what_lint_predicts(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     nodes = {**USUAL, **case.nodes}
     met, plain = manifest(case.spec, case.annotations), manifest(case.plain, {})
@@ -126,7 +181,10 @@ def test_a_proxier_does_what_lint_predicts(case: Case, caplog: pytest.LogCapture
     limit = LIMITS[case.id]
     worth = limit.severity == "warning" or limit.effect in ("ignored", "rejected")
     if not nodes["features"]:  # of which an API server does not know
-        assert (warned, unwarned) == ([case.id] if seen_in_objects(limit) and worth and case.kept else [], [])
+        assert (warned, unwarned) == (
+            [case.id] if seen_in_objects(limit) and worth and case.kept else [],
+            [],
+        )
     if not case.kept:
         assert not made["spec"].keys() & case.spec.keys()
         made = {**made, "spec": {**made["spec"], **case.spec}}  # as one keeps it that has the gate
@@ -141,17 +199,25 @@ def _created(nodes: Mapping[str, Any], service: Any, *others: Any) -> tuple[Any,
     """The Service as an API server stores it, and the ids that its author is warned of."""
 
     async def main() -> tuple[Any, list[str]]:
-        api = await start(windows=Policy(), feature_gates=GATES, service_cidr="10.96.0.0/16,fd00:96::/112")
+        api = await start(
+            windows=WarningPolicy(), feature_gates=GATES, service_cidr="10.96.0.0/16,fd00:96::/112"
+        )
         info = {
-            "operatingSystem": "windows", "kubeletVersion": f"v{nodes['release']}.15", "containerRuntimeVersion": "docker://19.3",
+            "operatingSystem": "windows",
+            "kubeletVersion": f"v{nodes['release']}.15",
+            "containerRuntimeVersion": "docker://19.3",
             "kernelVersion": f"10.0.{nodes['build']}.{nodes['revision'] or 9999}",
-        }  # fmt: skip
+        }
         annotations = {"flannel.alpha.coreos.com/backend-type": _BACKENDS[nodes["network"]]}
         meta = {"name": NODE, "labels": WINDOWS, "annotations": annotations}
         await api.ok("POST", "/api/v1/nodes", {"metadata": meta})
         status = {"status": {"nodeInfo": info}}
-        await api.ok("PATCH", f"/api/v1/nodes/{NODE}/status", status, media="application/merge-patch+json")
-        await api.ok("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        await api.ok(
+            "PATCH", f"/api/v1/nodes/{NODE}/status", status, media="application/merge-patch+json"
+        )
+        await api.ok(
+            "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+        )
         for one in others:
             await api.ok("POST", "/api/v1/namespaces/default/pods", one)
         answer = await api.send("POST", "/api/v1/namespaces/default/services", service)
@@ -165,7 +231,7 @@ def _created(nodes: Mapping[str, Any], service: Any, *others: Any) -> tuple[Any,
 
 def _proxier(nodes: Mapping[str, Any]) -> Node:
     dsr = {"enable_dsr": True, "gates": {"WinDSR": True}} if "dsr" in nodes["features"] else {}
-    return Node(build=nodes["build"], release=parse(nodes["release"]), **dsr)
+    return Node(build=nodes["build"], release=parse_release_version(nodes["release"]), **dsr)
 
 
 def _balanced(nodes: Mapping[str, Any], service: Any) -> Balancers:
@@ -179,7 +245,8 @@ def _balanced(nodes: Mapping[str, Any], service: Any) -> Balancers:
     return {names[vip]: found for (vip, _), found in node.balancers().items()}
 
 
-# ---- what takes more than one Service ----------------------------------------------------------------------------------------
+# ---- what takes more than one Service
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-SVC-001", "LNET-08")
@@ -187,9 +254,11 @@ def _balanced(nodes: Mapping[str, Any], service: Any) -> Balancers:
 def test_backends(pods: int, found: list[str], caplog: pytest.LogCaptureFixture) -> None:
     template = {"metadata": {"labels": LABELS}, "spec": pod()["spec"]}
     deployment = {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
         "spec": {"replicas": pods, "selector": {"matchLabels": LABELS}, "template": template},
-    }  # fmt: skip
+    }
     service = manifest({}, {})
     assert linted(USUAL, service, deployment) == found
     made, _ = _created(USUAL, service)
@@ -211,20 +280,29 @@ def test_named_target_ports(other: int, found: list[str]) -> None:
     node = _proxier(USUAL)
     node.put(made)
     for n, port in enumerate((8080, other)):
-        node.tracker.put_slice(endpoint_slice("web", [(f"10.244.2.{n + 5}", OTHER)], number=port, suffix=str(n)))
+        node.tracker.put_slice(
+            endpoint_slice("web", [(f"10.244.2.{n + 5}", OTHER)], number=port, suffix=str(n))
+        )
     node.sync()
     [balancer] = node.balancers().values()
-    assert (balancer["port"], len(balancer["to"])) == (8080, 2)  # for both pods, whatever the second one says
+    assert (balancer["port"], len(balancer["to"])) == (
+        8080,
+        2,
+    )  # for both pods, whatever the second one says
 
 
-# ---- both families -----------------------------------------------------------------------------------------------------------
+# ---- both families
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-SVC-016", "IP6-02")
 def test_a_service_of_both_families_is_two() -> None:
     nodes = {**USUAL, "build": 19041}
     service, behind = manifest(DUAL, {}), pod(build=19041)
-    assert (linted(nodes, service, behind), linted(nodes, manifest({}, {}), behind)) == (["WIN-SVC-016"], [])
+    assert (linted(nodes, service, behind), linted(nodes, manifest({}, {}), behind)) == (
+        ["WIN-SVC-016"],
+        [],
+    )
     made, warned = _created(nodes, service, behind)
     assert warned == ["WIN-SVC-016"]
     seen = []
@@ -251,18 +329,30 @@ def test_families_that_a_network_cannot_have(id: str, nodes: Any, spec: Any, sev
     nodes = {**USUAL, **nodes}
     behind = pod(build=nodes["build"])
     foreseen = linted(nodes, manifest(spec, {}), behind)
-    assert id in foreseen and set(foreseen) <= {id, "WIN-SVC-016"} and linted(nodes, manifest({}, {}), behind) == []
+    assert (
+        id in foreseen
+        and set(foreseen) <= {id, "WIN-SVC-016"}
+        and linted(nodes, manifest({}, {}), behind) == []
+    )
     made, warned = _created(nodes, manifest(spec, {}), behind)
     assert id in warned if spec is DUAL else "ipFamily" not in made["spec"]
     windows = NodePlan("win", "windows", nodes["build"], nodes["revision"])
-    plan = Plan(
-        nodes["network"], nodes=(NodePlan("lin", "linux"), windows), release=parse(nodes["release"]), dual_stack=True,
+    plan = NetworkPlan(
+        nodes["network"],
+        nodes=(NodePlan("lin", "linux"), windows),
+        release=parse_release_version(nodes["release"]),
+        dual_stack=True,
         gates=frozenset(GATES),
-    )  # fmt: skip
-    assert [(problem.id, problem.severity) for problem in check(plan) if problem.severity != "info"] == [(id, severity)]
+    )
+    assert [
+        (problem.id, problem.severity)
+        for problem in check_network_plan(plan)
+        if problem.severity != "info"
+    ] == [(id, severity)]
 
 
-# ---- flannel -----------------------------------------------------------------------------------------------------------------
+# ---- flannel
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-NET-008", "WIN-NET-009", "CNI-05", "CNI-06")
@@ -277,15 +367,17 @@ def test_families_that_a_network_cannot_have(id: str, nodes: Any, spec: Any, sev
 def test_vxlan_that_flannel_refuses_on_windows(backend: dict[str, int], found: list[str]) -> None:
     text = json.dumps({"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", **backend}})
     config = {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-flannel-cfg", "namespace": "kube-system"},
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kube-flannel-cfg", "namespace": "kube-system"},
         "data": {"net-conf.json": text},
-    }  # fmt: skip
+    }
     assert linted({**USUAL, "network": "overlay"}, config) == found
-    conf = flannelconf.parse(text)
+    conf = flannelconf.parse_flannel_conf(text)
     if not found:
-        assert flannelconf.vxlan(conf, "windows").vni == 4096
+        assert flannelconf.vxlan_settings(conf, "windows").vni == 4096
         return
     with pytest.raises(flannelconf.FlannelError) as refused:
-        flannelconf.vxlan(conf, "windows")
+        flannelconf.vxlan_settings(conf, "windows")
     parts = re.split(r"\{\w+\}", LIMITS[found[0]].message)
     assert all(part in str(refused.value) for part in parts)

@@ -1,4 +1,6 @@
-"""The records themselves: complete, well formed, found, shown by tests, and on the documentation's pages."""
+"""The records themselves: complete, well formed, found, shown by tests, and on the documentation's
+pages.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.windows import marks
 
 from transom.windows import checklist, match, pages, registry, wording
 from transom.windows.limits import LIMITS
-from transom.windows.records import Limit, Record, Support
+from transom.windows.records import Record, WindowsLimit, WindowsSupport
 from transom.windows.support import SUPPORT
 
 SHARED = marks.ROOT.parent / "shared/reference/checklist.md"
@@ -25,19 +27,23 @@ every = pytest.mark.parametrize("record", registry.RECORDS.values(), ids=list(re
 
 @every
 def test_a_record_is_well_formed(record: Record) -> None:
-    kind = "WIN" if isinstance(record, Limit) else "SUP"
+    kind = "WIN" if isinstance(record, WindowsLimit) else "SUP"
     assert re.fullmatch(rf"{kind}-({'|'.join(wording.AREAS)})-[0-9]{{3}}", record.id)
     assert record.statement.endswith(".") and record.title[-1] not in ". " and record.section
-    assert set(record.checklist) <= set(checklist.statements())
+    assert set(record.checklist) <= set(checklist.checklist_statements())
     assert record.until is None or record.since <= record.until
     assert record.builds[1] is None or record.builds[0] <= record.builds[1]
     assert record.runtimes and record.networks
-    if isinstance(record, Limit):
+    if isinstance(record, WindowsLimit):
         assert record.remedy.endswith(".")
         assert all(field.kind in KINDS for field in (*record.fields, *record.given, *record.unless))
-        assert all(match.parts_of(field.path) for field in record.fields)
-        assert all(re.compile(str(field.value)) for field in record.fields if field.test == "matches")
-        names = [name for _, name, _, _ in string.Formatter().parse(record.message) if name is not None]
+        assert all(match.parts_of_pod(field.path) for field in record.fields)
+        assert all(
+            re.compile(str(field.value)) for field in record.fields if field.test == "matches"
+        )
+        names = [
+            name for _, name, _, _ in string.Formatter().parse(record.message) if name is not None
+        ]
         assert all(name.isidentifier() for name in names)
         assert record.severity == "none" or record.fields or record.check
         assert record.fix == "none" or record.fields
@@ -45,7 +51,11 @@ def test_a_record_is_well_formed(record: Record) -> None:
 
 def test_ids_are_used_once() -> None:
     modules = [module for package in ("limits", "support") for module in _areas(package)]
-    assert len([record for module in modules for record in module]) == len(registry.RECORDS) == len(LIMITS) + len(SUPPORT)
+    assert (
+        len([record for module in modules for record in module])
+        == len(registry.RECORDS)
+        == len(LIMITS) + len(SUPPORT)
+    )
 
 
 def _areas(package: str) -> list[tuple[Record, ...]]:
@@ -56,55 +66,65 @@ def _areas(package: str) -> list[tuple[Record, ...]]:
 
 
 def test_every_statement_in_scope_has_a_record() -> None:
-    held = registry.by_statement()
-    assert [id for id, statement in checklist.statements().items() if statement.scope == "now" and id not in held] == []
+    held = registry.records_by_statement()
+    assert [
+        id
+        for id, statement in checklist.checklist_statements().items()
+        if statement.scope == "now" and id not in held
+    ] == []
 
 
 def test_every_statement_is_in_the_table() -> None:
     if not SHARED.exists():
         pytest.skip("the list of the documents' statements is not here")
     listed = re.findall(r"^\| ([A-Z0-9]+-\d+) \|", SHARED.read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(listed) == set(checklist.statements())
+    assert set(listed) == set(checklist.checklist_statements())
 
 
 def test_every_record_in_scope_is_shown_by_a_test() -> None:
     missing = marks.unshown(marks.marks())
-    assert sorted(missing) == sorted(marks.awaited()), "mark a test with the record's id, then `make docs`"
+    assert sorted(missing) == sorted(marks.awaited()), (
+        "mark a test with the record's id, then `make docs`"
+    )
     assert len(missing) <= MOST_AWAITED
 
 
 def test_marks_name_what_there_is() -> None:
-    known = {*registry.RECORDS, *checklist.statements()}
+    known = {*registry.RECORDS, *checklist.checklist_statements()}
     assert [id for id in marks.marks() if id not in known] == []
     assert [test for _, test in marks.links() if not marks.exists(test)] == []
 
 
-def test_lists_and_pages_are_fresh() -> None:
-    assert marks.SHOWN.read_text(encoding="utf-8") == marks.text(marks.marks()), "run `make docs`"
+def test_pages_are_fresh() -> None:
     folder = marks.ROOT / "docs/windows"
     written = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
-    made = pages.pages()
-    assert {name: body for name, body in made.items() if written.get(name) != body} == {}, "run `make docs`"
+    made = pages.record_pages()
+    assert {name: body for name, body in made.items() if written.get(name) != body} == {}, (
+        "run `make docs`"
+    )
 
 
-@pytest.mark.parametrize(("query", "expected"), [
-    ("win-pod-002", "WIN-POD-002"),
-    ("API-23", "WIN-SEC-001"),
-    ("readOnlyRootFilesystem", "WIN-SEC-009"),
-    ("grace period", "WIN-POD-007"),
-    ("WIN-DNS", "WIN-DNS-001"),
-    ("network host not found", "WIN-POD-002"),
-    ("no such thing", ""),
-    ("", ""),
-])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("win-pod-002", "WIN-POD-002"),
+        ("API-23", "WIN-SEC-001"),
+        ("readOnlyRootFilesystem", "WIN-SEC-009"),
+        ("grace period", "WIN-POD-007"),
+        ("WIN-DNS", "WIN-DNS-001"),
+        ("network host not found", "WIN-POD-002"),
+        ("no such thing", ""),
+        ("", ""),
+    ],
+)
 def test_records_are_found(query: str, expected: str) -> None:
-    found = registry.find(query)
+    found = registry.find_records(query)
     assert (found[0].id if found else "") == expected
 
 
 def test_somebody_who_finds_nothing_gets_a_hint() -> None:
-    assert "WIN-POD-002" in registry.similar("WIN-POD-0022")
-    assert registry.similar("hugepagez") == ["hugepages"]
+    assert "WIN-POD-002" in registry.similar_records("WIN-POD-0022")
+    assert registry.similar_records("hugepagez") == ["hugepages"]
 
 
 def test_loading_takes_no_time(tmp_path: Path) -> None:
@@ -114,16 +134,18 @@ def test_loading_takes_no_time(tmp_path: Path) -> None:
     )
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    times = [float(subprocess.check_output([sys.executable, "-c", code], env=env)) for _ in range(4)]
+    times = [
+        float(subprocess.check_output([sys.executable, "-c", code], env=env)) for _ in range(4)
+    ]
     assert min(times) < 0.010
 
 
 def test_both_kinds_of_records_say_where_they_hold() -> None:
-    assert wording.where(LIMITS["WIN-SEC-021"]) == (
+    assert wording.record_location(LIMITS["WIN-SEC-021"]) == (
         "up to build 19041, with containerd, before update 17763.1817 or 19041.662"
     )
-    assert wording.where(LIMITS["WIN-SVC-005"]) == "from 1.20 on, without dsr"
-    assert wording.where(SUPPORT["SUP-SVC-012"]) == (
-        "from 1.19 on, from build 19041 on, on l2bridge networks, from update 19041.610"
+    assert wording.record_location(LIMITS["WIN-SVC-005"]) == "from 1.20, without dsr"
+    assert wording.record_location(SUPPORT["SUP-SVC-012"]) == (
+        "from 1.19, from build 19041, on l2bridge networks, from update 19041.610"
     )
-    assert wording.where(Support("SUP-POD-001", "x", "x.")) == "everywhere"
+    assert wording.record_location(WindowsSupport("SUP-POD-001", "x", "x.")) == "everywhere"

@@ -5,35 +5,43 @@ import pytest
 from transom.runtime.sim import catalogue, names
 from transom.windows import builds, match, releases
 from transom.windows.builds import BUILDS
-from transom.windows.records import Target
+from transom.windows.records import NodeTarget
 from transom.windows.support import SUPPORT
 
 
 @pytest.mark.windows("WIN-OS-001", "SUP-OS-006", "SUP-OS-007")
-@pytest.mark.parametrize(("release", "expected"), [
-    ("1.14", {17763}),
-    ("1.17", {17763}),
-    ("1.18", {17763, 18362, 18363}),
-    ("1.19", {17763, 18363, 19041}),
-    ("1.20", {17763, 18363, 19041}),
-])
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("1.14", {17763}),
+        ("1.17", {17763}),
+        ("1.18", {17763, 18362, 18363}),
+        ("1.19", {17763, 18363, 19041}),
+        ("1.20", {17763, 18363, 19041}),
+    ],
+)
 def test_builds_of_a_release(release: str, expected: set[int]) -> None:
-    parsed = releases.parse(release)
-    assert set(releases.facts(parsed).builds) == expected
-    assert {number for number in BUILDS if releases.supports(parsed, number)} == expected
+    parsed = releases.parse_release_version(release)
+    assert set(releases.release_facts(parsed).builds) == expected
+    assert {number for number in BUILDS if releases.supports_build(parsed, number)} == expected
 
 
 @pytest.mark.windows("WIN-RUN-004")
-@pytest.mark.parametrize(("release", "runtimes", "stage"), [
-    ((1, 14), {"docker": "18.09"}, ""),
-    ((1, 17), {"docker": "19.03"}, ""),
-    ((1, 19), {"docker": "19.03", "containerd": "1.4.0"}, "beta"),
-    ((1, 20), {"docker": "19.03", "containerd": "1.4.0"}, "stable"),
-    ((1, 24), {"containerd": "1.6.0"}, "stable"),
-    ((1, 99), {"containerd": "1.7.0"}, "stable"),
-])
-def test_runtimes_of_a_release(release: tuple[int, int], runtimes: dict[str, str], stage: str) -> None:
-    facts = releases.facts(release)
+@pytest.mark.parametrize(
+    ("release", "runtimes", "stage"),
+    [
+        ((1, 14), {"docker": "18.09"}, ""),
+        ((1, 17), {"docker": "19.03"}, ""),
+        ((1, 19), {"docker": "19.03", "containerd": "1.4.0"}, "beta"),
+        ((1, 20), {"docker": "19.03", "containerd": "1.4.0"}, "stable"),
+        ((1, 24), {"containerd": "1.6.0"}, "stable"),
+        ((1, 99), {"containerd": "1.7.0"}, "stable"),
+    ],
+)
+def test_runtimes_of_a_release(
+    release: tuple[int, int], runtimes: dict[str, str], stage: str
+) -> None:
+    facts = releases.release_facts(release)
     assert (facts.runtimes(), facts.containerd_stage) == (runtimes, stage)
     assert releases.GATES["CRIContainerD"].stage(release) == stage
     assert facts.runtime == next(iter(runtimes))
@@ -47,37 +55,54 @@ def test_the_pause_image_of_a_release_runs_on_its_nodes() -> None:
 
 @pytest.mark.parametrize("image", releases.PAUSE_BUILDS)
 def test_pause_images_are_as_the_simulated_registry_has_them(image: str) -> None:
-    found = catalogue.default_catalogue().find(names.parse(image))
-    assert {platform.build for platform in found.platforms if platform.os == "windows"} == set(releases.PAUSE_BUILDS[image])
+    found = catalogue.default_catalogue().find(names.parse_image_name(image))
+    assert {platform.build for platform in found.platforms if platform.os == "windows"} == set(
+        releases.PAUSE_BUILDS[image]
+    )
 
 
-@pytest.mark.parametrize(("name", "stages"), [
-    ("WindowsGMSA", {(1, 13): "", (1, 14): "alpha", (1, 16): "beta", (1, 18): "stable", (1, 30): "stable"}),
-    ("HyperVContainer", {(1, 14): "alpha", (1, 20): "deprecated", (1, 21): ""}),
-    ("WinOverlay", {(1, 19): "alpha", (1, 20): "beta", (1, 34): "stable"}),
-    ("WindowsHostNetwork", {(1, 25): "", (1, 26): "alpha", (1, 32): "alpha", (1, 33): ""}),
-])
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [
+        (
+            "WindowsGMSA",
+            {(1, 13): "", (1, 14): "alpha", (1, 16): "beta", (1, 18): "stable", (1, 30): "stable"},
+        ),
+        ("HyperVContainer", {(1, 14): "alpha", (1, 20): "deprecated", (1, 21): ""}),
+        ("WinOverlay", {(1, 19): "alpha", (1, 20): "beta", (1, 34): "stable"}),
+        ("WindowsHostNetwork", {(1, 25): "", (1, 26): "alpha", (1, 32): "alpha", (1, 33): ""}),
+    ],
+)
 def test_stages_of_features(name: str, stages: dict[tuple[int, int], str]) -> None:
     gate = releases.GATES[name]
     assert {release: gate.stage(release) for release in stages} == stages
-    assert [gate.default(release) for release, stage in stages.items()] == [s in ("beta", "stable") for s in stages.values()]
+    assert [gate.default(release) for release, stage in stages.items()] == [
+        s in ("beta", "stable") for s in stages.values()
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "1", "v1", "one.two", "1.x", "-1.20"])
 def test_what_is_no_release(text: str) -> None:
     with pytest.raises(ValueError, match="not a Kubernetes release"):
-        releases.parse(text)
+        releases.parse_release_version(text)
 
 
 def test_releases_have_several_spellings() -> None:
-    assert {releases.parse(text) for text in ("1.20", "v1.20.15", " 1.20.0 ", "v1.20")} == {(1, 20)}
+    assert {
+        releases.parse_release_version(text) for text in ("1.20", "v1.20.15", " 1.20.0 ", "v1.20")
+    } == {(1, 20)}
 
 
-@pytest.mark.parametrize(("feature", "record"), [
-    ("Direct Server Return (DSR)", "SUP-SVC-009"),
-    ("IPv6 DualStack", "SUP-SVC-012"),
-    ("Session Affinity", "SUP-SVC-008"),
-])
+@pytest.mark.parametrize(
+    ("feature", "record"),
+    [
+        ("Direct Server Return (DSR)", "SUP-SVC-009"),
+        ("IPv6 DualStack", "SUP-SVC-012"),
+        ("Session Affinity", "SUP-SVC-008"),
+    ],
+)
 def test_the_host_networking_service_and_the_documents_agree(feature: str, record: str) -> None:
     for build in BUILDS.values():
-        assert builds.has(build, feature) == match.holds(SUPPORT[record], Target(build=build.number)), build
+        assert builds.has_hns_feature(build, feature) == match.record_holds(
+            SUPPORT[record], NodeTarget(build=build.number)
+        ), build

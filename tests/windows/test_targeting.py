@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from transom.windows.images import build_of, os_of, split
-from transom.windows.targeting import verdict
+from transom.windows.images import image_build_of, image_os, split_image_name
+from transom.windows.targeting import find_target_os
 
 
 @pytest.mark.parametrize(
@@ -47,22 +47,36 @@ from transom.windows.targeting import verdict
     ],
 )
 def test_names_of_images(image: str, os: str | None, build: int | None) -> None:
-    found = build_of(image)
-    assert (os_of(image), found.number if found else None) == (os, build)
+    found = image_build_of(image)
+    assert (image_os(image), found.number if found else None) == (os, build)
 
 
 def test_a_port_is_no_tag() -> None:
-    assert split("example.com:5000/app") == ("example.com:5000/app", "")
-    assert split("example.com:5000/app:1@sha256:00") == ("example.com:5000/app", "1")
+    assert split_image_name("example.com:5000/app") == ("example.com:5000/app", "")
+    assert split_image_name("example.com:5000/app:1@sha256:00") == ("example.com:5000/app", "1")
 
 
 def selector(**labels: str) -> dict[str, Any]:
-    return {"nodeSelector": {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}}
+    return {
+        "nodeSelector": {
+            key.replace("__", "/").replace("_", "."): value for key, value in labels.items()
+        }
+    }
 
 
 def affinity(*terms: tuple[str, str, list[str]]) -> dict[str, Any]:
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": key, "operator": operator, "values": values}]} for key, operator, values in terms]}}}}
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}
+                        for key, operator, values in terms
+                    ]
+                }
+            }
+        }
+    }
 
 
 OS = "kubernetes.io/os"
@@ -77,8 +91,14 @@ LINUX_IMAGE = {"containers": [{"image": "nginx"}]}
         ({"containers": [{"image": "x"}]}, (None, "hinted")),
         (selector(kubernetes_io__os="windows"), ("windows", "pinned")),
         (selector(beta_kubernetes_io__os="linux"), ("linux", "pinned")),
-        ({"nodeSelector": {"node.kubernetes.io/windows-build": "10.0.17763"}}, ("windows", "pinned")),
-        ({"nodeSelector": {"cloud.google.com/gke-os-distribution": "windows_ltsc"}}, ("windows", "pinned")),
+        (
+            {"nodeSelector": {"node.kubernetes.io/windows-build": "10.0.17763"}},
+            ("windows", "pinned"),
+        ),
+        (
+            {"nodeSelector": {"cloud.google.com/gke-os-distribution": "windows_ltsc"}},
+            ("windows", "pinned"),
+        ),
         ({"nodeSelector": {"kubernetes.azure.com/os-sku": "AzureLinux"}}, ("linux", "pinned")),
         ({"nodeSelector": {"pool": "windows"}}, (None, "hinted")),
         (affinity((OS, "In", ["windows"])), ("windows", "pinned")),
@@ -88,26 +108,46 @@ LINUX_IMAGE = {"containers": [{"image": "nginx"}]}
         (affinity((OS, "In", ["windows"]), (OS, "In", ["linux"])), (None, "hinted")),
         (affinity((OS, "In", ["windows"]), ("pool", "In", ["a"])), (None, "hinted")),
         (affinity((OS, "Exists", [])), (None, "hinted")),
-        ({"os": {"name": "windows"}}, ("windows", "said")),
-        ({"os": {"name": "linux"}, **WINDOWS_IMAGE}, ("linux", "said")),
-        ({"securityContext": {"windowsOptions": {"runAsUserName": "a"}}}, ("windows", "said")),
+        ({"os": {"name": "windows"}}, ("windows", "declared")),
+        ({"os": {"name": "linux"}, **WINDOWS_IMAGE}, ("linux", "declared")),
+        ({"securityContext": {"windowsOptions": {"runAsUserName": "a"}}}, ("windows", "declared")),
         ({"securityContext": {"windowsOptions": {}}}, (None, "hinted")),
-        ({"initContainers": [{"securityContext": {"windowsOptions": {"hostProcess": True}}}]}, ("windows", "said")),
-        ({"securityContext": {"windowsOptions": {"runAsUserName": "a"}}, **selector(kubernetes_io__os="linux")},
-         ("linux", "pinned")),
-        ({"runtimeClassName": "windows-2019"}, ("windows", "said")),
+        (
+            {"initContainers": [{"securityContext": {"windowsOptions": {"hostProcess": True}}}]},
+            ("windows", "declared"),
+        ),
+        (
+            {
+                "securityContext": {"windowsOptions": {"runAsUserName": "a"}},
+                **selector(kubernetes_io__os="linux"),
+            },
+            ("linux", "pinned"),
+        ),
+        ({"runtimeClassName": "windows-2019"}, ("windows", "declared")),
         ({"runtimeClassName": "gvisor"}, (None, "hinted")),
         ({"runtimeClassName": "known"}, ("windows", "pinned")),
-        ({"runtimeClassName": "handler"}, ("windows", "said")),
+        ({"runtimeClassName": "handler"}, ("windows", "declared")),
         ({"tolerations": [{"key": "os", "value": "windows"}]}, ("windows", "hinted")),
         ({"tolerations": [{"key": "os", "operator": "Exists"}]}, (None, "hinted")),
         ({"tolerations": [{"operator": "Exists"}]}, (None, "hinted")),
         ({"tolerations": [{"key": "os", "value": "windows"}], **LINUX_IMAGE}, ("linux", "likely")),
         (WINDOWS_IMAGE, ("windows", "likely")),
         (LINUX_IMAGE, ("linux", "likely")),
-        ({"containers": [*LINUX_IMAGE["containers"], *WINDOWS_IMAGE["containers"]]}, ("windows", "likely")),
+        (
+            {"containers": [*LINUX_IMAGE["containers"], *WINDOWS_IMAGE["containers"]]},
+            ("windows", "likely"),
+        ),
         ({**WINDOWS_IMAGE, **selector(kubernetes_io__os="linux")}, ("linux", "pinned")),
-        ({"nodeSelector": [], "affinity": "x", "tolerations": {}, "containers": {"a": 1}, "os": 5}, (None, "hinted")),
+        (
+            {
+                "nodeSelector": [],
+                "affinity": "x",
+                "tolerations": {},
+                "containers": {"a": 1},
+                "os": 5,
+            },
+            (None, "hinted"),
+        ),
     ],
 )
 def test_verdicts(spec: dict[str, Any], expected: tuple[str | None, str]) -> None:
@@ -115,9 +155,9 @@ def test_verdicts(spec: dict[str, Any], expected: tuple[str | None, str]) -> Non
         "known": {"handler": "x", "scheduling": {"nodeSelector": {OS: "windows"}}},
         "handler": {"handler": "runhcs-wcow-process"},
     }
-    found = verdict({"spec": spec}, classes.get)
+    found = find_target_os({"spec": spec}, classes.get)
     assert (found.os, found.weight) == expected
 
 
 def test_no_spec() -> None:
-    assert verdict({}).os is None
+    assert find_target_os({}).os is None

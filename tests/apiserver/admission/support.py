@@ -35,9 +35,14 @@ def cpu(request: str = "", limit: str = "") -> dict[str, Any]:
 
 
 def claim(name: str = "c", size: str = "1Gi", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec,
-    }}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+            **spec,
+        },
+    }
 
 
 async def refused(api: Api, method: str, target: str, body: Any = None, **more: Any) -> str:
@@ -48,7 +53,9 @@ async def refused(api: Api, method: str, target: str, body: Any = None, **more: 
     return text.partition(" is forbidden: ")[2]
 
 
-async def store_quota(api: Api, name: str, hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> None:
+async def store_quota(
+    api: Api, name: str, hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any
+) -> None:
     """A quota whose usage has been counted."""
     await api.ok("POST", QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
     counted = dict.fromkeys(hard, "0") | (used or {})

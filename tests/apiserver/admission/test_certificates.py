@@ -20,27 +20,44 @@ CLIENT = "kubernetes.io/kube-apiserver-client"
 APPROVED = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}}
 FAILED = {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "r"}]}}
 EVE = as_user("eve")
-WRITE = rule("create get update patch", "certificatesigningrequests certificatesigningrequests/approval "
-             "certificatesigningrequests/status", GROUP)
+WRITE = rule(
+    "create get update patch",
+    "certificatesigningrequests certificatesigningrequests/approval "
+    "certificatesigningrequests/status",
+    GROUP,
+)
 
 
 def request(signer: str, *organizations: str) -> dict[str, Any]:
     names = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, o) for o in organizations]
     names.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, "eve"))
-    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(
-        ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()
+    made = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name(names))
+        .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
     )
     pem = made.public_bytes(serialization.Encoding.PEM)
-    return {"metadata": {"name": "r"}, "spec": {
-        "signerName": signer, "request": base64.b64encode(pem).decode(), "usages": ["client auth"],
-    }}
+    return {
+        "metadata": {"name": "r"},
+        "spec": {
+            "signerName": signer,
+            "request": base64.b64encode(pem).decode(),
+            "usages": ["client auth"],
+        },
+    }
 
 
-@pytest.mark.parametrize(("signers", "allowed"), [("", False), ("other.org/*", False), ("example.com/x", True),
-                                                  ("example.com/*", True)])
-@pytest.mark.parametrize(("verb", "target", "change"), [
-    ("approve", "approval", APPROVED), ("sign", "status", FAILED),
-])
+@pytest.mark.parametrize(
+    ("signers", "allowed"),
+    [("", False), ("other.org/*", False), ("example.com/x", True), ("example.com/*", True)],
+)
+@pytest.mark.parametrize(
+    ("verb", "target", "change"),
+    [
+        ("approve", "approval", APPROVED),
+        ("sign", "status", FAILED),
+    ],
+)
 def test_deciding_takes_a_right_on_the_signer(
     verb: str, target: str, change: dict[str, Any], signers: str, allowed: bool
 ) -> None:
@@ -79,19 +96,26 @@ def test_nobody_asks_for_the_masters_certificate() -> None:
 _OTHER = {"type": "Approved", "status": "True", "reason": "other"}
 
 
-@pytest.mark.parametrize(("version", "conditions", "reason"), [
-    ("v1", [], None),  # left out: refused
-    ("v1", [_OTHER], "r"),  # other words: the old ones stay
-    ("v1", [_OTHER, {"type": "Denied", "status": "True"}], None),
-    ("v1beta1", [], "r"),
-    ("v1beta1", [_OTHER, {"type": "Denied", "status": "True"}], "r"),
-])
-def test_a_status_update_does_not_decide(version: str, conditions: list[dict[str, str]], reason: str | None) -> None:
+@pytest.mark.parametrize(
+    ("version", "conditions", "reason"),
+    [
+        ("v1", [], None),  # left out: refused
+        ("v1", [_OTHER], "r"),  # other words: the old ones stay
+        ("v1", [_OTHER, {"type": "Denied", "status": "True"}], None),
+        ("v1beta1", [], "r"),
+        ("v1beta1", [_OTHER, {"type": "Denied", "status": "True"}], "r"),
+    ],
+)
+def test_a_status_update_does_not_decide(
+    version: str, conditions: list[dict[str, str]], reason: str | None
+) -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", REQUESTS, request("example.com/x"))
         await api.ok("PATCH", f"{REQUESTS}/r/approval", APPROVED, media=MERGE)
         path = f"{REQUESTS}/r/status".replace("/v1/", f"/{version}/")
-        status, answer = await api.call("PATCH", path, {"status": {"conditions": conditions}}, media=MERGE)
+        status, answer = await api.call(
+            "PATCH", path, {"status": {"conditions": conditions}}, media=MERGE
+        )
         if reason is None:
             assert (status, answer["details"]["causes"][-1]["field"]) == (422, "status.conditions")
         else:

@@ -8,32 +8,50 @@ from typing import Any
 from tests.apiserver.admission.support import PODS, pod, run
 from tests.apiserver.harness import Api
 
-from transom.apiserver.admission import order
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.admission.chain import Chain
-from transom.apiserver.context import Context, User
-from transom.apiserver.resources import Resources
+from transom.apiserver.admission.chain import AdmissionChain
+from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.context import RequestContext, UserInfo
+from transom.apiserver.core.resources import ResourceRegistry
+from transom.kit.workers import InlineWorkers
 
 ORDER = [
-    "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority",
-    "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize",
-    "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-    "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota",
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "NodeRestriction",
+    "TaintNodesByCondition",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
 ]
 
 
 def test_the_order_is_that_of_kubernetes() -> None:
     async def body(api: Api) -> None:
-        names = [plugin.name for plugin in order.plugins(api.server)]
+        names = [plugin.name for plugin in api.server.admission_plugins]
         assert [name for name in names if name != "RoleEscalation"] == ORDER
         assert names.index("RoleEscalation") > names.index("MutatingAdmissionWebhook")
 
     run(body)
 
 
-class Recorder:
+class Recorder(MutatingPlugin, ValidatingPlugin):
+    name = ""
+    thread_safe = False
+
     def __init__(self, name: str, log: list[str], kinds: tuple[str, ...] = ()) -> None:
-        self.name = name
+        self._name = name
         self._log = log
         self._kinds = kinds
 
@@ -41,18 +59,23 @@ class Recorder:
         return not self._kinds or resource.kind.key in self._kinds
 
     def admit(self, attributes: Attributes) -> None:
-        self._log.append(f"{self.name} admits")
+        self._log.append(f"{self._name} admits")
 
     async def validate(self, attributes: Attributes) -> None:
-        self._log.append(f"{self.name} validates")
+        self._log.append(f"{self._name} validates")
 
 
 def test_a_request_passes_the_links_that_want_it_in_order() -> None:
     log: list[str] = []
-    chain = Chain([Recorder("one", log), Recorder("two", log, ("/Node",)), Recorder("three", log, ("/Pod",))])
-    pods = Resources().find("", "v1", "pods")
+    chain = AdmissionChain(
+        [Recorder("one", log), Recorder("two", log, ("/Node",)), Recorder("three", log, ("/Pod",))],
+        InlineWorkers(),
+    )
+    pods = ResourceRegistry().find("", "v1", "pods")
     assert pods is not None
-    attributes = Attributes("CREATE", pods, "", "default", "p", {"metadata": {}}, None, Context(User("u"), 0))
+    attributes = Attributes(
+        "CREATE", pods, "", "default", "p", {"metadata": {}}, None, RequestContext(UserInfo("u"), 0)
+    )
 
     async def body() -> None:
         for _ in range(2):  # the second time from memory
@@ -68,7 +91,10 @@ def test_a_refusal_names_the_object_even_when_its_name_is_to_come() -> None:
         nameless = {**pod(priorityClassName="ghost"), "metadata": {"generateName": "web-"}}
         status, answer = await api.call("POST", PODS, nameless)
         assert status == 403
-        assert answer["message"] == 'pods "web-" is forbidden: no PriorityClass with name ghost was found'
+        assert (
+            answer["message"]
+            == 'pods "web-" is forbidden: no PriorityClass with name ghost was found'
+        )
         assert answer["details"] == {"name": "web-", "kind": "pods"}
 
     run(body)

@@ -15,28 +15,36 @@ INGRESS_CLASSES = "/apis/networking.k8s.io/v1/ingressclasses"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
 
-@pytest.mark.parametrize(("given", "added"), [
-    ([], [NOT_READY, UNREACHABLE]),
-    ([{"operator": "Exists"}], []),
-    ([{"operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
-    ([{"key": NOT_READY, "operator": "Exists"}], [UNREACHABLE]),
-])
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        ([{"operator": "Exists"}], []),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
+        ([{"key": NOT_READY, "operator": "Exists"}], [UNREACHABLE]),
+    ],
+)
 def test_tolerations_of_a_lost_node(given: list[Any], added: list[str]) -> None:
     async def body(api: Api) -> None:
         made = await api.ok("POST", PODS, pod(tolerations=given))
-        assert [t["key"] for t in made["spec"]["tolerations"][len(given):]] == added
+        assert [t["key"] for t in made["spec"]["tolerations"][len(given) :]] == added
 
     run(body)
 
 
-@pytest.mark.parametrize(("taints", "expected"), [
-    ([], [NOT_READY]),
-    ([{"key": NOT_READY, "effect": "NoExecute"}], [NOT_READY, NOT_READY]),
-    ([{"key": NOT_READY, "value": "x", "effect": "NoSchedule"}], [NOT_READY]),
-])
+@pytest.mark.parametrize(
+    ("taints", "expected"),
+    [
+        ([], [NOT_READY]),
+        ([{"key": NOT_READY, "effect": "NoExecute"}], [NOT_READY, NOT_READY]),
+        ([{"key": NOT_READY, "value": "x", "effect": "NoSchedule"}], [NOT_READY]),
+    ],
+)
 def test_a_new_node_is_not_ready(taints: list[Any], expected: list[str]) -> None:
     async def body(api: Api) -> None:
-        made = await api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": taints}})
+        made = await api.ok(
+            "POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": taints}}
+        )
         assert [t["key"] for t in made["spec"]["taints"]] == expected
 
     run(body)
@@ -44,10 +52,18 @@ def test_a_new_node_is_not_ready(taints: list[Any], expected: list[str]) -> None
 
 def test_volumes_and_claims_are_protected() -> None:
     async def body(api: Api) -> None:
-        made = await api.ok("POST", CLAIMS, {**claim(), "metadata": {"name": "c", "finalizers": ["a.b/c"]}})
+        made = await api.ok(
+            "POST", CLAIMS, {**claim(), "metadata": {"name": "c", "finalizers": ["a.b/c"]}}
+        )
         assert made["metadata"]["finalizers"] == ["a.b/c", "kubernetes.io/pvc-protection"]
-        volume = {"metadata": {"name": "v"}, "spec": {
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}}
+        volume = {
+            "metadata": {"name": "v"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "hostPath": {"path": "/x"},
+            },
+        }
         made = await api.ok("POST", "/api/v1/persistentvolumes", volume)
         assert made["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
 
@@ -55,15 +71,23 @@ def test_volumes_and_claims_are_protected() -> None:
 
 
 def storage_class(name: str, **more: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-            "provisioner": "p", **more}
+    return {
+        "metadata": {
+            "name": name,
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "p",
+        **more,
+    }
 
 
 def test_the_default_storage_class() -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", STORAGE_CLASSES, storage_class("one"))
         assert (await api.ok("POST", CLAIMS, claim("a")))["spec"]["storageClassName"] == "one"
-        assert (await api.ok("POST", CLAIMS, claim("b", storageClassName="")))["spec"]["storageClassName"] == ""
+        assert (await api.ok("POST", CLAIMS, claim("b", storageClassName="")))["spec"][
+            "storageClassName"
+        ] == ""
         old = claim("c")
         old["metadata"]["annotations"] = {"volume.beta.kubernetes.io/storage-class": "x"}
         assert "storageClassName" not in (await api.ok("POST", CLAIMS, old))["spec"]
@@ -82,15 +106,22 @@ def test_the_default_ingress_class() -> None:
 
     def ingress(name: str, **annotations: str) -> dict[str, Any]:
         backend = {"service": {"name": "s", "port": {"number": 80}}}
-        return {"metadata": {"name": name, "annotations": annotations}, "spec": {"defaultBackend": backend}}
+        return {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"defaultBackend": backend},
+        }
 
     async def body(api: Api) -> None:
         await api.ok("POST", INGRESS_CLASSES, ingress_class("one"))
         assert (await api.ok("POST", INGRESSES, ingress("a")))["spec"]["ingressClassName"] == "one"
         marked = ingress("b", **{"kubernetes.io/ingress.class": "x"})
         assert "ingressClassName" not in (await api.ok("POST", INGRESSES, marked))["spec"]
-        before = "/apis/extensions/v1beta1/namespaces/default/ingresses"  # the group of old knows no default
-        old = {"metadata": {"name": "o"}, "spec": {"backend": {"serviceName": "s", "servicePort": 80}}}
+        # the group of old knows no default
+        before = "/apis/extensions/v1beta1/namespaces/default/ingresses"
+        old = {
+            "metadata": {"name": "o"},
+            "spec": {"backend": {"serviceName": "s", "servicePort": 80}},
+        }
         assert "ingressClassName" not in (await api.ok("POST", before, old))["spec"]
         assert (await api.ok("DELETE", before + "/o"))["details"]["group"] == "extensions"
         await api.ok("POST", INGRESS_CLASSES, ingress_class("two"))
@@ -112,7 +143,8 @@ def test_a_bound_claim_grows_if_its_class_allows_it(expandable: bool, grows: boo
             await api.ok("PATCH", f"{CLAIMS}/c", more, media=MERGE)
         else:
             assert await refused(api, "PATCH", f"{CLAIMS}/c", more, media=MERGE) == (
-                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
+                "only dynamically provisioned pvc can be resized and the storageclass that "
+                "provisions the pvc must "
                 "support resize"
             )
 

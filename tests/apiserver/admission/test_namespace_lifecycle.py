@@ -8,10 +8,13 @@ LEASE = {"metadata": {"name": "l"}}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
-@pytest.mark.parametrize(("method", "target"), [
-    ("POST", "/api/v1/namespaces/nowhere/configmaps"),
-    ("PUT", LEASES.format("nowhere") + "/l"),  # a PUT that would create
-])
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", "/api/v1/namespaces/nowhere/configmaps"),
+        ("PUT", LEASES.format("nowhere") + "/l"),  # a PUT that would create
+    ],
+)
 def test_nothing_is_created_in_a_missing_namespace(method: str, target: str) -> None:
     async def body(api: Api) -> None:
         status, answer = await api.call(method, target, LEASE)
@@ -29,12 +32,17 @@ def test_a_namespace_that_ends_takes_nothing_more_but_lets_go() -> None:
         await api.ok("DELETE", "/api/v1/namespaces/x")
         status, answer = await api.call("POST", maps, {"metadata": {"name": "b"}})
         assert status == 403
-        assert answer["message"] == ('configmaps "b" is forbidden: unable to create new content in namespace x '
-                                     "because it is being terminated")
-        assert answer["details"]["causes"] == [{
-            "reason": "NamespaceTerminating", "message": "namespace x is being terminated",
-            "field": "metadata.namespace",
-        }]
+        assert answer["message"] == (
+            'configmaps "b" is forbidden: unable to create new content in namespace x '
+            "because it is being terminated"
+        )
+        assert answer["details"]["causes"] == [
+            {
+                "reason": "NamespaceTerminating",
+                "message": "namespace x is being terminated",
+                "field": "metadata.namespace",
+            }
+        ]
         await api.ok("PATCH", f"{maps}/a", {"data": {"k": "v"}}, media=MERGE)
         await api.ok("DELETE", f"{maps}/a")
 
@@ -44,7 +52,10 @@ def test_a_namespace_that_ends_takes_nothing_more_but_lets_go() -> None:
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 def test_some_namespaces_live_for_ever(name: str) -> None:
     async def body(api: Api) -> None:
-        assert await refused(api, "DELETE", f"/api/v1/namespaces/{name}") == "this namespace may not be deleted"
+        assert (
+            await refused(api, "DELETE", f"/api/v1/namespaces/{name}")
+            == "this namespace may not be deleted"
+        )
 
     run(body)
 

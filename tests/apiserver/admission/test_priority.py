@@ -13,26 +13,50 @@ def a_class(name: str, value: int, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "value": value, **more}
 
 
-@pytest.mark.parametrize(("name", "priority", "default", "expected"), [
-    ("", None, None, (0, "PreemptLowerPriority", None)),
-    ("", None, {"value": 7, "preemptionPolicy": "Never"}, (7, "Never", "usual")),
-    ("", 7, {"value": 7}, (7, "PreemptLowerPriority", "usual")),
-    ("system-node-critical", None, {"value": 7}, (2000001000, "PreemptLowerPriority", "system-node-critical")),
-    ("", 8, {"value": 7}, "the integer value of priority (8) must not be provided in pod spec; priority admission "
-                          "controller computed 7 from the given PriorityClass name"),
-    ("ghost", None, None, "no PriorityClass with name ghost was found"),
-])
-def test_the_class_gives_the_number(name: str, priority: int | None, default: Any, expected: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "priority", "default", "expected"),
+    [
+        ("", None, None, (0, "PreemptLowerPriority", None)),
+        ("", None, {"value": 7, "preemptionPolicy": "Never"}, (7, "Never", "usual")),
+        ("", 7, {"value": 7}, (7, "PreemptLowerPriority", "usual")),
+        (
+            "system-node-critical",
+            None,
+            {"value": 7},
+            (2000001000, "PreemptLowerPriority", "system-node-critical"),
+        ),
+        (
+            "",
+            8,
+            {"value": 7},
+            "the integer value of priority (8) must not be provided in pod spec; priority "
+            "admission "
+            "controller computed 7 from the given PriorityClass name",
+        ),
+        ("ghost", None, None, "no PriorityClass with name ghost was found"),
+    ],
+)
+def test_the_class_gives_the_number(
+    name: str, priority: int | None, default: Any, expected: Any
+) -> None:
     async def body(api: Api) -> None:
         if default is not None:
-            await api.ok("POST", CLASSES, {"metadata": {"name": "usual"}, "globalDefault": True, **default})
-        given = pod(**({"priorityClassName": name} if name else {}),
-                    **({"priority": priority} if priority is not None else {}))
+            await api.ok(
+                "POST", CLASSES, {"metadata": {"name": "usual"}, "globalDefault": True, **default}
+            )
+        given = pod(
+            **({"priorityClassName": name} if name else {}),
+            **({"priority": priority} if priority is not None else {}),
+        )
         if isinstance(expected, str):
             assert await refused(api, "POST", PODS, given) == expected
             return
         spec = (await api.ok("POST", PODS, given))["spec"]
-        assert (spec["priority"], spec["preemptionPolicy"], spec.get("priorityClassName")) == expected
+        assert (
+            spec["priority"],
+            spec["preemptionPolicy"],
+            spec.get("priorityClassName"),
+        ) == expected
 
     run(body)
 
@@ -55,7 +79,9 @@ def test_one_default_only_and_the_system_classes_stay() -> None:
         await api.ok("POST", CLASSES, a_class("two", 2))
         mark = {"globalDefault": True}
         assert await refused(api, "PATCH", f"{CLASSES}/two", mark, media=MERGE) == text
-        await api.ok("PATCH", f"{CLASSES}/one", {"description": "d"}, media=MERGE)  # the default itself may change
+        await api.ok(
+            "PATCH", f"{CLASSES}/one", {"description": "d"}, media=MERGE
+        )  # the default itself may change
         assert await refused(api, "DELETE", f"{CLASSES}/system-cluster-critical") == (
             "this is a system priority class and cannot be deleted"
         )

@@ -1,4 +1,6 @@
-"""Quotas: what they refuse, what they charge, and that nothing gets past them however many ask at once."""
+"""Quotas: what they refuse, what they charge, and that nothing gets past them however many ask at
+once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,19 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.admission.support import MERGE, NS, PODS, QUOTAS, claim, cpu, pod, refused, run, store_quota, used
+from tests.apiserver.admission.support import (
+    MERGE,
+    NS,
+    PODS,
+    QUOTAS,
+    claim,
+    cpu,
+    pod,
+    refused,
+    run,
+    store_quota,
+    used,
+)
 from tests.apiserver.harness import Api
 
 SERVICES = f"{NS}/services"
@@ -14,16 +28,18 @@ MAPS = f"{NS}/configmaps"
 
 
 def service(name: str, kind: str, *ports: int) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {
-        "type": kind, "ports": [{"name": f"p{port}", "port": port} for port in ports]}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"type": kind, "ports": [{"name": f"p{port}", "port": port} for port in ports]},
+    }
 
 
 def test_two_hundred_at_once_never_exceed_by_one() -> None:
     async def body(api: Api) -> None:
         await store_quota(api, "q", {"pods": "120", "requests.cpu": "10"})
-        answers = await asyncio.gather(*(
-            api.call("POST", PODS, pod(f"p{i}", cpu("100m"))) for i in range(200)
-        ))
+        answers = await asyncio.gather(
+            *(api.call("POST", PODS, pod(f"p{i}", cpu("100m"))) for i in range(200))
+        )
         assert sorted(status for status, _ in answers) == [201] * 100 + [403] * 100
         assert await used(api, "q") == {"pods": "100", "requests.cpu": "10"}
         assert len((await api.ok("GET", PODS))["items"]) == 100
@@ -37,17 +53,25 @@ def test_two_quotas_are_charged_together_or_not_at_all() -> None:
         await store_quota(api, "tight", {"pods": "3"})
         answers = await asyncio.gather(*(api.call("POST", PODS, pod(f"p{i}")) for i in range(8)))
         assert sum(status == 201 for status, _ in answers) == 3
-        assert (await used(api, "loose"), await used(api, "tight")) == ({"pods": "3"}, {"pods": "3"})
+        assert (await used(api, "loose"), await used(api, "tight")) == (
+            {"pods": "3"},
+            {"pods": "3"},
+        )
 
     run(body)
 
 
-@pytest.mark.parametrize(("target", "again", "status"), [
-    (MAPS, {"metadata": {"name": "a"}}, 409),  # exists
-    (MAPS, {"metadata": {"name": "B A D"}}, 422),
-    (f"{MAPS}?dryRun=All", {"metadata": {"name": "b"}}, 201),
-])
-def test_what_is_not_written_is_not_charged(target: str, again: dict[str, Any], status: int) -> None:
+@pytest.mark.parametrize(
+    ("target", "again", "status"),
+    [
+        (MAPS, {"metadata": {"name": "a"}}, 409),  # exists
+        (MAPS, {"metadata": {"name": "B A D"}}, 422),
+        (f"{MAPS}?dryRun=All", {"metadata": {"name": "b"}}, 201),
+    ],
+)
+def test_what_is_not_written_is_not_charged(
+    target: str, again: dict[str, Any], status: int
+) -> None:
     async def body(api: Api) -> None:
         await store_quota(api, "q", {"configmaps": "5"})
         await api.ok("POST", MAPS, {"metadata": {"name": "a"}})
@@ -72,14 +96,18 @@ def test_a_refused_address_is_not_charged() -> None:
 def test_a_dry_run_is_checked_all_the_same() -> None:
     async def body(api: Api) -> None:
         await store_quota(api, "q", {"configmaps": "0"})
-        assert "exceeded quota: q" in await refused(api, "POST", f"{MAPS}?dryRun=All", {"metadata": {"name": "a"}})
+        assert "exceeded quota: q" in await refused(
+            api, "POST", f"{MAPS}?dryRun=All", {"metadata": {"name": "a"}}
+        )
 
     run(body)
 
 
 def test_updates_pay_the_difference() -> None:
     async def body(api: Api) -> None:
-        await store_quota(api, "q", {"services": "2", "services.nodeports": "2", "requests.storage": "3Gi"})
+        await store_quota(
+            api, "q", {"services": "2", "services.nodeports": "2", "requests.storage": "3Gi"}
+        )
         await api.ok("POST", SERVICES, service("a", "NodePort", 80))
         more = {"spec": service("a", "NodePort", 80, 81)["spec"]}
         await api.ok("PATCH", f"{SERVICES}/a", more, media=MERGE)
@@ -89,23 +117,39 @@ def test_updates_pay_the_difference() -> None:
             "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=2, "
             "limited: services.nodeports=2"
         )
-        less = {"spec": {"type": "ClusterIP", "ports": [{"name": "p80", "port": 80, "nodePort": None}]}}
+        less = {
+            "spec": {"type": "ClusterIP", "ports": [{"name": "p80", "port": 80, "nodePort": None}]}
+        }
         await api.ok("PATCH", f"{SERVICES}/a", less, media=MERGE)
-        assert (await used(api, "q"))["services.nodeports"] == "2"  # only a count gives something back
+        assert (await used(api, "q"))[
+            "services.nodeports"
+        ] == "2"  # only a count gives something back
 
     run(body)
 
 
 def test_the_texts_of_refusals() -> None:
     async def body(api: Api) -> None:
-        await store_quota(api, "q", {"pods": "2", "limits.cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"},
-                          {"pods": "2"})
+        await store_quota(
+            api,
+            "q",
+            {"pods": "2", "limits.cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+            {"pods": "2"},
+        )
         two = pod(resources=cpu("1"))
-        two["spec"]["initContainers"] = [{"name": "i", "image": "i", "resources": {"requests": {"memory": "1"}}}]
-        assert await refused(api, "POST", PODS, two) == "failed quota: q: must specify limits.cpu,memory"
-        full = pod(resources={"requests": {"memory": "2Gi", "cpu": "1"}, "limits": {"cpu": "1500m"}})
+        two["spec"]["initContainers"] = [
+            {"name": "i", "image": "i", "resources": {"requests": {"memory": "1"}}}
+        ]
+        assert (
+            await refused(api, "POST", PODS, two)
+            == "failed quota: q: must specify limits.cpu,memory"
+        )
+        full = pod(
+            resources={"requests": {"memory": "2Gi", "cpu": "1"}, "limits": {"cpu": "1500m"}}
+        )
         assert await refused(api, "POST", PODS, full) == (
-            "exceeded quota: q, requested: memory=2Gi,pods=1, used: memory=0,pods=2, limited: memory=1Gi,pods=2"
+            "exceeded quota: q, requested: memory=2Gi,pods=1, used: memory=0,pods=2, "
+            "limited: memory=1Gi,pods=2"
         )
 
     run(body)
@@ -113,7 +157,9 @@ def test_the_texts_of_refusals() -> None:
 
 def test_usage_that_nobody_counted_refuses() -> None:
     async def body(api: Api) -> None:
-        await api.ok("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9", "cpu": "9"}}})
+        await api.ok(
+            "POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9", "cpu": "9"}}}
+        )
         await api.ok("POST", PODS, pod("before"))  # a quota without status limits nothing yet
         status = {"status": {"hard": {"pods": "9", "requests.cpu": "9"}, "used": {"pods": "1"}}}
         await api.ok("PATCH", f"{QUOTAS}/q/status", status, media=MERGE)
@@ -124,18 +170,40 @@ def test_usage_that_nobody_counted_refuses() -> None:
     run(body)
 
 
-@pytest.mark.parametrize(("spec", "matching", "other"), [
-    ({"scopes": ["BestEffort"]}, pod(), pod(resources=cpu("1"))),
-    ({"scopes": ["NotBestEffort"]}, pod(resources=cpu("1")), pod()),
-    ({"scopes": ["Terminating"]}, pod(activeDeadlineSeconds=1), pod()),
-    ({"scopes": ["NotTerminating", "BestEffort"]}, pod(), pod(activeDeadlineSeconds=1)),
-    ({"scopes": ["PriorityClass"]}, pod(priorityClassName="system-node-critical"), pod()),
-    ({"scopeSelector": {"matchExpressions": [
-        {"scopeName": "PriorityClass", "operator": "NotIn", "values": ["system-node-critical"]}]}},
-     pod(), pod(priorityClassName="system-node-critical")),
-    ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}},
-     pod(), pod(priorityClassName="system-node-critical")),
-])
+@pytest.mark.parametrize(
+    ("spec", "matching", "other"),
+    [
+        ({"scopes": ["BestEffort"]}, pod(), pod(resources=cpu("1"))),
+        ({"scopes": ["NotBestEffort"]}, pod(resources=cpu("1")), pod()),
+        ({"scopes": ["Terminating"]}, pod(activeDeadlineSeconds=1), pod()),
+        ({"scopes": ["NotTerminating", "BestEffort"]}, pod(), pod(activeDeadlineSeconds=1)),
+        ({"scopes": ["PriorityClass"]}, pod(priorityClassName="system-node-critical"), pod()),
+        (
+            {
+                "scopeSelector": {
+                    "matchExpressions": [
+                        {
+                            "scopeName": "PriorityClass",
+                            "operator": "NotIn",
+                            "values": ["system-node-critical"],
+                        }
+                    ]
+                }
+            },
+            pod(),
+            pod(priorityClassName="system-node-critical"),
+        ),
+        (
+            {
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]
+                }
+            },
+            pod(),
+            pod(priorityClassName="system-node-critical"),
+        ),
+    ],
+)
 def test_scopes(spec: dict[str, Any], matching: dict[str, Any], other: dict[str, Any]) -> None:
     async def body(api: Api) -> None:
         await store_quota(api, "q", {"pods": "0"}, **spec)
@@ -152,11 +220,14 @@ def test_claims_of_a_class_and_counts_of_any_resource() -> None:
         claims = f"{NS}/persistentvolumeclaims"
         await api.ok("POST", claims, claim("a", "5Gi", storageClassName="silver"))
         assert await refused(api, "POST", claims, claim("b", "2Gi", storageClassName="gold")) == (
-            f"exceeded quota: q, requested: {by_class}=2Gi, used: {by_class}=0, limited: {by_class}=1Gi"
+            f"exceeded quota: q, requested: {by_class}=2Gi, used: {by_class}=0, limited: "
+            f"{by_class}=1Gi"
         )
         leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
         await api.ok("PUT", f"{leases}/a", {"metadata": {"name": "a"}})  # a PUT that creates
-        assert "count/leases.coordination.k8s.io=1" in await refused(api, "POST", leases, {"metadata": {"name": "b"}})
+        assert "count/leases.coordination.k8s.io=1" in await refused(
+            api, "POST", leases, {"metadata": {"name": "b"}}
+        )
 
     run(body)
 
@@ -165,17 +236,23 @@ def test_what_two_groups_serve_is_charged_to_the_one_that_was_asked() -> None:
     async def body(api: Api) -> None:
         name = "count/ingresses.extensions"
         await store_quota(api, "q", {name: "1"})
-        old, new = (f"/apis/{gv}/v1beta1/namespaces/default/ingresses" for gv in ("extensions", "networking.k8s.io"))
+        old, new = (
+            f"/apis/{gv}/v1beta1/namespaces/default/ingresses"
+            for gv in ("extensions", "networking.k8s.io")
+        )
         spec = {"backend": {"serviceName": "s", "servicePort": 80}}
         await api.ok("POST", new, {"metadata": {"name": "a"}, "spec": spec})
         await api.ok("POST", old, {"metadata": {"name": "b"}, "spec": spec})
         status, answer = await api.call("POST", old, {"metadata": {"name": "c"}, "spec": spec})
         assert (status, answer["message"]) == (
-            403, f'ingresses.extensions "c" is forbidden: exceeded quota: q, requested: {name}=1, used: {name}=1, '
-                 f"limited: {name}=1"
+            403,
+            f'ingresses.extensions "c" is forbidden: exceeded quota: q, requested: {name}=1, '
+            f"used: {name}=1, "
+            f"limited: {name}=1",
         )
         assert [(await api.call("GET", f"{at}/x"))[1]["details"]["group"] for at in (old, new)] == [
-            "extensions", "networking.k8s.io"
+            "extensions",
+            "networking.k8s.io",
         ]
         shown = await api.ok("GET", old + "/a")
         assert (shown["apiVersion"], shown["spec"]) == ("extensions/v1beta1", spec)

@@ -16,28 +16,43 @@ async def account(api: Api, name: str, token: str = "", **more: Any) -> None:
     references = {"secrets": [{"name": "other"}, {"name": token}]} if token else {}
     made = await api.ok("POST", ACCOUNTS, {"metadata": {"name": name}, **references, **more})
     if token:
-        await api.ok("POST", f"{NS}/secrets", {
-            "type": "kubernetes.io/service-account-token",
-            "metadata": {"name": token, "annotations": {
-                "kubernetes.io/service-account.name": name,
-                "kubernetes.io/service-account.uid": made["metadata"]["uid"],
-            }},
-        })
+        await api.ok(
+            "POST",
+            f"{NS}/secrets",
+            {
+                "type": "kubernetes.io/service-account-token",
+                "metadata": {
+                    "name": token,
+                    "annotations": {
+                        "kubernetes.io/service-account.name": name,
+                        "kubernetes.io/service-account.uid": made["metadata"]["uid"],
+                    },
+                },
+            },
+        )
 
 
 def test_the_token_secret_is_mounted_where_nothing_else_is() -> None:
     async def body(api: Api) -> None:
         await account(api, "robot", "robot.token")
         given = pod(serviceAccountName="robot", volumes=[{"name": "robot-token", "emptyDir": {}}])
-        given["spec"]["initContainers"] = [{
-            "name": "i", "image": "i", "volumeMounts": [{"name": "robot-token", "mountPath": MOUNT}],
-        }]
+        given["spec"]["initContainers"] = [
+            {
+                "name": "i",
+                "image": "i",
+                "volumeMounts": [{"name": "robot-token", "mountPath": MOUNT}],
+            }
+        ]
         spec = (await api.ok("POST", PODS, given))["spec"]
         # The name is the secret's without dots; that one is taken here.
         ours = spec["volumes"][1]
-        assert ours["name"].startswith("robot-token-") and len(ours["name"]) == len("robot-token-") + 5
+        assert (
+            ours["name"].startswith("robot-token-") and len(ours["name"]) == len("robot-token-") + 5
+        )
         assert ours["secret"] == {"secretName": "robot.token", "defaultMode": 420}
-        assert spec["containers"][0]["volumeMounts"] == [{"name": ours["name"], "readOnly": True, "mountPath": MOUNT}]
+        assert spec["containers"][0]["volumeMounts"] == [
+            {"name": ours["name"], "readOnly": True, "mountPath": MOUNT}
+        ]
         assert [m["name"] for m in spec["initContainers"][0]["volumeMounts"]] == ["robot-token"]
         assert spec["serviceAccount"] == "robot"
 
@@ -48,7 +63,9 @@ def test_a_volume_of_that_secret_is_used_again() -> None:
     async def body(api: Api) -> None:
         await account(api, "robot", "t")
         volume = {"name": "mine", "secret": {"secretName": "t"}}
-        spec = (await api.ok("POST", PODS, pod(serviceAccountName="robot", volumes=[volume])))["spec"]
+        spec = (await api.ok("POST", PODS, pod(serviceAccountName="robot", volumes=[volume])))[
+            "spec"
+        ]
         assert [v["name"] for v in spec["volumes"]] == ["mine"]
         assert spec["containers"][0]["volumeMounts"][0]["name"] == "mine"
 
@@ -63,9 +80,15 @@ def test_without_a_token_one_is_asked_to_come_back() -> None:
         assert (b"Retry-After", b"1") in answer.headers
         _, status = await api.call("POST", PODS, pod(serviceAccountName="bare"))
         assert status["reason"] == "ServerTimeout"
-        assert status["message"] == ('No API token found for service account "bare", retry after the token is '
-                                     "automatically created and added to the service account")
-        assert status["details"] == {"name": "create pod", "kind": "serviceaccounts", "retryAfterSeconds": 1}
+        assert status["message"] == (
+            'No API token found for service account "bare", retry after the token is '
+            "automatically created and added to the service account"
+        )
+        assert status["details"] == {
+            "name": "create pod",
+            "kind": "serviceaccounts",
+            "retryAfterSeconds": 1,
+        }
 
     run(body)
 
@@ -87,13 +110,28 @@ def test_newer_releases_project_the_token() -> None:
         spec = (await api.ok("POST", PODS, pod(serviceAccountName="robot")))["spec"]
         (volume,) = spec["volumes"]
         assert volume["name"].startswith("kube-api-access-")
-        assert volume["projected"] == {"defaultMode": 420, "sources": [
-            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [
-                {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
-            ]}},
-        ]}
+        assert volume["projected"] == {
+            "defaultMode": 420,
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+                {
+                    "configMap": {
+                        "name": "kube-root-ca.crt",
+                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                    }
+                },
+                {
+                    "downwardAPI": {
+                        "items": [
+                            {
+                                "path": "namespace",
+                                "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                            },
+                        ]
+                    }
+                },
+            ],
+        }
 
     run(body, release="1.21")
 
@@ -111,21 +149,37 @@ def test_the_default_account_of_a_new_namespace_is_waited_for() -> None:
         late = asyncio.create_task(api.call("POST", "/api/v1/namespaces/kube-public/pods", pod()))
         await api.clock.run_for(5)
         status, answer = await late
-        assert (status, answer["message"]) == (403, (
-            'pods "p" is forbidden: error looking up service account kube-public/default: '
-            'serviceaccount "default" not found'))
+        assert (status, answer["message"]) == (
+            403,
+            (
+                'pods "p" is forbidden: error looking up service account kube-public/default: '
+                'serviceaccount "default" not found'
+            ),
+        )
         await api.server.stop()
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("spec", "problem"), [
-    ({"serviceAccountName": "default"}, "a mirror pod may not reference service accounts"),
-    ({"imagePullSecrets": [{"name": "s"}]}, "a mirror pod may not reference secrets"),
-    ({"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
-     "a mirror pod may not use ServiceAccountToken volume projections"),
-    ({}, ""),
-])
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"serviceAccountName": "default"}, "a mirror pod may not reference service accounts"),
+        ({"imagePullSecrets": [{"name": "s"}]}, "a mirror pod may not reference secrets"),
+        (
+            {
+                "volumes": [
+                    {
+                        "name": "v",
+                        "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]},
+                    }
+                ]
+            },
+            "a mirror pod may not use ServiceAccountToken volume projections",
+        ),
+        ({}, ""),
+    ],
+)
 def test_mirror_pods_are_left_alone_and_know_no_secrets(spec: dict[str, Any], problem: str) -> None:
     async def body(api: Api) -> None:
         mirror = pod(nodeName="n", **spec)
@@ -141,24 +195,57 @@ def test_mirror_pods_are_left_alone_and_know_no_secrets(spec: dict[str, Any], pr
 ALLOWED = {"secrets": [{"name": "mine"}], "imagePullSecrets": [{"name": "pull"}]}
 
 
-@pytest.mark.parametrize(("change", "problem"), [
-    ({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
-     'volume with secret.secretName="s" is not allowed because service account strict does not reference that secret'),
-    ({"initContainers": [{"name": "i", "image": "i", "env": [
-        {"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}]},
-     'init container i with envVar E referencing secret.secretName="s" is not allowed because service account strict '
-     "does not reference that secret"),
-    ({"imagePullSecrets": [{"name": "pull"}, {"name": "s"}]},
-     'imagePullSecrets[1].name="s" is not allowed because service account strict does not reference that '
-     "imagePullSecret"),
-    ({"volumes": [{"name": "v", "secret": {"secretName": "mine"}}]}, ""),
-])
-def test_an_account_may_hold_its_pods_to_its_own_secrets(change: dict[str, Any], problem: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
+            (
+                'volume with secret.secretName="s" is not allowed because service account strict '
+                "does not reference that secret"
+            ),
+        ),
+        (
+            {
+                "initContainers": [
+                    {
+                        "name": "i",
+                        "image": "i",
+                        "env": [
+                            {"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+                        ],
+                    }
+                ]
+            },
+            'init container i with envVar E referencing secret.secretName="s" is not allowed '
+            "because service account strict "
+            "does not reference that secret",
+        ),
+        (
+            {"imagePullSecrets": [{"name": "pull"}, {"name": "s"}]},
+            'imagePullSecrets[1].name="s" is not allowed because service account strict does '
+            "not reference that "
+            "imagePullSecret",
+        ),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "mine"}}]}, ""),
+    ],
+)
+def test_an_account_may_hold_its_pods_to_its_own_secrets(
+    change: dict[str, Any], problem: str
+) -> None:
     async def body(api: Api) -> None:
-        await api.ok("POST", ACCOUNTS, {
-            "metadata": {"name": "strict", "annotations": {"kubernetes.io/enforce-mountable-secrets": "t"}},
-            "automountServiceAccountToken": False, **ALLOWED,
-        })
+        await api.ok(
+            "POST",
+            ACCOUNTS,
+            {
+                "metadata": {
+                    "name": "strict",
+                    "annotations": {"kubernetes.io/enforce-mountable-secrets": "t"},
+                },
+                "automountServiceAccountToken": False,
+                **ALLOWED,
+            },
+        )
         given = pod(serviceAccountName="strict", **change)
         if problem:
             assert await refused(api, "POST", PODS, given) == problem

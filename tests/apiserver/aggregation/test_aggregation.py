@@ -1,4 +1,6 @@
-"""An API server behind the API server, over real TLS: the way there, what it learns of the user, and whether it is up."""
+"""An API server behind the API server, over real TLS: the way there, what it learns of the user,
+and whether it is up.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ import uvloop
 from tests.apiserver.harness import Api, start
 
 from transom.http import HttpServer, server_context
-from transom.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
-from transom.http.outgoing import CallError, ClientPair, Outgoing, Target, dial
-from transom.http.server import listen
+from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, UpgradeResponse
+from transom.http.outgoing import CallError, CallTarget, ClientPair, OutgoingConnection, dial_target
+from transom.http.server import listen_sockets
 from transom.http.stream import Stream
 from transom.kit import pki
 
@@ -26,32 +28,52 @@ Json = dict[str, Any]
 CA, PROXY_CA = pki.make_ca("aggregated"), pki.make_ca("front-proxy-ca")
 GROUP = "things.example.com"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-DISCOVERY = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/v1", "resources": [
-    {"name": "things", "singularName": "", "namespaced": True, "kind": "Thing", "verbs": ["get", "list"]}]}
+DISCOVERY = {
+    "kind": "APIResourceList",
+    "apiVersion": "v1",
+    "groupVersion": f"{GROUP}/v1",
+    "resources": [
+        {
+            "name": "things",
+            "singularName": "",
+            "namespaced": True,
+            "kind": "Thing",
+            "verbs": ["get", "list"],
+        }
+    ],
+}
 
 
-class Remote:
+class RemoteApiService:
     """The aggregated server. `answer` is asked for everything but discovery."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.requests: list[Request] = []
-        self.answer: Callable[[Request], Answer] = lambda _request: Response(200, [], b"{}")
+        self.requests: list[HttpRequest] = []
+        self.answer: Callable[[HttpRequest], Answer] = lambda _request: HttpResponse(200, [], b"{}")
         self.port = 0
         self._server: HttpServer | None = None
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: HttpRequest) -> Answer:
         if request.path == f"/apis/{GROUP}/v1":
-            return Response(200, [(b"Content-Type", b"application/json")], orjson.dumps(DISCOVERY))
+            return HttpResponse(
+                200, [(b"Content-Type", b"application/json")], orjson.dumps(DISCOVERY)
+            )
         self.requests.append(request)
         return self.answer(request)
 
     async def start(self) -> None:
-        pki.save(pki.issue_server(CA, "agg", ["agg.default.svc"]), self.folder / "s.crt", self.folder / "s.key")
+        pki.save_key_pair(
+            pki.issue_server(CA, "agg", ["agg.default.svc"]),
+            self.folder / "s.crt",
+            self.folder / "s.key",
+        )
         (self.folder / "proxy-ca.crt").write_bytes(PROXY_CA.certificate)
-        context = server_context(self.folder / "s.crt", self.folder / "s.key", self.folder / "proxy-ca.crt")
+        context = server_context(
+            self.folder / "s.crt", self.folder / "s.key", self.folder / "proxy-ca.crt"
+        )
         self._server = HttpServer(self, context)
-        sockets = listen(["127.0.0.1"], self.port)
+        sockets = listen_sockets(["127.0.0.1"], self.port)
         self.port = sockets[0].getsockname()[1]
         await self._server.serve(sockets)
 
@@ -62,21 +84,37 @@ class Remote:
 
 
 class World:
-    def __init__(self, api: Api, remote: Remote, front: int) -> None:
+    def __init__(self, api: Api, remote: RemoteApiService, front: int) -> None:
         self.api, self.remote, self._front = api, remote, front
 
     async def register(self, service: str = "agg", **spec: Any) -> None:
         if not spec:
             spec = {"caBundle": base64.b64encode(CA.certificate).decode()}
-        await self.api.ok("POST", SERVICES, {
-            "metadata": {"name": f"v1.{GROUP}"},
-            "spec": {"group": GROUP, "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
-                     "service": {"namespace": "default", "name": service, "port": self.remote.port}, **spec},
-        })
+        await self.api.ok(
+            "POST",
+            SERVICES,
+            {
+                "metadata": {"name": f"v1.{GROUP}"},
+                "spec": {
+                    "group": GROUP,
+                    "version": "v1",
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 10,
+                    "service": {"namespace": "default", "name": service, "port": self.remote.port},
+                    **spec,
+                },
+            },
+        )
 
     async def service(self) -> None:
-        await self.api.ok("POST", "/api/v1/namespaces/default/services", {
-            "metadata": {"name": "agg"}, "spec": {"type": "ExternalName", "externalName": "localhost"}})
+        await self.api.ok(
+            "POST",
+            "/api/v1/namespaces/default/services",
+            {
+                "metadata": {"name": "agg"},
+                "spec": {"type": "ExternalName", "externalName": "localhost"},
+            },
+        )
 
     async def condition(self, reason: str) -> Json:
         """The condition, once it is there for this reason."""
@@ -88,27 +126,40 @@ class World:
                     return conditions[0]
                 await asyncio.sleep(0.005)
 
-    async def dial(self) -> Outgoing:
+    async def dial(self) -> OutgoingConnection:
         """A connection of a client, as the admin."""
         pair = ClientPair(self.remote.folder / "admin.crt", self.remote.folder / "admin.key")
-        return await dial(Target("127.0.0.1", self._front, "127.0.0.1", CA.certificate, pair=pair))
+        return await dial_target(
+            CallTarget("127.0.0.1", self._front, "127.0.0.1", CA.certificate, pair=pair)
+        )
 
 
 @asynccontextmanager
 async def world() -> Any:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pki.save(pki.issue_client(PROXY_CA, "front-proxy-client"), folder / "p.crt", folder / "p.key")
-        pki.save(pki.issue_server(CA, "front", [], ["127.0.0.1"]), folder / "f.crt", folder / "f.key")
+        pki.save_key_pair(
+            pki.issue_client(PROXY_CA, "front-proxy-client"), folder / "p.crt", folder / "p.key"
+        )
+        pki.save_key_pair(
+            pki.issue_server(CA, "front", [], ["127.0.0.1"]), folder / "f.crt", folder / "f.key"
+        )
         (folder / "ca.crt").write_bytes(CA.certificate)
-        api = await start(front_proxy=ClientPair(folder / "p.crt", folder / "p.key"),
-                          front_proxy_ca=PROXY_CA.certificate, ca=CA.certificate)
+        api = await start(
+            front_proxy=ClientPair(folder / "p.crt", folder / "p.key"),
+            front_proxy_ca=PROXY_CA.certificate,
+            ca=CA.certificate,
+        )
         admin = pki.issue_client(CA, "admin", ["system:masters"], now=api.clock.time())
-        pki.save(admin, folder / "admin.crt", folder / "admin.key")
-        remote = Remote(folder)
+        pki.save_key_pair(admin, folder / "admin.crt", folder / "admin.key")
+        remote = RemoteApiService(folder)
         await remote.start()
-        front = HttpServer(api.server.handler, server_context(folder / "f.crt", folder / "f.key", folder / "ca.crt"))
-        sockets = listen(["127.0.0.1"], 0)
+        front = HttpServer(
+            api.server.handler,
+            server_context(folder / "f.crt", folder / "f.key", folder / "ca.crt"),
+            bodies=api.server.handler,
+        )
+        sockets = listen_sockets(["127.0.0.1"], 0)
         await front.serve(sockets)
         try:
             yield World(api, remote, sockets[0].getsockname()[1])
@@ -137,13 +188,30 @@ def test_who_asks_is_told_and_the_answer_comes_back() -> None:
         await w.service()
         await w.register()
         assert (await w.condition("Passed"))["message"] == "all checks passed"
-        w.remote.answer = lambda r: Response(418, [(b"Content-Type", b"text/tea"), (b"X-Own", b"1")], b"got " + r.body)
+        w.remote.answer = lambda r: HttpResponse(
+            418, [(b"Content-Type", b"text/tea"), (b"X-Own", b"1")], b"got " + r.body
+        )
         client = await w.dial()
-        head = await client.send(get(
-            f"/apis/{GROUP}/v1/namespaces/a/things?x=%2F", "X-Remote-User: mallory", "X-Remote-Extra-A: b",
-            "Authorization: Bearer secret", "X-Mine: kept", "Impersonate-User: jane", "Impersonate-Group: g,1",
-            "Impersonate-Extra-Scope%2Fs: deep", "Impersonate-Group: system:masters", method="POST", body=b"tea"))
-        assert (head.status, head.header(b"content-type"), head.header(b"x-own")) == (418, "text/tea", "1")
+        head = await client.send(
+            get(
+                f"/apis/{GROUP}/v1/namespaces/a/things?x=%2F",
+                "X-Remote-User: mallory",
+                "X-Remote-Extra-A: b",
+                "Authorization: Bearer secret",
+                "X-Mine: kept",
+                "Impersonate-User: jane",
+                "Impersonate-Group: g,1",
+                "Impersonate-Extra-Scope%2Fs: deep",
+                "Impersonate-Group: system:masters",
+                method="POST",
+                body=b"tea",
+            )
+        )
+        assert (head.status, head.header(b"content-type"), head.header(b"x-own")) == (
+            418,
+            "text/tea",
+            "1",
+        )
         assert await client.read_all(100) == b"got tea"
         (asked,) = w.remote.requests
         assert asked.target == f"/apis/{GROUP}/v1/namespaces/a/things?x=%2F".encode()
@@ -164,10 +232,15 @@ def test_access_is_decided_first() -> None:
         await w.service()
         await w.register()
         await w.condition("Passed")
-        code, body = await w.api.call("GET", f"/apis/{GROUP}/v1/things", headers={b"impersonate-user": b"jane"})
+        code, body = await w.api.call(
+            "GET", f"/apis/{GROUP}/v1/things", headers={b"impersonate-user": b"jane"}
+        )
         assert (code, body["message"]) == (
-            403, f'things.{GROUP} is forbidden: User "jane" cannot list resource "things" in API group "{GROUP}" at the '
-                 "cluster scope")
+            403,
+            f'things.{GROUP} is forbidden: User "jane" cannot list resource "things" in API '
+            f'group "{GROUP}" at the '
+            "cluster scope",
+        )
         assert not w.remote.requests
 
     run(work)
@@ -200,7 +273,9 @@ def test_a_watch_flows_through() -> None:
         await w.register()
         await w.condition("Passed")
         streams: list[Stream] = []
-        w.remote.answer = lambda _r: StreamResponse(200, [(b"Content-Type", b"application/json")], streams.append)
+        w.remote.answer = lambda _r: StreamResponse(
+            200, [(b"Content-Type", b"application/json")], streams.append
+        )
         client = await w.dial()
         head = await client.send(get(f"/apis/{GROUP}/v1/things?watch=1"))
         assert head.header(b"transfer-encoding") == "chunked"
@@ -223,7 +298,7 @@ def test_big_answers_wait_for_a_slow_reader() -> None:
         await w.register()
         await w.condition("Passed")
         parts = [bytes([n % 251]) * 500_000 for n in range(60)]
-        w.remote.answer = lambda _r: Response(200, [], list(parts))
+        w.remote.answer = lambda _r: HttpResponse(200, [], list(parts))
         client = await w.dial()
         await client.send(get(f"/apis/{GROUP}/v1/things"))
         await asyncio.sleep(0.2)  # nobody reads: more than any buffer holds is still to come
@@ -259,9 +334,13 @@ def test_upgrades_are_joined() -> None:
         await w.register()
         await w.condition("Passed")
         headers = [(b"Connection", b"Upgrade"), (b"Upgrade", b"echo")]
-        w.remote.answer = lambda _r: UpgradeResponse(headers, lambda raw: raw.receive(lambda d: raw.write(d.upper())))
+        w.remote.answer = lambda _r: UpgradeResponse(
+            headers, lambda raw: raw.receive(lambda d: raw.write(d.upper()))
+        )
         client = await w.dial()
-        head = await client.send(get(f"/apis/{GROUP}/v1/things", "Connection: Upgrade", "Upgrade: echo"))
+        head = await client.send(
+            get(f"/apis/{GROUP}/v1/things", "Connection: Upgrade", "Upgrade: echo")
+        )
         assert (head.status, head.header(b"upgrade")) == (101, "echo")
         big = b"abc" * 400_000
         await client.write(big)
@@ -281,7 +360,10 @@ def test_certificates_are_checked() -> None:
         await w.register(caBundle=other)
         await w.condition("Passed")  # the check of availability does not mind
         code, text = await w.api.call("GET", f"/apis/{GROUP}/v1/things")
-        assert (code, text) == (503, "error trying to reach service: x509: certificate signed by unknown authority\n")
+        assert (code, text) == (
+            503,
+            "error trying to reach service: x509: certificate signed by unknown authority\n",
+        )
 
     run(work)
 
@@ -299,7 +381,9 @@ def test_it_comes_and_goes() -> None:
         w.api.clock.advance(31)
         found = await w.condition("FailedDiscoveryCheck")
         url = f"https://localhost:{port}/apis/{GROUP}/v1"
-        assert found["message"].startswith(f'failing or missing response from {url}: Get "{url}": dial tcp ')
+        assert found["message"].startswith(
+            f'failing or missing response from {url}: Get "{url}": dial tcp '
+        )
         assert found["message"].endswith(f":{port}: connect: connection refused")
         assert await w.api.call("GET", f"/apis/{GROUP}/v1/things") == (503, "service unavailable\n")
 
@@ -307,26 +391,51 @@ def test_it_comes_and_goes() -> None:
 
 
 def endpoints(ports: list[Json], addresses: list[Json]) -> Json:
-    return {"metadata": {"name": "agg"}, "subsets": [{"addresses": addresses, "ports": ports}] if ports else []}
+    return {
+        "metadata": {"name": "agg"},
+        "subsets": [{"addresses": addresses, "ports": ports}] if ports else [],
+    }
 
 
-@pytest.mark.parametrize(("port", "found", "reason", "message"), [
-    (8443, None, "ServicePortError", 'service/agg in "default" is not listening on port PORT'),
-    (None, None, "EndpointsNotFound", 'cannot find endpoints for service/agg in "default"'),
-    (None, endpoints([], []), "MissingEndpoints",
-     'endpoints for service/agg in "default" have no addresses with port name "https"'),
-    (None, endpoints([{"name": "other", "port": 1}], [{"ip": "10.0.0.1"}]), "MissingEndpoints",
-     'endpoints for service/agg in "default" have no addresses with port name "https"'),
-])
-def test_what_is_wrong_with_a_service(port: int | None, found: Json | None, reason: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("port", "found", "reason", "message"),
+    [
+        (8443, None, "ServicePortError", 'service/agg in "default" is not listening on port PORT'),
+        (None, None, "EndpointsNotFound", 'cannot find endpoints for service/agg in "default"'),
+        (
+            None,
+            endpoints([], []),
+            "MissingEndpoints",
+            'endpoints for service/agg in "default" have no addresses with port name "https"',
+        ),
+        (
+            None,
+            endpoints([{"name": "other", "port": 1}], [{"ip": "10.0.0.1"}]),
+            "MissingEndpoints",
+            'endpoints for service/agg in "default" have no addresses with port name "https"',
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_service(
+    port: int | None, found: Json | None, reason: str, message: str
+) -> None:
     async def work(w: World) -> None:
         if found is not None:
             await w.api.ok("POST", "/api/v1/namespaces/default/endpoints", found)
-        await w.api.ok("POST", "/api/v1/namespaces/default/services", {
-            "metadata": {"name": "agg"}, "spec": {"ports": [{"name": "https", "port": port or w.remote.port}]}})
+        await w.api.ok(
+            "POST",
+            "/api/v1/namespaces/default/services",
+            {
+                "metadata": {"name": "agg"},
+                "spec": {"ports": [{"name": "https", "port": port or w.remote.port}]},
+            },
+        )
         await w.register()
         condition = await w.condition(reason)
-        assert (condition["status"], condition["message"]) == ("False", message.replace("PORT", str(w.remote.port)))
+        assert (condition["status"], condition["message"]) == (
+            "False",
+            message.replace("PORT", str(w.remote.port)),
+        )
 
     run(work)
 
@@ -334,17 +443,34 @@ def test_what_is_wrong_with_a_service(port: int | None, found: Json | None, reas
 def test_what_this_server_serves_is_registered() -> None:
     async def work(w: World) -> None:
         core, apps = [await w.api.ok("GET", f"{SERVICES}/{name}") for name in ("v1.", "v1.apps")]
-        assert core["spec"] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}
-        assert apps["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+        assert core["spec"] == {
+            "version": "v1",
+            "groupPriorityMinimum": 18000,
+            "versionPriority": 1,
+        }
+        assert apps["metadata"]["labels"] == {
+            "kube-aggregator.kubernetes.io/automanaged": "onstart"
+        }
         (condition,) = apps["status"]["conditions"]
         assert (condition["status"], condition["reason"]) == ("True", "Local")
 
         schema = {"openAPIV3Schema": {"type": "object"}}
-        await w.api.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {
-            "metadata": {"name": "cogs.wheel.example.com"},
-            "spec": {"group": "wheel.example.com", "scope": "Cluster", "names": {"plural": "cogs", "kind": "Cog"},
-                     "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema},
-                                  {"name": "v0", "served": False, "storage": False, "schema": schema}]}})
+        await w.api.ok(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {
+                "metadata": {"name": "cogs.wheel.example.com"},
+                "spec": {
+                    "group": "wheel.example.com",
+                    "scope": "Cluster",
+                    "names": {"plural": "cogs", "kind": "Cog"},
+                    "versions": [
+                        {"name": "v1", "served": True, "storage": True, "schema": schema},
+                        {"name": "v0", "served": False, "storage": False, "schema": schema},
+                    ],
+                },
+            },
+        )
 
         async def listed(wanted: bool) -> Json | None:
             async with asyncio.timeout(10):
@@ -357,11 +483,17 @@ def test_what_this_server_serves_is_registered() -> None:
         made = await listed(True)
         assert made is not None
         assert made["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "true"}
-        assert (made["spec"]["groupPriorityMinimum"], made["spec"]["versionPriority"]) == (1000, 100)
+        assert (made["spec"]["groupPriorityMinimum"], made["spec"]["versionPriority"]) == (
+            1000,
+            100,
+        )
         assert (await w.api.call("GET", f"{SERVICES}/v0.wheel.example.com"))[0] == 404
         await w.api.ok("DELETE", f"{SERVICES}/v1.wheel.example.com")
         await listed(True)  # it comes back as long as the definition is there
-        await w.api.ok("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/cogs.wheel.example.com")
+        await w.api.ok(
+            "DELETE",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/cogs.wheel.example.com",
+        )
         await listed(False)
 
     run(work)

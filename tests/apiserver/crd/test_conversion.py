@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.apiserver.crd.definitions import CRDS, GROUP, MERGE, WIDGETS, define, run, spec_schema, until, version, widget
+from tests.apiserver.crd.definitions import (
+    CRDS,
+    GROUP,
+    MERGE,
+    WIDGETS,
+    define,
+    run,
+    spec_schema,
+    until,
+    version,
+    widget,
+)
 from tests.apiserver.harness import Api
 
 from transom.apiserver.webhooks.client import CallFailed
@@ -17,7 +28,10 @@ V1 = version("v1", spec_schema(host=TEXT, port={"type": "integer"}))
 BETA = version("v1beta1", spec_schema(hostPort=TEXT))
 HOOK = {
     "strategy": "Webhook",
-    "webhook": {"clientConfig": {"url": "https://hook.example.com/convert"}, "conversionReviewVersions": ["v1"]},
+    "webhook": {
+        "clientConfig": {"url": "https://hook.example.com/convert"},
+        "conversionReviewVersions": ["v1"],
+    },
 }
 
 
@@ -28,13 +42,23 @@ class Hook:
         self.calls = 0
         self.change: Any = lambda answer: answer
 
-    async def __call__(self, config: Mapping[str, Any], review: dict[str, Any], within: float) -> dict[str, Any]:
+    async def __call__(
+        self, config: Mapping[str, Any], review: dict[str, Any], within: float
+    ) -> dict[str, Any]:
         self.calls += 1
         assert config["url"] == "https://hook.example.com/convert"
         request = review["request"]
         objs = [self._convert(dict(o), request["desiredAPIVersion"]) for o in request["objects"]]
-        response = {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objs}
-        answer = {"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": response}
+        response = {
+            "uid": request["uid"],
+            "result": {"status": "Success"},
+            "convertedObjects": objs,
+        }
+        answer = {
+            "apiVersion": review["apiVersion"],
+            "kind": "ConversionReview",
+            "response": response,
+        }
         return self.change(answer)  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -52,21 +76,28 @@ class Hook:
 
 async def with_hook(api: Api) -> Hook:
     hook = Hook()
-    api.server.webhooks = hook  # type: ignore[assignment]
+    api.server.definitions._webhooks = hook  # type: ignore[assignment]
     await define(api, V1, BETA, conversion=HOOK)
     return hook
 
 
 def test_each_version_is_pruned_by_its_own_schema_and_defaulted_by_the_stored_one() -> None:
     async def body(api: Api) -> None:
-        await define(api, version("v1", spec_schema(a=TEXT, b={**TEXT, "default": "filled"})),
-                     version("v1alpha1", spec_schema(a=TEXT, old=TEXT)))
+        await define(
+            api,
+            version("v1", spec_schema(a=TEXT, b={**TEXT, "default": "filled"})),
+            version("v1alpha1", spec_schema(a=TEXT, old=TEXT)),
+        )
         alpha = f"/apis/{GROUP}/v1alpha1/namespaces/default/widgets"
-        made = await api.ok("POST", alpha, widget("a", f"{GROUP}/v1alpha1", spec={"a": "x", "old": "y", "b": "z"}))
+        made = await api.ok(
+            "POST", alpha, widget("a", f"{GROUP}/v1alpha1", spec={"a": "x", "old": "y", "b": "z"})
+        )
         assert made["spec"] == {"a": "x"} and made["apiVersion"] == f"{GROUP}/v1alpha1"
         assert (await api.ok("GET", f"{WIDGETS}/a"))["spec"] == {"a": "x", "b": "filled"}
         listed = await api.ok("GET", alpha)
-        assert [(i["apiVersion"], i["spec"]) for i in listed["items"]] == [(f"{GROUP}/v1alpha1", {"a": "x"})]
+        assert [(i["apiVersion"], i["spec"]) for i in listed["items"]] == [
+            (f"{GROUP}/v1alpha1", {"a": "x"})
+        ]
 
     run(body)
 
@@ -75,7 +106,13 @@ def test_defaults_that_no_request_saw_follow_the_definition() -> None:
     async def body(api: Api) -> None:
         await define(api, version("v1", spec_schema(a=TEXT)))
         await api.ok("POST", WIDGETS, widget("a", spec={"a": "x"}))
-        patch = {"spec": {"versions": [version("v1", spec_schema(a=TEXT, n={"type": "integer", "default": 7}))]}}
+        patch = {
+            "spec": {
+                "versions": [
+                    version("v1", spec_schema(a=TEXT, n={"type": "integer", "default": 7}))
+                ]
+            }
+        }
         await api.ok("PATCH", f"{CRDS}/widgets.{GROUP}", patch, media=MERGE)
         assert (await api.ok("GET", f"{WIDGETS}/a"))["spec"] == {"a": "x", "n": 7}
         assert (await api.ok("GET", WIDGETS))["items"][0]["spec"] == {"a": "x", "n": 7}
@@ -88,7 +125,9 @@ def test_writing_brings_an_object_into_a_new_storage_version() -> None:
         await define(api, version("v1"), version("v2"))
         made = await api.ok("POST", WIDGETS, widget("a"))
         versions = [version("v1", storage=False), version("v2", storage=True)]
-        crd = await api.ok("PATCH", f"{CRDS}/widgets.{GROUP}", {"spec": {"versions": versions}}, media=MERGE)
+        crd = await api.ok(
+            "PATCH", f"{CRDS}/widgets.{GROUP}", {"spec": {"versions": versions}}, media=MERGE
+        )
         assert crd["status"]["storedVersions"] == ["v1", "v2"]
         before = api.server.storage.store.get(f"widgets.{GROUP}/default/a")
         assert before is not None and b"example.com/v1" in before.value
@@ -155,12 +194,21 @@ def test_field_managers_of_both_versions_live_together() -> None:
     async def body(api: Api) -> None:
         await with_hook(api)
         apply = "application/apply-patch+yaml"
-        await api.ok("PATCH", f"{OLD}/a?fieldManager=old", widget("a", f"{GROUP}/v1beta1", spec={"hostPort": "h:1"}),
-                     media=apply)
+        await api.ok(
+            "PATCH",
+            f"{OLD}/a?fieldManager=old",
+            widget("a", f"{GROUP}/v1beta1", spec={"hostPort": "h:1"}),
+            media=apply,
+        )
         status, answer = await api.call(
-            "PATCH", f"{WIDGETS}/a?fieldManager=new", widget("a", spec={"port": 2}), media=apply)
+            "PATCH", f"{WIDGETS}/a?fieldManager=new", widget("a", spec={"port": 2}), media=apply
+        )
         assert status == 409 and 'conflict with "old"' in answer["message"], answer
-        await api.ok("PUT", f"{WIDGETS}/a", {**await api.ok("GET", f"{WIDGETS}/a"), "spec": {"host": "x", "port": 1}})
+        await api.ok(
+            "PUT",
+            f"{WIDGETS}/a",
+            {**await api.ok("GET", f"{WIDGETS}/a"), "spec": {"host": "x", "port": 1}},
+        )
         assert (await api.ok("GET", f"{OLD}/a"))["spec"] == {"hostPort": "x:1"}
 
     run(body)
@@ -181,19 +229,36 @@ def _first(**changes: Any) -> Any:
     return change
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    (_answer(result={"status": "Failed", "message": "no way"}), "failed: no way"),
-    (_answer(result={}), "failed: response.result.status was '', not 'Success'"),
-    (_answer(uid="other"), 'got "other"'),
-    (_answer(convertedObjects=[]), "returned 0 objects, expected 1"),
-    (lambda answer: {**answer, "apiVersion": "apiextensions.k8s.io/v1beta1"},
-     "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
-     "apiextensions.k8s.io/v1beta1, Kind=ConversionReview"),
-    (_first(apiVersion="example.com/v3"),
-     "returned invalid object at index 0: invalid groupVersion (expected example.com/v1beta1, received example.com/v3)"),
-    (_first(kind="Gadget"), "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)"),
-    (_first(metadata={"name": "b"}), "returned invalid object: must have the same name: a != b"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_answer(result={"status": "Failed", "message": "no way"}), "failed: no way"),
+        (_answer(result={}), "failed: response.result.status was '', not 'Success'"),
+        (_answer(uid="other"), 'got "other"'),
+        (_answer(convertedObjects=[]), "returned 0 objects, expected 1"),
+        (
+            lambda answer: {**answer, "apiVersion": "apiextensions.k8s.io/v1beta1"},
+            "failed: expected webhook response of apiextensions.k8s.io/v1, "
+            "Kind=ConversionReview, got "
+            "apiextensions.k8s.io/v1beta1, Kind=ConversionReview",
+        ),
+        (
+            _first(apiVersion="example.com/v3"),
+            (
+                "returned invalid object at index 0: invalid groupVersion (expected "
+                "example.com/v1beta1, received example.com/v3)"
+            ),
+        ),
+        (
+            _first(kind="Gadget"),
+            "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)",
+        ),
+        (
+            _first(metadata={"name": "b"}),
+            "returned invalid object: must have the same name: a != b",
+        ),
+    ],
+)
 def test_a_bad_answer_of_the_webhook_is_told(change: Any, text: str) -> None:
     async def body(api: Api) -> None:
         hook = await with_hook(api)

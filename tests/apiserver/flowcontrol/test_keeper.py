@@ -8,15 +8,15 @@ from typing import Any
 
 from tests.apiserver.harness import Api, start
 
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import parse
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import parse_request_info
 from transom.kit.clock import VirtualClock
 from transom.store.memory import MemoryStore
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1beta1"
 SCHEMAS, LEVELS = GROUP + "/flowschemas", GROUP + "/prioritylevelconfigurations"
-JANE = User("jane", ("system:authenticated",))
-PODS = parse("GET", "/api/v1/pods")
+JANE = UserInfo("jane", ("system:authenticated",))
+PODS = parse_request_info("GET", "/api/v1/pods")
 
 
 def run(body: Callable[[Api], Awaitable[None]]) -> None:
@@ -34,15 +34,32 @@ async def settle() -> None:
 
 
 def schema(level: str) -> dict[str, Any]:
-    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
+    everything = {
+        "verbs": ["*"],
+        "apiGroups": ["*"],
+        "resources": ["*"],
+        "clusterScope": True,
+        "namespaces": ["*"],
+    }
     rule = {"subjects": [{"kind": "User", "user": {"name": "jane"}}], "resourceRules": [everything]}
-    return {"metadata": {"name": "for-jane"}, "spec": {
-        "priorityLevelConfiguration": {"name": level}, "matchingPrecedence": 50, "rules": [rule]}}
+    return {
+        "metadata": {"name": "for-jane"},
+        "spec": {
+            "priorityLevelConfiguration": {"name": level},
+            "matchingPrecedence": 50,
+            "rules": [rule],
+        },
+    }
 
 
 def level(name: str, shares: int) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": {
-        "assuredConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}}}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "type": "Limited",
+            "limited": {"assuredConcurrencyShares": shares, "limitResponse": {"type": "Reject"}},
+        },
+    }
 
 
 def dangling(obj: dict[str, Any]) -> tuple[str, str, str]:
@@ -53,9 +70,16 @@ def dangling(obj: dict[str, Any]) -> tuple[str, str, str]:
 def test_a_new_cluster_has_the_objects_of_1_20() -> None:
     async def body(api: Api) -> None:
         schemas = {o["metadata"]["name"]: o for o in (await api.ok("GET", SCHEMAS))["items"]}
-        assert {n: (o["spec"]["priorityLevelConfiguration"]["name"], o["spec"]["matchingPrecedence"],
-                    (o["spec"].get("distinguisherMethod") or {}).get("type", "")) for n, o in schemas.items()} == {
-            "exempt": ("exempt", 1, ""), "probes": ("exempt", 2, ""),
+        assert {
+            n: (
+                o["spec"]["priorityLevelConfiguration"]["name"],
+                o["spec"]["matchingPrecedence"],
+                (o["spec"].get("distinguisherMethod") or {}).get("type", ""),
+            )
+            for n, o in schemas.items()
+        } == {
+            "exempt": ("exempt", 1, ""),
+            "probes": ("exempt", 2, ""),
             "system-leader-election": ("leader-election", 100, "ByUser"),
             "workload-leader-election": ("leader-election", 200, "ByUser"),
             "system-nodes": ("system", 500, "ByUser"),
@@ -65,16 +89,26 @@ def test_a_new_cluster_has_the_objects_of_1_20() -> None:
             "service-accounts": ("workload-low", 9000, "ByUser"),
             "global-default": ("global-default", 9900, "ByUser"),
             "catch-all": ("catch-all", 10000, "ByUser"),
-        }  # fmt: skip
+        }
         for obj in schemas.values():
             name = obj["spec"]["priorityLevelConfiguration"]["name"]
-            text = f'This FlowSchema references the PriorityLevelConfiguration object named "{name}" and it exists'
+            text = (
+                "This FlowSchema references the PriorityLevelConfiguration object named "
+                f'"{name}" and it exists'
+            )
             assert dangling(obj) == ("False", "Found", text)
         levels = {o["metadata"]["name"]: o["spec"] for o in (await api.ok("GET", LEVELS))["items"]}
-        assert {n: s.get("limited", {}).get("assuredConcurrencyShares") for n, s in levels.items()} == {
-            "exempt": None, "catch-all": 5, "system": 30, "leader-election": 10, "workload-high": 40, "workload-low": 100,
+        assert {
+            n: s.get("limited", {}).get("assuredConcurrencyShares") for n, s in levels.items()
+        } == {
+            "exempt": None,
+            "catch-all": 5,
+            "system": 30,
+            "leader-election": 10,
+            "workload-high": 40,
+            "workload-low": 100,
             "global-default": 20,
-        }  # fmt: skip
+        }
 
     run(body)
 
@@ -85,7 +119,10 @@ def test_a_schema_comes_into_force_and_says_when_its_level_is_missing() -> None:
         await api.ok("POST", SCHEMAS, schema("mine"))
         await settle()
         obj = await api.ok("GET", SCHEMAS + "/for-jane")
-        text = 'This FlowSchema references the PriorityLevelConfiguration object named "mine" but there is no such object'
+        text = (
+            'This FlowSchema references the PriorityLevelConfiguration object named "mine" but '
+            "there is no such object"
+        )
         assert dangling(obj) == ("True", "NotFound", text)
         assert flows.find(JANE, PODS).schema.name == "global-default"
         await api.ok("POST", LEVELS, level("mine", 100))
@@ -107,10 +144,15 @@ def test_a_schema_comes_into_force_and_says_when_its_level_is_missing() -> None:
 
 def test_mandatory_objects_stay_in_force_and_come_back_suggested_ones_do_not() -> None:
     async def body(api: Api) -> None:
-        for target in (SCHEMAS + "/exempt", LEVELS + "/exempt", LEVELS + "/catch-all", SCHEMAS + "/probes"):
+        for target in (
+            SCHEMAS + "/exempt",
+            LEVELS + "/exempt",
+            LEVELS + "/catch-all",
+            SCHEMAS + "/probes",
+        ):
             await api.ok("DELETE", target)
         await settle()
-        admin = User("a", ("system:masters",))
+        admin = UserInfo("a", ("system:masters",))
         assert api.server.flows.find(admin, PODS).level.limit == 0
         await api.clock.run_for(61)
         await settle()

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from transom.apiserver.flowcontrol.levels import WAIT_LIMIT, Level, Rejected
-from transom.apiserver.flowcontrol.turns import Turns
+from transom.apiserver.flowcontrol.levels import WAIT_LIMIT, PriorityLevel, RequestRejected
+from transom.apiserver.flowcontrol.turns import HeavyReadTurns
 from transom.kit.clock import VirtualClock
 
 
@@ -18,8 +18,10 @@ def run(body: Callable[[VirtualClock], Awaitable[None]]) -> None:
     asyncio.run(body(VirtualClock()))  # type: ignore[arg-type]
 
 
-def made(clock: VirtualClock, limit: int = 2, queues: int = 8, hand: int = 2, length: int = 4) -> Level:
-    level = Level("x", clock)
+def made(
+    clock: VirtualClock, limit: int = 2, queues: int = 8, hand: int = 2, length: int = 4
+) -> PriorityLevel:
+    level = PriorityLevel("x", clock)
     level.configure("uid", limit, queues, hand, length)
     return level
 
@@ -68,13 +70,13 @@ def test_a_full_queue_and_a_level_without_queues_refuse() -> None:
         level.take(1)
         waiting = [asyncio.create_task(level.wait((0,), 1)) for _ in range(2)]
         await turn()
-        with pytest.raises(Rejected, match="queue-full"):
+        with pytest.raises(RequestRejected, match="queue-full"):
             await level.wait((0,), 1)
         for task in waiting:
             task.cancel()
         level = made(clock, limit=1, queues=0)
         level.take(1)
-        with pytest.raises(Rejected, match="concurrency-limit"):
+        with pytest.raises(RequestRejected, match="concurrency-limit"):
             await level.wait((), 1)
 
     run(body)
@@ -88,7 +90,7 @@ def test_nobody_waits_longer_than_the_limit() -> None:
         await clock.run_for(WAIT_LIMIT - 1)
         late = asyncio.create_task(level.wait((0,), 1))
         await clock.run_for(1)
-        with pytest.raises(Rejected, match="time-out"):
+        with pytest.raises(RequestRejected, match="time-out"):
             await waiting
         assert level.waiting == 1
         level.release(1)
@@ -115,7 +117,9 @@ def test_a_quiet_flow_is_not_held_up_by_a_busy_one() -> None:
         level.release(1)
         await asyncio.gather(*tasks)
         assert order.index("quiet") <= 1
-        assert max(i for i, name in enumerate(order) if name == "quiet") <= 11  # one of each in turn
+        assert (
+            max(i for i, name in enumerate(order) if name == "quiet") <= 11
+        )  # one of each in turn
 
     run(body)
 
@@ -156,7 +160,7 @@ def test_seats_and_places_are_never_lost_whatever_happens() -> None:
             else:
                 try:
                     await level.wait(level.deal(str(rng.randrange(5))), seats)
-                except Rejected:
+                except RequestRejected:
                     return
             most = max(most, level.executing if seats < 9 else 0)
             try:
@@ -201,7 +205,7 @@ def test_a_hand_is_dealt_by_the_flow_alone_and_spreads() -> None:
 
 def test_turns_go_round_among_groups_one_at_a_time() -> None:
     async def body(_clock: VirtualClock) -> None:
-        turns, order, running = Turns(), [], 0
+        turns, order, running = HeavyReadTurns(), [], 0
 
         async def work(group: str) -> None:
             nonlocal running
@@ -224,7 +228,7 @@ def test_turns_go_round_among_groups_one_at_a_time() -> None:
 
 def test_between_two_turns_the_loop_goes_round() -> None:
     async def body(_clock: VirtualClock) -> None:
-        turns, seen = Turns(), []
+        turns, seen = HeavyReadTurns(), []
 
         async def work() -> None:
             await turns.take("a")
@@ -244,7 +248,7 @@ def test_between_two_turns_the_loop_goes_round() -> None:
 
 def test_a_turn_of_somebody_who_went_away_goes_to_the_next() -> None:
     async def body(_clock: VirtualClock) -> None:
-        turns = Turns()
+        turns = HeavyReadTurns()
         await turns.take("a")
         gone = asyncio.create_task(turns.take("a"))
         next_one = asyncio.create_task(turns.take("a"))

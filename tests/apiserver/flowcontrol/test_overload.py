@@ -12,10 +12,10 @@ import orjson
 import pytest
 from tests.apiserver.harness import Api, start
 
-from transom.apiserver.context import User
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
 from transom.http import HttpServer
-from transom.http.messages import PeerCertificate, Response, StreamResponse
+from transom.http.messages import HttpResponse, PeerCertificate, StreamResponse
 from transom.store.memory import MemoryStore
 
 FLOOD = PeerCertificate("flood", ["devs"])
@@ -40,20 +40,25 @@ def run(body: Callable[[Api], Awaitable[None]]) -> None:
 
 async def fill(api: Api, size: int = 1000) -> None:
     group = "rbac.authorization.k8s.io"
-    binding = {"metadata": {"name": "devs"}, "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"},
-               "subjects": [{"kind": "Group", "apiGroup": group, "name": "devs"}]}  # fmt: skip
+    binding = {
+        "metadata": {"name": "devs"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "Group", "apiGroup": group, "name": "devs"}],
+    }
     await api.ok("POST", f"/apis/{group}/v1/clusterrolebindings", binding)
     for start_at in range(0, OBJECTS, 500):
-        await asyncio.gather(*(
-            api.ok("POST", CM, {"metadata": {"name": f"c{n:05}"}, "data": {"text": "x" * size}})
-            for n in range(start_at, start_at + 500)
-        ))
+        await asyncio.gather(
+            *(
+                api.ok("POST", CM, {"metadata": {"name": f"c{n:05}"}, "data": {"text": "x" * size}})
+                for n in range(start_at, start_at + 500)
+            )
+        )
 
 
 async def get(api: Api, target: str, peer: PeerCertificate) -> Any:
     """As over a connection whose client reads at once."""
     answer = await api.send("GET", target, peer=peer)
-    if isinstance(answer, Response) and answer.on_end is not None:
+    if isinstance(answer, HttpResponse) and answer.on_end is not None:
         await asyncio.sleep(0)
         answer.on_end()
     return answer
@@ -61,8 +66,16 @@ async def get(api: Api, target: str, peer: PeerCertificate) -> Any:
 
 def test_leases_watches_health_and_others_go_on_during_a_flood_of_lists() -> None:
     async def body(api: Api) -> None:
-        lease = await api.ok("POST", LEASES, {"metadata": {"name": NAME}, "spec": {"holderIdentity": "m"}}, peer=MANAGER)
-        stream = await api.watch(LEASES + f"?watch=1&resourceVersion={lease['metadata']['resourceVersion']}", peer=MANAGER)
+        lease = await api.ok(
+            "POST",
+            LEASES,
+            {"metadata": {"name": NAME}, "spec": {"holderIdentity": "m"}},
+            peer=MANAGER,
+        )
+        stream = await api.watch(
+            LEASES + f"?watch=1&resourceVersion={lease['metadata']['resourceVersion']}",
+            peer=MANAGER,
+        )
         done: list[Any] = []
 
         async def flood() -> None:
@@ -73,7 +86,9 @@ def test_leases_watches_health_and_others_go_on_during_a_flood_of_lists() -> Non
         for n in range(10):
             lease["spec"]["renewTime"] = f"2020-01-02T03:04:{n:02}.000000Z"
             lease = await api.ok("PUT", LEASE, lease, peer=MANAGER)
-            assert [e["object"]["spec"]["renewTime"] for e in stream.events()] == [lease["spec"]["renewTime"]]
+            assert [e["object"]["spec"]["renewTime"] for e in stream.events()] == [
+                lease["spec"]["renewTime"]
+            ]
             assert (await get(api, "/readyz", FLOOD)).status == 200
         answered = [a for a in done if a.status == 200]
         # A write takes a few turns of the loop, and in each at most one list.
@@ -98,11 +113,16 @@ def test_what_is_too_much_is_told_to_come_back_later() -> None:
         assert 100 < len(refused) < 500
         assert refused[0].body == b"Too many requests, please try again later.\n"
         headers = dict(refused[0].headers)
-        assert headers[b"Retry-After"] == b"1" and headers[b"Content-Type"] == b"text/plain; charset=utf-8"
+        assert (
+            headers[b"Retry-After"] == b"1"
+            and headers[b"Content-Type"] == b"text/plain; charset=utf-8"
+        )
         assert not any(name.startswith(b"X-Kubernetes-Pf") for name in headers)
         text = (await api.send("GET", "/metrics")).body.decode()
-        assert ('apiserver_flowcontrol_rejected_requests_total{flow_schema="global-default",priority_level="global-default",'
-                f'reason="queue-full"}} {len(refused)}') in text
+        assert (
+            'apiserver_flowcontrol_rejected_requests_total{flow_schema="global-default",priority_level="global-default",'
+            f'reason="queue-full"}} {len(refused)}'
+        ) in text
 
     run(body)
 
@@ -119,8 +139,13 @@ def test_administrators_are_never_refused_but_their_lists_take_turns() -> None:
         tasks = [asyncio.create_task(flood()) for _ in range(400)]
         await asyncio.sleep(0)
         for n in range(5):
-            await api.ok("PUT", LEASE, {"metadata": {"name": NAME, "namespace": "kube-system"}, "spec": {}} if not n else
-                         await api.ok("GET", LEASE))  # fmt: skip
+            await api.ok(
+                "PUT",
+                LEASE,
+                {"metadata": {"name": NAME, "namespace": "kube-system"}, "spec": {}}
+                if not n
+                else await api.ok("GET", LEASE),
+            )
         assert done < 60
         await asyncio.gather(*tasks)
 
@@ -129,7 +154,9 @@ def test_administrators_are_never_refused_but_their_lists_take_turns() -> None:
 
 def test_a_watch_that_begins_with_everything_takes_its_turn_too() -> None:
     async def body(api: Api) -> None:
-        answers = [asyncio.create_task(api.send("GET", CM + "?watch=1", peer=FLOOD)) for _ in range(50)]
+        answers = [
+            asyncio.create_task(api.send("GET", CM + "?watch=1", peer=FLOOD)) for _ in range(50)
+        ]
         await asyncio.sleep(0)
         await api.ok("PUT", CM + "/c00000", await api.ok("GET", CM + "/c00000"))
         assert sum(a.done() for a in answers) < 30
@@ -149,7 +176,9 @@ def test_answers_say_which_schema_and_level_matched() -> None:
             headers = dict(answer.headers)
             assert answer.status == status
             assert headers[b"X-Kubernetes-Pf-Flowschema-Uid"].decode() == schema["metadata"]["uid"]
-            assert headers[b"X-Kubernetes-Pf-Prioritylevel-Uid"].decode() == level["metadata"]["uid"]
+            assert (
+                headers[b"X-Kubernetes-Pf-Prioritylevel-Uid"].decode() == level["metadata"]["uid"]
+            )
         stream = await api.send("GET", LEASES + "?watch=1")
         assert not any(name.startswith(b"X-Kubernetes-Pf") for name, _ in stream.headers)
 
@@ -168,8 +197,10 @@ class Client:
         return await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
 
     def head(self, method: str, target: str, body: bytes = b"") -> bytes:
-        return (f"{method} {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self._token}\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+        return (
+            f"{method} {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self._token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
 
     async def call(self, method: str, target: str, body: Any = None) -> tuple[int, bytes]:
         reader, writer = await self.connect()
@@ -183,19 +214,30 @@ class Client:
 
 
 def _lists_served(api: Any) -> int:
-    lines = [line for line in api.metrics.render({}).splitlines() if line.startswith('apiserver_request_total{code="200"')]
-    return sum(int(line.rsplit(" ", 1)[1]) for line in lines if 'resource="configmaps"' in line and 'verb="LIST"' in line)
+    lines = [
+        line
+        for line in api.metrics.render({}).splitlines()
+        if line.startswith('apiserver_request_total{code="200"')
+    ]
+    return sum(
+        int(line.rsplit(" ", 1)[1])
+        for line in lines
+        if 'resource="configmaps"' in line and 'verb="LIST"' in line
+    )
 
 
 @pytest.mark.timeout(60)
 def test_over_sockets_leases_stay_quick_and_a_slow_reader_keeps_his_seats() -> None:
     async def main() -> None:
         everybody = ("system:authenticated",)
-        tokens = {"flood": User("flood", ("devs", *everybody)), "lease": User("system:kube-controller-manager", everybody),
-                  "admin": User("admin", ("system:masters", *everybody))}  # fmt: skip
-        api = build(ServerOptions(store=MemoryStore(), tokens=tokens))
+        tokens = {
+            "flood": UserInfo("flood", ("devs", *everybody)),
+            "lease": UserInfo("system:kube-controller-manager", everybody),
+            "admin": UserInfo("admin", ("system:masters", *everybody)),
+        }
+        api = build_api_server(ServerOptions(store=MemoryStore(), tokens=tokens))
         await api.start()
-        server = HttpServer(api.handler, None)
+        server = HttpServer(api.handler, None, bodies=api.handler)
         port = await server.start("127.0.0.1")
         await fill(Api(api, api.clock), 5000)  # more than the sockets take in
         flood, leases = Client(port, "flood"), Client(port, "lease")

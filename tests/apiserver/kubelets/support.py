@@ -1,4 +1,6 @@
-"""A cluster's network without a cluster: an API server on a real socket, kubelets and pods that are mere handlers."""
+"""A cluster's network without a cluster: an API server on a real socket, kubelets and pods that are
+mere handlers.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from typing import Any
 import orjson
 from tests.apiserver.harness import Api
 
-from transom.apiserver.context import User
+from transom.apiserver.core.context import UserInfo
 from transom.apiserver.kubelets.options import KubeletOptions
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.server import ServerOptions, build_api_server
 from transom.http import HttpServer, server_context
-from transom.http.messages import Handler
+from transom.http.messages import BodyPolicy, Handler
 from transom.http.outgoing import ClientPair
 from transom.kit import pki
 from transom.kit.clock import RealClock
@@ -32,10 +34,18 @@ NODE_IP, POD_IP = "10.0.0.7", "10.244.0.3"
 
 def tls_files(folder: Path) -> tuple[ssl.SSLContext, ClientPair]:
     """What a kubelet serves with, and what the API server shows it."""
-    pki.save(pki.issue_server(CA, "n1", ["n1"], [NODE_IP]), folder / "k.crt", folder / "k.key")
-    pki.save(pki.issue_client(CA, "kube-apiserver-kubelet-client", ["system:masters"]), folder / "c.crt", folder / "c.key")
+    pki.save_key_pair(
+        pki.issue_server(CA, "n1", ["n1"], [NODE_IP]), folder / "k.crt", folder / "k.key"
+    )
+    pki.save_key_pair(
+        pki.issue_client(CA, "kube-apiserver-kubelet-client", ["system:masters"]),
+        folder / "c.crt",
+        folder / "c.key",
+    )
     (folder / "ca.crt").write_bytes(CA.certificate)
-    return server_context(folder / "k.crt", folder / "k.key", folder / "ca.crt"), ClientPair(folder / "c.crt", folder / "c.key")
+    return server_context(folder / "k.crt", folder / "k.key", folder / "ca.crt"), ClientPair(
+        folder / "c.crt", folder / "c.key"
+    )
 
 
 class Network:
@@ -45,8 +55,11 @@ class Network:
         self._servers: dict[tuple[str, int], HttpServer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def listen(self, host: str, port: int, handler: Handler, context: ssl.SSLContext | None = None) -> None:
-        self._servers[host, port] = HttpServer(handler, context)
+    def listen(
+        self, host: str, port: int, handler: Handler, context: ssl.SSLContext | None = None
+    ) -> None:
+        bodies = handler if isinstance(handler, BodyPolicy) else None
+        self._servers[host, port] = HttpServer(handler, context, bodies=bodies)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         server = self._servers.get((host, port))
@@ -80,11 +93,17 @@ class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    async def send(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+    async def send(
+        self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+    ) -> None:
         lines = {"Host": "api:6443", "Authorization": f"Bearer {TOKEN}", **(headers or {})}
         if body and "Transfer-Encoding" not in lines:
             lines["Content-Length"] = str(len(body))
-        head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n"
+        head = (
+            f"{method} {target} HTTP/1.1\r\n"
+            + "".join(f"{k}: {v}\r\n" for k, v in lines.items())
+            + "\r\n"
+        )
         self.writer.write(head.encode() + body)
         await self.writer.drain()
 
@@ -114,7 +133,9 @@ class Peer:
                 body += piece
         return Answer(status, headers, body)
 
-    async def ask(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+    async def ask(
+        self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
         await self.send(method, target, headers, body)
         return await self.answer(method == "HEAD")
 
@@ -132,7 +153,9 @@ class World:
     async def peer(self) -> Peer:
         return Peer(*await asyncio.open_connection("127.0.0.1", self._port, limit=16 * 1024 * 1024))
 
-    async def ask(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+    async def ask(
+        self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
         peer = await self.peer()
         try:
             return await peer.ask(method, target, headers, body)
@@ -141,33 +164,67 @@ class World:
 
     async def node(self, **status: Any) -> None:
         await self.api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
-        status = {"addresses": [{"type": "InternalIP", "address": NODE_IP}, {"type": "Hostname", "address": "n1"}],
-                  "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}, **status}
-        await self.api.ok("PUT", "/api/v1/nodes/n1/status", {"metadata": {"name": "n1"}, "status": status})
+        status = {
+            "addresses": [
+                {"type": "InternalIP", "address": NODE_IP},
+                {"type": "Hostname", "address": "n1"},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            **status,
+        }
+        await self.api.ok(
+            "PUT", "/api/v1/nodes/n1/status", {"metadata": {"name": "n1"}, "status": status}
+        )
 
-    async def pod(self, name: str = "p", *, ports: tuple[int, ...] = (80,), containers: tuple[str, ...] = ("c",),
-                  node: str = "n1", ip: str = POD_IP) -> None:
-        made = [{"name": c, "image": "x", "ports": [{"containerPort": p} for p in ports]} for c in containers]
-        spec = {"containers": made, "automountServiceAccountToken": False, **({"nodeName": node} if node else {})}
-        await self.api.ok("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
+    async def pod(
+        self,
+        name: str = "p",
+        *,
+        ports: tuple[int, ...] = (80,),
+        containers: tuple[str, ...] = ("c",),
+        node: str = "n1",
+        ip: str = POD_IP,
+    ) -> None:
+        made = [
+            {"name": c, "image": "x", "ports": [{"containerPort": p} for p in ports]}
+            for c in containers
+        ]
+        spec = {
+            "containers": made,
+            "automountServiceAccountToken": False,
+            **({"nodeName": node} if node else {}),
+        }
+        await self.api.ok(
+            "POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec}
+        )
         status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}
-        await self.api.ok("PATCH", f"/api/v1/namespaces/default/pods/{name}/status", {"status": status},
-                          media="application/merge-patch+json")
+        await self.api.ok(
+            "PATCH",
+            f"/api/v1/namespaces/default/pods/{name}/status",
+            {"status": status},
+            media="application/merge-patch+json",
+        )
 
 
 @asynccontextmanager
 async def world(folder: Path, **options: Any) -> AsyncIterator[World]:
     context, pair = tls_files(folder)
     network, clock = Network(), RealClock()
-    admin = User("admin", ("system:masters", "system:authenticated"))
-    server = build(ServerOptions(
-        store=MemoryStore(clock), clock=clock, tokens={TOKEN: admin},
-        kubelets=KubeletOptions(network.connect, pair, **options),
-    ))  # fmt: skip
+    admin = UserInfo("admin", ("system:masters", "system:authenticated"))
+    server = build_api_server(
+        ServerOptions(
+            store=MemoryStore(clock),
+            clock=clock,
+            tokens={TOKEN: admin},
+            kubelets=KubeletOptions(network.connect, pair, **options),
+        )
+    )
     await server.start()
     api = Api(server, clock)
-    await api.ok("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-    front = HttpServer(server.handler, None)
+    await api.ok(
+        "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+    )
+    front = HttpServer(server.handler, None, bodies=server.handler)
     port = await front.start("127.0.0.1")
     try:
         yield World(api, network, port, context)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transom.http.messages import Answer, Request, Response, StreamResponse
+from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse
 from transom.http.stream import Stream
 from transom.kit.streaming import websocket
 
@@ -19,25 +19,32 @@ LOG = "/api/v1/namespaces/default/pods/p/log"
 
 def test_a_log_is_asked_for_as_the_client_wants_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        seen: list[Request] = []
+        seen: list[HttpRequest] = []
 
-        def kubelet(request: Request) -> Answer:
+        def kubelet(request: HttpRequest) -> Answer:
             seen.append(request)
-            return Response(200, [(b"Content-Type", b"text/html")], b"line\n")
+            return HttpResponse(200, [(b"Content-Type", b"text/html")], b"line\n")
 
         async with world(tmp_path) as w:
             w.kubelet(kubelet)
             await w.node()
             await w.pod(containers=("c", "d"))
-            query = ("container=d&follow=false&previous=true&timestamps=1&tailLines=3&limitBytes=10"
-                     "&sinceTime=2020-01-02T04:04:05%2B01:00")
+            query = (
+                "container=d&follow=false&previous=true&timestamps=1&tailLines=3&limitBytes=10"
+                "&sinceTime=2020-01-02T04:04:05%2B01:00"
+            )
             got = await w.ask("GET", f"{LOG}?{query}", {"Accept": "text/plain"})
             assert (got.status, got.body) == (200, b"line\n")
             assert got.headers["content-type"] == "text/plain"
-            assert seen[0].target == (b"/containerLogs/default/p/d?limitBytes=10&previous=true&"
-                                      b"sinceTime=2020-01-02T03%3A04%3A05Z&tailLines=3&timestamps=true")
+            assert seen[0].target == (
+                b"/containerLogs/default/p/d?limitBytes=10&previous=true&"
+                b"sinceTime=2020-01-02T03%3A04%3A05Z&tailLines=3&timestamps=true"
+            )
             assert seen[0].peer is not None
-            assert (seen[0].peer.cn, seen[0].peer.organizations) == ("kube-apiserver-kubelet-client", ["system:masters"])
+            assert (seen[0].peer.cn, seen[0].peer.organizations) == (
+                "kube-apiserver-kubelet-client",
+                ["system:masters"],
+            )
             assert b"authorization" not in seen[0].headers
 
     run(scenario)
@@ -69,23 +76,63 @@ def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(("status", "body", "expected"), [
-    (400, 'container "c" in pod "p" is waiting to start: ContainerCreating',
-     {"code": 400, "reason": "BadRequest",
-      "message": 'container "c" in pod "p" is waiting to start: ContainerCreating'}),
-    (500, "broken", {"code": 500, "reason": "InternalError", "message": "Internal error occurred: broken",
-                     "details": {"causes": [{"message": "broken"}]}}),
-    (404, "who?", {"code": 404, "reason": "NotFound",
-                   "message": "the server could not find the requested resource ( pods/log p)",
-                   "details": {"name": "p", "kind": "pods/log"}}),
-    (403, "Forbidden (user=x)", {"code": 403, "reason": "Forbidden", "message": "Forbidden (user=x) ( pods/log p)"}),
-    (302, "", {"code": 302, "reason": None, "message":
-               "the server responded with the status code 302 but did not return more information ( pods/log p)"}),
-])  # fmt: skip
-def test_what_a_kubelet_refuses(tmp_path: Path, status: int, body: str, expected: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (
+            400,
+            'container "c" in pod "p" is waiting to start: ContainerCreating',
+            {
+                "code": 400,
+                "reason": "BadRequest",
+                "message": 'container "c" in pod "p" is waiting to start: ContainerCreating',
+            },
+        ),
+        (
+            500,
+            "broken",
+            {
+                "code": 500,
+                "reason": "InternalError",
+                "message": "Internal error occurred: broken",
+                "details": {"causes": [{"message": "broken"}]},
+            },
+        ),
+        (
+            404,
+            "who?",
+            {
+                "code": 404,
+                "reason": "NotFound",
+                "message": "the server could not find the requested resource ( pods/log p)",
+                "details": {"name": "p", "kind": "pods/log"},
+            },
+        ),
+        (
+            403,
+            "Forbidden (user=x)",
+            {"code": 403, "reason": "Forbidden", "message": "Forbidden (user=x) ( pods/log p)"},
+        ),
+        (
+            302,
+            "",
+            {
+                "code": 302,
+                "reason": None,
+                "message": (
+                    "the server responded with the status code 302 but did not return more "
+                    "information ( pods/log p)"
+                ),
+            },
+        ),
+    ],
+)
+def test_what_a_kubelet_refuses(
+    tmp_path: Path, status: int, body: str, expected: dict[str, Any]
+) -> None:
     async def scenario() -> None:
         async with world(tmp_path) as w:
-            w.kubelet(lambda request: Response(status, [], body.encode()))
+            w.kubelet(lambda request: HttpResponse(status, [], body.encode()))
             await w.node()
             await w.pod()
             got = await w.ask("GET", LOG)
@@ -104,17 +151,23 @@ def test_kubelets_that_cannot_be_reached(tmp_path: Path) -> None:
             await w.node(addresses=[{"type": "InternalDNS", "address": "n1.local"}])
             got = await w.ask("GET", LOG)
             assert (got.status, got.json["message"]) == (
-                500, "no preferred addresses found; known addresses: [{InternalDNS n1.local}]")
+                500,
+                "no preferred addresses found; known addresses: [{InternalDNS n1.local}]",
+            )
             assert "reason" not in got.json
             await w.api.ok("DELETE", "/api/v1/nodes/n1")
             await w.node(daemonEndpoints={"kubeletEndpoint": {"Port": 10299}})
             got = await w.ask("GET", f"{LOG}?tailLines=1")
             assert (got.status, got.json["message"]) == (
-                500, f'Get "https://{NODE_IP}:10299/containerLogs/default/p/c?tailLines=1": '
-                     f"dial tcp {NODE_IP}:10299: connect: connection refused")
+                500,
+                f'Get "https://{NODE_IP}:10299/containerLogs/default/p/c?tailLines=1": '
+                f"dial tcp {NODE_IP}:10299: connect: connection refused",
+            )
             got = await w.ask("GET", f"{LOG}?sinceTime=x")
             assert (got.status, got.json["message"]) == (
-                400, 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"')
+                400,
+                'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"',
+            )
 
     run(scenario)
 
@@ -124,13 +177,15 @@ def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(tmp_path
         from transom.kit import pki
 
         async with world(tmp_path, ca=pki.make_ca("another").certificate) as w:
-            w.kubelet(lambda request: Response(200, [], b"line"))
+            w.kubelet(lambda request: HttpResponse(200, [], b"line"))
             await w.node()
             await w.pod()
             got = await w.ask("GET", LOG)
             assert (got.status, got.json["message"]) == (
-                500, f'Get "https://{NODE_IP}:10250/containerLogs/default/p/c": '
-                     "x509: certificate signed by unknown authority")
+                500,
+                f'Get "https://{NODE_IP}:10250/containerLogs/default/p/c": '
+                "x509: certificate signed by unknown authority",
+            )
             got = await w.ask("GET", f"{LOG}?insecureSkipTLSVerifyBackend=true")
             assert (got.status, got.body) == (200, b"line")
 
@@ -140,19 +195,27 @@ def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(tmp_path
 def test_a_log_as_messages_of_a_websocket(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with world(tmp_path) as w:
-            w.kubelet(lambda request: Response(200, [], b"line\n"))
+            w.kubelet(lambda request: HttpResponse(200, [], b"line\n"))
             await w.node()
             await w.pod()
             peer = await w.peer()
             key = websocket.make_key()
-            headers = {k.decode(): v.decode() for k, v in websocket.request_headers(key, ["base64.binary.k8s.io"])}
+            headers = {
+                k.decode(): v.decode()
+                for k, v in websocket.request_headers(key, ["base64.binary.k8s.io"])
+            }
             await peer.send("GET", LOG, headers)
             status, got = await peer.head()
-            assert websocket.check_response(status, got, key, ["base64.binary.k8s.io"]) == ""
-            socket = websocket.Connection(client=True)
+            assert (
+                websocket.check_handshake_response(status, got, key, ["base64.binary.k8s.io"]) == ""
+            )
+            socket = websocket.WebSocketConnection(client=True)
             events = socket.receive_data(await peer.reader.read())
             assert events == [
-                websocket.Message(b"", True), websocket.Message(b"bGluZQo=", True), websocket.CloseReceived(1000, "")]
+                websocket.WebSocketMessage(b"", True),
+                websocket.WebSocketMessage(b"bGluZQo=", True),
+                websocket.CloseReceived(1000, ""),
+            ]
             peer.close()
 
     run(scenario)

@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from transom.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
-from transom.http.stream import RawConnection, Stream
+from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, UpgradeResponse
+from transom.http.raw import RawConnection
+from transom.http.stream import Stream
 
 from .support import NODE_IP, POD_IP, World, run, world
 
@@ -20,12 +21,18 @@ PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-def echo(request: Request) -> Answer:
+def echo(request: HttpRequest) -> Answer:
     """Says what it was asked."""
-    said = {"method": request.method, "target": request.target.decode(), "body": request.body.decode(),
-            "headers": {k.decode(): v.decode() for k, v in request.headers.items()},
-            "peer": request.peer.cn if request.peer is not None else None}
-    return Response(200, [(b"Content-Type", b"application/json"), (b"X-Own", b"1")], orjson.dumps(said))
+    said = {
+        "method": request.method,
+        "target": request.target.decode(),
+        "body": request.body.decode(),
+        "headers": {k.decode(): v.decode() for k, v in request.headers.items()},
+        "peer": request.peer.cn if request.peer is not None else None,
+    }
+    return HttpResponse(
+        200, [(b"Content-Type", b"application/json"), (b"X-Own", b"1")], orjson.dumps(said)
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
@@ -35,16 +42,36 @@ def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> None:
             w.network.listen(POD_IP, 80, echo)
             await w.pod()
             body = b"hello" if method != "GET" else b""
-            headers = {"Accept": "text/html", "X-Own": "a", "Connection": "close, X-Hop", "X-Hop": "1", "TE": "trailers",
-                       "X-Forwarded-For": "1.2.3.4", "Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
+            headers = {
+                "Accept": "text/html",
+                "X-Own": "a",
+                "Connection": "close, X-Hop",
+                "X-Hop": "1",
+                "TE": "trailers",
+                "X-Forwarded-For": "1.2.3.4",
+                "Impersonate-User": "admin",
+                "Impersonate-Group": "system:masters",
+            }
             got = await w.ask(method, f"{PODS}/p/proxy/a%20b/c/?x=%2F&y", headers, body)
             assert got.status == 200, got.body
             said = got.json
-            assert (said["method"], said["target"], said["body"]) == (method, "/a%20b/c/?x=%2F&y", body.decode())
+            assert (said["method"], said["target"], said["body"]) == (
+                method,
+                "/a%20b/c/?x=%2F&y",
+                body.decode(),
+            )
             assert said["headers"] == {
-                "host": "api:6443", "accept": "text/html", "x-own": "a", "x-forwarded-for": "1.2.3.4, 127.0.0.1",
-                "x-forwarded-uri": f"{PODS}/p/proxy/a b/c/", **({"content-length": "5"} if body else {})}
-            assert (got.headers["x-own"], got.headers["cache-control"]) == ("1", "no-cache, private")
+                "host": "api:6443",
+                "accept": "text/html",
+                "x-own": "a",
+                "x-forwarded-for": "1.2.3.4, 127.0.0.1",
+                "x-forwarded-uri": f"{PODS}/p/proxy/a b/c/",
+                **({"content-length": "5"} if body else {}),
+            }
+            assert (got.headers["x-own"], got.headers["cache-control"]) == (
+                "1",
+                "no-cache, private",
+            )
 
     run(scenario)
 
@@ -52,7 +79,7 @@ def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> None:
 def test_head_keeps_the_length(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with world(tmp_path) as w:
-            w.network.listen(POD_IP, 80, lambda request: Response(200, [], bytes(300_000)))
+            w.network.listen(POD_IP, 80, lambda request: HttpResponse(200, [], bytes(300_000)))
             await w.pod()
             got = await w.ask("HEAD", f"{PODS}/p/proxy/", {"Accept-Encoding": "gzip"})
             assert (got.status, got.headers["content-length"]) == (200, "300000")
@@ -63,12 +90,17 @@ def test_head_keeps_the_length(tmp_path: Path) -> None:
 def test_who_a_name_stands_for(tmp_path: Path) -> None:
     async def where(w: World, target: str) -> Any:
         got = await w.ask("GET", target)
-        return got.body.decode() if got.status == 200 else (got.status, got.json["message"], got.json.get("reason"))
+        return (
+            got.body.decode()
+            if got.status == 200
+            else (got.status, got.json["message"], got.json.get("reason"))
+        )
 
     async def scenario() -> None:
         async with world(tmp_path) as w:
+
             def place(name: str) -> Any:
-                return lambda request: Response(200, [], name.encode())
+                return lambda request: HttpResponse(200, [], name.encode())
 
             context = w._context
             w.network.listen(POD_IP, 80, place("pod:80"))
@@ -77,28 +109,52 @@ def test_who_a_name_stands_for(tmp_path: Path) -> None:
             w.network.listen("10.244.0.4", 80, place("bare:80"))
             w.network.listen("10.244.0.4", 443, place("bare:443"), context)
             w.network.listen(NODE_IP, 9100, place("node:9100"))
-            w.kubelet(lambda r: Response(200, [], f"kubelet {r.peer.cn if r.peer else ''} {r.target.decode()}".encode()))
+            w.kubelet(
+                lambda r: HttpResponse(
+                    200, [], f"kubelet {r.peer.cn if r.peer else ''} {r.target.decode()}".encode()
+                )
+            )
             await w.node()
             await w.pod(ports=(8080, 80))
             await w.pod("bare", ports=(), ip="10.244.0.4")
             await w.pod("loop", ip="127.0.0.1")
             await w.pod("early", ip="")
             pods = {
-                "p": "pod:8080", "p:80": "pod:80", "http:p:80": "pod:80", "https:p:443": "pod:443", "bare": "bare:80",
-                "https:bare:": "bare:443", "none": (404, 'pods "none" not found', "NotFound"),
+                "p": "pod:8080",
+                "p:80": "pod:80",
+                "http:p:80": "pod:80",
+                "https:p:443": "pod:443",
+                "bare": "bare:80",
+                "https:bare:": "bare:443",
+                "none": (404, 'pods "none" not found', "NotFound"),
                 "loop": (400, "address not allowed", "BadRequest"),
                 "early": (400, "address not allowed", "BadRequest"),
                 "ftp:p:80": (400, 'invalid pod request "ftp:p:80"', "BadRequest"),
                 "a:b:c:d": (400, 'invalid pod request "a:b:c:d"', "BadRequest"),
-                "p:81": (500, f"error trying to reach service: dial tcp {POD_IP}:81: connect: connection refused", None),
-                "https:p:80": (500, "error trying to reach service: http: server gave HTTP response to HTTPS client", None),
+                "p:81": (
+                    500,
+                    (
+                        f"error trying to reach service: dial tcp {POD_IP}:81: connect: "
+                        "connection refused"
+                    ),
+                    None,
+                ),
+                "https:p:80": (
+                    500,
+                    (
+                        "error trying to reach service: http: server gave HTTP response to HTTPS "
+                        "client"
+                    ),
+                    None,
+                ),
             }
             for name, expected in pods.items():
                 assert await where(w, f"{PODS}/{name}/proxy/") == expected, name
             nodes = {
                 "n1": "kubelet kube-apiserver-kubelet-client /healthz",
                 "n1:10250": "kubelet kube-apiserver-kubelet-client /healthz",
-                "n1:9100": "node:9100", "none": (404, 'nodes "none" not found', "NotFound"),
+                "n1:9100": "node:9100",
+                "none": (404, 'nodes "none" not found', "NotFound"),
                 "x:n1:1": (400, 'invalid node request "x:n1:1"', "BadRequest"),
             }
             for name, expected in nodes.items():
@@ -110,26 +166,56 @@ def test_who_a_name_stands_for(tmp_path: Path) -> None:
 def test_services_lead_to_pods(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with world(tmp_path) as w:
-            w.network.listen(POD_IP, 8080, lambda request: Response(200, [], b"web"))
-            w.network.listen(POD_IP, 9090, lambda request: Response(200, [], b"metrics"))
+            w.network.listen(POD_IP, 8080, lambda request: HttpResponse(200, [], b"web"))
+            w.network.listen(POD_IP, 9090, lambda request: HttpResponse(200, [], b"metrics"))
             await w.pod()
             ports = [{"name": "http", "port": 80}, {"name": "m", "port": 90}]
             await w.api.ok("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": ports}})
-            await w.api.ok("POST", SERVICES, {"metadata": {"name": "plain"}, "spec": {"ports": [{"port": 80}]}})
+            await w.api.ok(
+                "POST", SERVICES, {"metadata": {"name": "plain"}, "spec": {"ports": [{"port": 80}]}}
+            )
             endpoints = "/api/v1/namespaces/default/endpoints"
             good = {"ip": POD_IP, "targetRef": {"kind": "Pod", "name": "p", "namespace": "default"}}
-            others = [{"ip": "10.1.1.1"}, {"ip": "10.1.1.2", "targetRef": good["targetRef"]},
-                      {"ip": POD_IP, "targetRef": {"kind": "Pod", "name": "gone", "namespace": "default"}}]
-            await w.api.ok("POST", endpoints, {"metadata": {"name": "s"}, "subsets": [
-                {"addresses": [*others, good], "ports": [{"name": "http", "port": 8080}, {"name": "m", "port": 9090}]}]})
-            await w.api.ok("POST", endpoints, {"metadata": {"name": "plain"}, "subsets": [
-                {"addresses": others, "ports": [{"port": 8080}]}]})
+            others = [
+                {"ip": "10.1.1.1"},
+                {"ip": "10.1.1.2", "targetRef": good["targetRef"]},
+                {
+                    "ip": POD_IP,
+                    "targetRef": {"kind": "Pod", "name": "gone", "namespace": "default"},
+                },
+            ]
+            await w.api.ok(
+                "POST",
+                endpoints,
+                {
+                    "metadata": {"name": "s"},
+                    "subsets": [
+                        {
+                            "addresses": [*others, good],
+                            "ports": [{"name": "http", "port": 8080}, {"name": "m", "port": 9090}],
+                        }
+                    ],
+                },
+            )
+            await w.api.ok(
+                "POST",
+                endpoints,
+                {
+                    "metadata": {"name": "plain"},
+                    "subsets": [{"addresses": others, "ports": [{"port": 8080}]}],
+                },
+            )
 
             async def ask(name: str) -> Any:
                 got = await w.ask("GET", f"{SERVICES}/{name}/proxy/")
                 return got.body.decode() if got.status == 200 else (got.status, got.json["message"])
 
-            assert [await ask(name) for name in ("s:http", "s:80", "http:s:m", "s:90")] == ["web", "web", "metrics", "metrics"]
+            assert [await ask(name) for name in ("s:http", "s:80", "http:s:m", "s:90")] == [
+                "web",
+                "web",
+                "metrics",
+                "metrics",
+            ]
             assert await ask("s") == (503, 'no endpoints available for service "s"')
             assert await ask("s:81") == (503, 'no service port 81 found for service "s"')
             assert await ask("http:s:x") == (503, 'no endpoints available for service "http:s:x"')
@@ -145,7 +231,11 @@ def test_a_bare_proxy_leads_below_itself(tmp_path: Path) -> None:
         async with world(tmp_path) as w:
             await w.pod()
             got = await w.ask("GET", f"{PODS}/p/proxy?a=b")
-            assert (got.status, got.headers["location"], got.body) == (301, f"{PODS}/p/proxy/?a=b", b"")
+            assert (got.status, got.headers["location"], got.body) == (
+                301,
+                f"{PODS}/p/proxy/?a=b",
+                b"",
+            )
 
     run(scenario)
 
@@ -154,18 +244,32 @@ def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
     page = b'<html><a href="/x">x</a></html>'
     expected = f'<html><a href="{PODS}/p/proxy/x">x</a></html>'.encode()
 
-    def serve(request: Request) -> Answer:
+    def serve(request: HttpRequest) -> Answer:
         html = (b"Content-Type", b"text/html; charset=utf-8")
         deflate = zlib.compressobj(wbits=-15)
         return {
-            "/to": lambda: Response(302, [(b"Location", b"/login/?next=%2F")], b"moved"),
-            "/page": lambda: Response(200, [html, (b"Access-Control-Allow-Origin", b"*"), (b"Connection", b"X-Gone"),
-                                            (b"X-Gone", b"1"), (b"Cache-Control", b"max-age=1")], page),
-            "/gzip": lambda: Response(200, [html, (b"Content-Encoding", b"gzip")], gzip.compress(page)),
-            "/deflate": lambda: Response(200, [html, (b"Content-Encoding", b"deflate")],
-                                         deflate.compress(page) + deflate.flush()),
-            "/br": lambda: Response(200, [html, (b"Content-Encoding", b"br")], page),
-            "/text": lambda: Response(200, [(b"Content-Type", b"text/plain")], page),
+            "/to": lambda: HttpResponse(302, [(b"Location", b"/login/?next=%2F")], b"moved"),
+            "/page": lambda: HttpResponse(
+                200,
+                [
+                    html,
+                    (b"Access-Control-Allow-Origin", b"*"),
+                    (b"Connection", b"X-Gone"),
+                    (b"X-Gone", b"1"),
+                    (b"Cache-Control", b"max-age=1"),
+                ],
+                page,
+            ),
+            "/gzip": lambda: HttpResponse(
+                200, [html, (b"Content-Encoding", b"gzip")], gzip.compress(page)
+            ),
+            "/deflate": lambda: HttpResponse(
+                200,
+                [html, (b"Content-Encoding", b"deflate")],
+                deflate.compress(page) + deflate.flush(),
+            ),
+            "/br": lambda: HttpResponse(200, [html, (b"Content-Encoding", b"br")], page),
+            "/text": lambda: HttpResponse(200, [(b"Content-Type", b"text/plain")], page),
         }[request.path]()
 
     async def scenario() -> None:
@@ -174,7 +278,11 @@ def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
             await w.pod()
             base = f"{PODS}/p/proxy"
             got = await w.ask("GET", f"{base}/to")
-            assert (got.status, got.headers["location"], got.body) == (302, f"{base}/login/?next=%2F", b"moved")
+            assert (got.status, got.headers["location"], got.body) == (
+                302,
+                f"{base}/login/?next=%2F",
+                b"moved",
+            )
             got = await w.ask("GET", f"{base}/page")
             assert got.body == expected
             assert not {"x-gone", "access-control-allow-origin"} & got.headers.keys()
@@ -188,18 +296,22 @@ def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
 
 
 def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
-    """More than the server would ever gather, and an answer that begins before the request has ended."""
+    """More than the server would ever gather, and an answer that begins before the request has
+    ended.
+    """
 
     async def scenario() -> None:
         size = 20 * 1024 * 1024
 
-        def serve(request: Request) -> Answer:
+        def serve(request: HttpRequest) -> Answer:
             if request.path == "/down":
-                return Response(200, [], [bytes(1024 * 1024)] * 20)
+                return HttpResponse(200, [], [bytes(1024 * 1024)] * 20)
             assert request.stream is not None
-            return StreamResponse(200, [], lambda stream: tasks.append(asyncio.create_task(copy(request, stream))))
+            return StreamResponse(
+                200, [], lambda stream: tasks.append(asyncio.create_task(copy(request, stream)))
+            )
 
-        async def copy(request: Request, stream: Stream) -> None:
+        async def copy(request: HttpRequest, stream: Stream) -> None:
             assert request.stream is not None
             while data := await request.stream.read():
                 stream.write(data)
@@ -209,6 +321,7 @@ def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
         class Copying:
             __call__ = staticmethod(serve)
             streams_body = staticmethod(lambda path: True)
+            body_owner = staticmethod(lambda request: "test-user")
 
         tasks: list[asyncio.Task[None]] = []
         async with world(tmp_path) as w:
@@ -232,7 +345,12 @@ def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
             assert got_head is not None
             assert (got_head[0], back) == (200, size)
             # and in chunks
-            await peer.send("POST", f"{PODS}/p/proxy/up", {"Transfer-Encoding": "chunked"}, b"5\r\nhello\r\n0\r\n\r\n")
+            await peer.send(
+                "POST",
+                f"{PODS}/p/proxy/up",
+                {"Transfer-Encoding": "chunked"},
+                b"5\r\nhello\r\n0\r\n\r\n",
+            )
             assert (await peer.answer()).body == b"hello"
             peer.close()
 
@@ -243,7 +361,7 @@ def test_a_body_that_breaks_off_is_no_body(tmp_path: Path) -> None:
     async def scenario() -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        async def serve(request: Request) -> Answer:
+        async def serve(request: HttpRequest) -> Answer:
             assert request.stream is not None
             try:
                 while await request.stream.read():
@@ -251,11 +369,12 @@ def test_a_body_that_breaks_off_is_no_body(tmp_path: Path) -> None:
                 ended.set_result("whole")
             except ConnectionResetError:
                 ended.set_result("broken")
-            return Response(200, [])
+            return HttpResponse(200, [])
 
         class Reading:
             __call__ = staticmethod(serve)
             streams_body = staticmethod(lambda path: True)
+            body_owner = staticmethod(lambda request: "test-user")
 
         async with world(tmp_path) as w:
             w.network.listen(POD_IP, 80, Reading())
@@ -287,14 +406,14 @@ def test_an_early_answer_ends_an_upload(tmp_path: Path) -> None:
 
 def test_upgrades_go_through(tmp_path: Path) -> None:
     async def scenario() -> None:
-        seen: list[Request] = []
+        seen: list[HttpRequest] = []
 
-        def serve(request: Request) -> Answer:
+        def serve(request: HttpRequest) -> Answer:
             seen.append(request)
             if request.path == "/no":
-                return Response(426, [(b"X-Why", b"because")], b"not here")
+                return HttpResponse(426, [(b"X-Why", b"because")], b"not here")
             if request.path == "/ok":
-                return Response(200, [], b"no upgrade")
+                return HttpResponse(200, [], b"no upgrade")
 
             def start(raw: RawConnection) -> None:
                 raw.receive(lambda data: raw.close() if data == b"bye" else raw.write(data.upper()))
@@ -315,13 +434,25 @@ def test_upgrades_go_through(tmp_path: Path) -> None:
             assert await peer.reader.read() == b""
             peer.close()
             assert (seen[0].path, seen[0].header(b"host"), seen[0].header(b"x-forwarded-for")) == (
-                "/talk", "api:6443", "127.0.0.1")
+                "/talk",
+                "api:6443",
+                "127.0.0.1",
+            )
             refused = await w.ask("GET", f"{PODS}/p/proxy/no", headers)
-            assert (refused.status, refused.body, refused.headers["x-why"]) == (426, b"not here", "because")
+            assert (refused.status, refused.body, refused.headers["x-why"]) == (
+                426,
+                b"not here",
+                "because",
+            )
             odd = await w.ask("GET", f"{PODS}/p/proxy/ok", headers)
-            assert (odd.status, odd.json["message"]) == (500, "invalid upgrade response: status code 200")
+            assert (odd.status, odd.json["message"]) == (
+                500,
+                "invalid upgrade response: status code 200",
+            )
             down = await w.ask("GET", f"{PODS}/p:9/proxy/", headers)
             assert (down.status, down.json["message"]) == (
-                500, f"error dialing backend: dial tcp {POD_IP}:9: connect: connection refused")
+                500,
+                f"error dialing backend: dial tcp {POD_IP}:9: connect: connection refused",
+            )
 
     run(scenario)

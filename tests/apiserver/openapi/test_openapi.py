@@ -1,4 +1,6 @@
-"""OpenAPI documents: complete, without loose ends, and readable by kubectl and by an independent protobuf reader."""
+"""OpenAPI documents: complete, without loose ends, and readable by kubectl and by an independent
+protobuf reader.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,18 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver import discovery
+from transom.apiserver.core import discovery
 from transom.apiserver.openapi import documents as openapi
 from transom.machinery.kinds import KINDS, STATUS, Kind
 
 VERSION = "v1.20.15"
 GIZMO = Kind(
-    "shop.example", "Gizmo", "gizmos", versions=("v1", "v2"), custom=True, subresources=(STATUS,),
+    "shop.example",
+    "Gizmo",
+    "gizmos",
+    versions=("v1", "v2"),
+    custom=True,
+    subresources=(STATUS,),
     version_subresources=(("v2", ()),),
 )
 SCHEMA = {
@@ -32,7 +39,11 @@ SCHEMA = {
             "properties": {
                 "n": {"type": "integer", "description": "how many", "anyOf": [{"minimum": 1}]},
                 "maybe": {"type": "string", "nullable": True},
-                "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {}}},
+                "any": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": True,
+                    "properties": {"a": {}},
+                },
                 "pod": {"type": "object", "x-kubernetes-embedded-resource": True},
             },
         },
@@ -43,7 +54,7 @@ CUSTOMS = [openapi.CustomSchema(GIZMO, "v1", SCHEMA), openapi.CustomSchema(GIZMO
 
 @pytest.fixture(scope="module")
 def swagger() -> dict[str, Any]:
-    return openapi.v2.build([*KINDS, GIZMO], CUSTOMS, version=VERSION)
+    return openapi.v2.build_openapi_v2([*KINDS, GIZMO], CUSTOMS, version=VERSION)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -60,14 +71,17 @@ def references(value: Any) -> Iterator[str]:
 def test_every_reference_has_its_definition(swagger: dict[str, Any]) -> None:
     assert set(references(swagger)) <= set(swagger["definitions"])
     for group, version in openapi.v3.group_versions(KINDS, CUSTOMS, version=VERSION):
-        document = openapi.v3.build(group, version, [*KINDS, GIZMO], CUSTOMS, version=VERSION)
+        document = openapi.v3.build_openapi_v3(
+            group, version, [*KINDS, GIZMO], CUSTOMS, version=VERSION
+        )
         assert set(references(document)) <= set(document["components"]["schemas"]), (group, version)
 
 
 def test_every_served_kind_is_defined_with_paths(swagger: dict[str, Any]) -> None:
     marked = {
         (g["group"], g["version"], g["kind"])
-        for d in swagger["definitions"].values() for g in d.get("x-kubernetes-group-version-kind", ())
+        for d in swagger["definitions"].values()
+        for g in d.get("x-kubernetes-group-version-kind", ())
     }
     for kind in KINDS:
         for version in kind.versions:
@@ -75,7 +89,11 @@ def test_every_served_kind_is_defined_with_paths(swagger: dict[str, Any]) -> Non
     assert ("events.k8s.io", "v1", "Event") in marked
     item = swagger["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
     assert item["patch"]["operationId"] == "patchAppsV1NamespacedDeployment"
-    assert item["patch"]["x-kubernetes-group-version-kind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}
+    assert item["patch"]["x-kubernetes-group-version-kind"] == {
+        "group": "apps",
+        "version": "v1",
+        "kind": "Deployment",
+    }
     assert {"dryRun", "fieldManager", "force"} <= {p["name"] for p in item["patch"]["parameters"]}
     collection = swagger["paths"]["/api/v1/namespaces/{namespace}/pods"]
     assert collection["delete"]["operationId"] == "deleteCoreV1CollectionNamespacedPod"
@@ -103,11 +121,17 @@ def test_custom_kind_in_v2_and_v3(swagger: dict[str, Any]) -> None:
     assert gizmo["properties"]["metadata"]["$ref"].endswith("ObjectMeta")
     assert swagger["definitions"]["example.shop.v2.Gizmo"] == {
         "type": "object",
-        "x-kubernetes-group-version-kind": [{"group": "shop.example", "kind": "Gizmo", "version": "v2"}],
+        "x-kubernetes-group-version-kind": [
+            {"group": "shop.example", "kind": "Gizmo", "version": "v2"}
+        ],
     }
     assert "/apis/shop.example/v1/namespaces/{namespace}/gizmos/{name}/status" in swagger["paths"]
-    assert "/apis/shop.example/v2/namespaces/{namespace}/gizmos/{name}/status" not in swagger["paths"]
-    third = openapi.v3.build("shop.example", "v1", [*KINDS, GIZMO], CUSTOMS, version=VERSION)
+    assert (
+        "/apis/shop.example/v2/namespaces/{namespace}/gizmos/{name}/status" not in swagger["paths"]
+    )
+    third = openapi.v3.build_openapi_v3(
+        "shop.example", "v1", [*KINDS, GIZMO], CUSTOMS, version=VERSION
+    )
     spec = third["components"]["schemas"]["example.shop.v1.Gizmo"]["properties"]["spec"]
     assert spec["properties"]["n"]["anyOf"] == [{"minimum": 1}]
 
@@ -132,12 +156,12 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         if tag & 7 == 0:
             yield tag >> 3, varint()
         elif tag & 7 == 1:
-            yield tag >> 3, message[at:at + 8]
+            yield tag >> 3, message[at : at + 8]
             at += 8
         else:
             assert tag & 7 == 2
             size = varint()
-            yield tag >> 3, message[at:at + size]
+            yield tag >> 3, message[at : at + size]
             at += size
 
 
@@ -148,11 +172,15 @@ def only(message: bytes, number: int) -> bytes:
 
 
 def named(message: bytes, number: int) -> dict[str, bytes]:
-    return {only(c, 1).decode(): only(c, 2) for n, c in fields(message) if n == number and isinstance(c, bytes)}
+    return {
+        only(c, 1).decode(): only(c, 2)
+        for n, c in fields(message)
+        if n == number and isinstance(c, bytes)
+    }
 
 
 def test_protobuf_says_what_the_json_says(swagger: dict[str, Any]) -> None:
-    document = openapi.protobuf.document(swagger)
+    document = openapi.protobuf.encode_openapi_document(swagger)
     assert only(document, 1) == b"2.0"
     definitions = named(only(document, 9), 1)
     assert list(definitions) == list(swagger["definitions"])
@@ -172,12 +200,18 @@ def test_protobuf_says_what_the_json_says(swagger: dict[str, Any]) -> None:
     assert only(only(only(only(second, 1), 2), 3), 4) == b"dryRun"
 
 
-@pytest.mark.parametrize(("accept", "chosen"), [
-    ("", "application/json"), ("*/*", "application/json"), ("application/*", "application/json"),
-    ("text/html", None), (openapi.V2_PROTOBUF, openapi.V2_PROTOBUF),
-    (f"application/json;q=0.5, {openapi.V2_PROTOBUF}", openapi.V2_PROTOBUF),
-    ("text/html, */*;q=0.1", "application/json"),
-])
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("application/*", "application/json"),
+        ("text/html", None),
+        (openapi.V2_PROTOBUF, openapi.V2_PROTOBUF),
+        (f"application/json;q=0.5, {openapi.V2_PROTOBUF}", openapi.V2_PROTOBUF),
+        ("text/html, */*;q=0.1", "application/json"),
+    ],
+)
 def test_accept(accept: str, chosen: str | None) -> None:
     assert openapi.accepted(accept, openapi.V2_OFFERS) == chosen
 
@@ -187,12 +221,14 @@ def test_index_changes_with_a_schema_only_where_it_must() -> None:
     changed = [CUSTOMS[0]._replace(schema={"type": "object"}), CUSTOMS[1]]
     after = openapi.v3.group_versions(KINDS, changed, version=VERSION)
     assert {gv for gv in before if before[gv] != after[gv]} == {("shop.example", "v1")}
-    paths = openapi.v3.index(before)["paths"]
+    paths = openapi.v3.openapi_v3_index(before)["paths"]
     assert paths["api/v1"]["serverRelativeURL"] == f"/openapi/v3/api/v1?hash={before['', 'v1']}"
 
 
 ROOT = Path(__file__).parents[3]
-KUBECTLS = [k for k in (shutil.which("kubectl"), *map(str, ROOT.glob(".tools/*/usr/bin/kubectl"))) if k]
+KUBECTLS = [
+    k for k in (shutil.which("kubectl"), *map(str, ROOT.glob(".tools/*/usr/bin/kubectl"))) if k
+]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -200,15 +236,19 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     kinds = (*KINDS, GIZMO)
-    served = discovery.served(kinds)
+    served = discovery.served_versions(kinds)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         parts = path.strip("/").split("/")
         body: Any = None
         if path == "/openapi/v2":
-            proto = openapi.accepted(self.headers["Accept"], openapi.V2_OFFERS) == openapi.V2_PROTOBUF
-            body = (openapi.v2_protobuf if proto else openapi.v2_json)(self.kinds, CUSTOMS, version=VERSION)
+            proto = (
+                openapi.accepted(self.headers["Accept"], openapi.V2_OFFERS) == openapi.V2_PROTOBUF
+            )
+            body = (openapi.v2_protobuf if proto else openapi.v2_json)(
+                self.kinds, CUSTOMS, version=VERSION
+            )
         elif path == "/openapi/v3":
             body = openapi.v3_index(self.kinds, CUSTOMS, version=VERSION)
         elif path.startswith("/openapi/v3/"):
@@ -217,13 +257,13 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/api":
             body = discovery.api_versions("localhost:1")
         elif path == "/apis":
-            body = discovery.group_list(self.served)
+            body = discovery.api_group_list(self.served)
         elif path == "/version":
             body = discovery.version_info()
         elif parts[0] == "api" and len(parts) == 2:
-            body = discovery.resource_list(self.served, "", parts[1])
+            body = discovery.api_resource_list(self.served, "", parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
-            body = discovery.resource_list(self.served, parts[1], parts[2])
+            body = discovery.api_resource_list(self.served, parts[1], parts[2])
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(200 if body is not None else 404)
         self.send_header("Content-Type", "application/json")
@@ -245,15 +285,24 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("binary", KUBECTLS, ids=lambda k: Path(k).parent.parent.name)
-@pytest.mark.parametrize(("what", "text"), [
-    (("pod.spec.containers.ports",), "containerPort\t<integer> -required-"),
-    (("gizmo.spec", "--api-version=shop.example/v1"), "how many"),
-    (("role", "--api-version=rbac.authorization.k8s.io/v1beta1"), "rules"),
-])
-def test_kubectl_explains(binary: str, address: str, tmp_path: Path, what: tuple[str, ...], text: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        (("pod.spec.containers.ports",), "containerPort\t<integer> -required-"),
+        (("gizmo.spec", "--api-version=shop.example/v1"), "how many"),
+        (("role", "--api-version=rbac.authorization.k8s.io/v1beta1"), "rules"),
+    ],
+)
+def test_kubectl_explains(
+    binary: str, address: str, tmp_path: Path, what: tuple[str, ...], text: str
+) -> None:
     done = subprocess.run(
         [binary, "--server", address, "--cache-dir", str(tmp_path), "explain", *what],
-        capture_output=True, text=True, check=False, timeout=60, env={"HOME": str(tmp_path), "KUBECONFIG": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"HOME": str(tmp_path), "KUBECONFIG": ""},
     )
     assert done.returncode == 0, done.stderr
     assert text in done.stdout

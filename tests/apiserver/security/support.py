@@ -43,7 +43,9 @@ def as_user(name: str, *groups: str, **extra: str) -> dict[str, Any]:
     headers = {b"impersonate-user": name.encode()}
     if groups:
         headers[b"impersonate-group"] = "\n".join(groups).encode()
-    headers |= {b"impersonate-extra-" + key.encode(): value.encode() for key, value in extra.items()}
+    headers |= {
+        b"impersonate-extra-" + key.encode(): value.encode() for key, value in extra.items()
+    }
     return {"headers": headers}
 
 
@@ -66,12 +68,15 @@ def role(name: str, *rules: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def binding(name: str, kind: str, role_name: str, *users: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": name}, "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": role_name},
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": role_name},
         "subjects": [{"kind": "User", "apiGroup": RBAC_GROUP, "name": user} for user in users],
     }
 
 
-async def grant(api: Api, user: str, *rules: dict[str, Any], namespace: str = "default", name: str = "r") -> None:
+async def grant(
+    api: Api, user: str, *rules: dict[str, Any], namespace: str = "default", name: str = "r"
+) -> None:
     """Give a user rights in a namespace, or everywhere when it is ""."""
     scope, kind = (f"{RBAC}/namespaces/{namespace}", "Role") if namespace else (RBAC, "ClusterRole")
     prefix = "" if namespace else "cluster"
@@ -80,11 +85,15 @@ async def grant(api: Api, user: str, *rules: dict[str, Any], namespace: str = "d
 
 
 async def account(api: Api, name: str = "robot") -> dict[str, Any]:
-    made: dict[str, Any] = await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": name}})
+    made: dict[str, Any] = await api.ok(
+        "POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": name}}
+    )
     return made
 
 
-async def message(api: Api, expected: int, method: str, target: str, body: Any = None, **more: Any) -> str:
+async def message(
+    api: Api, expected: int, method: str, target: str, body: Any = None, **more: Any
+) -> str:
     status, answer = await api.call(method, target, body, **more)
     assert status == expected, (status, answer)
     text: str = answer["message"] if isinstance(answer, dict) else answer

@@ -1,4 +1,6 @@
-"""The bootstrap policy: complete as recorded from a real control plane, put back at a start, left alone on request."""
+"""The bootstrap policy: complete as recorded from a real control plane, put back at a start, left
+alone on request.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +45,30 @@ def test_what_is_missing_comes_back_and_what_was_added_stays() -> None:
         own = {"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["things"]}
         mine = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "me"}
         await api.ok("PATCH", f"{RBAC}/clusterroles/system:kube-dns", {"rules": [own]}, media=MERGE)
-        await api.ok("PATCH", f"{RBAC}/clusterrolebindings/system:kube-dns", {"subjects": [mine]}, media=MERGE)
+        await api.ok(
+            "PATCH",
+            f"{RBAC}/clusterrolebindings/system:kube-dns",
+            {"subjects": [mine]},
+            media=MERGE,
+        )
         await api.ok("DELETE", f"{RBAC}/clusterroles/view")
-        keep = {"metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}}, "subjects": None}
+        keep = {
+            "metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}},
+            "subjects": None,
+        }
         await api.ok("PATCH", f"{RBAC}/clusterrolebindings/system:basic-user", keep, media=MERGE)
-        await bootstrap_roles.reconcile(api.server)
+        await bootstrap_roles.reconcile_bootstrap_roles(api.server)
         rules = (await api.ok("GET", f"{RBAC}/clusterroles/system:kube-dns"))["rules"]
-        assert rules[0] == own and {"verbs": ["watch"], "apiGroups": [""], "resources": ["services"]} in rules
+        assert (
+            rules[0] == own
+            and {"verbs": ["watch"], "apiGroups": [""], "resources": ["services"]} in rules
+        )
         subjects = (await api.ok("GET", f"{RBAC}/clusterrolebindings/system:kube-dns"))["subjects"]
         assert [s["name"] for s in subjects] == ["me", "kube-dns"]
         assert len((await api.ok("GET", f"{RBAC}/clusterroles/view"))["rules"]) > 5
-        assert "subjects" not in await api.ok("GET", f"{RBAC}/clusterrolebindings/system:basic-user")
+        assert "subjects" not in await api.ok(
+            "GET", f"{RBAC}/clusterrolebindings/system:basic-user"
+        )
 
     run(body)
 
@@ -61,7 +76,7 @@ def test_what_is_missing_comes_back_and_what_was_added_stays() -> None:
 def test_a_second_start_writes_nothing() -> None:
     async def body(api: Api) -> None:
         before = api.server.storage.store.revision
-        await bootstrap_roles.reconcile(api.server)
+        await bootstrap_roles.reconcile_bootstrap_roles(api.server)
         assert api.server.storage.store.revision == before
 
     run(body)
@@ -75,7 +90,7 @@ def test_a_binding_of_another_role_is_made_anew() -> None:
         found["roleRef"]["name"] = "cluster-admin"
         del found["metadata"]["resourceVersion"], found["metadata"]["uid"]
         await api.ok("POST", f"{RBAC}/clusterrolebindings", found)
-        await bootstrap_roles.reconcile(api.server)
+        await bootstrap_roles.reconcile_bootstrap_roles(api.server)
         assert (await api.ok("GET", target))["roleRef"]["name"] == "system:kube-dns"
         assert await message(api, 404, "GET", f"{RBAC}/clusterroles/none")
 

@@ -1,4 +1,6 @@
-"""Client certificates and the clock: good from their first second to their last, on whatever connection."""
+"""Client certificates and the clock: good from their first second to their last, on whatever
+connection.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def test_certificate_ends_with_its_time() -> None:
 
         async def ask(**more: object) -> tuple[int, str]:
             status, answer = await api.call("POST", WHO, {}, peer=jane, **more)
-            return status, answer["status"]["userInfo"]["username"] if status == 201 else answer["message"]
+            return status, answer["status"]["userInfo"]["username"] if status == 201 else answer[
+                "message"
+            ]
 
         assert await ask() == (201, "jane")
         api.clock.advance(60)
@@ -27,8 +31,13 @@ def test_certificate_ends_with_its_time() -> None:
         assert (await api.call("GET", "/version", peer=jane))[0] == 401  # not anonymous
         # Another credential of the same request may still be good.
         await account(api)
-        token = (await api.ok("POST", f"{DEFAULT}/serviceaccounts/robot/token", {"spec": {}}))["status"]["token"]
-        assert await ask(headers=with_token(token)["headers"]) == (201, "system:serviceaccount:default:robot")
+        token = (await api.ok("POST", f"{DEFAULT}/serviceaccounts/robot/token", {"spec": {}}))[
+            "status"
+        ]["token"]
+        assert await ask(headers=with_token(token)["headers"]) == (
+            201,
+            "system:serviceaccount:default:robot",
+        )
 
     run(body)
 

@@ -8,30 +8,53 @@ import pytest
 from tests.apiserver.harness import Api
 from tests.apiserver.security.support import RBAC, as_user, binding, grant, message, role, rule, run
 
-from transom.apiserver.context import User
+from transom.apiserver.core.context import UserInfo
 
 ROLES, BINDINGS = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
 EVE = as_user("eve")
 WRITE_ROLES = rule("create update patch get", "roles rolebindings", "rbac.authorization.k8s.io")
-NOT_HELD = 'user "eve" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
+NOT_HELD = (
+    'user "eve" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not '
+    "currently held:\n"
+)
 MERGE = "application/merge-patch+json"
 
 
-@pytest.mark.parametrize(("held", "wanted", "missing"), [
-    (rule("get list", "pods"), rule("list", "pods"), ""),
-    (rule("get", "pods"), rule("get delete", "pods secrets"),
-     '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}\n'
-     '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "delete"]}'),
-    (rule("get", "pods"), rule("*", "pods"), '{APIGroups:[""], Resources:["pods"], Verbs:["*"]}'),
-    (rule("*", "*", "*"), rule("*", "*", "*"), ""),
-    (rule("get", "pods", names="a"), rule("get", "pods", names="a"), ""),
-    (rule("get", "pods", names="a"), rule("get", "pods"), '{APIGroups:[""], Resources:["pods"], Verbs:["get"]}'),
-    (rule("get", "pods", names="a"), rule("get", "pods", names="a b"),
-     '{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}'),
-    (rule("get", "*/scale", "apps"), rule("get", "deployments/scale", "apps"), ""),
-    (rule("get", "deployments", "apps"), rule("get", "deployments/scale", "apps"),
-     '{APIGroups:["apps"], Resources:["deployments/scale"], Verbs:["get"]}'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("held", "wanted", "missing"),
+    [
+        (rule("get list", "pods"), rule("list", "pods"), ""),
+        (
+            rule("get", "pods"),
+            rule("get delete", "pods secrets"),
+            '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}\n'
+            '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "delete"]}',
+        ),
+        (
+            rule("get", "pods"),
+            rule("*", "pods"),
+            '{APIGroups:[""], Resources:["pods"], Verbs:["*"]}',
+        ),
+        (rule("*", "*", "*"), rule("*", "*", "*"), ""),
+        (rule("get", "pods", names="a"), rule("get", "pods", names="a"), ""),
+        (
+            rule("get", "pods", names="a"),
+            rule("get", "pods"),
+            '{APIGroups:[""], Resources:["pods"], Verbs:["get"]}',
+        ),
+        (
+            rule("get", "pods", names="a"),
+            rule("get", "pods", names="a b"),
+            '{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}',
+        ),
+        (rule("get", "*/scale", "apps"), rule("get", "deployments/scale", "apps"), ""),
+        (
+            rule("get", "deployments", "apps"),
+            rule("get", "deployments/scale", "apps"),
+            '{APIGroups:["apps"], Resources:["deployments/scale"], Verbs:["get"]}',
+        ),
+    ],
+)
 def test_a_role_may_hold_what_its_writer_holds(held: Any, wanted: Any, missing: str) -> None:
     async def body(api: Api) -> None:
         await grant(api, "eve", WRITE_ROLES, held)
@@ -41,10 +64,14 @@ def test_a_role_may_hold_what_its_writer_holds(held: Any, wanted: Any, missing: 
         expected = f'roles.rbac.authorization.k8s.io "more" is forbidden: {NOT_HELD}{missing}'
         assert await message(api, 403, "POST", ROLES, role("more", wanted), **EVE) == expected
         # Neither by putting it there, nor piece by piece, nor in a dry run.
-        assert await message(api, 403, "PUT", f"{ROLES}/more", role("more", wanted), **EVE) == expected
+        assert (
+            await message(api, 403, "PUT", f"{ROLES}/more", role("more", wanted), **EVE) == expected
+        )
         await api.ok("POST", ROLES, role("more"), **EVE)
         for method, media in (("PUT", "application/json"), ("PATCH", MERGE)):
-            text = await message(api, 403, method, f"{ROLES}/more", role("more", wanted), media=media, **EVE)
+            text = await message(
+                api, 403, method, f"{ROLES}/more", role("more", wanted), media=media, **EVE
+            )
             assert text == expected
         assert await message(api, 403, "POST", f"{ROLES}?dryRun=All", role("new", wanted), **EVE)
 
@@ -70,23 +97,36 @@ def test_binding_needs_the_rights_or_the_verb_bind() -> None:
     async def body(api: Api) -> None:
         await grant(api, "eve", WRITE_ROLES)
         await api.ok("POST", ROLES, role("strong", rule("get list", "secrets")))
-        refused = await message(api, 403, "POST", BINDINGS, binding("b", "Role", "strong", "eve"), **EVE)
+        refused = await message(
+            api, 403, "POST", BINDINGS, binding("b", "Role", "strong", "eve"), **EVE
+        )
         assert refused == (
             f'rolebindings.rbac.authorization.k8s.io "b" is forbidden: {NOT_HELD}'
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
         )
-        assert await message(api, 404, "POST", BINDINGS, binding("b", "Role", "ghost", "eve"), **EVE) == (
-            'roles.rbac.authorization.k8s.io "ghost" not found'
+        assert await message(
+            api, 404, "POST", BINDINGS, binding("b", "Role", "ghost", "eve"), **EVE
+        ) == ('roles.rbac.authorization.k8s.io "ghost" not found')
+        await message(
+            api, 403, "POST", BINDINGS, binding("b", "ClusterRole", "cluster-admin", "eve"), **EVE
         )
-        await message(api, 403, "POST", BINDINGS, binding("b", "ClusterRole", "cluster-admin", "eve"), **EVE)
         # A subject added to somebody else's binding is a grant too.
         await api.ok("POST", BINDINGS, binding("theirs", "Role", "strong", "bob"))
-        await message(api, 403, "PATCH", f"{BINDINGS}/theirs", binding("theirs", "Role", "strong", "eve"),
-                      media=MERGE, **EVE)  # fmt: skip
+        await message(
+            api,
+            403,
+            "PATCH",
+            f"{BINDINGS}/theirs",
+            binding("theirs", "Role", "strong", "eve"),
+            media=MERGE,
+            **EVE,
+        )
         bind = rule("bind", "roles", "rbac.authorization.k8s.io", names="strong")
         await grant(api, "eve", bind, name="binder")
         await api.ok("POST", BINDINGS, binding("b", "Role", "strong", "eve"), **EVE)
-        await message(api, 403, "POST", BINDINGS, binding("c", "ClusterRole", "cluster-admin", "eve"), **EVE)
+        await message(
+            api, 403, "POST", BINDINGS, binding("c", "ClusterRole", "cluster-admin", "eve"), **EVE
+        )
 
     run(body)
 
@@ -97,16 +137,28 @@ def test_what_the_garbage_collector_changes_is_no_grant() -> None:
         await api.ok("POST", ROLES, role("strong", rule("get", "secrets")))
         patch = {"metadata": {"finalizers": ["example.com/keep"]}}
         await api.ok("PATCH", f"{ROLES}/strong", patch, media=MERGE, **EVE)
-        await message(api, 403, "PATCH", f"{ROLES}/strong", {"metadata": {"labels": {"a": "b"}}}, media=MERGE, **EVE)
+        await message(
+            api,
+            403,
+            "PATCH",
+            f"{ROLES}/strong",
+            {"metadata": {"labels": {"a": "b"}}},
+            media=MERGE,
+            **EVE,
+        )
 
     run(body)
 
 
 def test_aggregation_gathers_anything_so_it_needs_everything() -> None:
     async def body(api: Api) -> None:
-        await grant(api, "eve", rule("create", "clusterroles", "rbac.authorization.k8s.io"), namespace="")
+        await grant(
+            api, "eve", rule("create", "clusterroles", "rbac.authorization.k8s.io"), namespace=""
+        )
         gather = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
-        assert await message(api, 403, "POST", f"{RBAC}/clusterroles", role("all", aggregationRule=gather), **EVE) == (
+        assert await message(
+            api, 403, "POST", f"{RBAC}/clusterroles", role("all", aggregationRule=gather), **EVE
+        ) == (
             'clusterroles.rbac.authorization.k8s.io "all" is forbidden: '
             "must have cluster-admin privileges to use the aggregationRule"
         )
@@ -124,25 +176,29 @@ def test_impersonation_is_a_right_for_each_thing_one_wants_to_be() -> None:
             return await message(api, 403, "GET", pods, peer=None, headers={**tokens, **wanted})
 
         assert await refused(user=b"admin") == (
-            'users "admin" is forbidden: User "eve" cannot impersonate resource "users" in API group "" at the cluster scope'
+            'users "admin" is forbidden: User "eve" cannot impersonate resource "users" in '
+            'API group "" at the cluster scope'
         )
         assert await refused(user=b"system:serviceaccount:kube-system:robot") == (
-            'serviceaccounts "robot" is forbidden: User "eve" cannot impersonate resource "serviceaccounts" in API group ""'
+            'serviceaccounts "robot" is forbidden: User "eve" cannot impersonate resource '
+            '"serviceaccounts" in API group ""'
             ' in the namespace "kube-system"'
         )
         await grant(api, "eve", rule("impersonate", "users"), namespace="", name="imp")
         assert 'User "bob" cannot list' in await refused(user=b"bob")
         assert await refused(user=b"bob", group=b"system:masters") == (
-            'groups "system:masters" is forbidden: User "eve" cannot impersonate resource "groups" in API group ""'
+            'groups "system:masters" is forbidden: User "eve" cannot impersonate resource '
+            '"groups" in API group ""'
             " at the cluster scope"
         )
         assert await refused(user=b"bob", extra_scopes=b"all") == (
-            'userextras.authentication.k8s.io "all" is forbidden: User "eve" cannot impersonate resource'
+            'userextras.authentication.k8s.io "all" is forbidden: User "eve" cannot '
+            "impersonate resource"
             ' "userextras/scopes" in API group "authentication.k8s.io" at the cluster scope'
         )
         assert 'uids.authentication.k8s.io "7" is forbidden' in await refused(user=b"bob", uid=b"7")
 
-    run(body, tokens={"eve-token": User("eve")})
+    run(body, tokens={"eve-token": UserInfo("eve")})
 
 
 def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:
@@ -151,11 +207,18 @@ def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:
         more = as_user("bob", "cn=a, ou=b", "devs", **{"example.com%2fscope": "x"})
         info = (await api.ok("POST", target, {}, **more))["status"]["userInfo"]
         assert info == {
-            "username": "bob", "groups": ["cn=a, ou=b", "devs", "system:authenticated"],
+            "username": "bob",
+            "groups": ["cn=a, ou=b", "devs", "system:authenticated"],
             "extra": {"example.com/scope": ["x"]},
         }
-        robot = (await api.ok("POST", target, {}, **as_user("system:serviceaccount:a:b")))["status"]["userInfo"]
-        assert robot["groups"] == ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]
+        robot = (await api.ok("POST", target, {}, **as_user("system:serviceaccount:a:b")))[
+            "status"
+        ]["userInfo"]
+        assert robot["groups"] == [
+            "system:serviceaccounts",
+            "system:serviceaccounts:a",
+            "system:authenticated",
+        ]
 
     run(body)
 
@@ -163,7 +226,10 @@ def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:
 def test_a_group_without_a_user_is_told_off_in_plain_text() -> None:
     async def body(api: Api) -> None:
         status, text = await api.call("GET", "/api?x=1", headers={b"impersonate-group": b"devs"})
-        assert (status, text) == (500, 'Internal Server Error: "/api?x=1": requested [{Group  devs    }] '
-                                       "without impersonating a user\n")  # fmt: skip
+        assert (status, text) == (
+            500,
+            'Internal Server Error: "/api?x=1": requested [{Group  devs    }] '
+            "without impersonating a user\n",
+        )
 
     run(body)

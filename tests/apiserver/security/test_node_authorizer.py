@@ -1,4 +1,6 @@
-"""The Node authorizer: what a kubelet may read and write, as a matrix, and which pod opens which object to it."""
+"""The Node authorizer: what a kubelet may read and write, as a matrix, and which pod opens which
+object to it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ import pytest
 from tests.apiserver.harness import Api
 from tests.apiserver.security.support import DEFAULT, as_node, as_user, message, run
 
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo, parse
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import RequestInfo, parse_request_info
 
-NODE = User("system:node:n1", ("system:nodes", "system:authenticated"))
+NODE = UserInfo("system:node:n1", ("system:nodes", "system:authenticated"))
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 STORAGE = "/apis/storage.k8s.io/v1"
 UNRELATED = "no relationship found between node 'n1' and this object"
@@ -64,32 +66,49 @@ MATRIX: list[tuple[str, str, str | None]] = [
     ("GET", f"{STORAGE}/volumeattachments", ONE),
     ("GET", f"{DEFAULT}/serviceaccounts/default", ACCOUNT),
     ("POST", f"{DEFAULT}/serviceaccounts", ACCOUNT),
-    ("POST", f"{DEFAULT}/serviceaccounts/a/other", "can only create token subresource of serviceaccount"),
+    (
+        "POST",
+        f"{DEFAULT}/serviceaccounts/a/other",
+        "can only create token subresource of serviceaccount",
+    ),
     ("POST", f"{DEFAULT}/serviceaccounts/a/token", UNRELATED),
     ("GET", f"{LEASES}/n1", ""),
     ("PATCH", f"{LEASES}/n1", ""),
     ("POST", LEASES, ""),
     ("GET", f"{LEASES}/n2", "can only access node lease with the same name as the requesting node"),
     ("GET", LEASES, "can only get, create, update, patch, or delete a node lease"),
-    ("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/n1",
-     'can only access leases in the "kube-node-lease" system namespace'),
+    (
+        "GET",
+        "/apis/coordination.k8s.io/v1/namespaces/default/leases/n1",
+        'can only access leases in the "kube-node-lease" system namespace',
+    ),
     ("GET", f"{STORAGE}/csinodes/n1", ""),
     ("POST", f"{STORAGE}/csinodes", ""),
-    ("DELETE", f"{STORAGE}/csinodes/n2", "can only access CSINode with the same name as the requesting node"),
+    (
+        "DELETE",
+        f"{STORAGE}/csinodes/n2",
+        "can only access CSINode with the same name as the requesting node",
+    ),
     ("GET", f"{STORAGE}/csinodes", "can only get, create, update, patch, or delete a CSINode"),
     ("PUT", f"{STORAGE}/csinodes/n1/status", "cannot authorize CSINode subresources"),
-]  # fmt: skip
+]
 
 
 def test_the_matrix() -> None:
     async def body(api: Api) -> None:
         decide = api.server.security.decide
         for method, path, why in MATRIX:
-            decision = decide(NODE, parse(method, path))
-            assert (decision.allowed is True, decision.reason) == (why == "", why or ""), (method, path)
+            decision = decide(NODE, parse_request_info(method, path))
+            assert (decision.allowed is True, decision.reason) == (why == "", why or ""), (
+                method,
+                path,
+            )
             # The group without the name, and the name without the group, are nobody.
-            for user in (User("n1", ("system:nodes",)), User("system:node:n1", ("system:authenticated",))):
-                assert not decide(user, parse(method, path)).allowed, (method, path)
+            for user in (
+                UserInfo("n1", ("system:nodes",)),
+                UserInfo("system:node:n1", ("system:authenticated",)),
+            ):
+                assert not decide(user, parse_request_info(method, path)).allowed, (method, path)
 
     run(body)
 
@@ -98,8 +117,11 @@ def pod(name: str, node: str = "n1", **spec: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "annotations": spec.pop("annotations", None) or {}},
         "spec": {
-            "containers": [{"name": "c", "image": "i", **spec.pop("container", {})}], "nodeName": node,
-            "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, **spec,
+            "containers": [{"name": "c", "image": "i", **spec.pop("container", {})}],
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            **spec,
         },
     }
 
@@ -114,36 +136,73 @@ VIA: list[tuple[str, str, dict[str, Any]]] = [
     ("secrets", "s", volume(azureFile={"secretName": "s", "shareName": "x"})),
     ("secrets", "s", volume(cephfs={"monitors": ["m"], "secretRef": {"name": "s"}})),
     ("secrets", "s", volume(flexVolume={"driver": "a/b", "secretRef": {"name": "s"}})),
-    ("secrets", "s", volume(csi={"driver": "d.example.com", "nodePublishSecretRef": {"name": "s"}})),
+    (
+        "secrets",
+        "s",
+        volume(csi={"driver": "d.example.com", "nodePublishSecretRef": {"name": "s"}}),
+    ),
     ("secrets", "s", {"imagePullSecrets": [{"name": "s"}]}),
     ("secrets", "s", {"container": {"envFrom": [{"secretRef": {"name": "s"}}]}}),
-    ("secrets", "s", {"container": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}}),
-    ("secrets", "s", {"initContainers": [
-        {"name": "i", "image": "i", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
-    ]}),
+    (
+        "secrets",
+        "s",
+        {
+            "container": {
+                "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+            }
+        },
+    ),
+    (
+        "secrets",
+        "s",
+        {
+            "initContainers": [
+                {
+                    "name": "i",
+                    "image": "i",
+                    "env": [
+                        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+                    ],
+                }
+            ]
+        },
+    ),
     ("configmaps", "m", volume(configMap={"name": "m"})),
     ("configmaps", "m", volume(projected={"sources": [{"configMap": {"name": "m"}}]})),
     ("configmaps", "m", {"container": {"envFrom": [{"configMapRef": {"name": "m"}}]}}),
-    ("configmaps", "m", {"container": {
-        "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}]
-    }}),
+    (
+        "configmaps",
+        "m",
+        {
+            "container": {
+                "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}]
+            }
+        },
+    ),
     ("persistentvolumeclaims", "c", volume(persistentVolumeClaim={"claimName": "c"})),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("resource", "name", "spec"), VIA)
-def test_a_pod_opens_what_it_uses_to_its_node_alone(resource: str, name: str, spec: dict[str, Any]) -> None:
+def test_a_pod_opens_what_it_uses_to_its_node_alone(
+    resource: str, name: str, spec: dict[str, Any]
+) -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         asked = RequestInfo(True, "", "get", "", "v1", "default", resource, name)
         decide = api.server.security.decide
-        other = User("system:node:n2", NODE.groups)
+        other = UserInfo("system:node:n2", NODE.groups)
         assert not decide(NODE, asked).allowed
         await api.ok("POST", f"{DEFAULT}/pods", pod("waiting", "", **spec))
         assert not decide(NODE, asked).allowed
-        await api.ok("POST", f"{DEFAULT}/pods/waiting/binding", {
-            "metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": "n1"},
-        })
+        await api.ok(
+            "POST",
+            f"{DEFAULT}/pods/waiting/binding",
+            {
+                "metadata": {"name": "waiting"},
+                "target": {"kind": "Node", "name": "n1"},
+            },
+        )
         assert decide(NODE, asked).allowed
         assert not decide(other, asked).allowed
         assert not decide(NODE, asked._replace(namespace="kube-system")).allowed
@@ -160,27 +219,46 @@ def test_a_pod_opens_what_it_uses_to_its_node_alone(resource: str, name: str, sp
 def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
-        csi = {"driver": "d.example.com", "volumeHandle": "h",
-               "nodePublishSecretRef": {"name": "publish", "namespace": "kube-system"},
-               "nodeStageSecretRef": {"name": "stage", "namespace": "kube-system"},
-               "controllerPublishSecretRef": {"name": "control", "namespace": "kube-system"}}  # fmt: skip
-        pv = {"metadata": {"name": "pv"}, "spec": {
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi,
-            "claimRef": {"namespace": "default", "name": "c"},
-        }}  # fmt: skip
+        csi = {
+            "driver": "d.example.com",
+            "volumeHandle": "h",
+            "nodePublishSecretRef": {"name": "publish", "namespace": "kube-system"},
+            "nodeStageSecretRef": {"name": "stage", "namespace": "kube-system"},
+            "controllerPublishSecretRef": {"name": "control", "namespace": "kube-system"},
+        }
+        pv = {
+            "metadata": {"name": "pv"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "csi": csi,
+                "claimRef": {"namespace": "default", "name": "c"},
+            },
+        }
         decide = api.server.security.decide
 
         def may(resource: str, namespace: str, name: str) -> bool:
-            return decide(NODE, RequestInfo(True, "", "get", "", "v1", namespace, resource, name)).allowed is True
+            return (
+                decide(
+                    NODE, RequestInfo(True, "", "get", "", "v1", namespace, resource, name)
+                ).allowed
+                is True
+            )
 
-        await api.ok("POST", f"{DEFAULT}/pods", pod("p", **volume(persistentVolumeClaim={"claimName": "c"})))
-        assert may("persistentvolumeclaims", "default", "c") and not may("persistentvolumes", "", "pv")
+        await api.ok(
+            "POST", f"{DEFAULT}/pods", pod("p", **volume(persistentVolumeClaim={"claimName": "c"}))
+        )
+        assert may("persistentvolumeclaims", "default", "c") and not may(
+            "persistentvolumes", "", "pv"
+        )
         await api.ok("POST", "/api/v1/persistentvolumes", pv)
         assert may("persistentvolumes", "", "pv")
         assert may("secrets", "kube-system", "publish") and may("secrets", "kube-system", "stage")
         assert not may("secrets", "kube-system", "control")
         await api.ok("DELETE", f"{DEFAULT}/pods/p")
-        assert not may("persistentvolumes", "", "pv") and not may("secrets", "kube-system", "publish")
+        assert not may("persistentvolumes", "", "pv") and not may(
+            "secrets", "kube-system", "publish"
+        )
 
     run(body)
 
@@ -188,20 +266,30 @@ def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
 def test_attachments_accounts_and_mirror_pods() -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
-        attachment = {"metadata": {"name": "a"}, "spec": {
-            "attacher": "d.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "pv"},
-        }}  # fmt: skip
+        attachment = {
+            "metadata": {"name": "a"},
+            "spec": {
+                "attacher": "d.example.com",
+                "nodeName": "n1",
+                "source": {"persistentVolumeName": "pv"},
+            },
+        }
         await api.ok("POST", f"{STORAGE}/volumeattachments", attachment)
         decide = api.server.security.decide
-        assert decide(NODE, parse("GET", f"{STORAGE}/volumeattachments/a")).allowed
-        assert not decide(User("system:node:n2", NODE.groups), parse("GET", f"{STORAGE}/volumeattachments/a")).allowed
-        token = parse("POST", f"{DEFAULT}/serviceaccounts/default/token")
+        assert decide(NODE, parse_request_info("GET", f"{STORAGE}/volumeattachments/a")).allowed
+        assert not decide(
+            UserInfo("system:node:n2", NODE.groups),
+            parse_request_info("GET", f"{STORAGE}/volumeattachments/a"),
+        ).allowed
+        token = parse_request_info("POST", f"{DEFAULT}/serviceaccounts/default/token")
         assert not decide(NODE, token).allowed
         await api.ok("POST", f"{DEFAULT}/pods", pod("p"))
         assert decide(NODE, token).allowed
-        mirror = pod("m", annotations={"kubernetes.io/config.mirror": "x"}, **volume(configMap={"name": "m"}))
+        mirror = pod(
+            "m", annotations={"kubernetes.io/config.mirror": "x"}, **volume(configMap={"name": "m"})
+        )
         await api.ok("POST", f"{DEFAULT}/pods", mirror)
-        assert not decide(NODE, parse("GET", f"{DEFAULT}/configmaps/m")).allowed
+        assert not decide(NODE, parse_request_info("GET", f"{DEFAULT}/configmaps/m")).allowed
 
     run(body)
 
@@ -210,7 +298,8 @@ def test_reasons_stand_in_the_refusal() -> None:
     async def body(api: Api) -> None:
         text = await message(api, 403, "GET", f"{DEFAULT}/secrets/x", **as_node("n1"))
         assert text == (
-            'secrets "x" is forbidden: User "system:node:n1" cannot get resource "secrets" in API group "" in the '
+            'secrets "x" is forbidden: User "system:node:n1" cannot get resource "secrets" '
+            'in API group "" in the '
             f'namespace "default": {UNRELATED}'
         )
         nobody = as_user("system:node:", "system:nodes")

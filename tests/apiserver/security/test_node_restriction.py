@@ -19,9 +19,17 @@ def node(name: str, labels: dict[str, str] | None = None, **spec: Any) -> dict[s
 
 def mirror(uid: str, **changes: Any) -> dict[str, Any]:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": True}
-    meta = {"name": "m", "annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [owner]}
+    meta = {
+        "name": "m",
+        "annotations": {"kubernetes.io/config.mirror": "x"},
+        "ownerReferences": [owner],
+    }
     meta |= changes.pop("metadata", {})
-    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n1", "automountServiceAccountToken": False}
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "nodeName": "n1",
+        "automountServiceAccountToken": False,
+    }
     return {"metadata": meta, "spec": {**spec, **changes}}
 
 
@@ -34,14 +42,24 @@ def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
         assert await message(api, 403, "POST", NODES, node("n2"), **ONE) == (
             'nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"'
         )
-        bad = {"node-restriction.kubernetes.io/a": "b", "x.node-restriction.kubernetes.io/c": "d",
-               "foo.kubernetes.io/e": "f", "kubernetes.io/hostname": "n1"}  # fmt: skip
+        bad = {
+            "node-restriction.kubernetes.io/a": "b",
+            "x.node-restriction.kubernetes.io/c": "d",
+            "foo.kubernetes.io/e": "f",
+            "kubernetes.io/hostname": "n1",
+        }
         assert await message(api, 403, "POST", NODES, node("n1", bad), **ONE) == (
-            'nodes "n1" is forbidden: node "n1" is not allowed to set the following labels: foo.kubernetes.io/e, '
+            'nodes "n1" is forbidden: node "n1" is not allowed to set the following labels: '
+            "foo.kubernetes.io/e, "
             "node-restriction.kubernetes.io/a, x.node-restriction.kubernetes.io/c"
         )
-        good = {"kubernetes.io/os": "windows", "node.kubernetes.io/x": "y", "a.kubelet.kubernetes.io/z": "1",
-                "mine/own": "1", "plain": "1"}  # fmt: skip
+        good = {
+            "kubernetes.io/os": "windows",
+            "node.kubernetes.io/x": "y",
+            "a.kubelet.kubernetes.io/z": "1",
+            "mine/own": "1",
+            "plain": "1",
+        }
         await api.ok("POST", NODES, node("n1", good), **ONE)
         patch = {"metadata": {"labels": {"kubernetes.io/role": "x"}}}
         assert await message(api, 403, "PATCH", f"{NODES}/n1", patch, media=MERGE, **ONE) == (
@@ -51,7 +69,9 @@ def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
         assert await message(api, 403, "PATCH", f"{NODES}/n1", taint, media=MERGE, **ONE) == (
             'nodes "n1" is forbidden: node "n1" is not allowed to modify taints'
         )
-        await api.ok("PATCH", f"{NODES}/n1", {"metadata": {"labels": {"plain": "2"}}}, media=MERGE, **ONE)
+        await api.ok(
+            "PATCH", f"{NODES}/n1", {"metadata": {"labels": {"plain": "2"}}}, media=MERGE, **ONE
+        )
         status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         await api.ok("PATCH", f"{NODES}/n1/status", status, media=MERGE, **ONE)
         await message(api, 403, "PATCH", f"{NODES}/n1/status", status, media=MERGE, **as_node("n2"))
@@ -59,24 +79,68 @@ def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
     run(body)
 
 
-@pytest.mark.parametrize(("changes", "why"), [
-    ({}, ""),
-    ({"metadata": {"annotations": {}}},
-     'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods'),
-    ({"nodeName": "n2"}, 'node "n1" can only create pods with spec.nodeName set to itself'),
-    ({"metadata": {"ownerReferences": []}}, 'node "n1" can only create pods with an owner reference set to itself'),
-    ({"metadata": {"ownerReferences": [
-        {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "wrong", "controller": True}]}},
-     "node n1 UID mismatch: expected wrong got UID"),
-    ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "wrong"}]}},
-     'node "n1" can only create pods with a controller owner reference set to itself'),
-    ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n2", "uid": "u"}]}},
-     'node "n1" can only create pods with an owner reference set to itself'),
-    ({"volumes": [{"name": "v", "configMap": {"name": "m"}}]},
-     'node "n1" can not create pods that reference configmaps'),
-    ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "m"}}]},
-     'node "n1" can not create pods that reference persistentvolumeclaims'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        (
+            {"metadata": {"annotations": {}}},
+            (
+                'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only '
+                "create mirror pods"
+            ),
+        ),
+        ({"nodeName": "n2"}, 'node "n1" can only create pods with spec.nodeName set to itself'),
+        (
+            {"metadata": {"ownerReferences": []}},
+            'node "n1" can only create pods with an owner reference set to itself',
+        ),
+        (
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "v1",
+                            "kind": "Node",
+                            "name": "n1",
+                            "uid": "wrong",
+                            "controller": True,
+                        }
+                    ]
+                }
+            },
+            "node n1 UID mismatch: expected wrong got UID",
+        ),
+        (
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "wrong"}
+                    ]
+                }
+            },
+            'node "n1" can only create pods with a controller owner reference set to itself',
+        ),
+        (
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Node", "name": "n2", "uid": "u"}
+                    ]
+                }
+            },
+            'node "n1" can only create pods with an owner reference set to itself',
+        ),
+        (
+            {"volumes": [{"name": "v", "configMap": {"name": "m"}}]},
+            'node "n1" can not create pods that reference configmaps',
+        ),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "m"}}]},
+            'node "n1" can not create pods that reference persistentvolumeclaims',
+        ),
+    ],
+)
 def test_mirror_pods(changes: dict[str, Any], why: str) -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
@@ -96,18 +160,26 @@ def test_pods_of_other_nodes_are_not_its_business() -> None:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
         for name, where in (("mine", "n1"), ("theirs", "n2")):
-            await api.ok("POST", f"{DEFAULT}/pods", {"metadata": {"name": name}, "spec": {**spec, "nodeName": where}})
+            await api.ok(
+                "POST",
+                f"{DEFAULT}/pods",
+                {"metadata": {"name": name}, "spec": {**spec, "nodeName": where}},
+            )
         running = {"status": {"phase": "Running"}}
         await api.ok("PATCH", f"{DEFAULT}/pods/mine/status", running, media=MERGE, **ONE)
-        assert await message(api, 403, "PATCH", f"{DEFAULT}/pods/theirs/status", running, media=MERGE, **ONE) == (
-            'pods "theirs" is forbidden: node "n1" can only update pod status for pods with spec.nodeName set to itself'
+        assert await message(
+            api, 403, "PATCH", f"{DEFAULT}/pods/theirs/status", running, media=MERGE, **ONE
+        ) == (
+            'pods "theirs" is forbidden: node "n1" can only update pod status for pods with '
+            "spec.nodeName set to itself"
         )
         relabel = {"metadata": {"labels": {"a": "b"}}}
-        assert await message(api, 403, "PATCH", f"{DEFAULT}/pods/mine/status", relabel, media=MERGE, **ONE) == (
-            'pods "mine" is forbidden: node "n1" cannot update labels through pod status'
-        )
+        assert await message(
+            api, 403, "PATCH", f"{DEFAULT}/pods/mine/status", relabel, media=MERGE, **ONE
+        ) == ('pods "mine" is forbidden: node "n1" cannot update labels through pod status')
         assert await message(api, 403, "DELETE", f"{DEFAULT}/pods/theirs", **ONE) == (
-            'pods "theirs" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself'
+            'pods "theirs" is forbidden: node "n1" can only delete pods with spec.nodeName '
+            "set to itself"
         )
         await api.ok("DELETE", f"{DEFAULT}/pods/mine?gracePeriodSeconds=0", **ONE)
 
@@ -125,17 +197,28 @@ def test_tokens_are_for_its_own_pods() -> None:
         target = f"{DEFAULT}/serviceaccounts/default/token"
 
         def bound(name: str, uid: str = "") -> dict[str, Any]:
-            reference = {"kind": "Pod", "apiVersion": "v1", "name": name, **({"uid": uid} if uid else {})}
+            reference = {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "name": name,
+                **({"uid": uid} if uid else {}),
+            }
             return {"spec": {"boundObjectRef": reference}}
 
         for request, why in (
             ({"spec": {}}, "node requested token not bound to a pod"),
             (bound("mine"), "node requested token with a pod binding without a uid"),
-            (bound("theirs", pods["theirs"]), "node requested token bound to a pod scheduled on a different node"),
+            (
+                bound("theirs", pods["theirs"]),
+                "node requested token bound to a pod scheduled on a different node",
+            ),
         ):
             text = await message(api, 403, "POST", target, request, **ONE)
             assert text == f'serviceaccounts "default" is forbidden: {why}'
-        assert await message(api, 404, "POST", target, bound("ghost", "u"), **ONE) == 'pod "ghost" not found'
+        assert (
+            await message(api, 404, "POST", target, bound("ghost", "u"), **ONE)
+            == 'pod "ghost" not found'
+        )
         await api.ok("POST", target, bound("mine", pods["mine"]), **ONE)
 
     run(body)
@@ -145,7 +228,9 @@ def test_its_own_lease_and_storage_node() -> None:
     async def body(api: Api) -> None:
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         await api.ok("POST", leases, {"metadata": {"name": "n1"}, "spec": {}}, **ONE)
-        assert await message(api, 403, "POST", leases, {"metadata": {"name": "n2"}, "spec": {}}, **ONE) == (
+        assert await message(
+            api, 403, "POST", leases, {"metadata": {"name": "n2"}, "spec": {}}, **ONE
+        ) == (
             'leases.coordination.k8s.io "n2" is forbidden: '
             "can only access node lease with the same name as the requesting node"
         )

@@ -1,4 +1,6 @@
-"""RBAC through the whole server: what is allowed, the words of a refusal, and how fast a change takes hold."""
+"""RBAC through the whole server: what is allowed, the words of a refusal, and how fast a change
+takes hold.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,27 @@ from typing import Any
 
 import pytest
 from tests.apiserver.harness import Api
-from tests.apiserver.security.support import DEFAULT, RBAC, as_user, binding, grant, message, role, rule, run
+from tests.apiserver.security.support import (
+    DEFAULT,
+    RBAC,
+    as_user,
+    binding,
+    grant,
+    message,
+    role,
+    rule,
+    run,
+)
 
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import RequestInfo
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
-async def review(api: Api, user: str, groups: tuple[str, ...] = (), **attributes: str) -> dict[str, Any]:
+async def review(
+    api: Api, user: str, groups: tuple[str, ...] = (), **attributes: str
+) -> dict[str, Any]:
     spec: dict[str, Any] = {"user": user, "groups": list(groups)}
     spec["nonResourceAttributes" if "path" in attributes else "resourceAttributes"] = attributes
     answer = await api.ok("POST", f"{REVIEWS}/subjectaccessreviews", {"spec": spec})
@@ -30,11 +44,21 @@ CASES: list[tuple[list[dict[str, Any]], dict[str, str], bool]] = [
     ([rule("get", "pods")], {"verb": "get", "resource": "pods", "subresource": "log"}, False),
     ([rule("get", "pods/log")], {"verb": "get", "resource": "pods", "subresource": "log"}, True),
     ([rule("get", "pods/log")], {"verb": "get", "resource": "pods"}, False),
-    ([rule("update", "*/scale", "apps")],
-     {"verb": "update", "resource": "deployments", "subresource": "scale", "group": "apps"}, True),
-    ([rule("update", "*/scale", "apps")],
-     {"verb": "update", "resource": "deployments", "subresource": "status", "group": "apps"}, False),
-    ([rule("update", "*/scale", "apps")], {"verb": "update", "resource": "scale", "group": "apps"}, False),
+    (
+        [rule("update", "*/scale", "apps")],
+        {"verb": "update", "resource": "deployments", "subresource": "scale", "group": "apps"},
+        True,
+    ),
+    (
+        [rule("update", "*/scale", "apps")],
+        {"verb": "update", "resource": "deployments", "subresource": "status", "group": "apps"},
+        False,
+    ),
+    (
+        [rule("update", "*/scale", "apps")],
+        {"verb": "update", "resource": "scale", "group": "apps"},
+        False,
+    ),
     ([rule("get", "*")], {"verb": "get", "resource": "pods", "subresource": "exec"}, True),
     ([rule("get", "*")], {"verb": "get", "resource": "jobs", "group": "batch"}, False),
     ([rule("get", "*", "*")], {"verb": "get", "resource": "jobs", "group": "batch"}, True),
@@ -42,8 +66,11 @@ CASES: list[tuple[list[dict[str, Any]], dict[str, str], bool]] = [
     ([rule("get", "pods", names="a b")], {"verb": "get", "resource": "pods", "name": "b"}, True),
     ([rule("get", "pods", names="a b")], {"verb": "get", "resource": "pods", "name": "c"}, False),
     ([rule("get", "pods", names="a b")], {"verb": "get", "resource": "pods"}, False),
-    ([rule("get", "pods", names="a"), rule("get", "pods", names="c")],
-     {"verb": "get", "resource": "pods", "name": "c"}, True),
+    (
+        [rule("get", "pods", names="a"), rule("get", "pods", names="c")],
+        {"verb": "get", "resource": "pods", "name": "c"},
+        True,
+    ),
 ]
 
 
@@ -56,21 +83,39 @@ def test_a_rule_allows_just_what_it_says(
         status = await review(api, "jane", namespace="default", **attributes)
         assert status["allowed"] is allowed
         if allowed:
-            assert status["reason"] == 'RBAC: allowed by RoleBinding "r/default" of Role "r" to User "jane"'
-        assert (await review(api, "jane", namespace="kube-system", **attributes)) == {"allowed": False}
+            assert (
+                status["reason"]
+                == 'RBAC: allowed by RoleBinding "r/default" of Role "r" to User "jane"'
+            )
+        assert (await review(api, "jane", namespace="kube-system", **attributes)) == {
+            "allowed": False
+        }
         assert (await review(api, "jan", namespace="default", **attributes)) == {"allowed": False}
 
     run(body)
 
 
-@pytest.mark.parametrize(("pattern", "path", "allowed"), [
-    ("/probe/*", "/probe/a/b", True), ("/probe/*", "/probe", False), ("/probe*", "/probes", True), ("*", "/x", True),
-    ("/probe", "/probe/a", False), ("/a*", "/b", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "path", "allowed"),
+    [
+        ("/probe/*", "/probe/a/b", True),
+        ("/probe/*", "/probe", False),
+        ("/probe*", "/probes", True),
+        ("*", "/x", True),
+        ("/probe", "/probe/a", False),
+        ("/a*", "/b", False),
+    ],
+)
 def test_paths(pattern: str, path: str, allowed: bool) -> None:
     async def body(api: Api) -> None:
-        await api.ok("POST", f"{RBAC}/clusterroles", role("p", {"verbs": ["get"], "nonResourceURLs": [pattern]}))
-        await api.ok("POST", f"{RBAC}/clusterrolebindings", binding("p", "ClusterRole", "p", "jane"))
+        await api.ok(
+            "POST",
+            f"{RBAC}/clusterroles",
+            role("p", {"verbs": ["get"], "nonResourceURLs": [pattern]}),
+        )
+        await api.ok(
+            "POST", f"{RBAC}/clusterrolebindings", binding("p", "ClusterRole", "p", "jane")
+        )
         assert (await review(api, "jane", verb="get", path=path))["allowed"] is allowed
         assert not (await review(api, "jane", verb="post", path=path))["allowed"]
 
@@ -82,7 +127,8 @@ def test_a_change_takes_hold_with_its_answer() -> None:
         jane = as_user("jane")
         pods = f"{DEFAULT}/pods"
         assert await message(api, 403, "GET", pods, **jane) == (
-            'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "default"'
+            'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in '
+            'the namespace "default"'
         )
         await grant(api, "jane", rule("list", "pods"))
         await api.ok("GET", pods, **jane)
@@ -126,14 +172,25 @@ def test_self_rules_say_everything_and_nodes_are_told_it_is_not_all() -> None:
     async def body(api: Api) -> None:
         await grant(api, "jane", rule("get list", "configmaps", names="one"))
         target = f"{REVIEWS}/selfsubjectrulesreviews"
-        mine = (await api.ok("POST", target, {"spec": {"namespace": "default"}}, **as_user("jane")))["status"]
-        assert {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"]} in (
-            mine["resourceRules"]
-        )
+        mine = (
+            await api.ok("POST", target, {"spec": {"namespace": "default"}}, **as_user("jane"))
+        )["status"]
+        assert {
+            "verbs": ["get", "list"],
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["one"],
+        } in (mine["resourceRules"])
         assert any("/healthz" in r["nonResourceURLs"] for r in mine["nonResourceRules"])
         assert mine["incomplete"] is False and "evaluationError" not in mine
-        node = (await api.ok("POST", target, {"spec": {"namespace": "default"}},
-                             **as_user("system:node:n", "system:nodes")))["status"]  # fmt: skip
+        node = (
+            await api.ok(
+                "POST",
+                target,
+                {"spec": {"namespace": "default"}},
+                **as_user("system:node:n", "system:nodes"),
+            )
+        )["status"]
         assert node["incomplete"] is True
         assert node["evaluationError"] == "node authorizer does not support user rule resolution"
 
@@ -149,9 +206,13 @@ def test_anonymous_sees_health_and_version_only() -> None:
         )
         await message(api, 403, "GET", "/healthz/etcd", peer=None)
         await message(api, 403, "GET", f"{DEFAULT}/pods", peer=None)
-        await message(api, 403, "POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {}}, peer=None)
+        await message(
+            api, 403, "POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {}}, peer=None
+        )
         basic = {b"authorization": b"Basic YTpi"}
-        assert "system:anonymous" in await message(api, 403, "GET", "/api", peer=None, headers=basic)
+        assert "system:anonymous" in await message(
+            api, 403, "GET", "/api", peer=None, headers=basic
+        )
 
     run(body)
 
@@ -160,7 +221,7 @@ def test_a_cached_decision_costs_microseconds() -> None:
     async def body(api: Api) -> None:
         for i in range(200):
             await grant(api, f"user{i}", rule("get", "pods"), name=f"r{i}")
-        user = User("user7", ("system:authenticated",))
+        user = UserInfo("user7", ("system:authenticated",))
         info = RequestInfo(True, "", "get", "", "v1", "default", "pods", "a")
         decide = api.server.security.decide
         assert decide(user, info).allowed

@@ -1,4 +1,6 @@
-"""Tokens of service accounts and of bootstrapping nodes: who they speak for, and everything that ends them."""
+"""Tokens of service accounts and of bootstrapping nodes: who they speak for, and everything that
+ends them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.apiserver.harness import Api
 from tests.apiserver.security.support import DEFAULT, account, message, private_key, run, with_token
 
-from transom.kit.jws import PublicKey, Signer, Token, decode, encode
+from transom.kit.jws import PublicKey, SignedToken, TokenSigner, base64url_decode, base64url_encode
 from transom.machinery import serviceaccounts
 
 ISSUER = serviceaccounts.DEFAULT_ISSUER
@@ -34,11 +36,20 @@ async def review(api: Api, token: str, *audiences: str) -> dict[str, Any]:
 
 
 async def pod(api: Api, name: str = "p", **spec: Any) -> dict[str, Any]:
-    made: dict[str, Any] = await api.ok("POST", f"{DEFAULT}/pods", {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "robot",
-                 "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0, **spec},
-    })
+    made: dict[str, Any] = await api.ok(
+        "POST",
+        f"{DEFAULT}/pods",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "containers": [{"name": "c", "image": "i"}],
+                "serviceAccountName": "robot",
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                **spec,
+            },
+        },
+    )
     return made
 
 
@@ -48,14 +59,22 @@ def test_a_token_speaks_for_its_account_until_it_expires() -> None:
         token = await request(api, expirationSeconds=600)
         who = (await api.ok("POST", WHO, {}, **with_token(token)))["status"]["userInfo"]
         assert who == {
-            "username": NAME, "uid": made["metadata"]["uid"],
-            "groups": ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
+            "username": NAME,
+            "uid": made["metadata"]["uid"],
+            "groups": [
+                "system:serviceaccounts",
+                "system:serviceaccounts:default",
+                "system:authenticated",
+            ],
         }
         api.clock.advance(600 + 59)
         await api.ok("POST", WHO, {}, **with_token(token))
         api.clock.advance(2)
         assert await message(api, 401, "POST", WHO, {}, **with_token(token)) == "Unauthorized"
-        assert await review(api, token) == {"error": "[invalid bearer token, Token has expired.]", "user": {}}
+        assert await review(api, token) == {
+            "error": "[invalid bearer token, Token has expired.]",
+            "user": {},
+        }
 
     run(body)
 
@@ -64,22 +83,34 @@ def test_claims_are_those_of_kubernetes() -> None:
     async def body(api: Api) -> None:
         robot = await account(api)
         made = await pod(api)
-        token = await request(api, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"}, audiences=["vault"])
-        parsed = Token.parse(token)
+        token = await request(
+            api,
+            boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"},
+            audiences=["vault"],
+        )
+        parsed = SignedToken.parse(token)
         assert parsed is not None and parsed.algorithm == "ES256"
         now = int(api.clock.time())
         assert parsed.claims == {
-            "iss": ISSUER, "sub": NAME, "aud": ["vault"], "iat": now, "nbf": now, "exp": now + 3600,
+            "iss": ISSUER,
+            "sub": NAME,
+            "aud": ["vault"],
+            "iat": now,
+            "nbf": now,
+            "exp": now + 3600,
             "kubernetes.io": {
-                "namespace": "default", "serviceaccount": {"name": "robot", "uid": robot["metadata"]["uid"]},
+                "namespace": "default",
+                "serviceaccount": {"name": "robot", "uid": robot["metadata"]["uid"]},
                 "pod": {"name": "p", "uid": made["metadata"]["uid"]},
             },
         }
-        key = Signer(private_key()).public
+        key = TokenSigner(private_key()).public
         key.verify("ES256", parsed.signed, parsed.signature)
         assert (await api.ok("GET", "/openid/v1/jwks"))["keys"] == [key.jwk()]
         found = await api.ok("GET", "/.well-known/openid-configuration")
-        assert found["issuer"] == ISSUER and found["id_token_signing_alg_values_supported"] == ["ES256"]
+        assert found["issuer"] == ISSUER and found["id_token_signing_alg_values_supported"] == [
+            "ES256"
+        ]
 
     run(body)
 
@@ -90,11 +121,16 @@ def test_a_token_for_another_audience_is_nothing_here() -> None:
         token = await request(api, audiences=["vault", "db"])
         await message(api, 401, "GET", "/api", **with_token(token))
         assert (await review(api, token))["error"] == (
-            '[invalid bearer token, token audiences ["vault" "db"] is invalid for the target audiences '
+            '[invalid bearer token, token audiences ["vault" "db"] is invalid for the target '
+            "audiences "
             f'["{ISSUER}"]]'
         )
         meant = await review(api, token, "db", "x")
-        assert meant["authenticated"] and meant["audiences"] == ["db"] and meant["user"]["username"] == NAME
+        assert (
+            meant["authenticated"]
+            and meant["audiences"] == ["db"]
+            and meant["user"]["username"] == NAME
+        )
 
     run(body)
 
@@ -121,14 +157,17 @@ async def _delete_secret(api: Api) -> None:
     await api.ok("DELETE", f"{DEFAULT}/secrets/s")
 
 
-@pytest.mark.parametrize(("bound_to", "end", "why"), [
-    ("", _delete_account, 'serviceaccounts "robot" not found'),
-    ("", _replace_account, "ServiceAccount UID ("),
-    ("Pod", _delete_pod, "Token has been invalidated"),
-    ("Pod", _replace_pod, "Pod UID ("),
-    ("Pod", _delete_account, 'serviceaccounts "robot" not found'),
-    ("Secret", _delete_secret, "Token has been invalidated"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bound_to", "end", "why"),
+    [
+        ("", _delete_account, 'serviceaccounts "robot" not found'),
+        ("", _replace_account, "ServiceAccount UID ("),
+        ("Pod", _delete_pod, "Token has been invalidated"),
+        ("Pod", _replace_pod, "Pod UID ("),
+        ("Pod", _delete_account, 'serviceaccounts "robot" not found'),
+        ("Secret", _delete_secret, "Token has been invalidated"),
+    ],
+)
 def test_a_token_ends_at_once_with_what_it_is_bound_to(
     bound_to: str, end: Callable[[Api], Awaitable[None]], why: str
 ) -> None:
@@ -136,7 +175,11 @@ def test_a_token_ends_at_once_with_what_it_is_bound_to(
         await account(api)
         await pod(api)
         await api.ok("POST", f"{DEFAULT}/secrets", {"metadata": {"name": "s"}})
-        reference = {"kind": bound_to, "apiVersion": "v1", "name": bound_to[0].lower()} if bound_to else None
+        reference = (
+            {"kind": bound_to, "apiVersion": "v1", "name": bound_to[0].lower()}
+            if bound_to
+            else None
+        )
         token = await request(api, **({"boundObjectRef": reference} if reference else {}))
         await api.ok("POST", WHO, {}, **with_token(token))  # it is known and cached now
         await end(api)
@@ -168,23 +211,55 @@ def claims(api: Api, robot: dict[str, Any], **changes: Any) -> dict[str, Any]:
 _PRIMITIVE = "square/go-jose: error in cryptographic primitive"
 
 
-@pytest.mark.parametrize(("spoil", "why"), [
-    (lambda api, robot: Signer(private_key("other")).sign(claims(api, robot)), _PRIMITIVE),
-    (lambda api, robot: Signer(private_key("rsa", "rsa")).sign(claims(api, robot)),
-     "square/go-jose: unknown/unsupported algorithm"),
-    (lambda api, robot: _tampered(Signer(private_key()).sign(claims(api, robot))), _PRIMITIVE),
-    (lambda api, robot: _unsigned(claims(api, robot)), "square/go-jose: unknown/unsupported algorithm"),
-    (lambda api, robot: Signer(private_key()).sign(claims(api, robot, iss="https://else.where")), ""),
-    (lambda api, robot: Signer(private_key()).sign(claims(api, robot, nbf=api.clock.time() + 120)),
-     "Token could not be validated."),
-    (lambda api, robot: Signer(private_key()).sign(claims(api, robot, iat=api.clock.time() + 120)),
-     "Token could not be validated."),
-    (lambda api, robot: Signer(private_key()).sign(claims(api, robot, exp="soon")), "Token could not be validated."),
-    (lambda api, robot: Signer(private_key()).sign(claims(api, robot, iss=serviceaccounts.LEGACY_ISSUER)),
-     "namespace claim is missing"),
-    (lambda api, robot: "a.b.c", ""),
-    (lambda api, robot: "nonsense", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda api, robot: TokenSigner(private_key("other")).sign(claims(api, robot)), _PRIMITIVE),
+        (
+            lambda api, robot: TokenSigner(private_key("rsa", "rsa")).sign(claims(api, robot)),
+            "square/go-jose: unknown/unsupported algorithm",
+        ),
+        (
+            lambda api, robot: _tampered(TokenSigner(private_key()).sign(claims(api, robot))),
+            _PRIMITIVE,
+        ),
+        (
+            lambda api, robot: _unsigned(claims(api, robot)),
+            "square/go-jose: unknown/unsupported algorithm",
+        ),
+        (
+            lambda api, robot: TokenSigner(private_key()).sign(
+                claims(api, robot, iss="https://else.where")
+            ),
+            "",
+        ),
+        (
+            lambda api, robot: TokenSigner(private_key()).sign(
+                claims(api, robot, nbf=api.clock.time() + 120)
+            ),
+            "Token could not be validated.",
+        ),
+        (
+            lambda api, robot: TokenSigner(private_key()).sign(
+                claims(api, robot, iat=api.clock.time() + 120)
+            ),
+            "Token could not be validated.",
+        ),
+        (
+            lambda api, robot: TokenSigner(private_key()).sign(claims(api, robot, exp="soon")),
+            "Token could not be validated.",
+        ),
+        (
+            lambda api, robot: TokenSigner(private_key()).sign(
+                claims(api, robot, iss=serviceaccounts.LEGACY_ISSUER)
+            ),
+            "namespace claim is missing",
+        ),
+        (lambda api, robot: "a.b.c", ""),
+        (lambda api, robot: "nonsense", ""),
+    ],
+)
+@pytest.mark.loop_budget(None)  # it makes an RSA key
 def test_forged_and_spoilt_tokens(spoil: Callable[[Api, Any], str], why: str) -> None:
     async def body(api: Api) -> None:
         token = spoil(api, await account(api))
@@ -198,31 +273,45 @@ def test_forged_and_spoilt_tokens(spoil: Callable[[Api, Any], str], why: str) ->
 def _tampered(token: str) -> str:
     """The same token for another account."""
     head, payload, signature = token.split(".")
-    return f"{head}.{encode(decode(payload).replace(b'robot', b'admin'))}.{signature}"
+    return f"{head}.{base64url_encode(base64url_decode(payload).replace(b'robot', b'admin'))}.{signature}"
 
 
 def _unsigned(content: dict[str, Any]) -> str:
-    return f"{encode(orjson.dumps({'alg': 'none'}))}.{encode(orjson.dumps(content))}."
+    return f"{base64url_encode(orjson.dumps({'alg': 'none'}))}.{base64url_encode(orjson.dumps(content))}."
 
 
 def test_legacy_tokens_live_in_their_secret() -> None:
     async def body(api: Api) -> None:
         robot = await account(api)
-        secret = await api.ok("POST", f"{DEFAULT}/secrets", {
-            "metadata": {"name": "robot-token", "annotations": {"kubernetes.io/service-account.name": "robot"}},
-            "type": serviceaccounts.TOKEN_SECRET,
-        })
+        secret = await api.ok(
+            "POST",
+            f"{DEFAULT}/secrets",
+            {
+                "metadata": {
+                    "name": "robot-token",
+                    "annotations": {"kubernetes.io/service-account.name": "robot"},
+                },
+                "type": serviceaccounts.TOKEN_SECRET,
+            },
+        )
         token = api.server.security.issuer.legacy(robot, secret)
-        assert (await review(api, token))["error"] == "[invalid bearer token, Token does not match server's copy]"
+        assert (await review(api, token))[
+            "error"
+        ] == "[invalid bearer token, Token does not match server's copy]"
         patch = {"data": {"token": base64.b64encode(token.encode()).decode()}}
-        await api.ok("PATCH", f"{DEFAULT}/secrets/robot-token", patch, media="application/merge-patch+json")
+        await api.ok(
+            "PATCH", f"{DEFAULT}/secrets/robot-token", patch, media="application/merge-patch+json"
+        )
         good = await review(api, token)
         assert good["user"]["username"] == NAME and good["audiences"] == [ISSUER]
         assert (await review(api, token, "vault"))["error"] == (
-            f'[invalid bearer token, token audiences ["{ISSUER}"] is invalid for the target audiences ["vault"]]'
+            f'[invalid bearer token, token audiences ["{ISSUER}"] is invalid for the target '
+            'audiences ["vault"]]'
         )
         await api.ok("DELETE", f"{DEFAULT}/secrets/robot-token")
-        assert (await review(api, token))["error"] == "[invalid bearer token, Token has been invalidated]"
+        assert (await review(api, token))[
+            "error"
+        ] == "[invalid bearer token, Token has been invalidated]"
 
     run(body)
 
@@ -230,7 +319,7 @@ def test_legacy_tokens_live_in_their_secret() -> None:
 def test_tokens_of_an_older_key_are_still_believed() -> None:
     async def body(api: Api) -> None:
         robot = await account(api)
-        old = Signer(private_key("old", "rsa"))
+        old = TokenSigner(private_key("old", "rsa"))
         assert (await review(api, old.sign(claims(api, robot))))["authenticated"]
         keys = (await api.ok("GET", "/openid/v1/jwks"))["keys"]
         assert [key["alg"] for key in keys] == ["ES256", "RS256"]
@@ -244,28 +333,47 @@ def test_tokens_of_an_older_key_are_still_believed() -> None:
 
 
 def bootstrap_secret(**data: str) -> dict[str, Any]:
-    content = {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
-               **{k.replace("_", "-"): v for k, v in data.items()}}  # fmt: skip
+    content = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        **{k.replace("_", "-"): v for k, v in data.items()},
+    }
     return {
-        "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+        "metadata": {"name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token",
         "data": {k: base64.b64encode(v.encode()).decode() for k, v in content.items() if v},
     }
 
 
-@pytest.mark.parametrize(("data", "token", "groups"), [
-    ({}, "abcdef.0123456789abcdef", ["system:bootstrappers", "system:authenticated"]),
-    ({"auth_extra_groups": "system:bootstrappers:b,system:bootstrappers:a"}, "abcdef.0123456789abcdef",
-     ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b", "system:authenticated"]),
-    ({"expiration": "2020-01-02T03:04:06Z"}, "abcdef.0123456789abcdef",
-     ["system:bootstrappers", "system:authenticated"]),
-    ({"expiration": "2020-01-02T03:04:05Z"}, "abcdef.0123456789abcdef", None),
-    ({"expiration": "tomorrow"}, "abcdef.0123456789abcdef", None),
-    ({"auth_extra_groups": "system:masters"}, "abcdef.0123456789abcdef", None),
-    ({"usage_bootstrap_authentication": ""}, "abcdef.0123456789abcdef", None),
-    ({"token_id": "zzzzzz"}, "abcdef.0123456789abcdef", None),
-    ({}, "abcdef.0123456789abcdee", None),
-    ({}, "abcdef.0123456789abcdef\n", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "token", "groups"),
+    [
+        ({}, "abcdef.0123456789abcdef", ["system:bootstrappers", "system:authenticated"]),
+        (
+            {"auth_extra_groups": "system:bootstrappers:b,system:bootstrappers:a"},
+            "abcdef.0123456789abcdef",
+            [
+                "system:bootstrappers",
+                "system:bootstrappers:a",
+                "system:bootstrappers:b",
+                "system:authenticated",
+            ],
+        ),
+        (
+            {"expiration": "2020-01-02T03:04:06Z"},
+            "abcdef.0123456789abcdef",
+            ["system:bootstrappers", "system:authenticated"],
+        ),
+        ({"expiration": "2020-01-02T03:04:05Z"}, "abcdef.0123456789abcdef", None),
+        ({"expiration": "tomorrow"}, "abcdef.0123456789abcdef", None),
+        ({"auth_extra_groups": "system:masters"}, "abcdef.0123456789abcdef", None),
+        ({"usage_bootstrap_authentication": ""}, "abcdef.0123456789abcdef", None),
+        ({"token_id": "zzzzzz"}, "abcdef.0123456789abcdef", None),
+        ({}, "abcdef.0123456789abcdee", None),
+        ({}, "abcdef.0123456789abcdef\n", None),
+    ],
+)
 def test_bootstrap_tokens(data: dict[str, str], token: str, groups: list[str] | None) -> None:
     async def body(api: Api) -> None:
         await api.ok("POST", "/api/v1/namespaces/kube-system/secrets", bootstrap_secret(**data))
@@ -283,7 +391,7 @@ def test_a_token_in_the_protocols_of_a_web_socket() -> None:
     async def body(api: Api) -> None:
         await account(api)
         token = await request(api)
-        offered = f"v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.{encode(token.encode())}"
+        offered = f"v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.{base64url_encode(token.encode())}"
         headers = {b"upgrade": b"websocket", b"sec-websocket-protocol": offered.encode()}
         text = await message(api, 403, "GET", f"{DEFAULT}/pods/x/exec", peer=None, headers=headers)
         assert f'User "{NAME}"' in text

@@ -1,4 +1,6 @@
-"""A webhook to call: a small HTTPS server whose behaviour is one function, and the certificates for it."""
+"""A webhook to call: a small HTTPS server whose behaviour is one function, and the certificates for
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def context(pair: pki.KeyPair) -> ssl.SSLContext:
     out = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
         cert, key = Path(folder) / "c", Path(folder) / "k"
-        pki.save(pair, cert, key)
+        pki.save_key_pair(pair, cert, key)
         out.load_cert_chain(cert, key)
     return out
 
@@ -36,7 +38,9 @@ def http(status: int, body: bytes, kind: str = "application/json", *more: str) -
 
 @dataclass
 class Endpoint:
-    """`behave` gets the review and gives an AdmissionReview's response, raw bytes to send, or None to hang up."""
+    """`behave` gets the review and gives an AdmissionReview's response, raw bytes to send, or None
+    to hang up.
+    """
 
     behave: Behaviour
     port: int = 0
@@ -48,7 +52,9 @@ class Endpoint:
 
     async def start(self, pair: pki.KeyPair | None = None, *, tls: bool = True) -> Endpoint:
         pair = pair or pki.issue_server(CA, "hook", ["localhost", "hook.ns.svc"], ["127.0.0.1"])
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context(pair) if tls else None)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, ssl=context(pair) if tls else None
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -63,7 +69,10 @@ class Endpoint:
         self._writers.clear()
 
     def config(self, path: str = "/x", ca: bytes = CA.certificate) -> dict[str, Any]:
-        return {"url": f"https://127.0.0.1:{self.port}{path}", "caBundle": base64.b64encode(ca).decode()}
+        return {
+            "url": f"https://127.0.0.1:{self.port}{path}",
+            "caBundle": base64.b64encode(ca).decode(),
+        }
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -71,7 +80,11 @@ class Endpoint:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                size = next(int(x.split(":")[1]) for x in head.splitlines() if x.lower().startswith("content-length"))
+                size = next(
+                    int(x.split(":")[1])
+                    for x in head.splitlines()
+                    if x.lower().startswith("content-length")
+                )
                 review = orjson.loads(await reader.readexactly(size))
                 self.heads.append(head)
                 self.reviews.append(review)
@@ -90,8 +103,11 @@ class Endpoint:
 
 
 def reviewed(review: dict[str, Any], response: dict[str, Any]) -> bytes:
-    body = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"],
-            "response": {"uid": review["request"]["uid"], **response}}
+    body = {
+        "kind": "AdmissionReview",
+        "apiVersion": review["apiVersion"],
+        "response": {"uid": review["request"]["uid"], **response},
+    }
     return http(200, orjson.dumps(body))
 
 

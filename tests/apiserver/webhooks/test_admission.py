@@ -14,7 +14,7 @@ from tests.apiserver.harness import Api, start
 from tests.apiserver.webhooks.endpoint import CA, Endpoint, context, http, patch, reviewed
 
 from transom.http import HttpServer
-from transom.http.server import listen
+from transom.http.server import listen_sockets
 from transom.kit import pki
 
 Json = dict[str, Any]
@@ -36,46 +36,109 @@ def run(work: Callable[[Api], Awaitable[None]], **options: Any) -> None:
 
 
 def hook(client: Json, name: str = "a.example.com", **more: Any) -> Json:
-    rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
-    return {"name": name, "clientConfig": client, "rules": [rule], "sideEffects": "None",
-            "admissionReviewVersions": ["v1"], "timeoutSeconds": 3, **more}
+    rule = {
+        "operations": ["*"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }
+    return {
+        "name": name,
+        "clientConfig": client,
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 3,
+        **more,
+    }
 
 
 def rule(group: str, version: str, resource: str, *operations: str) -> list[Json]:
-    return [{"operations": list(operations or "*"), "apiGroups": [group], "apiVersions": [version],
-             "resources": [resource]}]
+    return [
+        {
+            "operations": list(operations or "*"),
+            "apiGroups": [group],
+            "apiVersions": [version],
+            "resources": [resource],
+        }
+    ]
 
 
 async def install(api: Api, sort: str, *hooks: Json, name: str = "c") -> None:
-    kind = "MutatingWebhookConfiguration" if sort == "mutating" else "ValidatingWebhookConfiguration"
-    body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name},
-            "webhooks": list(hooks)}
+    kind = (
+        "MutatingWebhookConfiguration" if sort == "mutating" else "ValidatingWebhookConfiguration"
+    )
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": list(hooks),
+    }
     await api.ok("POST", f"{HOOKS}{sort}webhookconfigurations", body)
 
 
 def configmap(name: str, **meta: Any) -> Json:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}, "data": {"k": "v"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **meta},
+        "data": {"k": "v"},
+    }
 
 
 def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
     async def work(api: Api) -> None:
         container = {"name": "side", "image": "side:1"}
-        endpoint = await Endpoint(lambda _r: patch({"op": "add", "path": "/spec/containers/-", "value": container})).start()
-        await install(api, "mutating", hook(endpoint.config(), rules=rule("", "v1", "pods", "CREATE")))
-        await api.ok("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-        pod = await api.ok("POST", "/api/v1/namespaces/default/pods?fieldManager=me", {
-            "metadata": {"name": "p"},
-            "spec": {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "c:1"}]},
-        })
+        endpoint = await Endpoint(
+            lambda _r: patch({"op": "add", "path": "/spec/containers/-", "value": container})
+        ).start()
+        await install(
+            api, "mutating", hook(endpoint.config(), rules=rule("", "v1", "pods", "CREATE"))
+        )
+        await api.ok(
+            "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+        )
+        pod = await api.ok(
+            "POST",
+            "/api/v1/namespaces/default/pods?fieldManager=me",
+            {
+                "metadata": {"name": "p"},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "containers": [{"name": "c", "image": "c:1"}],
+                },
+            },
+        )
         side = pod["spec"]["containers"][1]
-        assert (side["name"], side["imagePullPolicy"], side["resources"]) == ("side", "IfNotPresent", {})
+        assert (side["name"], side["imagePullPolicy"], side["resources"]) == (
+            "side",
+            "IfNotPresent",
+            {},
+        )
         asked = endpoint.reviews[0]["request"]
-        assert list(asked) == ["uid", "kind", "resource", "requestKind", "requestResource", "name", "namespace",
-                               "operation", "userInfo", "object", "oldObject", "dryRun", "options"]
+        assert list(asked) == [
+            "uid",
+            "kind",
+            "resource",
+            "requestKind",
+            "requestResource",
+            "name",
+            "namespace",
+            "operation",
+            "userInfo",
+            "object",
+            "oldObject",
+            "dryRun",
+            "options",
+        ]
         assert asked["kind"] == {"group": "", "version": "v1", "kind": "Pod"}
         assert asked["requestResource"] == {"group": "", "version": "v1", "resource": "pods"}
         assert asked["userInfo"]["username"] == "admin"
-        assert asked["options"] == {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
+        assert asked["options"] == {
+            "kind": "CreateOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "fieldManager": "me",
+        }
         assert asked["object"]["metadata"]["creationTimestamp"] is None
         assert (asked["oldObject"], asked["dryRun"], asked["operation"]) == (None, False, "CREATE")
         endpoint.stop()
@@ -83,14 +146,30 @@ def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(("response", "code", "reason", "message"), [
-    ({"allowed": False}, 400, None, "denied the request without explanation"),
-    ({"allowed": False, "status": {"message": "no", "code": 403, "reason": "Forbidden"}}, 403, "Forbidden",
-     "denied the request: no"),
-    ({"allowed": False, "status": {"reason": "TooBad"}}, 400, "TooBad", "denied the request: TooBad"),
-    ({"allowed": False, "status": {"message": "no", "code": 200, "status": "Success"}}, 400, None,
-     "denied the request: no"),
-])
+@pytest.mark.parametrize(
+    ("response", "code", "reason", "message"),
+    [
+        ({"allowed": False}, 400, None, "denied the request without explanation"),
+        (
+            {"allowed": False, "status": {"message": "no", "code": 403, "reason": "Forbidden"}},
+            403,
+            "Forbidden",
+            "denied the request: no",
+        ),
+        (
+            {"allowed": False, "status": {"reason": "TooBad"}},
+            400,
+            "TooBad",
+            "denied the request: TooBad",
+        ),
+        (
+            {"allowed": False, "status": {"message": "no", "code": 200, "status": "Success"}},
+            400,
+            None,
+            "denied the request: no",
+        ),
+    ],
+)
 @pytest.mark.parametrize("sort", ["mutating", "validating"])
 def test_denials(sort: str, response: Json, code: int, reason: str | None, message: str) -> None:
     async def work(api: Api) -> None:
@@ -109,8 +188,11 @@ def test_denials(sort: str, response: Json, code: int, reason: str | None, messa
 
 def _wrong(**changes: Any) -> Callable[[Json], bytes]:
     def behave(review: Json) -> bytes:
-        body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
-                "response": {"uid": review["request"]["uid"], "allowed": True}}
+        body = {
+            "kind": "AdmissionReview",
+            "apiVersion": "admission.k8s.io/v1",
+            "response": {"uid": review["request"]["uid"], "allowed": True},
+        }
         response = {**body["response"], **changes.pop("response", {})}  # type: ignore[dict-item]
         body = {k: v for k, v in {**body, "response": response, **changes}.items() if v is not None}
         return http(200, orjson.dumps(body))
@@ -118,23 +200,55 @@ def _wrong(**changes: Any) -> Callable[[Json], bytes]:
     return behave
 
 
-@pytest.mark.parametrize(("sort", "behave", "why"), [
-    ("validating", _wrong(response={"uid": "x"}), 'expected response.uid="UID", got "x"'),
-    ("validating", _wrong(kind=None, apiVersion=None),
-     "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind="),
-    ("validating", _wrong(apiVersion="admission.k8s.io/v1beta1"),
-     "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion"),
-    ("validating", _wrong(kind="Thing", apiVersion="v1"),
-     'no kind "Thing" is registered for version "v1" in scheme "k8s.io/apiserver/pkg/util/webhook/client.go:71"'),
-    ("validating", lambda _r: http(200, b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}'),
-     "webhook response was absent"),
-    ("validating", _wrong(response={"patch": "e30=", "patchType": "JSONPatch"}),
-     "validating webhook may not return response.patch"),
-    ("mutating", _wrong(response={"patch": "e30="}), "webhook returned response.patch but not response.patchType"),
-    ("mutating", _wrong(response={"patchType": "JSONPatch"}),
-     "webhook returned response.patchType but not response.patch"),
-    ("mutating", _wrong(response={"patch": "W3t9XQ==", "patchType": "Other"}), 'unsupported patch type "Other"'),
-])
+@pytest.mark.parametrize(
+    ("sort", "behave", "why"),
+    [
+        ("validating", _wrong(response={"uid": "x"}), 'expected response.uid="UID", got "x"'),
+        (
+            "validating",
+            _wrong(kind=None, apiVersion=None),
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=",
+        ),
+        (
+            "validating",
+            _wrong(apiVersion="admission.k8s.io/v1beta1"),
+            "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion",
+        ),
+        (
+            "validating",
+            _wrong(kind="Thing", apiVersion="v1"),
+            (
+                'no kind "Thing" is registered for version "v1" in scheme '
+                '"k8s.io/apiserver/pkg/util/webhook/client.go:71"'
+            ),
+        ),
+        (
+            "validating",
+            lambda _r: http(200, b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}'),
+            "webhook response was absent",
+        ),
+        (
+            "validating",
+            _wrong(response={"patch": "e30=", "patchType": "JSONPatch"}),
+            "validating webhook may not return response.patch",
+        ),
+        (
+            "mutating",
+            _wrong(response={"patch": "e30="}),
+            "webhook returned response.patch but not response.patchType",
+        ),
+        (
+            "mutating",
+            _wrong(response={"patchType": "JSONPatch"}),
+            "webhook returned response.patchType but not response.patch",
+        ),
+        (
+            "mutating",
+            _wrong(response={"patch": "W3t9XQ==", "patchType": "Other"}),
+            'unsupported patch type "Other"',
+        ),
+    ],
+)
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: str) -> None:
     async def work(api: Api) -> None:
@@ -153,21 +267,41 @@ def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: st
     run(work)
 
 
-@pytest.mark.parametrize(("operations", "why"), [
-    ({"op": "add"}, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
-    ([{"op": "add", "path": "/metadata/labels/a", "value": "b"}],
-     'add operation does not apply: doc is missing path: "/metadata/labels/a": missing value'),
-    ([{"op": "add", "path": "/data/x", "value": "b"}, {"op": "remove", "path": "/data/y"}],
-     "error in remove for path: '/data/y': Unable to remove nonexistent key: y: missing value"),
-    ([{"op": "test", "path": "/data/k", "value": "w"}], "testing value /data/k failed: test failed"),
-    ([{"op": "fold", "path": "/data/k"}], "Unexpected kind: fold"),
-    ([{"op": "replace", "path": "/nix/k", "value": 1}],
-     "replace operation does not apply: doc is missing path: /nix/k: missing value"),
-])
+@pytest.mark.parametrize(
+    ("operations", "why"),
+    [
+        ({"op": "add"}, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        (
+            [{"op": "add", "path": "/metadata/labels/a", "value": "b"}],
+            (
+                'add operation does not apply: doc is missing path: "/metadata/labels/a": '
+                "missing value"
+            ),
+        ),
+        (
+            [{"op": "add", "path": "/data/x", "value": "b"}, {"op": "remove", "path": "/data/y"}],
+            (
+                "error in remove for path: '/data/y': Unable to remove nonexistent key: y: "
+                "missing value"
+            ),
+        ),
+        (
+            [{"op": "test", "path": "/data/k", "value": "w"}],
+            "testing value /data/k failed: test failed",
+        ),
+        ([{"op": "fold", "path": "/data/k"}], "Unexpected kind: fold"),
+        (
+            [{"op": "replace", "path": "/nix/k", "value": 1}],
+            "replace operation does not apply: doc is missing path: /nix/k: missing value",
+        ),
+    ],
+)
 def test_patches_that_do_not_apply(operations: Any, why: str) -> None:
     async def work(api: Api) -> None:
         raw = base64.b64encode(orjson.dumps(operations)).decode()
-        endpoint = await Endpoint(lambda _r: {"allowed": True, "patchType": "JSONPatch", "patch": raw}).start()
+        endpoint = await Endpoint(
+            lambda _r: {"allowed": True, "patchType": "JSONPatch", "patch": raw}
+        ).start()
         await install(api, "mutating", hook(endpoint.config(), failurePolicy="Ignore"))
         code, body = await api.call("POST", CONFIGMAPS, configmap("a"))
         assert (code, body["message"]) == (500, f"Internal error occurred: {why}")
@@ -178,7 +312,9 @@ def test_patches_that_do_not_apply(operations: Any, why: str) -> None:
 
 def test_a_patch_that_breaks_the_type_is_an_internal_error() -> None:
     async def work(api: Api) -> None:
-        endpoint = await Endpoint(lambda _r: patch({"op": "replace", "path": "/data", "value": 7})).start()
+        endpoint = await Endpoint(
+            lambda _r: patch({"op": "replace", "path": "/data", "value": 7})
+        ).start()
         await install(api, "mutating", hook(endpoint.config()))
         code, body = await api.call("POST", CONFIGMAPS, configmap("a"))
         assert code == 500
@@ -194,14 +330,31 @@ def test_updates_and_deletes_show_the_old_object() -> None:
         endpoint = await Endpoint(lambda _r: ALLOW).start()
         await install(api, "mutating", hook(endpoint.config()))
         await install(api, "validating", hook(endpoint.config()))
-        await api.ok("PATCH", f"{CONFIGMAPS}/a?dryRun=All", {"data": {"k": "w"}}, media="application/merge-patch+json")
+        await api.ok(
+            "PATCH",
+            f"{CONFIGMAPS}/a?dryRun=All",
+            {"data": {"k": "w"}},
+            media="application/merge-patch+json",
+        )
         await api.ok("DELETE", f"{CONFIGMAPS}/a?gracePeriodSeconds=3")
         changed, _, gone, _ = [r["request"] for r in endpoint.reviews]
         assert (changed["operation"], changed["dryRun"]) == ("UPDATE", True)
-        assert changed["options"] == {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]}
+        assert changed["options"] == {
+            "kind": "UpdateOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "dryRun": ["All"],
+        }
         assert (changed["object"]["data"], changed["oldObject"]["data"]) == ({"k": "w"}, {"k": "v"})
-        assert (gone["operation"], gone["object"], gone["oldObject"]["data"]) == ("DELETE", None, {"k": "v"})
-        assert gone["options"] == {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 3}
+        assert (gone["operation"], gone["object"], gone["oldObject"]["data"]) == (
+            "DELETE",
+            None,
+            {"k": "v"},
+        )
+        assert gone["options"] == {
+            "kind": "DeleteOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "gracePeriodSeconds": 3,
+        }
         endpoint.stop()
 
     run(work)
@@ -210,12 +363,17 @@ def test_updates_and_deletes_show_the_old_object() -> None:
 def test_a_patch_where_there_is_no_object() -> None:
     async def work(api: Api) -> None:
         await api.ok("POST", CONFIGMAPS, configmap("a"))
-        endpoint = await Endpoint(lambda _r: patch({"op": "add", "path": "/data/a", "value": "b"})).start()
+        endpoint = await Endpoint(
+            lambda _r: patch({"op": "add", "path": "/data/a", "value": "b"})
+        ).start()
         await install(api, "mutating", hook(endpoint.config()))
         code, body = await api.call("DELETE", f"{CONFIGMAPS}/a")
         assert (code, body["message"]) == (
-            500, 'Internal error occurred: admission webhook "a.example.com" attempted to modify the object, which is not '
-                 "supported for this operation")
+            500,
+            'Internal error occurred: admission webhook "a.example.com" attempted to modify '
+            "the object, which is not "
+            "supported for this operation",
+        )
         endpoint.stop()
 
     run(work)
@@ -225,17 +383,26 @@ def test_selectors_and_scope() -> None:
     async def work(api: Api) -> None:
         endpoint = await Endpoint(lambda _r: ALLOW).start()
         wanted = {"matchLabels": {"touch": "me"}}
-        await install(api, "validating",
-                      hook(endpoint.config(), "object.example.com", objectSelector=wanted),
-                      hook(endpoint.config("/n"), "space.example.com", namespaceSelector=wanted,
-                           rules=rule("", "v1", "*")))
+        await install(
+            api,
+            "validating",
+            hook(endpoint.config(), "object.example.com", objectSelector=wanted),
+            hook(
+                endpoint.config("/n"),
+                "space.example.com",
+                namespaceSelector=wanted,
+                rules=rule("", "v1", "*"),
+            ),
+        )
         await api.ok("POST", CONFIGMAPS, configmap("a"))
         assert not endpoint.reviews
         await api.ok("POST", CONFIGMAPS, configmap("b", labels={"touch": "me"}))
         await api.ok("PUT", f"{CONFIGMAPS}/b", configmap("b"))  # the old object counts too
         assert [h.split()[1] for h in endpoint.heads] == ["/x?timeout=3s"] * 2
         # A namespace is judged by its own labels, what is in no namespace by none.
-        await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "n1", "labels": {"touch": "me"}}})
+        await api.ok(
+            "POST", "/api/v1/namespaces", {"metadata": {"name": "n1", "labels": {"touch": "me"}}}
+        )
         await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "n2"}})
         await api.ok("POST", "/api/v1/namespaces/n1/configmaps", configmap("a"))
         await api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "node"}})
@@ -249,13 +416,24 @@ def test_selectors_and_scope() -> None:
 def test_equivalent_versions_are_converted() -> None:
     async def work(api: Api) -> None:
         exact = await Endpoint(lambda _r: ALLOW).start()
-        equal = await Endpoint(lambda _r: patch({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})).start()
+        equal = await Endpoint(
+            lambda _r: patch({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})
+        ).start()
         rules = rule("policy", "v1beta1", "poddisruptionbudgets", "CREATE")
-        await install(api, "mutating", hook(equal.config(), rules=rules),
-                      hook(exact.config(), "b.example.com", rules=rules, matchPolicy="Exact"))
-        made = await api.ok("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", {
-            "metadata": {"name": "p"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
-        })
+        await install(
+            api,
+            "mutating",
+            hook(equal.config(), rules=rules),
+            hook(exact.config(), "b.example.com", rules=rules, matchPolicy="Exact"),
+        )
+        made = await api.ok(
+            "POST",
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+            {
+                "metadata": {"name": "p"},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
+            },
+        )
         assert (made["apiVersion"], made["metadata"]["labels"]) == ("policy/v1", {"a": "b"})
         asked = equal.reviews[0]["request"]
         assert (asked["kind"]["version"], asked["requestKind"]["version"]) == ("v1beta1", "v1")
@@ -271,8 +449,14 @@ def test_the_beta_of_reviews_and_of_configurations() -> None:
     async def work(api: Api) -> None:
         def behave(review: Json) -> bytes:
             # The beta never looked at uids and kinds.
-            body = {"response": {"allowed": True, "patch": base64.b64encode(
-                b'[{"op":"add","path":"/data/a","value":"b"}]').decode()}}
+            body = {
+                "response": {
+                    "allowed": True,
+                    "patch": base64.b64encode(
+                        b'[{"op":"add","path":"/data/a","value":"b"}]'
+                    ).decode(),
+                }
+            }
             assert review["apiVersion"] == "admission.k8s.io/v1beta1"
             return http(200, orjson.dumps(body))
 
@@ -280,15 +464,24 @@ def test_the_beta_of_reviews_and_of_configurations() -> None:
         given = hook(endpoint.config())
         for name in ("sideEffects", "admissionReviewVersions", "timeoutSeconds"):
             del given[name]
-        await api.ok("POST", "/apis/admissionregistration.k8s.io/v1beta1/mutatingwebhookconfigurations", {
-            "apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "c"}, "webhooks": [given],
-        })
+        await api.ok(
+            "POST",
+            "/apis/admissionregistration.k8s.io/v1beta1/mutatingwebhookconfigurations",
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1beta1",
+                "kind": "MutatingWebhookConfiguration",
+                "metadata": {"name": "c"},
+                "webhooks": [given],
+            },
+        )
         made = await api.ok("POST", CONFIGMAPS, configmap("a"))
         assert made["data"] == {"k": "v", "a": "b"}
         assert "?timeout=30s" in endpoint.heads[0]
         code, body = await api.call("POST", CONFIGMAPS + "?dryRun=All", configmap("b"))
-        assert (code, body["message"]) == (400, 'admission webhook "a.example.com" does not support dry run')
+        assert (code, body["message"]) == (
+            400,
+            'admission webhook "a.example.com" does not support dry run',
+        )
         endpoint.stop()
 
     run(work)
@@ -302,15 +495,29 @@ def test_order_and_reinvocation() -> None:
             def behave(review: Json) -> Json:
                 calls.append(key)
                 data = review["request"]["object"]["data"]
-                return ALLOW if key in data else patch({"op": "add", "path": f"/data/{key}", "value": "x"})
+                return (
+                    ALLOW
+                    if key in data
+                    else patch({"op": "add", "path": f"/data/{key}", "value": "x"})
+                )
 
             return behave
 
         ends = {key: await Endpoint(adding(key)).start() for key in ("a", "b", "c", "d")}
-        await install(api, "mutating", hook(ends["c"].config(), "c.example.com", reinvocationPolicy="IfNeeded"),
-                      hook(ends["d"].config(), "d.example.com", reinvocationPolicy="IfNeeded"), name="z")
-        await install(api, "mutating", hook(ends["a"].config(), reinvocationPolicy="IfNeeded"),
-                      hook(ends["b"].config(), "b.example.com"), name="y")
+        await install(
+            api,
+            "mutating",
+            hook(ends["c"].config(), "c.example.com", reinvocationPolicy="IfNeeded"),
+            hook(ends["d"].config(), "d.example.com", reinvocationPolicy="IfNeeded"),
+            name="z",
+        )
+        await install(
+            api,
+            "mutating",
+            hook(ends["a"].config(), reinvocationPolicy="IfNeeded"),
+            hook(ends["b"].config(), "b.example.com"),
+            name="y",
+        )
         made = await api.ok("POST", CONFIGMAPS, configmap("a"))
         assert set(made["data"]) == {"a", "b", "c", "d", "k"}
         # b does not wish to be asked again; nothing changed after d.
@@ -330,7 +537,9 @@ def test_validating_webhooks_are_asked_at_once() -> None:
             return reviewed(review, ALLOW)
 
         endpoint = await Endpoint(behave).start()
-        await install(api, "validating", *(hook(endpoint.config(), f"{n}.example.com") for n in "abc"))
+        await install(
+            api, "validating", *(hook(endpoint.config(), f"{n}.example.com") for n in "abc")
+        )
         await api.ok("POST", CONFIGMAPS, configmap("a"))
         endpoint.stop()
 
@@ -340,36 +549,87 @@ def test_validating_webhooks_are_asked_at_once() -> None:
 def test_subresources_show_what_travels_there() -> None:
     async def work(api: Api) -> None:
         def behave(review: Json) -> Json:
-            if review["request"].get("subResource") == "scale" and review["request"]["operation"] == "UPDATE":
+            if (
+                review["request"].get("subResource") == "scale"
+                and review["request"]["operation"] == "UPDATE"
+            ):
                 return patch({"op": "replace", "path": "/spec/replicas", "value": 7})
             return ALLOW
 
         endpoint = await Endpoint(behave).start()
-        await install(api, "mutating",
-                      hook(endpoint.config(), rules=rule("apps", "*", "*/scale") + rule("", "v1", "pods/*")))
+        await install(
+            api,
+            "mutating",
+            hook(endpoint.config(), rules=rule("apps", "*", "*/scale") + rule("", "v1", "pods/*")),
+        )
         labels = {"app": "a"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "c"}]}}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "c"}]},
+        }
         deployments = "/apis/apps/v1/namespaces/default/deployments"
-        await api.ok("POST", deployments, {"metadata": {"name": "d"},
-                                           "spec": {"selector": {"matchLabels": labels}, "template": template}})
-        scaled = await api.ok("PATCH", f"{deployments}/d/scale", {"spec": {"replicas": 3}},
-                              media="application/merge-patch+json")
+        await api.ok(
+            "POST",
+            deployments,
+            {
+                "metadata": {"name": "d"},
+                "spec": {"selector": {"matchLabels": labels}, "template": template},
+            },
+        )
+        scaled = await api.ok(
+            "PATCH",
+            f"{deployments}/d/scale",
+            {"spec": {"replicas": 3}},
+            media="application/merge-patch+json",
+        )
         assert scaled["spec"]["replicas"] == 7
         asked = endpoint.reviews[0]["request"]
         assert asked["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-        assert (asked["object"]["spec"], asked["oldObject"]["spec"]) == ({"replicas": 3}, {"replicas": 1})
+        assert (asked["object"]["spec"], asked["oldObject"]["spec"]) == (
+            {"replicas": 3},
+            {"replicas": 1},
+        )
 
-        await api.ok("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-        await api.ok("POST", "/api/v1/namespaces/default/pods", {
-            "metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": False, "containers": [
-                {"name": "c", "image": "c"}]}})
-        await api.call("GET", "/api/v1/namespaces/default/pods/p/exec?command=ls&command=-l&stdin=true&container=c")
-        await api.ok("POST", "/api/v1/namespaces/default/pods/p/eviction", {
-            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}})
-        connected, evicted = [r["request"] for r in endpoint.reviews if r["request"].get("subResource") in ("exec", "eviction")]
-        assert (connected["operation"], connected["subResource"], connected["options"]) == ("CONNECT", "exec", None)
-        assert connected["object"] == {"kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "container": "c",
-                                       "command": ["ls", "-l"]}
+        await api.ok(
+            "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+        )
+        await api.ok(
+            "POST",
+            "/api/v1/namespaces/default/pods",
+            {
+                "metadata": {"name": "p"},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "containers": [{"name": "c", "image": "c"}],
+                },
+            },
+        )
+        await api.call(
+            "GET",
+            "/api/v1/namespaces/default/pods/p/exec?command=ls&command=-l&stdin=true&container=c",
+        )
+        await api.ok(
+            "POST",
+            "/api/v1/namespaces/default/pods/p/eviction",
+            {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}},
+        )
+        connected, evicted = [
+            r["request"]
+            for r in endpoint.reviews
+            if r["request"].get("subResource") in ("exec", "eviction")
+        ]
+        assert (connected["operation"], connected["subResource"], connected["options"]) == (
+            "CONNECT",
+            "exec",
+            None,
+        )
+        assert connected["object"] == {
+            "kind": "PodExecOptions",
+            "apiVersion": "v1",
+            "stdin": True,
+            "container": "c",
+            "command": ["ls", "-l"],
+        }
         assert (evicted["operation"], evicted["kind"]["kind"]) == ("CREATE", "Eviction")
         endpoint.stop()
 
@@ -379,7 +639,9 @@ def test_subresources_show_what_travels_there() -> None:
 def test_configurations_themselves_are_never_asked_about() -> None:
     async def work(api: Api) -> None:
         down = {"url": "https://127.0.0.1:1/x"}
-        everything = [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]
+        everything = [
+            {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+        ]
         await install(api, "validating", hook(down, rules=everything))
         await install(api, "mutating", hook(down, rules=everything))
         assert (await api.call("POST", CONFIGMAPS, configmap("a")))[0] == 500
@@ -401,7 +663,12 @@ def test_a_slow_webhook_costs_its_timeout_and_the_request_its_own() -> None:
         code, body = await api.call("POST", CONFIGMAPS + "?timeout=200ms", configmap("a"))
         url = f"https://127.0.0.1:{endpoint.port}/x?timeout=1s"
         assert (code, body["message"]) == (
-            500, f'Internal error occurred: failed calling webhook "a.example.com": Post "{url}": context deadline exceeded')
+            500,
+            (
+                f'Internal error occurred: failed calling webhook "a.example.com": Post "{url}": '
+                "context deadline exceeded"
+            ),
+        )
         endpoint.stop()
 
     run(work)
@@ -423,7 +690,10 @@ def test_a_webhook_that_crashes_in_mid_call() -> None:
 
 def test_audit_annotations() -> None:
     async def work(api: Api) -> None:
-        response = {**patch({"op": "add", "path": "/data/a", "value": "b"}), "auditAnnotations": {"why": "so", "b d": ""}}
+        response = {
+            **patch({"op": "add", "path": "/data/a", "value": "b"}),
+            "auditAnnotations": {"why": "so", "b d": ""},
+        }
         endpoint = await Endpoint(lambda _r: response).start()
         await install(api, "mutating", hook(endpoint.config()))
         server = api.server
@@ -432,8 +702,9 @@ def test_audit_annotations() -> None:
         await server.storage.create(ctx, res, "default", configmap("a"))
         assert ctx.annotations == {
             "a.example.com/why": "so",
-            "mutation.webhook.admission.k8s.io/round_0_index_0":
-                '{"configuration":"c","webhook":"a.example.com","mutated":true}',
+            "mutation.webhook.admission.k8s.io/round_0_index_0": (
+                '{"configuration":"c","webhook":"a.example.com","mutated":true}'
+            ),
         }
         assert list(ctx.body_annotations) == ["patch.webhook.admission.k8s.io/round_0_index_0"]
         endpoint.stop()
@@ -443,21 +714,30 @@ def test_audit_annotations() -> None:
 
 @pytest.mark.parametrize("by_service", [False, True])
 def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
-    """The call is a request like any other: it is answered, with a refusal, and nothing waits for itself."""
-    sockets = listen(["127.0.0.1"], 0)
+    """The call is a request like any other: it is answered, with a refusal, and nothing waits for
+    itself.
+    """
+    sockets = listen_sockets(["127.0.0.1"], 0)
     address = f"127.0.0.1:{sockets[0].getsockname()[1]}"
 
     async def work(api: Api) -> None:
         pair = pki.issue_server(CA, "kube-apiserver", ["kubernetes.default.svc"], ["127.0.0.1"])
-        front = HttpServer(api.server.handler, context(pair))
+        front = HttpServer(api.server.handler, context(pair), bodies=api.server.handler)
         await front.serve(sockets)
-        client: Json = {"url": f"https://{address}{CONFIGMAPS}", "caBundle": base64.b64encode(CA.certificate).decode()}
+        client: Json = {
+            "url": f"https://{address}{CONFIGMAPS}",
+            "caBundle": base64.b64encode(CA.certificate).decode(),
+        }
         if by_service:
             client = {"service": {"namespace": "default", "name": "kubernetes", "path": CONFIGMAPS}}
         await install(api, "mutating", hook(client))
         code, body = await api.call("POST", CONFIGMAPS, configmap("a"))
         # The service is this very server, which knows itself; by URL it is nobody in particular.
-        why = "cannot be handled as a ConfigMap" if by_service else 'User "system:anonymous" cannot create resource'
+        why = (
+            "cannot be handled as a ConfigMap"
+            if by_service
+            else 'User "system:anonymous" cannot create resource'
+        )
         assert (code, why in body["message"]) == (500, True), body
         await front.stop(0.1)
 
@@ -466,29 +746,69 @@ def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
 
 def test_custom_objects_in_the_version_of_the_rule() -> None:
     async def work(api: Api) -> None:
-        schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
-            "type": "object", "properties": {"size": {"type": "integer"}, "colour": {"type": "string", "default": "red"}}}}}}
-        await api.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {
-            "metadata": {"name": "cogs.wheel.example.com"},
-            "spec": {"group": "wheel.example.com", "scope": "Namespaced", "names": {"plural": "cogs", "kind": "Cog"},
-                     "versions": [{"name": v, "served": True, "storage": v == "v1", "schema": schema}
-                                  for v in ("v1", "v2")]}})
+        schema = {
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {
+                    "spec": {
+                        "type": "object",
+                        "properties": {
+                            "size": {"type": "integer"},
+                            "colour": {"type": "string", "default": "red"},
+                        },
+                    }
+                },
+            }
+        }
+        await api.ok(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {
+                "metadata": {"name": "cogs.wheel.example.com"},
+                "spec": {
+                    "group": "wheel.example.com",
+                    "scope": "Namespaced",
+                    "names": {"plural": "cogs", "kind": "Cog"},
+                    "versions": [
+                        {"name": v, "served": True, "storage": v == "v1", "schema": schema}
+                        for v in ("v1", "v2")
+                    ],
+                },
+            },
+        )
         cogs = "/apis/wheel.example.com/v1/namespaces/default/cogs"
         async with asyncio.timeout(10):
             while True:
                 if (await api.call("GET", cogs))[0] == 200:
                     break
                 await asyncio.sleep(0.005)
-        endpoint = await Endpoint(lambda _r: patch(
-            {"op": "replace", "path": "/spec", "value": {"size": 2, "unknown": True}})).start()
-        await install(api, "mutating",
-                      hook(endpoint.config(), rules=rule("wheel.example.com", "v2", "cogs", "CREATE")))
-        made = await api.ok("POST", cogs, {"apiVersion": "wheel.example.com/v1", "kind": "Cog",
-                                           "metadata": {"name": "c"}, "spec": {"size": 1}})
+        endpoint = await Endpoint(
+            lambda _r: patch(
+                {"op": "replace", "path": "/spec", "value": {"size": 2, "unknown": True}}
+            )
+        ).start()
+        await install(
+            api,
+            "mutating",
+            hook(endpoint.config(), rules=rule("wheel.example.com", "v2", "cogs", "CREATE")),
+        )
+        made = await api.ok(
+            "POST",
+            cogs,
+            {
+                "apiVersion": "wheel.example.com/v1",
+                "kind": "Cog",
+                "metadata": {"name": "c"},
+                "spec": {"size": 1},
+            },
+        )
         assert made["apiVersion"] == "wheel.example.com/v1"
         assert made["spec"] == {"size": 2, "colour": "red"}
         asked = endpoint.reviews[0]["request"]
-        assert (asked["object"]["apiVersion"], asked["requestKind"]["version"]) == ("wheel.example.com/v2", "v1")
+        assert (asked["object"]["apiVersion"], asked["requestKind"]["version"]) == (
+            "wheel.example.com/v2",
+            "v1",
+        )
         endpoint.stop()
 
     run(work)

@@ -13,13 +13,13 @@ import pytest
 import uvloop
 from tests.apiserver.webhooks.endpoint import CA, Endpoint, http
 
-from transom.apiserver.service_resolver import Address, Unresolved
+from transom.apiserver.core.service_resolver import ServiceAddress, UnresolvedService
 from transom.apiserver.webhooks.client import CallFailed, WebhookClient
 from transom.kit import pki
 
 
-def unresolved(_namespace: str, name: str, _port: int) -> Address:
-    raise Unresolved(f'service "{name}" not found')
+def unresolved(_namespace: str, name: str, _port: int) -> ServiceAddress:
+    raise UnresolvedService(f'service "{name}" not found')
 
 
 async def failure(config: dict[str, Any], within: float = 5.0) -> str:
@@ -33,30 +33,62 @@ def run(work: Any) -> Any:
         return runner.run(work)
 
 
-STATUS = orjson.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "so it is", "code": 500})
+STATUS = orjson.dumps(
+    {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "so it is", "code": 500}
+)
 
 
-@pytest.mark.parametrize(("answer", "text"), [
-    (None, 'Post "{url}": EOF'),
-    (b"SSH-2.0-OpenSSH\r\n", 'Post "{url}": net/http: HTTP/1.x transport connection broken: malformed HTTP response '
-                             '"SSH-2.0-OpenSSH"'),
-    (http(500, b"oops\n", "text/plain"),
-     'an error on the server ("oops") has prevented the request from succeeding'),
-    (http(500, b"{}"), 'an error on the server ("unknown") has prevented the request from succeeding'),
-    (http(500, STATUS), "so it is"),
-    (http(404, b"", "text/plain"), "the server could not find the requested resource"),
-    (http(403, b"no entry", "text/plain"), "no entry"),
-    (http(302, b""), "the server responded with the status code 302 but did not return more information"),
-    (http(503, b""), "the server is currently unable to handle the request"),
-    (http(200, b""), "0-length response with status code: 200 and content type: application/json"),
-    (http(200, b"{oops"), "couldn't get version/kind; json parse error: invalid character 'o' looking for beginning of "
-                          "object key string"),
-    (http(200, b"hello"), "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of "
-                          'type struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
-                          '"json:\\"kind,omitempty\\"" }}'),
-    (b"HTTP/1.1 200 X\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf",
-     "unexpected error when reading response body. Please retry. Original error: unexpected EOF"),
-])
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (None, 'Post "{url}": EOF'),
+        (
+            b"SSH-2.0-OpenSSH\r\n",
+            'Post "{url}": net/http: HTTP/1.x transport connection broken: malformed HTTP response '
+            '"SSH-2.0-OpenSSH"',
+        ),
+        (
+            http(500, b"oops\n", "text/plain"),
+            'an error on the server ("oops") has prevented the request from succeeding',
+        ),
+        (
+            http(500, b"{}"),
+            'an error on the server ("unknown") has prevented the request from succeeding',
+        ),
+        (http(500, STATUS), "so it is"),
+        (http(404, b"", "text/plain"), "the server could not find the requested resource"),
+        (http(403, b"no entry", "text/plain"), "no entry"),
+        (
+            http(302, b""),
+            "the server responded with the status code 302 but did not return more information",
+        ),
+        (http(503, b""), "the server is currently unable to handle the request"),
+        (
+            http(200, b""),
+            "0-length response with status code: 200 and content type: application/json",
+        ),
+        (
+            http(200, b"{oops"),
+            "couldn't get version/kind; json parse error: invalid character 'o' looking for "
+            "beginning of "
+            "object key string",
+        ),
+        (
+            http(200, b"hello"),
+            "couldn't get version/kind; json parse error: json: cannot unmarshal string into "
+            "Go value of "
+            'type struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+            '"json:\\"kind,omitempty\\"" }}',
+        ),
+        (
+            b"HTTP/1.1 200 X\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf",
+            (
+                "unexpected error when reading response body. Please retry. Original error: "
+                "unexpected EOF"
+            ),
+        ),
+    ],
+)
 def test_answers_that_are_none(answer: bytes | None, text: str) -> None:
     async def work() -> None:
         endpoint = await Endpoint(lambda _review: answer).start()
@@ -69,19 +101,41 @@ def test_answers_that_are_none(answer: bytes | None, text: str) -> None:
     run(work())
 
 
-@pytest.mark.parametrize(("pair", "ca", "text"), [
-    (None, pki.make_ca("another").certificate, "x509: certificate signed by unknown authority"),
-    (None, pki.make_ca("webhook-ca").certificate,
-     'x509: certificate signed by unknown authority (possibly because of "x509: ECDSA verification failure" while trying '
-     'to verify candidate authority certificate "webhook-ca")'),
-    (None, b"no certificate", "x509: certificate signed by unknown authority"),
-    (pki.issue_server(CA, "x", ["a.svc"], ["10.0.0.1"]), CA.certificate,
-     "x509: certificate is valid for 10.0.0.1, not 127.0.0.1"),
-    (pki.issue_server(CA, "x", ["a.svc"]), CA.certificate,
-     "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"),
-    (pki.issue_client(CA, "127.0.0.1"), CA.certificate,
-     "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"),
-])
+@pytest.mark.parametrize(
+    ("pair", "ca", "text"),
+    [
+        (None, pki.make_ca("another").certificate, "x509: certificate signed by unknown authority"),
+        (
+            None,
+            pki.make_ca("webhook-ca").certificate,
+            'x509: certificate signed by unknown authority (possibly because of "x509: ECDSA '
+            'verification failure" while trying '
+            'to verify candidate authority certificate "webhook-ca")',
+        ),
+        (None, b"no certificate", "x509: certificate signed by unknown authority"),
+        (
+            pki.issue_server(CA, "x", ["a.svc"], ["10.0.0.1"]),
+            CA.certificate,
+            "x509: certificate is valid for 10.0.0.1, not 127.0.0.1",
+        ),
+        (
+            pki.issue_server(CA, "x", ["a.svc"]),
+            CA.certificate,
+            (
+                "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any "
+                "IP SANs"
+            ),
+        ),
+        (
+            pki.issue_client(CA, "127.0.0.1"),
+            CA.certificate,
+            (
+                "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any "
+                "IP SANs"
+            ),
+        ),
+    ],
+)
 def test_certificates(pair: pki.KeyPair | None, ca: bytes, text: str) -> None:
     async def work() -> None:
         endpoint = await Endpoint(lambda _review: http(200, b"{}")).start(pair)
@@ -118,7 +172,7 @@ def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
             asked.append((host, port))
             return enter() if host.startswith("10.244.") else None
 
-        client = WebhookClient(lambda *_service: Address("10.244.1.7", 8443), connect=way)
+        client = WebhookClient(lambda *_service: ServiceAddress("10.244.1.7", 8443), connect=way)
         config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook"}}
         assert await client(config, {}, 3) == {"a": 1}
         assert await client(endpoint.config(), {}, 3) == {"a": 1}
@@ -132,14 +186,25 @@ def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
 def test_names_of_services_are_checked_and_resolved() -> None:
     async def work() -> None:
         endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
-        client = WebhookClient(lambda *_service: Address("127.0.0.1", endpoint.port))
-        config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook", "path": "/a/"}}
+        client = WebhookClient(lambda *_service: ServiceAddress("127.0.0.1", endpoint.port))
+        config = endpoint.config() | {
+            "url": None,
+            "service": {"namespace": "ns", "name": "hook", "path": "/a/"},
+        }
         assert await client(config, {}, 3) == {"a": 1}
-        assert endpoint.heads[0].startswith("POST /a?timeout=3s HTTP/1.1\r\nHost: hook.ns.svc:443\r\n")
+        assert endpoint.heads[0].startswith(
+            "POST /a?timeout=3s HTTP/1.1\r\nHost: hook.ns.svc:443\r\n"
+        )
         config["service"]["name"] = "other"
-        with pytest.raises(CallFailed, match=r"x509: certificate is valid for localhost, hook\.ns\.svc, not other\.ns\.svc"):
+        with pytest.raises(
+            CallFailed,
+            match=r"x509: certificate is valid for localhost, hook\.ns\.svc, not other\.ns\.svc",
+        ):
             await client(config, {}, 3)
-        assert await failure(config) == 'Post "https://other.ns.svc:443/a?timeout=5s": service "other" not found'
+        assert (
+            await failure(config)
+            == 'Post "https://other.ns.svc:443/a?timeout=5s": service "other" not found'
+        )
         endpoint.stop()
 
     run(work())
@@ -148,11 +213,17 @@ def test_names_of_services_are_checked_and_resolved() -> None:
 def test_nobody_there_and_nobody_answering() -> None:
     async def work() -> None:
         assert await failure({"url": "https://127.0.0.1:1"}) == (
-            'Post "https://127.0.0.1:1/?timeout=5s": dial tcp 127.0.0.1:1: connect: connection refused')
-        assert "dial tcp: lookup nowhere.invalid" in await failure({"url": "https://nowhere.invalid/"})
+            'Post "https://127.0.0.1:1/?timeout=5s": dial tcp 127.0.0.1:1: connect: '
+            "connection refused"
+        )
+        assert "dial tcp: lookup nowhere.invalid" in await failure(
+            {"url": "https://nowhere.invalid/"}
+        )
         slow = await Endpoint(lambda _review: asyncio.Event().wait()).start()  # type: ignore[arg-type,return-value]
         text = await failure(slow.config(), 0.2)
-        assert text == f'Post "https://127.0.0.1:{slow.port}/x?timeout=1s": context deadline exceeded'
+        assert (
+            text == f'Post "https://127.0.0.1:{slow.port}/x?timeout=1s": context deadline exceeded'
+        )
         slow.stop()
         plain = await Endpoint(lambda _review: None).start(tls=False)
         await failure(plain.config(), 0.5)

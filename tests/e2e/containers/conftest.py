@@ -1,4 +1,6 @@
-"""A cluster whose containers are real: processes under runc on Linux nodes, Win32 programs under Wine on Windows nodes."""
+"""A cluster whose containers are real: processes under runc on Linux nodes, Win32 programs under
+Wine on Windows nodes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.conftest import Cluster, Kubectl, kubectl_binaries, running_cluster
 from tests.e2e.nodes.conftest import Space
 from tests.runtime.wine import probe
 
-from transom.cluster import engines
+from transom.node.runtimes import missing_requirements
 from transom.runtime.images.builtin import BUSYBOX
 from transom.runtime.wine import helpers
 
@@ -26,7 +28,7 @@ apiVersion: transom.dev/v1
 kind: Cluster
 engine: oci
 nodes:
-- {name: linux-1}
+- {name: linux-1, role: control-plane, taints: []}
 - {name: windows-1, os: windows, runtime: docker}
 - {name: windows-2, os: windows, runtime: containerd}
 """
@@ -34,7 +36,7 @@ Object = dict[str, Any]
 
 
 def unavailable() -> str:
-    missing = engines.missing()
+    missing = missing_requirements()
     why = missing["linux"] or missing["windows"]
     if not why and not BUSYBOX.exists():
         why = "the package busybox-static is not installed"
@@ -42,7 +44,9 @@ def unavailable() -> str:
 
 
 def share_template(data: Path, shared: Path) -> None:
-    """Wine's template takes ten seconds to make: one for all test runs, as users have one for all clusters."""
+    """Wine's template takes ten seconds to make: one for all test runs, as users have one for all
+    clusters.
+    """
     shared.mkdir(exist_ok=True)
     (data / "transom").mkdir(parents=True, exist_ok=True)
     (data / "transom" / "wine").symlink_to(shared)
@@ -52,9 +56,17 @@ def import_programs(cluster: Cluster, folder: Path) -> None:
     app = probe.layer(folder / "programs") / "app"
     shutil.copy(helpers.BUILT / "winweb.exe", app)
     cluster.transom(
-        "image", "import", str(folder / "programs"), WINDOWS_IMAGE, "--os", "windows", "--build", "17763",
-        "--env", r"PATH=C:\app;C:\Windows\system32;C:\Windows",
-    )  # fmt: skip
+        "image",
+        "import",
+        str(folder / "programs"),
+        WINDOWS_IMAGE,
+        "--os",
+        "windows",
+        "--build",
+        "17763",
+        "--env",
+        r"PATH=C:\app;C:\Windows\system32;C:\Windows",
+    )
 
 
 @pytest.fixture(scope="package")
@@ -95,21 +107,50 @@ def ns(real_cluster: Cluster) -> Iterator[Space]:
     kubectl("delete", "namespace", name, "--wait=false")
 
 
-def pod(name: str, os_name: str, *command: str, container: Object | None = None, **spec: Any) -> Object:
+def pod(
+    name: str, os_name: str, *command: str, container: Object | None = None, **spec: Any
+) -> Object:
     """Of busybox, or of our Windows programs; ends at once when it is deleted."""
     image = WINDOWS_IMAGE if os_name == "windows" else "busybox"
-    given = {"name": "c", "image": image, "imagePullPolicy": "IfNotPresent", "command": list(command), **(container or {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
-        "nodeSelector": {"kubernetes.io/os": os_name}, "terminationGracePeriodSeconds": 0, "containers": [given], **spec,
-    }}  # fmt: skip
+    given = {
+        "name": "c",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command),
+        **(container or {}),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/os": os_name},
+            "terminationGracePeriodSeconds": 0,
+            "containers": [given],
+            **spec,
+        },
+    }
 
 
-def deployment(name: str, os_name: str, replicas: int, *command: str, container: Object | None = None, **spec: Any) -> Object:
+def deployment(
+    name: str,
+    os_name: str,
+    replicas: int,
+    *command: str,
+    container: Object | None = None,
+    **spec: Any,
+) -> Object:
     template = pod(name, os_name, *command, container=container, **spec)
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
-        "replicas": replicas, "selector": {"matchLabels": {"app": name}},
-        "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
-    }}  # fmt: skip
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
+        },
+    }
 
 
 def apply(space: Space, *things: Object) -> None:
@@ -123,14 +164,21 @@ def ended(found: Any) -> Any:
 
 
 def processes(cluster: Cluster) -> list[tuple[int, str]]:
-    """On this machine, of a cluster: those in its control groups, and those that have its folder in their command line."""
+    """On this machine, of a cluster: those in its control groups, and those that have its folder in
+    their command line.
+    """
     found = []
     folder = f"{cluster.env['XDG_DATA_HOME']}/transom/{cluster.name}"
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 groups = Path(f"/proc/{entry}/cgroup").read_text()
-                line = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = (
+                    Path(f"/proc/{entry}/cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                )
             except OSError:  # it has ended meanwhile
                 continue
             if f"/transom/{cluster.name}/" in groups or folder in line:

@@ -1,5 +1,6 @@
-"""Programs that were made for Windows by others, and know nothing of where they run: nginx and Node.js, where the package
-indexes can be reached; and the demo, which shows one of them."""
+"""Programs that were made for Windows by others, and know nothing of where they run: nginx and
+Node.js, where the package indexes can be reached; and the demo, which shows one of them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ NODE_HASH = "20892bacdf5d18004838ceced1ad3008488eac56d511a93040daf607cfa5ac47"
 
 def _demo(cluster: Cluster, *options: str) -> dict[str, Any]:
     """The pages, by operating system."""
-    done = cluster.transom("demo", "--name", cluster.name, "--timeout=50", *options, "--output=json", check=False)
+    done = cluster.transom(
+        "demo", "--name", cluster.name, "--timeout=50", *options, "--output=json", check=False
+    )
     assert done.returncode == 0, done.stderr
     return {page["os"]: page for page in json.loads(done.stdout)}
 
@@ -54,7 +57,10 @@ def test_the_demo_with_nginx(real_cluster: Cluster) -> None:
         pytest.skip("the Python package index cannot be reached")
     _calls_each_other(pages)
     assert "nginx/1." in _read(pages["windows"]["url"])
-    assert "The demo is removed." in real_cluster.transom("demo", "--remove", "--name", real_cluster.name).stdout
+    assert (
+        "The demo is removed."
+        in real_cluster.transom("demo", "--remove", "--name", real_cluster.name).stdout
+    )
 
 
 def _node(folder: Path, cache: Path) -> Path:
@@ -64,7 +70,9 @@ def _node(folder: Path, cache: Path) -> Path:
         if shutil.which("npm") is None:
             pytest.skip("no npm on this machine")
         cache.mkdir(exist_ok=True)
-        done = subprocess.run(["npm", "pack", "--silent", NODE], cwd=cache, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["npm", "pack", "--silent", NODE], cwd=cache, capture_output=True, text=True, timeout=60
+        )
         if done.returncode != 0:
             pytest.skip("the npm registry cannot be reached")
     data = archive.read_bytes()
@@ -93,23 +101,45 @@ http.createServer((request, response) => {
 """
 
 
-def test_node(home: Space, ns: Space, real_cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A server in JavaScript that asks a server on Linux; it crashes when told to, and comes back."""
+def test_node(
+    home: Space,
+    ns: Space,
+    real_cluster: Cluster,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A server in JavaScript that asks a server on Linux; it crashes when told to, and comes
+    back.
+    """
     folder = _node(tmp_path, tmp_path_factory.getbasetemp().parent / "transom-programs")
     real_cluster.transom(
-        "image", "import", str(folder), "test/node:18", "--os", "windows", "--workdir", r"C:\node", "--cmd",
+        "image",
+        "import",
+        str(folder),
+        "test/node:18",
+        "--os",
+        "windows",
+        "--workdir",
+        r"C:\node",
+        "--cmd",
         r"C:\node\node.exe server.js",
-    )  # fmt: skip
+    )
     probe = {"readinessProbe": {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1}}
     one = pod("node", "windows", container={"image": "test/node:18", **probe})
     del one["spec"]["containers"][0]["command"]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "node"},
-               "spec": {"selector": {"app": "node"}, "ports": [{"port": 80, "targetPort": 8080}]}}  # fmt: skip
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "node"},
+        "spec": {"selector": {"app": "node"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    }
     apply(ns, service, one)
     ns.ready("pod/node")
     assert ns("logs", "node") == "node v18.20.8 on win32 10.0.17763\nlistening\n"
     ask = ("exec", "linux", "--container=web", "--", "wget", "-q", "-O", "-")
     assert home(*ask, f"http://node.{ns.name}/") == "node heard: hello from linux\n"
     home.done(*ask, f"http://node.{ns.name}/crash")
-    again = ns.until(lambda found: found["status"]["containerStatuses"][0]["restartCount"] == 1, "pod", "node")
+    again = ns.until(
+        lambda found: found["status"]["containerStatuses"][0]["restartCount"] == 1, "pod", "node"
+    )
     assert again["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 3000

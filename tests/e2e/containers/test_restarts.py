@@ -1,4 +1,6 @@
-"""Clusters that are killed, stopped, started again and deleted, and what becomes of their containers."""
+"""Clusters that are killed, stopped, started again and deleted, and what becomes of their
+containers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from tests.conftest import Cluster, Kubectl, kubectl_binaries, running_cluster
 from tests.e2e.nodes.conftest import PATIENCE, Space
 
-from transom.hosts import mounting
+from transom.machines import mounting
 from transom.runtime.native import cgroups
 
 from .conftest import apply, deployment, import_programs, pod, processes, share_template
@@ -44,7 +46,9 @@ def space(own: Cluster) -> Space:
 
 
 def _status(cluster: Cluster) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cluster.transom("status", "--name", cluster.name, "--output", "json").stdout)
+    found: dict[str, Any] = json.loads(
+        cluster.transom("status", "--name", cluster.name, "--output", "json").stdout
+    )
     return found
 
 
@@ -65,7 +69,11 @@ def _up(cluster: Cluster) -> None:
 def _identity(space: Space, name: str) -> tuple[str, str, int]:
     """Which container it is, where it is reached, how often it was started."""
     status = space.object("pod", name)["status"]
-    return status["containerStatuses"][0]["containerID"], status["podIP"], status["containerStatuses"][0]["restartCount"]
+    return (
+        status["containerStatuses"][0]["containerID"],
+        status["podIP"],
+        status["containerStatuses"][0]["restartCount"],
+    )
 
 
 def _containers(cluster: Cluster) -> list[str]:
@@ -77,7 +85,12 @@ def _containers(cluster: Cluster) -> list[str]:
 def test_killed_in_the_middle_of_a_rollout(own: Cluster, space: Space) -> None:
     """Containers go on and are found again; the rollout ends; nothing is there twice."""
     for name, command in WAIT.items():
-        apply(space, deployment(name, name, 3, *command, container={"env": [{"name": "EDITION", "value": "first"}]}))
+        apply(
+            space,
+            deployment(
+                name, name, 3, *command, container={"env": [{"name": "EDITION", "value": "first"}]}
+            ),
+        )
     for name in WAIT:
         space("rollout", "status", f"deployment/{name}", "--timeout=60s", timeout=70)
     before = {name: _identity(space, name) for name in ("old-linux", "old-windows")}
@@ -94,27 +107,41 @@ def test_killed_in_the_middle_of_a_rollout(own: Cluster, space: Space) -> None:
     assert {name: _identity(space, name) for name in before} == before
     # Pods that were deleted while nobody ran: kubelets find their containers and end them.
     expected = space.until(
-        lambda found: _containers(own) == sorted(f"default/{item['metadata']['name']}" for item in found["items"]), "pods"
+        lambda found: (
+            _containers(own)
+            == sorted(f"default/{item['metadata']['name']}" for item in found["items"])
+        ),
+        "pods",
     )
     assert len(expected["items"]) == 8
     assert sum("transom.runtime.native.monitor" in line for _, line in processes(own)) == 1
     for name in WAIT:
         said = ("sh", "-c", "echo $EDITION") if name == "linux" else ("cmd", "/c", "echo %EDITION%")
         assert space("exec", f"deployment/{name}", "--", *said) == "second\n"
-        assert "hi" in space("exec", f"old-{name}", "--", *(("echo", "hi") if name == "linux" else ("cmd", "/c", "echo hi")))
+        assert "hi" in space(
+            "exec",
+            f"old-{name}",
+            "--",
+            *(("echo", "hi") if name == "linux" else ("cmd", "/c", "echo hi")),
+        )
     space("delete", "deployment", *WAIT, "--wait=false")
 
 
 def _started_again(space: Space, name: str, count: int) -> None:
     """Once more than it was."""
-    space.until(lambda found: found["status"]["containerStatuses"][0]["restartCount"] == count + 1, "pod", name)
+    space.until(
+        lambda found: found["status"]["containerStatuses"][0]["restartCount"] == count + 1,
+        "pod",
+        name,
+    )
     space.ready(f"pod/{name}")
 
 
 def test_a_script_that_serves_goes_on(own: Cluster, space: Space) -> None:
     """PowerShell's two halves are in the container, and in nobody else's process."""
     script = (
-        "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); $l.Start(); $n = 0; while (1) { "
+        "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); "
+        "$l.Start(); $n = 0; while (1) { "
         "$c = $l.GetContext(); $n++; $b = [Text.Encoding]::UTF8.GetBytes('visit ' + $n); "
         "$c.Response.OutputStream.Write($b, 0, $b.Length); $c.Response.Close() }"
     )
@@ -155,9 +182,11 @@ def test_a_node_that_is_deleted(own: Cluster, space: Space) -> None:
         assert f"default/on-{kind}" not in _containers(own)
     space("delete", "pods", "on-linux", "on-windows", "--force", "--grace-period=0")
     state = _status_folder(own)
-    assert not [mount.point for mount in mounting.mounts(state) if "/more-" in mount.point]
+    assert not [mount.point for mount in mounting.mount_points(state) if "/more-" in mount.point]
     assert not [*Path(state).glob("containers/more-*"), *Path(state).glob("machines/more-*")]
-    assert not [group for group in cgroups.leaves(f"/transom/{own.name}") if "/more-" in group]
+    assert not [
+        group for group in cgroups.cgroup_leaves(f"/transom/{own.name}") if "/more-" in group
+    ]
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
@@ -168,7 +197,7 @@ def test_down_and_up(own: Cluster, space: Space, killed: bool) -> None:
         _kill(own)
     own.transom("down", "--name", own.name)
     assert not processes(own)
-    assert not mounting.mounts(_status_folder(own))
+    assert not mounting.mount_points(_status_folder(own))
     _up(own)
     for name, count in before.items():
         _started_again(space, name, count)
@@ -191,7 +220,9 @@ def _namespaces() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-def test_delete_leaves_nothing(folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, killed: bool) -> None:
+def test_delete_leaves_nothing(
+    folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, killed: bool
+) -> None:
     share_template(tmp_path / "data", tmp_path_factory.getbasetemp().parent / "transom-wine")
     with running_cluster(tmp_path, "--config", str(folder / "cluster.yaml")) as running:
         import_programs(running, tmp_path)
@@ -199,17 +230,35 @@ def test_delete_leaves_nothing(folder: Path, tmp_path: Path, tmp_path_factory: p
         space.until(bool, "serviceaccount", "default")
         memory = {"volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}]}
         mount = {"volumeMounts": [{"name": "m", "mountPath": "/m"}]}
-        apply(space, *(pod(name, name, *command, container=mount, **memory) for name, command in WAIT.items()))
+        apply(
+            space,
+            *(
+                pod(name, name, *command, container=mount, **memory)
+                for name, command in WAIT.items()
+            ),
+        )
         space.ready("pods", "--all")
-        held = {os.readlink(f"/proc/{pid}/ns/net") for pid, line in processes(running) if "sleep" in line or "ping" in line}
+        held = {
+            os.readlink(f"/proc/{pid}/ns/net")
+            for pid, line in processes(running)
+            if "sleep" in line or "ping" in line
+        }
         assert len(held) >= 2
         state = _status_folder(running)
         if killed:
             _kill(running)
-        assert processes(running) and mounting.mounts(state)
+        assert processes(running) and mounting.mount_points(state)
     assert not processes(running)
-    assert not mounting.mounts(state)
+    assert not mounting.mount_points(state)
     assert not Path(state).exists()
-    assert not [name for mount in cgroups.hierarchies().mounts.values() for name in Path(mount).glob(f"transom/{running.name}")]
+    assert not [
+        name
+        for mount in cgroups.cgroup_hierarchies().mounts.values()
+        for name in Path(mount).glob(f"transom/{running.name}")
+    ]
     assert not held & set(_namespaces())
-    assert not [link for link in os.listdir("/run/netns") if running.name in link] if Path("/run/netns").exists() else True
+    assert (
+        not [link for link in os.listdir("/run/netns") if running.name in link]
+        if Path("/run/netns").exists()
+        else True
+    )

@@ -24,7 +24,9 @@ def test_configuration_changes_while_it_is_mounted(home: Space) -> None:
     home("patch", "configmap", "settings", "--patch", '{"data": {"colour": "blue"}}')
     home("patch", "secret", "keys", "--patch", '{"stringData": {"password": "quiet"}}')
 
-    home("annotate", "pods", "linux", "windows", "look=again")  # else kubelets look after their pods once a minute
+    home(
+        "annotate", "pods", "linux", "windows", "look=again"
+    )  # else kubelets look after their pods once a minute
     home.until(lambda _: _seen(home) == ("bluequiet", "bluequiet"), "pod", "linux")
 
 
@@ -39,7 +41,10 @@ def test_containers_of_a_pod_share_a_volume(home: Space) -> None:
     home("exec", *LINUX, "sh", "-c", "echo from web > /srv/note")
     assert home("exec", "linux", "--container=beside", "--", "cat", "/shared/note") == "from web\n"
     home("exec", *WINDOWS, "cmd", "/c", r"echo from web>C:\shared\note")
-    assert home("exec", "windows", "--container=beside", "--", "cmd", "/c", r"type C:\shared\note") == "from web\n"
+    assert (
+        home("exec", "windows", "--container=beside", "--", "cmd", "/c", r"type C:\shared\note")
+        == "from web\n"
+    )
 
 
 def test_folders_of_the_node(home: Space, ns: Space) -> None:
@@ -48,14 +53,36 @@ def test_folders_of_the_node(home: Space, ns: Space) -> None:
     home("exec", *WINDOWS, "cmd", "/c", r"echo kept>D:\note")
     where = home.object("pod", "windows")["spec"]["nodeName"]
     folders = {"linux": "/data", "windows": "C:\\data"}
-    volumes = {name: [{"name": "machine", "hostPath": {"path": path}}] for name, path in folders.items()}
-    mount = {name: {"volumeMounts": [{"name": "machine", "mountPath": path}]} for name, path in folders.items()}
+    volumes = {
+        name: [{"name": "machine", "hostPath": {"path": path}}] for name, path in folders.items()
+    }
+    mount = {
+        name: {"volumeMounts": [{"name": "machine", "mountPath": path}]}
+        for name, path in folders.items()
+    }
     apply(
         ns,
-        pod("linux", "linux", "cat", "/data/note", container=mount["linux"], volumes=volumes["linux"], restartPolicy="Never"),
-        pod("windows", "windows", "cmd", "/c", r"type C:\data\note", container=mount["windows"], volumes=volumes["windows"],
-            nodeName=where, restartPolicy="Never"),
-    )  # fmt: skip
+        pod(
+            "linux",
+            "linux",
+            "cat",
+            "/data/note",
+            container=mount["linux"],
+            volumes=volumes["linux"],
+            restartPolicy="Never",
+        ),
+        pod(
+            "windows",
+            "windows",
+            "cmd",
+            "/c",
+            r"type C:\data\note",
+            container=mount["windows"],
+            volumes=volumes["windows"],
+            nodeName=where,
+            restartPolicy="Never",
+        ),
+    )
     for name in folders:
         ns.until(ended, "pod", name)
         assert ns("logs", name) == "kept\n"
@@ -66,7 +93,16 @@ def test_memory_that_is_not_there(ns: Space) -> None:
     limits = {"resources": {"limits": {"memory": "48Mi"}}}
     apply(
         ns,
-        pod("linux", "linux", "tail", "-c", "400m", "/dev/zero", container=limits, restartPolicy="Never"),
+        pod(
+            "linux",
+            "linux",
+            "tail",
+            "-c",
+            "400m",
+            "/dev/zero",
+            container=limits,
+            restartPolicy="Never",
+        ),
         pod("windows", "windows", "probe", "commit", container=limits, restartPolicy="Never"),
     )
     killed, told = ended(ns.until(ended, "pod", "linux")), ended(ns.until(ended, "pod", "windows"))
@@ -75,7 +111,7 @@ def test_memory_that_is_not_there(ns: Space) -> None:
 
 
 def test_processor_time_is_limited(ns: Space) -> None:
-    stat = f"/sys/fs/cgroup/{'' if cgroups.hierarchies().version == 2 else 'cpu/'}cpu.stat"
+    stat = f"/sys/fs/cgroup/{'' if cgroups.cgroup_hierarchies().version == 2 else 'cpu/'}cpu.stat"
     wait = f"while [ $(date +%s) -lt $end ] && ! grep -q 'nr_throttled [1-9]' {stat}; do :; done"
     script = f"end=$(($(date +%s) + 20)); {wait}; cat {stat}"
     limits = {"resources": {"limits": {"cpu": "100m"}}}
@@ -86,21 +122,43 @@ def test_processor_time_is_limited(ns: Space) -> None:
 
 
 def test_users_rights_and_a_root_that_is_read_only(ns: Space) -> None:
-    shown = "id; touch /mine; touch /scratch/mine; ls -ln /scratch; grep CapBnd /proc/self/status; ip link add x type veth"
+    shown = (
+        "id; touch /mine; touch /scratch/mine; ls -ln /scratch; grep CapBnd /proc/self/status; "
+        "ip link add x type veth"
+    )
     security = {
-        "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
-    }  # fmt: skip
-    mounted = {"securityContext": security, "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
+    }
+    mounted = {
+        "securityContext": security,
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    }
     apply(
         ns,
-        pod("nobody", "linux", "sh", "-c", shown, container=mounted, restartPolicy="Never",
+        pod(
+            "nobody",
+            "linux",
+            "sh",
+            "-c",
+            shown,
+            container=mounted,
+            restartPolicy="Never",
             securityContext={"runAsUser": 1234, "runAsGroup": 2345, "fsGroup": 3456},
-            volumes=[{"name": "scratch", "emptyDir": {}}]),
-        pod("user", "windows", "cmd", "/c", "set USERNAME", restartPolicy="Never",
-            securityContext={"windowsOptions": {"runAsUserName": "ContainerUser"}}),
+            volumes=[{"name": "scratch", "emptyDir": {}}],
+        ),
+        pod(
+            "user",
+            "windows",
+            "cmd",
+            "/c",
+            "set USERNAME",
+            restartPolicy="Never",
+            securityContext={"windowsOptions": {"runAsUserName": "ContainerUser"}},
+        ),
         pod("root", "linux", "true", container={"securityContext": {"runAsNonRoot": True}}),
-    )  # fmt: skip
+    )
     ns.until(ended, "pod", "nobody")
     said = ns("logs", "nobody")
     assert "uid=1234 gid=2345 groups=3456" in said
@@ -110,4 +168,10 @@ def test_users_rights_and_a_root_that_is_read_only(ns: Space) -> None:
     assert "Operation not permitted" in said
     ns.until(ended, "pod", "user")
     assert ns("logs", "user") == "USERNAME=ContainerUser\n"
-    ns.until(lambda found: "container has runAsNonRoot and image will run as root" in str(found["status"]), "pod", "root")
+    ns.until(
+        lambda found: (
+            "container has runAsNonRoot and image will run as root" in str(found["status"])
+        ),
+        "pod",
+        "root",
+    )

@@ -1,4 +1,6 @@
-"""Programs that answer: over services from one system to the other, to commands, at terminals, through forwarded ports."""
+"""Programs that answer: over services from one system to the other, to commands, at terminals,
+through forwarded ports.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def test_services_from_one_system_to_the_other(home: Space) -> None:
     answer = home("exec", *LINUX, "wget", "-q", "-O", "-", "http://windows/hello")
     assert answer == "hello from windows, a web server on Windows 10.0.17763\n"
     assert home("exec", *WINDOWS, "winweb", "get", "http://linux/hello") == "hello from linux\n"
-    assert home("exec", *WINDOWS, "winweb", "get", "http://linux.home.svc.cluster.local/hello") == "hello from linux\n"
+    assert (
+        home("exec", *WINDOWS, "winweb", "get", "http://linux.home.svc.cluster.local/hello")
+        == "hello from linux\n"
+    )
     page = home("exec", *LINUX, "wget", "-q", "-O", "-", "http://windows/")
     assert "http://linux/hello says:</p>\n<pre>hello from linux\n" in page  # there and back
     nobody = home.done("exec", *WINDOWS, "winweb", "get", "http://nobody/")
@@ -30,17 +35,32 @@ def test_services_from_one_system_to_the_other(home: Space) -> None:
 
 def test_what_windows_programs_see(home: Space) -> None:
     assert "Microsoft Windows 10.0.17763" in home("exec", *WINDOWS, "cmd", "/c", "ver")
-    variables = dict(line.split("=", 1) for line in home("exec", *WINDOWS, "cmd", "/c", "set").splitlines() if "=" in line)
+    variables = dict(
+        line.split("=", 1)
+        for line in home("exec", *WINDOWS, "cmd", "/c", "set").splitlines()
+        if "=" in line
+    )
     assert variables["GREETING"] == 'a "b" c'
-    assert variables["COMPUTERNAME"] == "WINDOWS" and variables["USERNAME"] == "ContainerAdministrator"
+    assert (
+        variables["COMPUTERNAME"] == "WINDOWS" and variables["USERNAME"] == "ContainerAdministrator"
+    )
     assert variables["LINUX_SERVICE_HOST"].startswith("10.96.")
-    assert home("exec", *WINDOWS, "probe", "args", "a b", 'c"d', "", "e\\").splitlines() == ["a b", 'c"d', "", "e\\"]
+    assert home("exec", *WINDOWS, "probe", "args", "a b", 'c"d', "", "e\\").splitlines() == [
+        "a b",
+        'c"d',
+        "",
+        "e\\",
+    ]
 
 
-@pytest.mark.parametrize("inside", [
-    (*LINUX, "sh", "-c", "echo out; echo err >&2; exit 42"),
-    (*WINDOWS, "cmd", "/c", "echo out& echo err 1>&2& exit 42"),
-], ids=["linux", "windows"])  # fmt: skip
+@pytest.mark.parametrize(
+    "inside",
+    [
+        (*LINUX, "sh", "-c", "echo out; echo err >&2; exit 42"),
+        (*WINDOWS, "cmd", "/c", "echo out& echo err 1>&2& exit 42"),
+    ],
+    ids=["linux", "windows"],
+)
 def test_exit_codes_and_streams(home: Space, inside: tuple[str, ...]) -> None:
     done = home.done("exec", *inside)
     assert (done.returncode, done.stdout) == (42, "out\n")
@@ -49,7 +69,10 @@ def test_exit_codes_and_streams(home: Space, inside: tuple[str, ...]) -> None:
 
 def test_exit_codes_of_32_bits(home: Space) -> None:
     """kubectl takes codes up to 255 from a command, and says which it got."""
-    assert 'invalid exit code value "3000"' in home.done("exec", *WINDOWS, "cmd", "/c", "exit 3000").stderr
+    assert (
+        'invalid exit code value "3000"'
+        in home.done("exec", *WINDOWS, "cmd", "/c", "exit 3000").stderr
+    )
 
 
 def test_standard_input(home: Space) -> None:
@@ -63,18 +86,39 @@ def test_terminals(home: Space) -> None:
     steps = [("# ", "stty size\n"), ("31 97", "exit 5\n")]
     shown, code = session(home.command("exec", "-it", *LINUX, "sh"), env, steps, (31, 97))
     assert code == 5, shown
-    shown, code = session(home.command("exec", "-it", *WINDOWS, "cmd"), env, [(">", "ver\r"), ("10.0.17763", "exit 6\r")])
+    shown, code = session(
+        home.command("exec", "-it", *WINDOWS, "cmd"),
+        env,
+        [(">", "ver\r"), ("10.0.17763", "exit 6\r")],
+    )
     assert code == 6, shown
 
 
 def test_commands_that_are_not_there(home: Space) -> None:
-    assert 'exec: "nothing": executable file not found in $PATH' in home.done("exec", *LINUX, "nothing").stderr
-    assert "The system cannot find the file specified." in home.done("exec", *WINDOWS, "nothing").stderr
+    assert (
+        'exec: "nothing": executable file not found in $PATH'
+        in home.done("exec", *LINUX, "nothing").stderr
+    )
+    assert (
+        "The system cannot find the file specified."
+        in home.done("exec", *WINDOWS, "nothing").stderr
+    )
 
 
-@pytest.mark.parametrize("os_name, command", [("linux", ("cat",)), ("windows", ("probe", "repeat"))])
+@pytest.mark.parametrize(
+    "os_name, command", [("linux", ("cat",)), ("windows", ("probe", "repeat"))]
+)
 def test_attach(ns: Space, os_name: str, command: tuple[str, ...]) -> None:
-    apply(ns, pod("talk", os_name, *command, container={"stdin": True, "stdinOnce": True}, restartPolicy="Never"))
+    apply(
+        ns,
+        pod(
+            "talk",
+            os_name,
+            *command,
+            container={"stdin": True, "stdinOnce": True},
+            restartPolicy="Never",
+        ),
+    )
     ns.ready("pod/talk")
     assert ns("attach", "--stdin", "talk", stdin="over and out\n") == "over and out\n"
     ns.until(lambda found: found["status"]["phase"] == "Succeeded", "pod/talk")
@@ -83,13 +127,21 @@ def test_attach(ns: Space, os_name: str, command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", ["linux", "windows"])
 def test_copies(home: Space, tmp_path: Path, name: str) -> None:
     there, back = tmp_path / "there", tmp_path / "back"
-    files = {"a b": bytes(range(256)) * 1000, "d/f": b"", "d/ü": b"1", "l" * 120: b"2", f"{'m' * 90}/{'n' * 90}": b"3"}
+    files = {
+        "a b": bytes(range(256)) * 1000,
+        "d/f": b"",
+        "d/ü": b"1",
+        "l" * 120: b"2",
+        f"{'m' * 90}/{'n' * 90}": b"3",
+    }
     for path, content in files.items():
         (there / path).parent.mkdir(parents=True, exist_ok=True)
         (there / path).write_bytes(content)
     home("cp", str(there), f"{name}:/copied", "--container=web")
     home("cp", f"{name}:/copied", str(back), "--container=web")
-    assert {str(p.relative_to(back)): p.read_bytes() for p in back.rglob("*") if p.is_file()} == files
+    assert {
+        str(p.relative_to(back)): p.read_bytes() for p in back.rglob("*") if p.is_file()
+    } == files
 
 
 @pytest.mark.parametrize("name", ["linux", "windows"])

@@ -1,4 +1,6 @@
-"""Clusters to send packets through, and short ways to ask pods what they reach and whom they take a client for."""
+"""Clusters to send packets through, and short ways to ask pods what they reach and whom they take a
+client for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ apiVersion: transom.dev/v1
 kind: Cluster
 release: "1.20"
 nodes:
-- {name: control-plane, taints: ["node-role.kubernetes.io/master:NoSchedule"]}
+- {name: control-plane, role: control-plane}
 - {name: linux-1}
 - {name: windows-1, os: windows}
 - {name: windows-2, os: windows, build: 20348, runtime: containerd}
@@ -35,26 +37,51 @@ Object = dict[str, Any]
 def pod(name: str, node: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
     """A server on this node, by default agnhost."""
     ports = [{"name": "http", "containerPort": 8080}]
-    container = {"name": "c", "image": AGNHOST, "args": ["netexec"], "ports": ports, **spec.pop("container", {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, "spec": {
-        "nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container], **spec,
-    }}  # fmt: skip
+    container = {
+        "name": "c",
+        "image": AGNHOST,
+        "args": ["netexec"],
+        "ports": ports,
+        **spec.pop("container", {}),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            **spec,
+        },
+    }
 
 
 def crowd(name: str, node: str, replicas: int, labels: dict[str, str]) -> Object:
     """A Deployment of such servers."""
     one = pod(name, node, {"deployment": name, **labels})
     template = {"metadata": {"labels": one["metadata"]["labels"]}, "spec": one["spec"]}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
-        "replicas": replicas, "selector": {"matchLabels": {"deployment": name}}, "template": template,
-    }}  # fmt: skip
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"deployment": name}},
+            "template": template,
+        },
+    }
 
 
 def service(name: str, selector: dict[str, str] | None = None, **spec: Any) -> Object:
     """On port 80, for servers on port 8080."""
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"ports": ports, **({"selector": selector} if selector else {}), **spec}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"ports": ports, **({"selector": selector} if selector else {}), **spec},
+    }
 
 
 def eventually(look: Callable[[], T], wanted: Callable[[T], Any] = bool) -> T:
@@ -91,17 +118,34 @@ class Net:
 
     def apply(self, *objects: Object) -> None:
         """All of them in one go."""
-        self("apply", "--filename", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        self(
+            "apply",
+            "--filename",
+            "-",
+            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
+        )
 
     def object(self, *what: str) -> Any:
         return json.loads(self("get", *what, "--output", "json"))
 
     def ready(self, *what: str) -> None:
-        self("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", *(what or ("pods", "--all")), timeout=PATIENCE + 30)
+        self(
+            "wait",
+            "--for=condition=Ready",
+            f"--timeout={PATIENCE:.0f}s",
+            *(what or ("pods", "--all")),
+            timeout=PATIENCE + 30,
+        )
 
     def rolled_out(self, *deployments: str) -> None:
         for name in deployments:
-            self("rollout", "status", f"deployment/{name}", f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 30)
+            self(
+                "rollout",
+                "status",
+                f"deployment/{name}",
+                f"--timeout={PATIENCE:.0f}s",
+                timeout=PATIENCE + 30,
+            )
 
     def ip(self, pod: str) -> str:
         return str(self.object("pod", pod)["status"]["podIP"])
@@ -113,7 +157,16 @@ class Net:
 
     def fetch(self, pod: str, *urls: str, patience: float = 1) -> list[str]:
         """What a pod gets from each address; "" where it gets nothing."""
-        said = self.exec(pod, "curl", "-s", "-m", f"{patience:g}", "-w", "|%{http_code}\\n", *(f"http://{url}" for url in urls))
+        said = self.exec(
+            pod,
+            "curl",
+            "-s",
+            "-m",
+            f"{patience:g}",
+            "-w",
+            "|%{http_code}\\n",
+            *(f"http://{url}" for url in urls),
+        )
         if not said:  # nothing could be run there
             return [""] * len(urls)
         answers = [line.rpartition("|") for line in said.splitlines()]
@@ -140,14 +193,25 @@ class Net:
 
     def trace(self, origin: str, target: str, *options: str) -> Any:
         done = self.cluster.transom(
-            "trace", origin, target, "--namespace", self.namespace, "--name", self.cluster.name, "--output", "json", *options,
+            "trace",
+            origin,
+            target,
+            "--namespace",
+            self.namespace,
+            "--name",
+            self.cluster.name,
+            "--output",
+            "json",
+            *options,
             check=False,
-        )  # fmt: skip
+        )
         assert done.returncode in (0, 1), done.stderr
         return json.loads(done.stdout)
 
     def hns(self, node: str, what: str) -> list[Any]:
-        done = self.cluster.transom("hns", node, what, "--name", self.cluster.name, "--output", "json")
+        done = self.cluster.transom(
+            "hns", node, what, "--name", self.cluster.name, "--output", "json"
+        )
         return list(json.loads(done.stdout))
 
 

@@ -1,4 +1,6 @@
-"""How many pods a service may have, and who gets whom: on Linux nodes, and on two builds of Windows."""
+"""How many pods a service may have, and who gets whom: on Linux nodes, and on two builds of
+Windows.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,27 @@ MANY = {"app": "many"}
 
 
 def _sticky(seconds: int) -> Object:
-    return {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}}
+    return {
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}},
+    }
 
 
 @pytest.fixture(scope="module")
 def many(net: Net) -> Iterator[Net]:
-    """As many pods as a service may have, behind services with affinity and without; they serve from both systems."""
+    """As many pods as a service may have, behind services with affinity and without; they serve
+    from both systems.
+    """
     net("create", "namespace", "crowd")
     found = net.at("crowd")
     found.apply(
-        crowd("lin", "linux-1", MOST - 4, MANY), crowd("win", "windows-1", 4, MANY), pod("client", "windows-2"),
-        service("many", MANY), service("sticky", MANY, **_sticky(1)), service("ever", MANY, **_sticky(600)),
-    )  # fmt: skip
+        crowd("lin", "linux-1", MOST - 4, MANY),
+        crowd("win", "windows-1", 4, MANY),
+        pod("client", "windows-2"),
+        service("many", MANY),
+        service("sticky", MANY, **_sticky(1)),
+        service("ever", MANY, **_sticky(600)),
+    )
     found.rolled_out("lin", "win")
     found.ready("pod/client")
     yield found
@@ -43,13 +54,17 @@ def test_a_65th_backend_takes_the_service_away_on_windows(net: Net, many: Net) -
     def balancers(node: str) -> list[int]:
         """How many destinations the service has there."""
         found = net.hns(node, "loadbalancers")
-        return [len(lb["HostComputeEndpoints"]) for lb in found if address in lb.get("FrontendVIPs", ())]
+        return [
+            len(lb["HostComputeEndpoints"]) for lb in found if address in lb.get("FrontendVIPs", ())
+        ]
 
     assert balancers("windows-1") == balancers("windows-2") == [MOST]
     many("scale", "deployment/win", "--replicas=5")
     eventually(lambda: balancers("windows-1"), lambda found: found == [])
     linux, windows, traced = at_once(
-        lambda: net.fetch("lin-c", *[url] * 3), lambda: net.fetch("win-c", url), lambda: net.trace("win-c", f"{address}:80")
+        lambda: net.fetch("lin-c", *[url] * 3),
+        lambda: net.fetch("win-c", url),
+        lambda: net.trace("win-c", f"{address}:80"),
     )
     assert all(linux) and windows == [""]
     assert (traced["verdict"], traced["limit"]) == ("dropped", "WIN-SVC-001")
@@ -68,7 +83,11 @@ def test_affinity_by_system_and_build(net: Net, many: Net) -> None:
     build = {"lin-c": "linux", "win-c": "17763", "client": "20348"}
     found = {build[client]: _served(many, net, client, "ever") for client in build}
     assert all(all(names) for names in found.values())
-    assert {kind: len(set(names)) == 1 for kind, names in found.items()} == {"linux": True, "17763": False, "20348": True}
+    assert {kind: len(set(names)) == 1 for kind, names in found.items()} == {
+        "linux": True,
+        "17763": False,
+        "20348": True,
+    }
 
 
 @pytest.mark.windows("WIN-SVC-004", "LNET-20")
@@ -78,11 +97,18 @@ def test_the_time_of_affinity(net: Net, many: Net) -> None:
     ask = f"curl -s -w '\\n' {url}"
 
     def on_linux() -> list[str]:
-        return net.exec("lin-c", "sh", "-c", f"{ask}; {ask}; sleep 1.2; {ask}; sleep 1.2; {ask}; sleep 1.2; {ask}").split()
+        return net.exec(
+            "lin-c",
+            "sh",
+            "-c",
+            f"{ask}; {ask}; sleep 1.2; {ask}; sleep 1.2; {ask}; sleep 1.2; {ask}",
+        ).split()
 
     def on_windows() -> list[str]:
         again = f"Start-Sleep -Milliseconds 1200; curl.exe -s {url}; ''"
-        return many.exec("client", "powershell", "-Command", f"curl.exe -s {url}; ''; {again}; {again}").split()
+        return many.exec(
+            "client", "powershell", "-Command", f"curl.exe -s {url}; ''; {again}; {again}"
+        ).split()
 
     linux, windows = at_once(on_linux, on_windows)
     assert len(linux) == 5 and linux[0] == linux[1] and len(set(linux)) > 1

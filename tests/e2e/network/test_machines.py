@@ -1,4 +1,6 @@
-"""What is left of the network when machines are switched off and on, and when the whole cluster is."""
+"""What is left of the network when machines are switched off and on, and when the whole cluster
+is.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
     """A cluster that nobody else minds being switched off."""
     with made(tmp_path_factory.mktemp("machines")) as net:
         net.apply(
-            crowd("lin", "linux-1", 2, APP), crowd("win", "windows-1", 2, APP), crowd("core", "windows-2", 2, APP),
-            service("s", APP, type="NodePort"), pod("lin-client", "linux-1"), pod("win-client", "windows-1"),
+            crowd("lin", "linux-1", 2, APP),
+            crowd("win", "windows-1", 2, APP),
+            crowd("core", "windows-2", 2, APP),
+            service("s", APP, type="NodePort"),
+            pod("lin-client", "linux-1"),
+            pod("win-client", "windows-1"),
             pod("far", "control-plane"),
-        )  # fmt: skip
+        )
         net.rolled_out("lin", "win", "core")
         net.ready("pod/lin-client", "pod/win-client", "pod/far")
         eventually(lambda: answers(net), lambda found: all(found))
@@ -31,8 +37,12 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
 
 
 def answers(net: Net, *clients: str) -> list[str]:
-    rows = at_once(*(lambda client=client: net.fetch(client, *["s/hostname"] * 12)
-                     for client in clients or ("lin-client", "win-client", "far")))  # fmt: skip
+    rows = at_once(
+        *(
+            lambda client=client: net.fetch(client, *["s/hostname"] * 12)
+            for client in clients or ("lin-client", "win-client", "far")
+        )
+    )
     return [answer for row in rows for answer in row]
 
 
@@ -51,26 +61,45 @@ def ready(net: Net, node: str) -> None:
 
 @pytest.mark.parametrize("node", ["linux-1", "windows-1", "windows-2"])
 def test_a_node_reboots(own: Net, node: str) -> None:
-    """Its pods have networks again, nothing is left of the former ones, and services lead to them."""
-    pods = {p["metadata"]["name"] for p in own.object("pods")["items"] if p["spec"]["nodeName"] == node}
-    before = {p["metadata"]["name"]: p["status"]["containerStatuses"][0]["restartCount"] for p in own.object("pods")["items"]}
+    """Its pods have networks again, nothing is left of the former ones, and services lead to
+    them.
+    """
+    pods = {
+        p["metadata"]["name"] for p in own.object("pods")["items"] if p["spec"]["nodeName"] == node
+    }
+    before = {
+        p["metadata"]["name"]: p["status"]["containerStatuses"][0]["restartCount"]
+        for p in own.object("pods")["items"]
+    }
     transom(own, "node", "reboot", node)
 
     def back() -> bool:
         found = [p for p in own.object("pods")["items"] if p["metadata"]["name"] in pods]
         return all(
             p["status"]["containerStatuses"][0]["restartCount"] > before[p["metadata"]["name"]]
-            and p["status"]["containerStatuses"][0]["ready"] for p in found
-        )  # fmt: skip
+            and p["status"]["containerStatuses"][0]["ready"]
+            for p in found
+        )
 
     eventually(back)
     ready(own, node)
-    eventually(lambda: answers(own), lambda found: all(found) and len({name.partition("-")[0] for name in found}) == 3)
+    eventually(
+        lambda: answers(own),
+        lambda found: all(found) and len({name.partition("-")[0] for name in found}) == 3,
+    )
     given = addresses(own)
     assert len(given) == len(set(given))
     if node.startswith("windows"):
-        held = [e for e in own.hns(node, "endpoints") if not e.get("IsRemoteEndpoint") and not e["Name"].endswith("_ep")]
-        ours = {p["status"]["podIP"] for p in own.object("pods")["items"] if p["spec"]["nodeName"] == node}
+        held = [
+            e
+            for e in own.hns(node, "endpoints")
+            if not e.get("IsRemoteEndpoint") and not e["Name"].endswith("_ep")
+        ]
+        ours = {
+            p["status"]["podIP"]
+            for p in own.object("pods")["items"]
+            if p["spec"]["nodeName"] == node
+        }
         assert sorted(e["IPAddress"] for e in held) == sorted(ours)
 
 
@@ -81,19 +110,30 @@ def test_a_node_is_off_for_a_while(own: Net) -> None:
     assert own.connect("lin-client", target) not in ("", "REFUSED")
     transom(own, "node", "start", "windows-2")
     ready(own, "windows-2")
-    eventually(lambda: answers(own), lambda found: all(found) and any(name.startswith("core-") for name in found))
+    eventually(
+        lambda: answers(own),
+        lambda found: all(found) and any(name.startswith("core-") for name in found),
+    )
 
 
 def test_a_service_restart_that_loses_networks(own: Net) -> None:
-    """Pods are cut off, and new ones cannot be made, until somebody makes the network again: a reboot does."""
-    for words in (("fault", "lose-networks-on-restart"), ("restart",), ("fault", "lose-networks-on-restart", "off")):
+    """Pods are cut off, and new ones cannot be made, until somebody makes the network again: a
+    reboot does.
+    """
+    for words in (
+        ("fault", "lose-networks-on-restart"),
+        ("restart",),
+        ("fault", "lose-networks-on-restart", "off"),
+    ):
         transom(own, "hns", "windows-1", *words)
     assert own.hns("windows-1", "networks") == []
     assert own.fetch("win-client", "s.default.svc.cluster.local/hostname") == [""]
     own.apply(pod("unlucky", "windows-1"))
     told = "--output=jsonpath={.items[*].message}"
-    eventually(lambda: own("get", "events", "--field-selector=involvedObject.name=unlucky", told),
-               lambda messages: "Network cbr0 not found" in messages)  # fmt: skip
+    eventually(
+        lambda: own("get", "events", "--field-selector=involvedObject.name=unlucky", told),
+        lambda messages: "Network cbr0 not found" in messages,
+    )
     transom(own, "node", "reboot", "windows-1")
     own.ready("pod/unlucky")
     eventually(lambda: own.fetch("win-client", "s/hostname"), all)
@@ -120,7 +160,10 @@ def test_the_cluster_is_switched_off_and_on(own: Net) -> None:
     former = own.object("service", "s")["spec"]
     transom(own, "down")
     transom(own, "up")
-    eventually(lambda: answers(own), lambda found: all(found) and len({name.partition("-")[0] for name in found}) == 3)
+    eventually(
+        lambda: answers(own),
+        lambda found: all(found) and len({name.partition("-")[0] for name in found}) == 3,
+    )
     assert own.object("service", "s")["spec"] == former
     given = addresses(own)
     assert len(given) == len(set(given))
@@ -129,7 +172,9 @@ def test_the_cluster_is_switched_off_and_on(own: Net) -> None:
 def test_many_services(own: Net) -> None:
     own("create", "namespace", "many")
     own.at("many").apply(pod("server", "linux-1", APP))
-    core = client.CoreV1Api(config.new_client_from_config(str(own.cluster.kubeconfig)))  # kubectl allows itself few requests
+    core = client.CoreV1Api(
+        config.new_client_from_config(str(own.cluster.kubeconfig))
+    )  # kubectl allows itself few requests
     for i in range(MANY):
         core.create_namespaced_service("many", service(f"s-{i}", APP))
     last = [f"s-{i}.many.svc.cluster.local/hostname" for i in (0, MANY // 2, MANY - 1)]

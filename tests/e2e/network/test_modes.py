@@ -32,14 +32,18 @@ PODS = {"lin-0": "control-plane", "lin-1": "linux-1", "win-1": "windows-1", "win
 
 
 @pytest.fixture(scope="module", params=MODES)
-def mode(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Net, Mode]]:
+def mode(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Net, Mode]]:
     wanted = MODES[request.param]
     with made(tmp_path_factory.mktemp(request.param), wanted.network) as net:
         systems = {"lin": {"os": "linux"}, "win": {"os": "windows"}}
         net.apply(
-            *(pod(name, node, systems[name[:3]]) for name, node in PODS.items()), pod("client", "windows-1"),
-            service("to-lin", systems["lin"], type="NodePort"), service("to-win", systems["win"], type="NodePort"),
-        )  # fmt: skip
+            *(pod(name, node, systems[name[:3]]) for name, node in PODS.items()),
+            pod("client", "windows-1"),
+            service("to-lin", systems["lin"], type="NodePort"),
+            service("to-win", systems["win"], type="NodePort"),
+        )
         net.ready()
         yield net, wanted
 
@@ -49,8 +53,13 @@ def test_pods_and_services(mode: tuple[Net, Mode]) -> None:
     net, wanted = mode
     pods = {name: net.object("pod", name)["status"]["podIP"] for name in (*PODS, "client")}
     assert all(pods[name].startswith(wanted.pods) for name in ("win-1", "win-2", "client"))
-    assert (wanted.kind, wanted.name) in [(n.get("Type"), n["Name"]) for n in net.hns("windows-1", "networks")]
-    ports = {name: net.object("service", name)["spec"]["ports"][0]["nodePort"] for name in ("to-lin", "to-win")}
+    assert (wanted.kind, wanted.name) in [
+        (n.get("Type"), n["Name"]) for n in net.hns("windows-1", "networks")
+    ]
+    ports = {
+        name: net.object("service", name)["spec"]["ports"][0]["nodePort"]
+        for name in ("to-lin", "to-win")
+    }
     urls = [f"{pods[name]}:8080" for name in PODS]
     urls += ["to-lin.default.svc.cluster.local", "to-win"]
     urls += [f"172.20.0.{number}:{ports['to-lin']}" for number in (2, 3, 5)]
@@ -58,12 +67,29 @@ def test_pods_and_services(mode: tuple[Net, Mode]) -> None:
     def unanswered() -> list[tuple[str, str]]:
         """On overlays kube-proxy waits for ten seconds before it begins."""
         clients = ("lin-0", "client", "win-2")
-        rows = at_once(*(lambda client=client: net.fetch(client, *(f"{url}/hostname" for url in urls)) for client in clients))
-        return [(client, url) for client, row in zip(clients, rows, strict=True)
-                for url, answer in zip(urls, row, strict=True) if not answer]  # fmt: skip
+        rows = at_once(
+            *(
+                lambda client=client: net.fetch(client, *(f"{url}/hostname" for url in urls))
+                for client in clients
+            )
+        )
+        return [
+            (client, url)
+            for client, row in zip(clients, rows, strict=True)
+            for url, answer in zip(urls, row, strict=True)
+            if not answer
+        ]
 
     eventually(unanswered, lambda missing: not missing)
-    assert net("get", "events", "--field-selector=type=Warning", "--output=jsonpath={.items[*].message}") == ""
+    assert (
+        net(
+            "get",
+            "events",
+            "--field-selector=type=Warning",
+            "--output=jsonpath={.items[*].message}",
+        )
+        == ""
+    )
     seen: dict[str, Any] = {url: net.trace("external", url)["verdict"] for url in urls[-3:]}
     assert seen == dict.fromkeys(urls[-3:], "delivered")
 
@@ -75,14 +101,19 @@ def test_addresses_are_given_back(mode: tuple[Net, Mode]) -> None:
     net.ready("pod/brief-1", "pod/brief-2")
     assert all(len(net.hns(node, "endpoints")) > before[node] for node in before)
     net("delete", "pod", "brief-1", "brief-2")
-    eventually(lambda: {node: len(net.hns(node, "endpoints")) for node in before}, lambda found: found == before)
+    eventually(
+        lambda: {node: len(net.hns(node, "endpoints")) for node in before},
+        lambda found: found == before,
+    )
 
 
 @pytest.mark.windows("WIN-NET-006", "CNI-03")
 def test_nodes_and_pods_of_an_overlay(mode: tuple[Net, Mode]) -> None:
     """A node reaches its own pods at most."""
     net, wanted = mode
-    own, other = at_once(lambda: net.trace("windows-1", "win-1"), lambda: net.trace("windows-1", "win-2"))
+    own, other = at_once(
+        lambda: net.trace("windows-1", "win-1"), lambda: net.trace("windows-1", "win-2")
+    )
     assert own["verdict"] == "delivered"
     if wanted.kind == "Overlay":
         assert (other["verdict"], other["limit"]) == ("dropped", "WIN-NET-006")
@@ -104,5 +135,8 @@ def test_nodes_and_pods_of_an_overlay(mode: tuple[Net, Mode]) -> None:
 def test_networks_that_cannot_be(tmp_path: Any, network: str, words: str) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(NODES + f"network: {network}\n")
-    with pytest.raises(AssertionError, match=words), running_cluster(tmp_path, "--config", str(file)):
+    with (
+        pytest.raises(AssertionError, match=words),
+        running_cluster(tmp_path, "--config", str(file)),
+    ):
         pass

@@ -18,8 +18,12 @@ ON = {"lin": "linux-1", "win": "windows-1", "core": "windows-2"}
 
 
 def policy(name: str, selector: dict[str, str], **spec: Any) -> Object:
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name},
-            "spec": {"podSelector": {"matchLabels": selector}, **spec}}  # fmt: skip
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name},
+        "spec": {"podSelector": {"matchLabels": selector}, **spec},
+    }
 
 
 def labels(**matched: str) -> Object:
@@ -35,10 +39,16 @@ def yard(net: Net) -> Iterator[Net]:
     yard, street = net.at("yard"), net.at("street")
     yard.apply(
         *(pod(name, node, {"app": "server", "name": name}) for name, node in ON.items()),
-        *(pod(name, ON[name.partition("-")[0]], {"role": name.partition("-")[2]}) for name in CLIENTS),
+        *(
+            pod(name, ON[name.partition("-")[0]], {"role": name.partition("-")[2]})
+            for name in CLIENTS
+        ),
         *(service(f"to-{name}", {"name": name}) for name in SERVERS),
     )
-    street.apply(pod("lin-friend", "control-plane", {"role": "friend"}), pod("win-friend", "windows-1", {"role": "friend"}))
+    street.apply(
+        pod("lin-friend", "control-plane", {"role": "friend"}),
+        pod("win-friend", "windows-1", {"role": "friend"}),
+    )
     yard.ready()
     street.ready()
     SERVER_PLACES[:] = [f"{yard.ip(name)}:8080" for name in SERVERS]
@@ -52,11 +62,18 @@ def reached(yard: Net, *, street: bool = False, services: bool = False) -> dict[
     """Which clients reach which servers, by their addresses or through services."""
     space = yard.at("street") if street else yard
     clients = ("lin-friend", "win-friend") if street else CLIENTS
-    places = [f"to-{server}.yard.svc.cluster.local" for server in SERVERS] if services else SERVER_PLACES
+    places = (
+        [f"to-{server}.yard.svc.cluster.local" for server in SERVERS] if services else SERVER_PLACES
+    )
     urls = [f"{place}/hostname" for place in places]
-    rows = at_once(*(lambda client=client: space.fetch(client, *urls, patience=0.5) for client in clients))
-    return {f"{client} {server}": bool(answer) for client, row in zip(clients, rows, strict=True)
-            for server, answer in zip(SERVERS, row, strict=True)}  # fmt: skip
+    rows = at_once(
+        *(lambda client=client: space.fetch(client, *urls, patience=0.5) for client in clients)
+    )
+    return {
+        f"{client} {server}": bool(answer)
+        for client, row in zip(clients, rows, strict=True)
+        for server, answer in zip(SERVERS, row, strict=True)
+    }
 
 
 def only(found: dict[str, bool], *words: str) -> bool:
@@ -74,31 +91,61 @@ def test_deny_by_default_and_allow_by_label(clean: Net) -> None:
     clean.apply(policy("deny", {"app": "server"}, policyTypes=["Ingress"]))
     eventually(lambda: reached(clean), lambda found: only(found))
     assert clean.connect("win-stranger", f"{clean.ip('lin')}:8080") == "TIMEOUT"
-    clean.apply(policy("friends", {"app": "server"}, ingress=[{"from": [{"podSelector": labels(role="friend")}]}]))
+    clean.apply(
+        policy(
+            "friends",
+            {"app": "server"},
+            ingress=[{"from": [{"podSelector": labels(role="friend")}]}],
+        )
+    )
     eventually(lambda: reached(clean), lambda found: only(found, "friend"))
     assert only(reached(clean, street=True))  # a friend of another namespace is none
-    # Without direct server return services show the address of a Windows client's node, and that is nobody's friend.
+    # Without direct server return services show the address of a Windows client's node, and that is
+    # nobody's friend.
     assert only(reached(clean, services=True), "lin-friend", "win-friend win")
     # Kubelets reach their own pods whatever policies say: probes must work.
     assert clean.object("pod", "win")["status"]["containerStatuses"][0]["ready"]
 
 
 def test_by_namespace_and_port(clean: Net) -> None:
-    clean.apply(policy("street", {"app": "server"}, ingress=[{
-        "from": [{"namespaceSelector": labels(place="street"), "podSelector": labels(role="friend")}],
-        "ports": [{"port": "http", "protocol": "TCP"}],
-    }]))  # fmt: skip
+    clean.apply(
+        policy(
+            "street",
+            {"app": "server"},
+            ingress=[
+                {
+                    "from": [
+                        {
+                            "namespaceSelector": labels(place="street"),
+                            "podSelector": labels(role="friend"),
+                        }
+                    ],
+                    "ports": [{"port": "http", "protocol": "TCP"}],
+                }
+            ],
+        )
+    )
     eventually(lambda: reached(clean), lambda found: only(found))
     eventually(lambda: reached(clean, street=True), lambda found: all(found.values()))
-    clean.apply(policy("street", {"app": "server"}, ingress=[{"ports": [{"port": 8081, "protocol": "TCP"}]}]))
+    clean.apply(
+        policy(
+            "street", {"app": "server"}, ingress=[{"ports": [{"port": 8081, "protocol": "TCP"}]}]
+        )
+    )
     eventually(lambda: reached(clean, street=True), lambda found: not any(found.values()))
 
 
 def test_by_addresses(clean: Net) -> None:
     friend = clean.ip("lin-friend")
-    clean.apply(policy("block", {"app": "server"}, ingress=[
-        {"from": [{"ipBlock": {"cidr": "10.244.0.0/16", "except": [f"{friend}/32"]}}]},
-    ]))  # fmt: skip
+    clean.apply(
+        policy(
+            "block",
+            {"app": "server"},
+            ingress=[
+                {"from": [{"ipBlock": {"cidr": "10.244.0.0/16", "except": [f"{friend}/32"]}}]},
+            ],
+        )
+    )
     eventually(lambda: reached(clean), lambda found: only(found, "win-friend", "stranger"))
 
 

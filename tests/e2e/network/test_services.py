@@ -1,4 +1,6 @@
-"""Services of every type, from pods of each operating system to pods of each, and from nodes and outside."""
+"""Services of every type, from pods of each operating system to pods of each, and from nodes and
+outside.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,18 @@ from .conftest import Net, at_once, eventually
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 SERVERS = {"linux": {"lin-0", "lin-1"}, "windows": {"win-1", "win-2"}}
-NODES = {"control-plane": "172.20.0.2", "linux-1": "172.20.0.3", "windows-1": "172.20.0.4", "windows-2": "172.20.0.5"}
+NODES = {
+    "control-plane": "172.20.0.2",
+    "linux-1": "172.20.0.3",
+    "windows-1": "172.20.0.4",
+    "windows-2": "172.20.0.5",
+}
 
 
 @pytest.fixture(scope="module")
 def balanced(net: Net) -> dict[str, str]:
     """The address of each service's load balancer."""
+
     def found() -> dict[str, str]:
         services = {name: net.object("service", name) for name in SERVERS}
         ingress = {name: s["status"]["loadBalancer"].get("ingress") for name, s in services.items()}
@@ -29,13 +37,26 @@ def test_every_type_from_pods(net: Net, balanced: dict[str, str], client: str, s
     number = {"linux": 30080, "windows": 30081}[system]
     external = {"linux": "198.51.100.1", "windows": "198.51.100.2"}[system]
     cluster_ip = net.object("service", system)["spec"]["clusterIP"]
-    headless, alias = {"linux": ("headless-linux", "alias-linux"), "windows": ("headless", "alias")}[system]
+    headless, alias = {
+        "linux": ("headless-linux", "alias-linux"),
+        "windows": ("headless", "alias"),
+    }[system]
     ways = [
-        cluster_ip, system, f"{system}.default.svc.cluster.local", external, balanced[system], alias, f"{headless}:8080",
+        cluster_ip,
+        system,
+        f"{system}.default.svc.cluster.local",
+        external,
+        balanced[system],
+        alias,
+        f"{headless}:8080",
         *(f"{address}:{number}" for address in NODES.values()),
     ]
     answers = net.fetch(client, *(f"{way}/hostname" for way in ways))
-    assert {way: answer for way, answer in zip(ways, answers, strict=True) if answer not in SERVERS[system]} == {}
+    assert {
+        way: answer
+        for way, answer in zip(ways, answers, strict=True)
+        if answer not in SERVERS[system]
+    } == {}
     both = net.fetch(client, *[f"{cluster_ip}/hostname"] * 24)
     assert set(both) == SERVERS[system]
 
@@ -50,9 +71,17 @@ def test_datagrams(net: Net, client: str) -> None:
 def test_from_a_linux_node_itself(net: Net, balanced: dict[str, str]) -> None:
     """Its own node ports and service addresses are no exception."""
     for system, number in (("linux", 30080), ("windows", 30081)):
-        ways = [f"{system}.default.svc.cluster.local", balanced[system], *(f"{address}:{number}" for address in NODES.values())]
+        ways = [
+            f"{system}.default.svc.cluster.local",
+            balanced[system],
+            *(f"{address}:{number}" for address in NODES.values()),
+        ]
         answers = net.fetch("host-1", *(f"{way}/hostname" for way in ways))
-        assert {way: answer for way, answer in zip(ways, answers, strict=True) if answer not in SERVERS[system]} == {}
+        assert {
+            way: answer
+            for way, answer in zip(ways, answers, strict=True)
+            if answer not in SERVERS[system]
+        } == {}
 
 
 @pytest.mark.windows("WIN-NET-002", "WIN-NET-003")
@@ -82,10 +111,26 @@ def test_from_outside(net: Net, balanced: dict[str, str]) -> None:
 @pytest.mark.parametrize(("client", "directory"), [("lin-c", "/var/run"), ("win-c", "C:/var/run")])
 def test_the_api_server_is_a_service(net: Net, client: str, directory: str) -> None:
     secrets = f"{directory}/secrets/kubernetes.io/serviceaccount"
-    token = net.exec(client, *(["cat"] if client == "lin-c" else ["powershell", "Get-Content"]), f"{secrets}/token").strip()
+    token = net.exec(
+        client,
+        *(["cat"] if client == "lin-c" else ["powershell", "Get-Content"]),
+        f"{secrets}/token",
+    ).strip()
     found = net.exec(
-        client, "curl", "-s", "-m", "5", "--cacert", f"{secrets}/ca.crt", "-H", f"Authorization: Bearer {token}",
-        "https://kubernetes.default.svc.cluster.local/api/v1/namespaces/default/pods/lin-0", "https://kubernetes/version",
-    )  # fmt: skip
-    assert '"message": "pods \\"lin-0\\" is forbidden: User \\"system:serviceaccount:default:default\\"' in found
+        client,
+        "curl",
+        "-s",
+        "-m",
+        "5",
+        "--cacert",
+        f"{secrets}/ca.crt",
+        "-H",
+        f"Authorization: Bearer {token}",
+        "https://kubernetes.default.svc.cluster.local/api/v1/namespaces/default/pods/lin-0",
+        "https://kubernetes/version",
+    )
+    assert (
+        '"message": "pods \\"lin-0\\" is forbidden: User '
+        '\\"system:serviceaccount:default:default\\"'
+    ) in found
     assert '"gitVersion": "v1.20.15"' in found

@@ -1,4 +1,6 @@
-"""Namespaces on a cluster with nodes, for every kubectl there is: `home` with pods that stay, `ns` for one test alone."""
+"""Namespaces on a cluster with nodes, for every kubectl there is: `home` with pods that stay, `ns`
+for one test alone.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,17 @@ PATIENCE = 30.0
 
 def _brief(found: Any) -> str:
     items = found["items"] if found["kind"] == "List" else [found]
-    return "; ".join(f"{item['metadata']['name']}: {json.dumps(item.get('status') or item)[-600:]}" for item in items)
+    return "; ".join(
+        f"{item['metadata']['name']}: {json.dumps(item.get('status') or item)[-600:]}"
+        for item in items
+    )
 
 
 @cache
 def _minor(binary: str) -> int:
-    told = subprocess.run((binary, "version", "--client", "--output=json"), capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        (binary, "version", "--client", "--output=json"), capture_output=True, text=True, check=True
+    )
     return int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
@@ -76,7 +83,9 @@ class Space:
         """A kubectl that goes on until the end of the context."""
         command = self.command(*args)
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **more}
-        with subprocess.Popen(command, env=self.kubectl.cluster.env, text=True, bufsize=1, **pipes) as process:
+        with subprocess.Popen(
+            command, env=self.kubectl.cluster.env, text=True, bufsize=1, **pipes
+        ) as process:
             try:
                 yield process
             finally:

@@ -1,4 +1,6 @@
-"""A person at a terminal: types when something is to be read, and changes the size of the window."""
+"""A person at a terminal: types when something is to be read, and changes the size of the
+window.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ Size = tuple[int, int]  # rows, columns
 
 
 def session(
-    argv: Sequence[str], env: dict[str, str], steps: Sequence[tuple[str, str | Size | None]], size: Size = (24, 80),
+    argv: Sequence[str],
+    env: dict[str, str],
+    steps: Sequence[tuple[str, str | Size | None]],
+    size: Size = (24, 80),
     seconds: float = 20.0,
 ) -> tuple[str, int]:
-    """Runs a command in a terminal. Each step waits for a text, then types another, resizes the window or (None) closes
-    it; what the terminal has shown, and the exit code."""
+    """Runs a command in a terminal. Each step waits for a text, then types another, resizes the
+    window or (None) closes it; what the terminal has shown, and the exit code.
+    """
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(argv[0], list(argv), env)

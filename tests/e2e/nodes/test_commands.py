@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 LINUX = '--overrides={"spec":{"nodeSelector":{"kubernetes.io/os":"linux"}}}'
 
 
-def at_terminal(space: Space, *args: str, steps: list[tuple[str, str | Size | None]], size: Size = (24, 80)) -> tuple[str, int]:
+def at_terminal(
+    space: Space, *args: str, steps: list[tuple[str, str | Size | None]], size: Size = (24, 80)
+) -> tuple[str, int]:
     return session(space.command(*args), space.kubectl.cluster.env, steps, size)
 
 
@@ -24,19 +26,36 @@ def test_exec(home: Space) -> None:
     done = home.done("exec", "shell", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.returncode, done.stdout) == (7, "out\n")
     assert done.stderr.endswith("err\ncommand terminated with exit code 7\n")
-    assert home("exec", "--stdin", "shell", "--", "wc", "-c", stdin="x" * 100_000).strip() == "100000"
+    assert (
+        home("exec", "--stdin", "shell", "--", "wc", "-c", stdin="x" * 100_000).strip() == "100000"
+    )
     assert home("exec", "talker", "--container=once", "--", "hostname") == "talker\n"
     assert home("exec", "deployment/web", "--", "cat", "/etc/hostname").startswith("web-")
     missing = home.done("exec", "shell", "--", "no-such-command")
     assert missing.returncode == 1
     assert 'exec: "no-such-command": executable file not found in $PATH' in missing.stderr
-    assert "container none is not valid" in home.done("exec", "shell", "--container=none", "--", "true").stderr
+    assert (
+        "container none is not valid"
+        in home.done("exec", "shell", "--container=none", "--", "true").stderr
+    )
 
 
 def test_exec_at_a_terminal(home: Space) -> None:
-    shown, code = at_terminal(home, "exec", "-it", "shell", "--", "sh", size=(31, 97), steps=[
-        ("# ", "stty size\n"), ("31 97", (40, 100)), ("# ", "sleep 0.2; stty size\n"), ("40 100", "exit 5\n"),
-    ])  # fmt: skip
+    shown, code = at_terminal(
+        home,
+        "exec",
+        "-it",
+        "shell",
+        "--",
+        "sh",
+        size=(31, 97),
+        steps=[
+            ("# ", "stty size\n"),
+            ("31 97", (40, 100)),
+            ("# ", "sleep 0.2; stty size\n"),
+            ("40 100", "exit 5\n"),
+        ],
+    )
     assert code == 5
     assert shown.endswith("command terminated with exit code 5\r\n")
 
@@ -50,9 +69,17 @@ def test_attach(home: Space) -> None:
         attached.stdin.close()
         assert attached.wait(10) == 0
     assert word in home("logs", "echo")
-    shown, _ = at_terminal(home, "attach", "-it", "shell", steps=[
-        ("try pressing enter.", "\n"), ("# ", f"echo {word[:4]}''{word[4:]}\n"), (word, None),
-    ])  # fmt: skip
+    shown, _ = at_terminal(
+        home,
+        "attach",
+        "-it",
+        "shell",
+        steps=[
+            ("try pressing enter.", "\n"),
+            ("# ", f"echo {word[:4]}''{word[4:]}\n"),
+            (word, None),
+        ],
+    )
     assert word in shown
     # A container outlives those who typed there.
     pods = home.object("pods", "echo", "shell")["items"]
@@ -65,11 +92,22 @@ def test_run_and_remove(home: Space) -> None:
     done = home.done(*run, "--stdin", "--", "sh", "-c", "tr a-z A-Z; exit 3", stdin="quiet\n")
     assert "QUIET\n" in done.stdout and f'pod "{name}" deleted' in done.stdout
     assert done.returncode == 3
-    shown, code = at_terminal(home, *run, "-it", "--", "sh", steps=[
-        ("try pressing enter.", "\n"), ("# ", "echo hel''lo; exit 4\n"),
-    ])  # fmt: skip
+    shown, code = at_terminal(
+        home,
+        *run,
+        "-it",
+        "--",
+        "sh",
+        steps=[
+            ("try pressing enter.", "\n"),
+            ("# ", "echo hel''lo; exit 4\n"),
+        ],
+    )
     assert "\r\nhello\r\n" in shown and code == 4
-    assert home.done("get", "pod", name).stderr == f'Error from server (NotFound): pods "{name}" not found\n'
+    assert (
+        home.done("get", "pod", name).stderr
+        == f'Error from server (NotFound): pods "{name}" not found\n'
+    )
 
 
 def test_files_are_copied_both_ways(home: Space, tmp_path: Path) -> None:
@@ -91,18 +129,43 @@ def test_files_are_copied_both_ways(home: Space, tmp_path: Path) -> None:
 def test_debug(home: Space) -> None:
     debug = ("alpha", "debug") if home.is_old else ("debug",)
     name = f"dbg-{secrets.token_hex(2)}"
-    done = home.done(*debug, "--stdin", "echo", "--image=busybox:1.32", f"--container={name}", "--target=cat", "--",
-                     "sh", "-c", "cat; hostname; exit 4", stdin="typed\n")
+    done = home.done(
+        *debug,
+        "--stdin",
+        "echo",
+        "--image=busybox:1.32",
+        f"--container={name}",
+        "--target=cat",
+        "--",
+        "sh",
+        "-c",
+        "cat; hostname; exit 4",
+        stdin="typed\n",
+    )
     pod = home.until(
-        lambda pod: any(s["name"] == name and "running" in s["state"] for s in pod["status"]["ephemeralContainerStatuses"]),
+        lambda pod: any(
+            s["name"] == name and "running" in s["state"]
+            for s in pod["status"]["ephemeralContainerStatuses"]
+        ),
         "pod/echo",
     )
     assert done.stdout.endswith("typed\n") and pod["status"]["phase"] == "Running"
-    home(*debug, "echo", "--image=busybox:1.32", f"--copy-to={name}", "--container=extra", "--", "sleep", "1000")
+    home(
+        *debug,
+        "echo",
+        "--image=busybox:1.32",
+        f"--copy-to={name}",
+        "--container=extra",
+        "--",
+        "sleep",
+        "1000",
+    )
     home.ready(f"pod/{name}")
     assert [c["name"] for c in home.object(f"pod/{name}")["spec"]["containers"]] == ["cat", "extra"]
     home("delete", "pod", name, "--now")
-    done = home.done(*debug, "--stdin", "node/linux-1", "--image=busybox:1.32", "--", "cat", "/host/etc/hostname")
+    done = home.done(
+        *debug, "--stdin", "node/linux-1", "--image=busybox:1.32", "--", "cat", "/host/etc/hostname"
+    )
     assert "linux-1\n" in done.stdout.splitlines(keepends=True)
 
 
@@ -110,15 +173,34 @@ def test_the_python_client_runs_commands(mixed_cluster: Any, standing: str) -> N
     from kubernetes import client, config, stream
 
     core = client.CoreV1Api(config.new_client_from_config(str(mixed_cluster.kubeconfig)))
-    said = stream.stream(core.connect_get_namespaced_pod_exec, "shell", standing, command=["echo", "hi"], stderr=True,
-                         stdin=False, stdout=True, tty=False)  # fmt: skip
+    said = stream.stream(
+        core.connect_get_namespaced_pod_exec,
+        "shell",
+        standing,
+        command=["echo", "hi"],
+        stderr=True,
+        stdin=False,
+        stdout=True,
+        tty=False,
+    )
     assert said == "hi\n"
-    session = stream.stream(core.connect_get_namespaced_pod_exec, "shell", standing, command=["sh"], stderr=True, stdin=True,
-                            stdout=True, tty=False, _preload_content=False)  # fmt: skip
+    session = stream.stream(
+        core.connect_get_namespaced_pod_exec,
+        "shell",
+        standing,
+        command=["sh"],
+        stderr=True,
+        stdin=True,
+        stdout=True,
+        tty=False,
+        _preload_content=False,
+    )
     session.write_stdin("echo problem >&2; exit 6\n")
     session.run_forever(timeout=10)
     assert (session.read_stderr(), session.returncode) == ("problem\n", 6)
-    forward = stream.portforward(core.connect_get_namespaced_pod_portforward, _web(core, standing), standing, ports="80")
+    forward = stream.portforward(
+        core.connect_get_namespaced_pod_portforward, _web(core, standing), standing, ports="80"
+    )
     connection = forward.socket(80)
     connection.setblocking(True)
     connection.sendall(b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")

@@ -12,7 +12,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
 def test_servers_that_call_each_other(mixed_cluster: Cluster) -> None:
-    done = mixed_cluster.transom("demo", "--name", mixed_cluster.name, "--timeout=40", "--output=json", check=False)
+    done = mixed_cluster.transom(
+        "demo", "--name", mixed_cluster.name, "--timeout=40", "--output=json", check=False
+    )
     assert done.returncode == 0, done.stderr
     for page in json.loads(done.stdout):
         other = {"linux": "windows", "windows": "linux"}[page["os"]]

@@ -22,6 +22,7 @@ kind: Cluster
 release: "1.20"
 nodes:
 - name: master
+  role: control-plane
   taints: ["node-role.kubernetes.io/master:NoSchedule"]
 - name: worker
   cpus: 2
@@ -118,28 +119,55 @@ def test_nodes_from_a_file(own: Space, tmp_path: Path) -> None:
     fixed = own.until(lambda pod: pod["status"].get("phase") == "Running", "pod/fixed-worker")
     assert fixed["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
     own("delete", "pod", "fixed-worker", "--now")
-    own.until(lambda list_: any(
-        p["metadata"]["uid"] != fixed["metadata"]["uid"] and p["status"].get("phase") == "Running" for p in list_["items"]
-    ), "pods")  # fmt: skip
+    own.until(
+        lambda list_: any(
+            p["metadata"]["uid"] != fixed["metadata"]["uid"]
+            and p["status"].get("phase") == "Running"
+            for p in list_["items"]
+        ),
+        "pods",
+    )
     (tmp_path / "manifests/fixed.yaml").unlink()
     own.until(lambda list_: not list_["items"], "pods")
-    bad = own.kubectl.cluster.transom("up", "--name", "other", "--config", str(tmp_path / "none.yaml"), check=False)
+    bad = own.kubectl.cluster.transom(
+        "up", "--name", "other", "--config", str(tmp_path / "none.yaml"), check=False
+    )
     assert bad.returncode != 0 and "cannot read" in bad.stderr
     (tmp_path / "new.yaml").write_text(FILE.replace('"1.19"', '"1.21"'))
-    bad = own.kubectl.cluster.transom("up", "--name", "other", "--config", str(tmp_path / "new.yaml"), check=False)
+    bad = own.kubectl.cluster.transom(
+        "up", "--name", "other", "--config", str(tmp_path / "new.yaml"), check=False
+    )
     assert bad.returncode != 0 and "a kubelet 1.21 cannot join an API server of 1.20" in bad.stderr
 
 
 def test_machines_come_and_go(own: Space) -> None:
-    assert transom(own, "node", "add", "extra", "--cpus", "8", "--label", "zone=b").stdout == "node/extra added\n"
+    assert (
+        transom(own, "node", "add", "extra", "--cpus", "8", "--label", "zone=b").stdout
+        == "node/extra added\n"
+    )
     extra = own.object("node/extra")
-    assert ready(extra) and extra["status"]["capacity"]["cpu"] == "8" and extra["metadata"]["labels"]["zone"] == "b"
-    own("run", "p", "--image=busybox:1.32", '--overrides={"spec":{"nodeName":"extra"}}', "--", "sleep", "1000")
+    assert (
+        ready(extra)
+        and extra["status"]["capacity"]["cpu"] == "8"
+        and extra["metadata"]["labels"]["zone"] == "b"
+    )
+    own(
+        "run",
+        "p",
+        "--image=busybox:1.32",
+        '--overrides={"spec":{"nodeName":"extra"}}',
+        "--",
+        "sleep",
+        "1000",
+    )
     own.ready("pod/p")
     listed = transom(own, "node", "list").stdout.splitlines()
     assert [line.split()[:2] for line in listed[1:]] == [
-        ["master", "ready"], ["worker", "ready"], ["core", "ready"], ["extra", "ready"],
-    ]  # fmt: skip
+        ["master", "ready"],
+        ["worker", "ready"],
+        ["core", "ready"],
+        ["extra", "ready"],
+    ]
     assert [c["pod"] for c in containers(own) if c["node"] == "extra"] == ["p"]
     transom(own, "node", "stop", "extra")
     assert not [c for c in containers(own) if c["node"] == "extra"]
@@ -174,9 +202,13 @@ def test_a_cluster_comes_back(own: Space, how: str) -> None:
     if how == "down":
         transom(own, "down")
     else:
-        os.kill(json.loads(transom(own, "status", "--output", "json").stdout)["pid"], signal.SIGKILL)
+        os.kill(
+            json.loads(transom(own, "status", "--output", "json").stdout)["pid"], signal.SIGKILL
+        )
     transom(own, "up")
-    assert {n["metadata"]["name"]: n["metadata"]["uid"] for n in own.object("nodes")["items"]} == nodes
+    assert {
+        n["metadata"]["name"]: n["metadata"]["uid"] for n in own.object("nodes")["items"]
+    } == nodes
 
     def settled(pods: Any) -> bool:
         states = {p["metadata"]["name"]: p["status"].get("phase") for p in pods["items"]}
@@ -186,8 +218,12 @@ def test_a_cluster_comes_back(own: Space, how: str) -> None:
 
     after = own.until(settled, "pods")
     kept = {p["metadata"]["name"]: p["metadata"]["uid"] for p in after["items"]}
-    assert {k: v for k, v in kept.items() if k != "fixed-worker"} == {k: v for k, v in before.items() if k != "fixed-worker"}
+    assert {k: v for k, v in kept.items() if k != "fixed-worker"} == {
+        k: v for k, v in before.items() if k != "fixed-worker"
+    }
     ran = containers(own)
     assert len(ran) == 4  # nothing is there twice
     own("rollout", "status", "deployment/web", "--timeout=30s")
-    assert "Welcome to nginx" in own("exec", "deployment/web", "--", "curl", "-s", "http://localhost")
+    assert "Welcome to nginx" in own(
+        "exec", "deployment/web", "--", "curl", "-s", "http://localhost"
+    )

@@ -1,4 +1,6 @@
-"""Ways from outside to pods, services and nodes: port-forward, proxy and the proxy sub-resources; and from pod to pod."""
+"""Ways from outside to pods, services and nodes: port-forward, proxy and the proxy sub-resources;
+and from pod to pod.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-@pytest.mark.parametrize("way", ["deployment/web :80", "service/web :8080", "service/web :http", "pod :http"])
+@pytest.mark.parametrize(
+    "way", ["deployment/web :80", "service/web :8080", "service/web :http", "pod :http"]
+)
 def test_port_forward(home: Space, way: str) -> None:
     what, port = way.split()
     if what == "pod":
@@ -52,14 +56,22 @@ def test_a_port_where_nobody_listens(home: Space) -> None:
         assert found is not None
         with pytest.raises(OSError):
             get(f"http://{found[0]}")
-        assert any("failed to dial 81: dial tcp4 127.0.0.1:81: connect: connection refused" in line for line in process.stdout)
+        assert any(
+            "failed to dial 81: dial tcp4 127.0.0.1:81: connect: connection refused" in line
+            for line in process.stdout
+        )
 
 
 def test_proxies(home: Space) -> None:
     base = f"/api/v1/namespaces/{home.name}"
     pod = home("get", "pods", "--selector=app=web", "--output=jsonpath={.items[0].metadata.name}")
-    for path in (f"pods/{pod}/proxy/", f"pods/{pod}:80/proxy/", f"pods/http:{pod}:80/proxy/", "services/web:http/proxy/",
-                 "services/web:8080/proxy/"):
+    for path in (
+        f"pods/{pod}/proxy/",
+        f"pods/{pod}:80/proxy/",
+        f"pods/http:{pod}:80/proxy/",
+        "services/web:http/proxy/",
+        "services/web:8080/proxy/",
+    ):
         assert WELCOME in home("get", "--raw", f"{base}/{path}")
     with listening(home, "proxy", "--port=0") as address:
         assert WELCOME in get(f"{address}{base}/services/web:http/proxy/")
@@ -73,9 +85,13 @@ def test_nodes_by_proxy(home: Space) -> None:
     for node in ("linux-1", "windows-1"):
         proxy = f"/api/v1/nodes/{node}/proxy"
         assert home("get", "--raw", f"{proxy}/healthz") == "ok"
-        assert json.loads(home("get", "--raw", f"{proxy}/stats/summary"))["node"]["nodeName"] == node
+        assert (
+            json.loads(home("get", "--raw", f"{proxy}/stats/summary"))["node"]["nodeName"] == node
+        )
         assert "node_cpu_usage_seconds_total" in home("get", "--raw", f"{proxy}/metrics/resource")
-        assert json.loads(home("get", "--raw", f"{proxy}/configz"))["kubeletconfig"]["maxPods"] == 110
+        assert (
+            json.loads(home("get", "--raw", f"{proxy}/configz"))["kubeletconfig"]["maxPods"] == 110
+        )
     running = json.loads(home("get", "--raw", "/api/v1/nodes/linux-1/proxy/runningpods/"))["items"]
     assert "talker" in {pod["metadata"]["name"] for pod in running}
 
@@ -84,12 +100,21 @@ def test_services_from_inside(home: Space) -> None:
     node_port = home.object("service/web")["spec"]["ports"][0]["nodePort"]
     address = home.object("node/linux-1")["status"]["addresses"][0]["address"]
     cluster_ip = home.object("service/web")["spec"]["clusterIP"]
-    for url in ("http://web:8080", f"http://web.{home.name}.svc.cluster.local:8080", f"http://{cluster_ip}:8080",
-                f"http://{address}:{node_port}"):
+    for url in (
+        "http://web:8080",
+        f"http://web.{home.name}.svc.cluster.local:8080",
+        f"http://{cluster_ip}:8080",
+        f"http://{address}:{node_port}",
+    ):
         assert WELCOME in home("exec", "shell", "--", "wget", "-qO-", url)
     done = home.done("exec", "shell", "--", "wget", "-qO-", "http://nowhere")
     assert "wget: bad address 'nowhere'" in done.stderr
-    assert f"Address: {cluster_ip}" in home("exec", "shell", "--", "nslookup", "web").replace(" 1: ", ": ")
+    assert f"Address: {cluster_ip}" in home("exec", "shell", "--", "nslookup", "web").replace(
+        " 1: ", ": "
+    )
     token = "/var/run/secrets/kubernetes.io/serviceaccount"
-    version = f"wget -qO- --header \"Authorization: Bearer $(cat {token}/token)\" https://kubernetes.default/version"
+    version = (
+        f'wget -qO- --header "Authorization: Bearer $(cat {token}/token)" '
+        "https://kubernetes.default/version"
+    )
     assert json.loads(home("exec", "shell", "--", "sh", "-c", version))["gitVersion"] == "v1.20.15"

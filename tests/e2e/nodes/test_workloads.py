@@ -1,4 +1,6 @@
-"""Workloads on nodes: Jobs and CronJobs that end, a DaemonSet on both systems, storage that stays, drained nodes."""
+"""Workloads on nodes: Jobs and CronJobs that end, a DaemonSet on both systems, storage that stays,
+drained nodes.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,23 @@ spec:
 
 def test_a_cron_job_by_hand(home: Space) -> None:
     name = f"daily-{secrets.token_hex(2)}"
-    home("create", "cronjob", name, "--image=busybox:1.32", "--schedule=0 0 1 1 *", "--", "echo", "done")
-    pinned = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}}}}
+    home(
+        "create",
+        "cronjob",
+        name,
+        "--image=busybox:1.32",
+        "--schedule=0 0 1 1 *",
+        "--",
+        "echo",
+        "done",
+    )
+    pinned = {
+        "spec": {
+            "jobTemplate": {
+                "spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}
+            }
+        }
+    }
     home("patch", "cronjob", name, f"--patch={json.dumps(pinned)}")
     # kubectl 1.20 cannot read the batch/v1 that it finds first.
     home("create", "job", name, f"--from=cronjob{'.v1beta1.batch' if home.is_old else ''}/{name}")
@@ -117,8 +134,16 @@ spec:
         assert ns("exec", "db-0", "--", "cat", "/data/x") == "db-0\ndb-0\n"
         assert ns.object("pvc/data-db-0")["spec"]["volumeName"] == volume
         # What is on the node's own disk can be seen by others there.
-        assert ns("debug", "node/linux-1", "--image=busybox:1.32", "--stdin", "--", "cat", f"/host{folder}/x",
-                  check=False).endswith("db-0\ndb-0\n")
+        assert ns(
+            "debug",
+            "node/linux-1",
+            "--image=busybox:1.32",
+            "--stdin",
+            "--",
+            "cat",
+            f"/host{folder}/x",
+            check=False,
+        ).endswith("db-0\ndb-0\n")
     finally:
         ns("delete", "statefulset/db", "pvc/data-db-0", "--wait=false")
         ns("delete", "persistentvolume", volume, "--wait=false")
@@ -166,12 +191,17 @@ spec:
     ns("rollout", "status", "deployment/moving", "--timeout=60s")
     assert [pod["spec"]["nodeName"] for pod in ns.object("pods")["items"]] == ["control-plane"]
     try:
-        drained = ns("drain", "control-plane", "--ignore-daemonsets", "--pod-selector=app=moving", "--force")
+        drained = ns(
+            "drain", "control-plane", "--ignore-daemonsets", "--pod-selector=app=moving", "--force"
+        )
         assert "evicted" in drained
         assert "SchedulingDisabled" in ns("get", "node", "control-plane")
         ns("rollout", "status", "deployment/moving", "--timeout=60s")
-        assert [pod["spec"]["nodeName"] for pod in ns.object("pods")["items"]
-                if not pod["metadata"].get("deletionTimestamp")] == ["linux-1"]  # fmt: skip
+        assert [
+            pod["spec"]["nodeName"]
+            for pod in ns.object("pods")["items"]
+            if not pod["metadata"].get("deletionTimestamp")
+        ] == ["linux-1"]
     finally:
         ns("uncordon", "control-plane")
 
@@ -179,7 +209,10 @@ spec:
 def test_what_is_told_of_nodes(home: Space) -> None:
     linux, windows = home("describe", "node", "linux-1"), home("describe", "node", "windows-1")
     assert "kubelet has sufficient memory available" in linux and "KubeletReady" in windows
-    assert "Operating System:           windows" in windows and "OS Image:                   Windows Server 2019" in windows
+    assert (
+        "Operating System:           windows" in windows
+        and "OS Image:                   Windows Server 2019" in windows
+    )
     assert "shell" in linux and "Allocated resources:" in linux
     wide = home("get", "nodes", "--output=wide")
     assert wide.count(" Ready ") == 4 and "docker://" in wide and "containerd://" in wide

@@ -33,7 +33,10 @@ class Place:
         return done.stderr
 
     def apply(self, *names: str) -> str:
-        return self("apply", *(arg for name in names for arg in ("--filename", str(MANIFESTS / f"{name}.yaml"))))
+        return self(
+            "apply",
+            *(arg for name in names for arg in ("--filename", str(MANIFESTS / f"{name}.yaml"))),
+        )
 
     def ready(self, *what: str) -> None:
         """Wait for pods to be ready, and for whatever keeps pods to have them all."""
@@ -62,9 +65,19 @@ class Place:
         raise AssertionError(f"{path} of {what} is {found}")
 
     def _seen(self, path: str, *what: str) -> Iterator[str]:
-        command = [self.kubectl.binary, "--namespace", self.namespace, f"--request-timeout={PATIENCE}", "get", *what, "--watch",
-                   f"--output=jsonpath={path}{{'\\n'}}"]
-        with subprocess.Popen(command, env=self.kubectl.cluster.env, stdout=subprocess.PIPE, text=True) as watching:
+        command = [
+            self.kubectl.binary,
+            "--namespace",
+            self.namespace,
+            f"--request-timeout={PATIENCE}",
+            "get",
+            *what,
+            "--watch",
+            f"--output=jsonpath={path}{{'\\n'}}",
+        ]
+        with subprocess.Popen(
+            command, env=self.kubectl.cluster.env, stdout=subprocess.PIPE, text=True
+        ) as watching:
             assert watching.stdout is not None
             try:
                 for line in watching.stdout:

@@ -1,5 +1,6 @@
-"""Manifests of the shape that Kubernetes' documentation of Windows has, applied with kubectl: what it says one sees is
-seen."""
+"""Manifests of the shape that Kubernetes' documentation of Windows has, applied with kubectl: what
+it says one sees is seen.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,16 @@ def columns(table: str) -> list[dict[str, str]]:
 
 def linux_client(place: Place) -> str:
     """A pod on a Linux node to ask others from."""
-    place("run", "client", "--image=busybox:1.32", f"--overrides={LINUX_CLIENT}", "--command", "--", "sleep", "3600")
+    place(
+        "run",
+        "client",
+        "--image=busybox:1.32",
+        f"--overrides={LINUX_CLIENT}",
+        "--command",
+        "--",
+        "sleep",
+        "3600",
+    )
     place.ready("pod/client")
     return "client"
 
@@ -34,10 +44,18 @@ def linux_client(place: Place) -> str:
 def test_nodes_of_both_systems_are_ready(place: Place) -> None:
     rows = {row["NAME"]: row for row in columns(place("get", "nodes", "--output", "wide"))}
     assert {row["STATUS"] for row in rows.values()} == {"Ready"}
-    assert {row["OS-IMAGE"] for name, row in rows.items() if name in WINDOWS_NODES} == {"Windows Server 2019 Datacenter"}
-    assert {row["ROLES"] for name, row in rows.items() if name in WINDOWS_NODES} == {"<none>"}, "masters stay on Linux"
-    chosen = place("get", "nodes", "--selector=kubernetes.io/os=windows,node.kubernetes.io/windows-build=10.0.17763",
-                   "--output=name")
+    assert {row["OS-IMAGE"] for name, row in rows.items() if name in WINDOWS_NODES} == {
+        "Windows Server 2019 Datacenter"
+    }
+    assert {row["ROLES"] for name, row in rows.items() if name in WINDOWS_NODES} == {"<none>"}, (
+        "masters stay on Linux"
+    )
+    chosen = place(
+        "get",
+        "nodes",
+        "--selector=kubernetes.io/os=windows,node.kubernetes.io/windows-build=10.0.17763",
+        "--output=name",
+    )
     assert set(chosen.split()) == {f"node/{name}" for name in WINDOWS_NODES}
 
 
@@ -46,7 +64,9 @@ def test_web_server_behind_a_node_port(place: Place) -> None:
     place.apply("win-webserver")
     place.ready("deployment/win-webserver")
     rows = columns(place("get", "pods", "--output", "wide"))
-    assert [(row["READY"], row["STATUS"], row["NODE"] in WINDOWS_NODES) for row in rows] == [("1/1", "Running", True)] * 2
+    assert [(row["READY"], row["STATUS"], row["NODE"] in WINDOWS_NODES) for row in rows] == [
+        ("1/1", "Running", True)
+    ] * 2
     (service,) = columns(place("get", "services"))
     assert service["TYPE"] == "NodePort" and re.fullmatch(r"80:3\d{4}/TCP", service["PORT(S)"])
     first, second = (row["NAME"] for row in rows)
@@ -54,7 +74,12 @@ def test_web_server_behind_a_node_port(place: Place) -> None:
     client = linux_client(place)
     page = place.exec(client, "wget", "-q", "-O", "-", f"http://{rows[0]['IP']}/")
     assert page == f"<html><body>{TITLE}<p>IP {rows[0]['IP']} callerCount 1 </body></html>"
-    from_pod = place.exec(second, "powershell", "-Command", f"(Invoke-WebRequest -UseBasicParsing http://{rows[0]['IP']}).Content")
+    from_pod = place.exec(
+        second,
+        "powershell",
+        "-Command",
+        f"(Invoke-WebRequest -UseBasicParsing http://{rows[0]['IP']}).Content",
+    )
     assert TITLE in from_pod
     said = place("logs", first).replace("\r\n", "\n")
     assert said.count(f"> http://{rows[0]['IP']}/\n") == 2 and said.count("< 200\n") == 2
@@ -70,7 +95,9 @@ def test_web_server_of_the_same_sort_with_other_names(place: Place) -> None:
     place.apply("own-webserver")
     place.ready("deployment/own-webserver")
     (pod,) = place.pods("app=own-webserver")
-    page = place.exec(linux_client(place), "wget", "-q", "-O", "-", f"http://{pod['status']['podIP']}/")
+    page = place.exec(
+        linux_client(place), "wget", "-q", "-O", "-", f"http://{pod['status']['podIP']}/"
+    )
     assert page == f"<html><body>{TITLE}<p>IP {pod['status']['podIP']} callerCount 1 </body></html>"
 
 
@@ -79,20 +106,33 @@ def test_runtime_class_chooses_nodes_by_build(place: Place) -> None:
     place.ready("deployment/iis-2019")
     (pod,) = place.pods("app=iis-2019")
     assert pod["spec"]["nodeSelector"] == {
-        "kubernetes.io/os": "windows", "kubernetes.io/arch": "amd64", "node.kubernetes.io/windows-build": "10.0.17763",
+        "kubernetes.io/os": "windows",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/windows-build": "10.0.17763",
     }
-    assert {"key": "os", "operator": "Equal", "value": "windows", "effect": "NoSchedule"} in pod["spec"]["tolerations"]
+    assert {"key": "os", "operator": "Equal", "value": "windows", "effect": "NoSchedule"} in pod[
+        "spec"
+    ]["tolerations"]
     assert pod["spec"]["nodeName"] in WINDOWS_NODES
     (service,) = columns(place("get", "services"))
     assert (service["NAME"], service["TYPE"]) == ("iis", "LoadBalancer")
     overrides = '{"spec":{"runtimeClassName":"windows-1903"}}'
-    place("run", "older", "--image=mcr.microsoft.com/windows/nanoserver:1903", f"--overrides={overrides}")
+    place(
+        "run",
+        "older",
+        "--image=mcr.microsoft.com/windows/nanoserver:1903",
+        f"--overrides={overrides}",
+    )
     assert place.event("older", "FailedScheduling").startswith("0/4 nodes are available: ")
 
 
-@pytest.mark.parametrize(("pod", "user"), [
-    ("run-as-username-pod-demo", "ContainerUser"), ("run-as-username-container-demo", "ContainerAdministrator"),
-])
+@pytest.mark.parametrize(
+    ("pod", "user"),
+    [
+        ("run-as-username-pod-demo", "ContainerUser"),
+        ("run-as-username-container-demo", "ContainerAdministrator"),
+    ],
+)
 def test_the_user_of_the_pod_and_of_the_container(place: Place, pod: str, user: str) -> None:
     place.apply("run-as-username")
     place.ready(f"pod/{pod}")
@@ -114,7 +154,10 @@ def test_managed_service_accounts(default_place: Place) -> None:
                 owner = owner[step]
             options = owner["securityContext"]["windowsOptions"]
             assert options["gmsaCredentialSpecName"] == "gmsa-webapp1"
-            assert json.loads(options["gmsaCredentialSpec"])["DomainJoinConfig"]["DnsName"] == "contoso.com"
+            assert (
+                json.loads(options["gmsaCredentialSpec"])["DomainJoinConfig"]["DnsName"]
+                == "contoso.com"
+            )
             said = place.exec(pod["metadata"]["name"], "nltest.exe", "/parentdomain")
             assert said.startswith("contoso.com") and "The command completed successfully" in said
     finally:
@@ -122,15 +165,26 @@ def test_managed_service_accounts(default_place: Place) -> None:
         place("delete", "gmsacredentialspecs", "gmsa-webapp1")
 
 
-def test_managed_service_accounts_are_for_those_who_may_use_them(place: Place, default_place: Place) -> None:
+def test_managed_service_accounts_are_for_those_who_may_use_them(
+    place: Place, default_place: Place
+) -> None:
     default_place.apply("gmsa-credspec", "gmsa-role")
-    wanted = json.dumps({"spec": {"securityContext": {"windowsOptions": {"gmsaCredentialSpecName": "gmsa-webapp1"}}}})
+    wanted = json.dumps(
+        {
+            "spec": {
+                "securityContext": {"windowsOptions": {"gmsaCredentialSpecName": "gmsa-webapp1"}}
+            }
+        }
+    )
     try:
-        said = place.refused("run", "p", "--image=mcr.microsoft.com/windows/nanoserver:1809", f"--overrides={wanted}")
+        said = place.refused(
+            "run", "p", "--image=mcr.microsoft.com/windows/nanoserver:1809", f"--overrides={wanted}"
+        )
     finally:
         default_place("delete", "gmsacredentialspecs", "gmsa-webapp1")
     assert said.strip().splitlines()[-1] == (
-        'Error from server: admission webhook "admission-webhook.windows-gmsa.sigs.k8s.io" denied the request: service '
+        'Error from server: admission webhook "admission-webhook.windows-gmsa.sigs.k8s.io" '
+        "denied the request: service "
         'account "default" is not authorized to `use` GMSA cred spec "gmsa-webapp1"'
     )
 
@@ -139,13 +193,16 @@ def test_simple_pod_serves(place: Place) -> None:
     place.apply("simple-pod")
     place.ready("pod/iis")
     address = place.object("pod", "iis")["status"]["podIP"]
-    assert "IIS Windows Server" in place.exec(linux_client(place), "wget", "-q", "-O", "-", f"http://{address}/")
+    assert "IIS Windows Server" in place.exec(
+        linux_client(place), "wget", "-q", "-O", "-", f"http://{address}/"
+    )
 
 
 def test_an_image_of_another_build_does_not_start(place: Place) -> None:
     place.apply("older-build")
     assert place.event("older-build", "Failed") == (
-        'Error: failed to start container "foo": Error response from daemon: hcsshim::CreateComputeSystem foo: The '
+        'Error: failed to start container "foo": Error response from daemon: '
+        "hcsshim::CreateComputeSystem foo: The "
         "container operating system does not match the host operating system."
     )
 
@@ -155,7 +212,11 @@ def test_one_pod_on_every_windows_node(place: Place) -> None:
     place.apply("daemonset")
     place.ready("daemonset/my-daemonset")
     (row,) = columns(place("get", "daemonset", "my-daemonset"))
-    assert (row["DESIRED"], row["READY"], row["NODE SELECTOR"]) == ("2", "2", "kubernetes.io/os=windows")
+    assert (row["DESIRED"], row["READY"], row["NODE SELECTOR"]) == (
+        "2",
+        "2",
+        "kubernetes.io/os=windows",
+    )
     assert {pod["spec"]["nodeName"] for pod in place.pods("app=foo")} == WINDOWS_NODES
 
 
@@ -164,7 +225,9 @@ def test_logs_can_be_collected_on_the_node(place: Place) -> None:
     place.ready("daemonset/log-collector", "pod/talker")
     talker = place.object("pod", "talker")
     node, uid = talker["spec"]["nodeName"], talker["metadata"]["uid"]
-    (collector,) = (pod for pod in place.pods("app=log-collector") if pod["spec"]["nodeName"] == node)
+    (collector,) = (
+        pod for pod in place.pods("app=log-collector") if pod["spec"]["nodeName"] == node
+    )
     name = collector["metadata"]["name"]
     assert place.exec(name, "cmd", "/c", "echo %NODE_NAME%") == f"{node}\n"
     folder = rf"C:\var\log\pods\{place.namespace}_talker_{uid}\talker"
@@ -175,8 +238,13 @@ def test_logs_can_be_collected_on_the_node(place: Place) -> None:
 def test_config_maps_and_secrets_as_variables(place: Place) -> None:
     place.apply("configmap-pod", "secret-pod")
     place.ready("pod/configmap-pod", "pod/my-secret-pod")
-    assert place.exec("configmap-pod", "cmd", "/c", "echo %EXAMPLE_PROPERTY_1% %EXAMPLE_PROPERTY_2%") == "hello world\n"
-    assert place.exec("my-secret-pod", "powershell", "-Command", "$env:PASSWORD") == "1f2d1e2e67df\n"
+    assert (
+        place.exec("configmap-pod", "cmd", "/c", "echo %EXAMPLE_PROPERTY_1% %EXAMPLE_PROPERTY_2%")
+        == "hello world\n"
+    )
+    assert (
+        place.exec("my-secret-pod", "powershell", "-Command", "$env:PASSWORD") == "1f2d1e2e67df\n"
+    )
     described = place("describe", "pod", "my-secret-pod")
     assert "<set to the key 'username' in secret 'mysecret'>" in described
 
@@ -188,24 +256,40 @@ def test_empty_directories_by_both_spellings_of_a_path(place: Place) -> None:
         place.exec("my-empty-dir-pod", "cmd", "/c", rf"echo kept>{folder}\file.txt")
         assert place.exec("my-empty-dir-pod", "cmd", "/c", rf"type {folder}\file.txt") == "kept\n"
     mounts = place("describe", "pod", "my-empty-dir-pod")
-    assert "/cache from cache-volume (rw)" in mounts and "C:/scratch from scratch-volume (rw)" in mounts
+    assert (
+        "/cache from cache-volume (rw)" in mounts
+        and "C:/scratch from scratch-volume (rw)" in mounts
+    )
 
 
 def test_a_folder_of_the_node_read_only(place: Place) -> None:
     """Docker does not make the folder on Windows; here another pod does."""
     place.apply("hostpath-volume-pod")
-    assert r"bind source path does not exist: C:\etc\foo" in place.event("hostpath-volume-pod", "Failed")
+    assert r"bind source path does not exist: C:\etc\foo" in place.event(
+        "hostpath-volume-pod", "Failed"
+    )
     image = "mcr.microsoft.com/windows/nanoserver:1809"
     mount = {"name": "foo", "mountPath": r"C:\foo"}
-    maker = json.dumps({"spec": {
-        "nodeName": place.object("pod", "hostpath-volume-pod")["spec"]["nodeName"],
-        "containers": [{"name": "maker", "image": image, "volumeMounts": [mount]}],
-        "volumes": [{"name": "foo", "hostPath": {"path": r"C:\etc\foo", "type": "DirectoryOrCreate"}}],
-    }})
+    maker = json.dumps(
+        {
+            "spec": {
+                "nodeName": place.object("pod", "hostpath-volume-pod")["spec"]["nodeName"],
+                "containers": [{"name": "maker", "image": image, "volumeMounts": [mount]}],
+                "volumes": [
+                    {
+                        "name": "foo",
+                        "hostPath": {"path": r"C:\etc\foo", "type": "DirectoryOrCreate"},
+                    }
+                ],
+            }
+        }
+    )
     place("run", "maker", f"--image={image}", f"--overrides={maker}", "--restart=Never")
     place.ready("pod/hostpath-volume-pod")
     assert r"C:\etc\foo from foo (ro)" in place("describe", "pod", "hostpath-volume-pod")
-    assert "Access is denied." in place.refused("exec", "hostpath-volume-pod", "--", "cmd", "/c", r"echo x > C:\etc\foo\x")
+    assert "Access is denied." in place.refused(
+        "exec", "hostpath-volume-pod", "--", "cmd", "/c", r"echo x > C:\etc\foo\x"
+    )
 
 
 def test_limits(place: Place) -> None:
@@ -214,7 +298,10 @@ def test_limits(place: Place) -> None:
     pods = place.pods("app=iis")
     assert [pod["status"]["qosClass"] for pod in pods] == ["Guaranteed"] * 3
     assert {pod["spec"]["nodeName"] for pod in pods} <= WINDOWS_NODES
-    assert re.search(r"Limits:\s+cpu:\s+2\s+memory:\s+128Mi", place("describe", "pod", pods[0]["metadata"]["name"]))
+    assert re.search(
+        r"Limits:\s+cpu:\s+2\s+memory:\s+128Mi",
+        place("describe", "pod", pods[0]["metadata"]["name"]),
+    )
 
 
 def test_the_annotation_for_hyper_v_does_no_harm(place: Place) -> None:
@@ -262,4 +349,8 @@ def test_node_selector_by_build_with_toleration(place: Place) -> None:
     place.apply("tolerating-pod")
     place.ready("pod/tolerating")
     assert place.object("pod", "tolerating")["spec"]["nodeName"] in WINDOWS_NODES
-    assert place.exec("tolerating", "cmd", "/c", "ver").strip().startswith("Microsoft Windows [Version 10.0.17763.")
+    assert (
+        place.exec("tolerating", "cmd", "/c", "ver")
+        .strip()
+        .startswith("Microsoft Windows [Version 10.0.17763.")
+    )

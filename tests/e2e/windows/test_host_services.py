@@ -1,4 +1,6 @@
-"""A pod of Windows is made by two services of its node: one has the containers, the other their network."""
+"""A pod of Windows is made by two services of its node: one has the containers, the other their
+network.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,21 @@ from tests.e2e.windows.conftest import Place
 
 pytestmark = pytest.mark.e2e
 POD = {
-    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "both"},
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "both"},
     "spec": {
-        "nodeSelector": {"kubernetes.io/os": "windows"}, "tolerations": [{"operator": "Exists"}],
-        "containers": [{
-            "name": "c", "image": "mcr.microsoft.com/windows/servercore:ltsc2019", "command": ["ping", "-t", "localhost"],
-        }],
+        "nodeSelector": {"kubernetes.io/os": "windows"},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [
+            {
+                "name": "c",
+                "image": "mcr.microsoft.com/windows/servercore:ltsc2019",
+                "command": ["ping", "-t", "localhost"],
+            }
+        ],
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.windows("NET-03", "NET-04", "NET-02", "SUP-NET-003")

@@ -27,8 +27,10 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("kubectl")
     ca = pki.make_ca("test")
-    pki.save(ca, folder / "ca.crt", folder / "ca.key")
-    pki.save(pki.issue_server(ca, "api", [], ["127.0.0.1"]), folder / "api.crt", folder / "api.key")
+    pki.save_key_pair(ca, folder / "ca.crt", folder / "ca.key")
+    pki.save_key_pair(
+        pki.issue_server(ca, "api", [], ["127.0.0.1"]), folder / "api.crt", folder / "api.key"
+    )
     api = Api()
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

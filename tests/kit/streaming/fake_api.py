@@ -1,4 +1,5 @@
-"""A server for real clients: it knows one pod and a handful of commands, and just enough of the API to get there.
+"""A server for real clients: it knows one pod and a handful of commands, and just enough of the API
+to get there.
 
 It can put a second hop behind itself, as the API server has the kubelet behind it.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 from tests.kit.streaming.forward_relay import PortForwardRelay
 
-from transom.http import RawConnection, Request, Response, UpgradeResponse
+from transom.http import HttpRequest, HttpResponse, RawConnection, UpgradeResponse
 from transom.kit.streaming import channels, portforward, relay, remotecommand, upgrade
 from transom.kit.streaming.channels import STDERR, STDOUT
 
@@ -24,7 +25,10 @@ POD = {
     "kind": "Pod",
     "metadata": {"name": "p", "namespace": "default", "uid": "1"},
     "spec": {"containers": [CONTAINER], "nodeName": "n"},
-    "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}]},
+    "status": {
+        "phase": "Running",
+        "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}],
+    },
 }
 VERBS = ["get", "list", "create"]
 FIXED: dict[str, Any] = {
@@ -34,7 +38,14 @@ FIXED: dict[str, Any] = {
         "kind": "APIResourceList",
         "groupVersion": "v1",
         "resources": [
-            {"name": "pods", "singularName": "", "namespaced": True, "kind": "Pod", "verbs": VERBS, "shortNames": ["po"]}
+            {
+                "name": "pods",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "Pod",
+                "verbs": VERBS,
+                "shortNames": ["po"],
+            }
         ],
     },
     "/api/v1/namespaces/default/pods/p": POD,
@@ -53,24 +64,24 @@ class Command:
     def __call__(self, event: remotecommand.Event) -> None:
         session = self.session
         match event:
-            case remotecommand.Opened():
+            case remotecommand.CommandOpened():
                 self.begin()
-            case remotecommand.Data(stream, data):
+            case remotecommand.CommandData(stream, data):
                 session.acknowledge(stream, len(data))
                 self.stdin += data
                 if self.argv == ["cat"]:
                     session.write(STDOUT, data)
                 elif self.argv == ["line"] and self.stdin.endswith(b"\r"):
                     session.write(STDOUT, b"got " + self.stdin)
-                    session.finish(channels.success())
-            case remotecommand.Ended("stdin"):
+                    session.finish(channels.command_success_status())
+            case remotecommand.CommandStreamEnded("stdin"):
                 if self.argv[0] == "tar":
                     UPLOADS.append((self.argv, self.stdin))
-                session.finish(channels.success())
-            case remotecommand.Resized(width, height):
+                session.finish(channels.command_success_status())
+            case remotecommand.CommandResized(width, height):
                 if self.argv == ["size"]:
                     session.write(STDOUT, b"%dx%d" % (width, height))
-                    session.finish(channels.exit_status(7, "error"))
+                    session.finish(channels.exit_code_status(7, "error"))
 
     def begin(self) -> None:
         session = self.session
@@ -78,23 +89,27 @@ class Command:
             case ["fail", code]:
                 session.write(STDOUT, b"out\n")
                 session.write(STDERR, b"err\n")
-                session.finish(channels.exit_status(int(code), f"exit {code}"))
+                session.finish(channels.exit_code_status(int(code), f"exit {code}"))
             case ["broken"]:
-                session.finish(channels.internal_error("error executing command in container: no such thing"))
+                session.finish(
+                    channels.internal_error_status(
+                        "error executing command in container: no such thing"
+                    )
+                )
             case ["much", size]:
                 session.write(STDOUT, b"x" * int(size))
-                session.finish(channels.success())
+                session.finish(channels.command_success_status())
             case ["line"]:
                 session.write(STDOUT, b"ready> ")
             case ["test", "-d", _]:
-                session.finish(channels.success())
+                session.finish(channels.command_success_status())
             case ["tar", "cf", "-", name]:
                 session.write(STDOUT, archive(name, CONTENT))
-                session.finish(channels.success())
+                session.finish(channels.command_success_status())
             case _:
                 if not session.streams.stdin:
                     session.write(STDOUT, b"attached\n")
-                    session.finish(channels.success())
+                    session.finish(channels.command_success_status())
 
 
 UPLOADS: list[tuple[list[str], bytes]] = []
@@ -118,13 +133,13 @@ class Shouter:
 
     def __call__(self, event: portforward.Event) -> None:
         match event:
-            case portforward.Connected(connection, 81):
+            case portforward.ForwardConnected(connection, 81):
                 self.session.fail(connection, "nobody listens")
                 self.session.disconnect(connection)
-            case portforward.Data(connection, data):
+            case portforward.ForwardData(connection, data):
                 self.session.acknowledge(connection, len(data))
                 self.session.write(connection, data.upper())
-            case portforward.Ended(connection):
+            case portforward.ForwardEnded(connection):
                 self.session.disconnect(connection)
 
 
@@ -144,7 +159,9 @@ def drive(session: Any, react: Callable[[Any], None], raw: RawConnection) -> Non
 
 
 class Hops:
-    """A second wire behind the first, joined as the API server joins kubectl's with the kubelet's."""
+    """A second wire behind the first, joined as the API server joins kubectl's with the
+    kubelet's.
+    """
 
     def __init__(self, near: Any, far: Any, behind: Any, react: Callable[[Any], None]) -> None:
         self.near, self.far, self.behind, self.react = near, far, behind, react
@@ -180,48 +197,62 @@ class Api:
         self.websocket_protocols: tuple[str, ...] = channels.REMOTE_COMMAND_WEBSOCKET
         self.spoken: list[str] = []
 
-    def __call__(self, request: Request) -> Response | UpgradeResponse:
+    def __call__(self, request: HttpRequest) -> HttpResponse | UpgradeResponse:
         fixed = FIXED.get(request.path)
         if fixed is not None:
-            return Response(200, JSON, json.dumps(fixed).encode())
+            return HttpResponse(200, JSON, json.dumps(fixed).encode())
         verb = request.path.rpartition("/")[2]
         if verb in ("exec", "attach"):
             return self.remote_command(request)
         if verb == "portforward":
             return self.port_forward(request)
-        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound"}
-        return Response(404, JSON, json.dumps(status).encode())
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": 404,
+            "reason": "NotFound",
+        }
+        return HttpResponse(404, JSON, json.dumps(status).encode())
 
-    def remote_command(self, request: Request) -> Response | UpgradeResponse:
+    def remote_command(self, request: HttpRequest) -> HttpResponse | UpgradeResponse:
         query = request.query
-        streams = remotecommand.Streams(*(query.get(name) == ["true"] for name in ("stdin", "stdout", "stderr", "tty")))
+        streams = remotecommand.CommandStreams(
+            *(query.get(name) == ["true"] for name in ("stdin", "stdout", "stderr", "tty"))
+        )
         accepted = upgrade.accept_command(
             request.method, text(request), streams, websocket_protocols=self.websocket_protocols
         )
         if isinstance(accepted, channels.Refusal):
-            return Response(accepted.status, [], accepted.message.encode())
+            return HttpResponse(accepted.status, [], accepted.message.encode())
         headers, protocol, session = accepted
         self.spoken.append(protocol)
         argv = query.get("command", ["attached"])
         react: Any = Command(session, argv)
         if self.two_hops:
-            behind = remotecommand.SpdyServer(streams, channels.V4, window=65536)
-            far = remotecommand.SpdyClient(streams, channels.V4, window=65536)
+            behind = remotecommand.SpdyCommandServer(streams, channels.V4, window=65536)
+            far = remotecommand.SpdyCommandClient(streams, channels.V4, window=65536)
             react = Hops(session, far, behind, Command(behind, argv))
         return UpgradeResponse(headers, lambda raw: drive(session, react, raw))
 
-    def port_forward(self, request: Request) -> Response | UpgradeResponse:
-        accepted = upgrade.accept_forward(request.method, text(request), request.query.get("ports", []))
+    def port_forward(self, request: HttpRequest) -> HttpResponse | UpgradeResponse:
+        accepted = upgrade.accept_forward(
+            request.method, text(request), request.query.get("ports", [])
+        )
         if isinstance(accepted, channels.Refusal):
-            return Response(accepted.status, [], accepted.message.encode())
+            return HttpResponse(accepted.status, [], accepted.message.encode())
         headers, protocol, session = accepted
         self.spoken.append(protocol)
         react: Any = Shouter(session)
         if self.two_hops:
-            behind = portforward.SpdyServer(window=65536)
-            react = Hops(session, portforward.SpdyClient(window=65536), behind, Shouter(behind))
+            behind = portforward.SpdyForwardServer(window=65536)
+            react = Hops(
+                session, portforward.SpdyForwardClient(window=65536), behind, Shouter(behind)
+            )
         return UpgradeResponse(headers, lambda raw: drive(session, react, raw))
 
 
-def text(request: Request) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+def text(request: HttpRequest) -> dict[str, str]:
+    return {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()
+    }

@@ -1,4 +1,6 @@
-"""What real clients send after the upgrade, recorded: it must mean the same in whatever pieces it comes."""
+"""What real clients send after the upgrade, recorded: it must mean the same in whatever pieces it
+comes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,17 @@ from hypothesis import strategies as st
 from transom.kit.streaming import portforward, remotecommand
 from transom.kit.streaming.channels import STDIN, V4, V5
 
-STREAMS = remotecommand.Streams(stdin=True, stdout=True, stderr=True)
-ECHOED = [remotecommand.Opened(), remotecommand.Data(STDIN, b"hello\n"), remotecommand.Ended(STDIN)]
-FORWARDED = [portforward.Connected(1, 80), portforward.Data(1, b"hello"), portforward.Ended(1)]
+STREAMS = remotecommand.CommandStreams(stdin=True, stdout=True, stderr=True)
+ECHOED = [
+    remotecommand.CommandOpened(),
+    remotecommand.CommandData(STDIN, b"hello\n"),
+    remotecommand.CommandStreamEnded(STDIN),
+]
+FORWARDED = [
+    portforward.ForwardConnected(1, 80),
+    portforward.ForwardData(1, b"hello"),
+    portforward.ForwardEnded(1),
+]
 
 EXEC_1_20 = """
 80030001000000290000000100000000000078f9e3c6a7c26260606004a7b392a2d4c45c6851c29a0a0a6800000000ffff8003000100000017000000
@@ -34,10 +44,18 @@ a16ae9aba16ae88284299b072d289b072d8280fdce1f3e828230151445b0168282b4b60126b4b782
 3fb492bb3a8285025177846a341be86d82841ed0afdc1ed0afdf82847c91f6bd7d91f6bd82808c8a751a
 """
 CAPTURES: dict[str, tuple[str, Any, list[Any]]] = {
-    "kubectl-1.20-exec": (EXEC_1_20, lambda: remotecommand.SpdyServer(STREAMS, V4), ECHOED),
-    "kubectl-1.20-port-forward": (PORT_FORWARD_1_20, portforward.SpdyServer, FORWARDED),
-    "kubectl-1.32-exec": (EXEC_1_32, lambda: remotecommand.WebSocketServer(STREAMS, V5), ECHOED),
-    "kubectl-1.32-port-forward": (PORT_FORWARD_1_32, lambda: portforward.SpdyServer(tunnel=True), FORWARDED),
+    "kubectl-1.20-exec": (EXEC_1_20, lambda: remotecommand.SpdyCommandServer(STREAMS, V4), ECHOED),
+    "kubectl-1.20-port-forward": (PORT_FORWARD_1_20, portforward.SpdyForwardServer, FORWARDED),
+    "kubectl-1.32-exec": (
+        EXEC_1_32,
+        lambda: remotecommand.WebSocketCommandServer(STREAMS, V5),
+        ECHOED,
+    ),
+    "kubectl-1.32-port-forward": (
+        PORT_FORWARD_1_32,
+        lambda: portforward.SpdyForwardServer(tunnel=True),
+        FORWARDED,
+    ),
 }
 
 
@@ -53,8 +71,13 @@ def test_captures(text: str, make: Any, expected: list[Any], size: int) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted(CAPTURES)), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4))
-def test_damage_ends_a_session_or_a_stream_but_never_raises(name: str, damage: list[tuple[int, int]]) -> None:
+@given(
+    st.sampled_from(sorted(CAPTURES)),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_damage_ends_a_session_or_a_stream_but_never_raises(
+    name: str, damage: list[tuple[int, int]]
+) -> None:
     text, make, _ = CAPTURES[name]
     raw = bytearray.fromhex("".join(text.split()))
     for at, value in damage:

@@ -1,4 +1,6 @@
-"""The protocols against the clients they are for: each kubectl there is runs exec, attach, cp and port-forward."""
+"""The protocols against the clients they are for: each kubectl there is runs exec, attach, cp and
+port-forward.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,16 @@ class World:
         self.binary = binary
 
     def popen(self, *args: str, **more: Any) -> subprocess.Popen[bytes]:
-        env = {"KUBECONFIG": str(self.config), "HOME": str(self.config.parent), "PATH": os.environ["PATH"]}
-        more = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+        env = {
+            "KUBECONFIG": str(self.config),
+            "HOME": str(self.config.parent),
+            "PATH": os.environ["PATH"],
+        }
+        more = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        } | more
         return subprocess.Popen([self.binary, *args], env=env, cwd=self.config.parent, **more)
 
     def run(self, *args: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
@@ -41,7 +51,10 @@ class World:
 NO_KUBECTL = pytest.param("", marks=pytest.mark.skip(reason="no kubectl on this machine"))
 
 
-@pytest.fixture(params=kubectl_binaries() or [NO_KUBECTL], ids=lambda path: "1.20" if "kubectl-1.20" in path else "kubectl")
+@pytest.fixture(
+    params=kubectl_binaries() or [NO_KUBECTL],
+    ids=lambda path: "1.20" if "kubectl-1.20" in path else "kubectl",
+)
 def tool(request: pytest.FixtureRequest, served: Any) -> World:
     served.api.two_hops = False
     served.api.websocket_protocols = channels.REMOTE_COMMAND_WEBSOCKET
@@ -92,7 +105,9 @@ def test_terminal_has_a_size_and_a_line(hops: World) -> None:
     ):
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 43, 132, 0, 0))
-        process = hops.popen("exec", "-it", "p", "--", command, stdin=slave, stdout=slave, stderr=slave)
+        process = hops.popen(
+            "exec", "-it", "p", "--", command, stdin=slave, stdout=slave, stderr=slave
+        )
         os.close(slave)
         try:
             shown = read_until(master, awaited)
@@ -158,7 +173,9 @@ def receive_all(client: socket.socket) -> bytes:
 
 
 def read_until(terminal: int, awaited: bytes | None) -> bytes:
-    """What a terminal shows until it shows this; None reads until nobody holds its other end any more."""
+    """What a terminal shows until it shows this; None reads until nobody holds its other end any
+    more.
+    """
     raw = b""
     while awaited is None or awaited not in raw:
         try:

@@ -1,4 +1,6 @@
-"""WebSocket channels against the client library for Python, which speaks them for exec and port-forward."""
+"""WebSocket channels against the client library for Python, which speaks them for exec and
+port-forward.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,19 @@ class Core:
 
     def exec(self, *command: str, **more: Any) -> Any:
         options = {"stdout": True, "stderr": True, "_preload_content": False} | more
-        return stream.stream(self.core.connect_get_namespaced_pod_exec, "p", "default", command=list(command), **options)
+        return stream.stream(
+            self.core.connect_get_namespaced_pod_exec,
+            "p",
+            "default",
+            command=list(command),
+            **options,
+        )
 
 
-@pytest.fixture(params=[(channels.V4, False), (channels.V5, False), (channels.V5, True)], ids=["v4", "v5", "two-hops"])
+@pytest.fixture(
+    params=[(channels.V4, False), (channels.V5, False), (channels.V5, True)],
+    ids=["v4", "v5", "two-hops"],
+)
 def core(request: pytest.FixtureRequest, served: Any) -> Core:
     version, served.api.two_hops = request.param
     served.api.websocket_protocols = (version,)
@@ -32,7 +43,11 @@ def core(request: pytest.FixtureRequest, served: Any) -> Core:
 def test_output_and_exit_code(core: Core) -> None:
     session = core.exec("fail", "42")
     session.run_forever(timeout=10)
-    assert (session.read_stdout(), session.read_stderr(), session.returncode) == ("out\n", "err\n", 42)
+    assert (session.read_stdout(), session.read_stderr(), session.returncode) == (
+        "out\n",
+        "err\n",
+        42,
+    )
     assert core.api.spoken == list(core.api.websocket_protocols)
 
 
@@ -44,7 +59,9 @@ def test_stdin_comes_back(core: Core) -> None:
 
 
 def test_port_forward(core: Core) -> None:
-    forward = stream.portforward(core.core.connect_get_namespaced_pod_portforward, "p", "default", ports="80,81")
+    forward = stream.portforward(
+        core.core.connect_get_namespaced_pod_portforward, "p", "default", ports="80,81"
+    )
     sock = forward.socket(80)
     sock.settimeout(10)
     sock.sendall(b"hello")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.kubelet.small import Node, make_pod, play
 
-from transom.kubelet.base import Rejection
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.eviction import EvictionManager
+from transom.kubelet.failures import PodRejection
 from transom.kubelet.housekeeping import Housekeeping
 from transom.kubelet.image_gc import ImageGC
 from transom.machinery.objects import Object
@@ -73,17 +73,32 @@ def test_memory_runs_short_on_linux() -> None:
         assert not await here.round() and not here.manager.pressed
         here.use(m=GIB, g=3 * GIB, i=3 * GIB, c=GIB - 200 * MIB)
         assert await here.round()
-        text = "The node was low on resource: memory. Container g was using 3Gi, which exceeds its request of 1Gi. "
+        text = (
+            "The node was low on resource: memory. Container g was using 3Gi, which exceeds its "
+            "request of 1Gi. "
+        )
         assert here.killed == [("greedy", text, 0)]
-        assert node.told.take() == [("EvictionThresholdMet", "Attempting to reclaim memory"), ("Evicted", text)]
+        assert node.told.take() == [
+            ("EvictionThresholdMet", "Attempting to reclaim memory"),
+            ("Evicted", text),
+        ]
         assert node.told.notes[-1] == {
-            "offending_containers": "g", "offending_containers_usage": "3Gi", "starved_resource": "memory"}
-        assert (here.manager.memory(), here.manager.disk(), here.manager.pid()) == (True, False, False)
+            "offending_containers": "g",
+            "offending_containers_usage": "3Gi",
+            "starved_resource": "memory",
+        }
+        assert (here.manager.memory(), here.manager.disk(), here.manager.pid()) == (
+            True,
+            False,
+            False,
+        )
         for name in ("important", "modest"):
             await here.round()
             assert here.killed[-1][0] == name
         assert here.killed[1][1] == (
-            "The node was low on resource: memory. Container i was using 3Gi, which exceeds its request of 0. ")
+            "The node was low on resource: memory. Container i was using 3Gi, which exceeds "
+            "its request of 0. "
+        )
         assert here.killed[2][1] == "The node was low on resource: memory. "
         await here.round()
         assert len(here.killed) == 3  # a critical pod stays
@@ -119,8 +134,12 @@ def test_soft_thresholds_have_patience_and_grace() -> None:
         assert await here.round()
         assert [(name, grace) for name, _, grace in here.killed] == [("web", 25)]
 
-    play(scenario, eviction_soft={"memory.available": "3Gi"}, eviction_soft_grace_period={"memory.available": "30s"},
-         eviction_max_pod_grace_period=25)
+    play(
+        scenario,
+        eviction_soft={"memory.available": "3Gi"},
+        eviction_soft_grace_period={"memory.available": "30s"},
+        eviction_max_pod_grace_period=25,
+    )
 
 
 def test_memory_never_runs_short_on_windows_but_disks_do() -> None:
@@ -152,7 +171,9 @@ def test_disk_space_comes_from_images_first() -> None:
         node.host.fill_disk(80 * GIB)
         await here.round()
         assert not here.killed and not node.runtime.store and here.manager.disk()
-        assert node.told.take() == [("EvictionThresholdMet", "Attempting to reclaim ephemeral-storage")]
+        assert node.told.take() == [
+            ("EvictionThresholdMet", "Attempting to reclaim ephemeral-storage")
+        ]
 
     async def not_enough(node: Node) -> None:
         async def nothing() -> None:
@@ -163,28 +184,47 @@ def test_disk_space_comes_from_images_first() -> None:
         node.runtime.layers = {"l": 5 * GIB, "s": GIB}
         node.host.fill_disk(80 * GIB)
         await here.round()
-        assert here.killed == [("large", "The node was low on resource: ephemeral-storage. "
-                                "Container l was using 5Gi, which exceeds its request of 0. ", 0)]
+        assert here.killed == [
+            (
+                "large",
+                "The node was low on resource: ephemeral-storage. "
+                "Container l was using 5Gi, which exceeds its request of 0. ",
+                0,
+            )
+        ]
 
     play(scenario)
     play(not_enough)
 
 
-@pytest.mark.parametrize(("conditions", "pod", "taken"), [
-    ((), {}, True),
-    (("MemoryPressure",), {}, False),
-    (("MemoryPressure",), {"containers": [container(requests={"cpu": "1"})]}, True),
-    (("MemoryPressure",), {"tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]}, True),
-    (("DiskPressure",), {"containers": [container(requests={"cpu": "1"})]}, False),
-    (("MemoryPressure", "DiskPressure"), {"tolerations": [{"operator": "Exists"}]}, False),
-    (("DiskPressure",), {"priority": 2000001000}, True),
-])
+@pytest.mark.parametrize(
+    ("conditions", "pod", "taken"),
+    [
+        ((), {}, True),
+        (("MemoryPressure",), {}, False),
+        (("MemoryPressure",), {"containers": [container(requests={"cpu": "1"})]}, True),
+        (
+            ("MemoryPressure",),
+            {"tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]},
+            True,
+        ),
+        (("DiskPressure",), {"containers": [container(requests={"cpu": "1"})]}, False),
+        (("MemoryPressure", "DiskPressure"), {"tolerations": [{"operator": "Exists"}]}, False),
+        (("DiskPressure",), {"priority": 2000001000}, True),
+    ],
+)
 def test_admission_under_pressure(conditions: tuple[str, ...], pod: Object, taken: bool) -> None:
     async def scenario(node: Node) -> None:
         here = Evicted(node)
         here.manager._conditions = conditions
-        answer = here.manager.admit(make_pod("web", container()) | {"spec": {"containers": [container()], **pod}})
-        assert answer == (None if taken else Rejection("Evicted", f"The node had condition: [{' '.join(conditions)}]. "))
+        answer = here.manager.admit(
+            make_pod("web", container()) | {"spec": {"containers": [container()], **pod}}
+        )
+        assert answer == (
+            None
+            if taken
+            else PodRejection("Evicted", f"The node had condition: [{' '.join(conditions)}]. ")
+        )
 
     play(scenario)
 
@@ -198,21 +238,59 @@ async def grow(node: Node, path: str, size: int) -> None:
 EMPTY_DIR = "/var/lib/kubelet/pods/uid-web/volumes/kubernetes.io~empty-dir/v/f"
 
 
-@pytest.mark.parametrize(("spec", "written", "layer", "message"), [
-    ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "4Ki"}}]}, 5000, 0,
-     'Usage of EmptyDir volume "v" exceeds the limit "4Ki". '),
-    ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "4Ki", "medium": "Memory"}}]}, 5000, 0,
-     'Usage of EmptyDir volume "v" exceeds the limit "4Ki". '),
-    ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}, 5000, 0, ""),
-    ({"containers": [container(limits={"ephemeral-storage": "1Mi"}), container("b")]}, 0, MIB + 1,
-     "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
-    ({"containers": [container(limits={"ephemeral-storage": "1Mi"}), container("b", limits={"ephemeral-storage": "1Gi"})]},
-     0, MIB + 1, 'Container app exceeded its local ephemeral storage limit "1Mi". '),
-    ({"containers": [container(limits={"ephemeral-storage": "1Mi"})], "volumes": [{"name": "v", "emptyDir": {}}]},
-     2 * MIB, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
-    ({"containers": [container(limits={"ephemeral-storage": "4Mi"})], "volumes": [{"name": "v", "emptyDir": {}}]},
-     2 * MIB, MIB, ""),
-])
+@pytest.mark.parametrize(
+    ("spec", "written", "layer", "message"),
+    [
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "4Ki"}}]},
+            5000,
+            0,
+            'Usage of EmptyDir volume "v" exceeds the limit "4Ki". ',
+        ),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "4Ki", "medium": "Memory"}}]},
+            5000,
+            0,
+            'Usage of EmptyDir volume "v" exceeds the limit "4Ki". ',
+        ),
+        ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}, 5000, 0, ""),
+        (
+            {"containers": [container(limits={"ephemeral-storage": "1Mi"}), container("b")]},
+            0,
+            MIB + 1,
+            "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
+        ),
+        (
+            {
+                "containers": [
+                    container(limits={"ephemeral-storage": "1Mi"}),
+                    container("b", limits={"ephemeral-storage": "1Gi"}),
+                ]
+            },
+            0,
+            MIB + 1,
+            'Container app exceeded its local ephemeral storage limit "1Mi". ',
+        ),
+        (
+            {
+                "containers": [container(limits={"ephemeral-storage": "1Mi"})],
+                "volumes": [{"name": "v", "emptyDir": {}}],
+            },
+            2 * MIB,
+            0,
+            "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
+        ),
+        (
+            {
+                "containers": [container(limits={"ephemeral-storage": "4Mi"})],
+                "volumes": [{"name": "v", "emptyDir": {}}],
+            },
+            2 * MIB,
+            MIB,
+            "",
+        ),
+    ],
+)
 def test_limits_of_local_storage(spec: Object, written: int, layer: int, message: str) -> None:
     async def scenario(node: Node) -> None:
         here = Evicted(node)
@@ -243,7 +321,9 @@ def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None
 
         manager = Counted(node.env, here.active, here.kill)
         collector = ContainerGC(node.env, here.pods.get, lambda: True)
-        task = asyncio.ensure_future(Housekeeping(node.env, manager, collector, ImageGC(node.env)).run())
+        task = asyncio.ensure_future(
+            Housekeeping(node.env, manager, collector, ImageGC(node.env)).run()
+        )
         await node.clock.run_for(1000)
         assert not rounds
         await here.add(make_pod("web", container()), make_pod("db", container("db")))
@@ -251,14 +331,19 @@ def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None
         assert len(rounds) == 10
         here.use(app=7 * GIB, db=GIB - 200 * MIB)
         await node.clock.run_for(20)
-        assert [name for name, *_ in here.killed] == ["web", "db"]  # nothing has come back, so the second goes too
+        assert [name for name, *_ in here.killed] == [
+            "web",
+            "db",
+        ]  # nothing has come back, so the second goes too
         for sandbox in node.runtime.sandboxes():
             await node.runtime.stop_sandbox(sandbox.id)
         for filler in list(node.host.accounts):
             if filler.name == "all":
                 filler.set_memory(0)
         await node.clock.run_for(400)
-        assert not node.runtime.containers() and not node.runtime.sandboxes() and not manager.pressed
+        assert (
+            not node.runtime.containers() and not node.runtime.sandboxes() and not manager.pressed
+        )
         before = len(rounds)
         await node.clock.run_for(1000)
         assert len(rounds) == before

@@ -1,4 +1,6 @@
-"""A machine and a runtime that are only what a node agent asks for, and an API server on virtual time beside them."""
+"""A machine and a runtime that are only what a node agent asks for, and an API server on virtual
+time beside them.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +11,49 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.events import EventRecorder
 from transom.client.resources import EVENTS, NODES
-from transom.hosts.api import Disk, Hardware, Identity
 from transom.kit.clock import VirtualClock
+from transom.kit.workers import InlineWorkers
 from transom.kubelet import os_linux, os_windows
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.node.agent import NodeAgent
 from transom.machinery.objects import Object
-from transom.runtime.api import Image, RuntimeStatus, Version
+from transom.machines.api import DiskSpace, Hardware, SystemInfo
+from transom.runtime.api import Image, RuntimeStatus, RuntimeVersion
 from transom.store.memory import MemoryStore
 
-LINUX = Identity("n1", "m-id", "s-uuid", "boot-1", "5.4.0-42-generic", "Ubuntu 20.04.1 LTS", "linux", "amd64")
-WINDOWS = Identity(
-    "WIN1", "WIN1", "s-uuid", "7", "10.0.17763.1697", "Windows Server 2019 Datacenter", "windows", "amd64"
+LINUX = SystemInfo(
+    "n1", "m-id", "s-uuid", "boot-1", "5.4.0-42-generic", "Ubuntu 20.04.1 LTS", "linux", "amd64"
+)
+WINDOWS = SystemInfo(
+    "WIN1",
+    "WIN1",
+    "s-uuid",
+    "7",
+    "10.0.17763.1697",
+    "Windows Server 2019 Datacenter",
+    "windows",
+    "amd64",
 )
 
 
 class FakeHost:
-    def __init__(self, identity: Identity = LINUX, hardware: Hardware | None = None) -> None:
+    def __init__(self, identity: SystemInfo = LINUX, hardware: Hardware | None = None) -> None:
         self.identity = identity
         self.hardware = hardware or Hardware(disk=101430960 * 1024)
 
-    def disk(self) -> Disk:
-        return Disk(self.hardware.disk, 0, 0, 0)
+    def disk(self) -> DiskSpace:
+        return DiskSpace(self.hardware.disk, 0, 0, 0)
 
 
 class FakeRuntime:
     def __init__(self) -> None:
-        self.version = Version("docker", "19.3.14-sim")
+        self.version = RuntimeVersion("docker", "19.3.14-sim")
         self.problem = RuntimeStatus()
         self.present: list[Image] = []
 
@@ -58,8 +70,17 @@ class Plane:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.rng = random.Random(7)
-        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
-        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.api = build_api_server(
+            ServerOptions(
+                store=MemoryStore(self.clock),
+                workers=InlineWorkers(),
+                clock=self.clock,
+                rng=self.rng,
+            )
+        )
+        self.client = InProcessClient(
+            self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
         self.host, self.runtime = FakeHost(), FakeRuntime()
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -69,11 +90,22 @@ class Plane:
         if windows:
             settings = {"cgroups_per_qos": False, "enforce_node_allocatable": (), **settings}
         config = KubeletConfig(node_name="n1", node_ip="10.0.0.1", **settings)
-        client = InProcessClient(self.api, User("system:node:n1", ("system:nodes", "system:authenticated")))
+        client = InProcessClient(
+            self.api, UserInfo("system:node:n1", ("system:nodes", "system:authenticated"))
+        )
         events = EventRecorder(client, "kubelet", self.clock, self.rng, host="n1")
-        env: Any = Env(
-            config, os_windows.RULES if windows else os_linux.RULES, client, self.clock, self.rng, events,
-            self.host, self.runtime, None, None, lambda: None,  # type: ignore[arg-type]
+        env: Any = KubeletContext(
+            config,
+            os_windows.RULES if windows else os_linux.RULES,
+            client,
+            self.clock,
+            self.rng,
+            events,
+            self.host,
+            self.runtime,
+            None,
+            None,
+            lambda: None,  # type: ignore[arg-type]
         )
         agent = NodeAgent(env)
         self.tasks += [asyncio.create_task(agent.run()), asyncio.create_task(events.run())]
@@ -90,8 +122,14 @@ class Plane:
 
     async def events(self) -> list[tuple[str, str]]:
         listing = await self.client.list(EVENTS, "default")
-        told = [e for e in listing.items if e["involvedObject"] == {"kind": "Node", "name": "n1", "uid": "n1"}]
-        return [(e["reason"], e["message"]) for e in sorted(told, key=lambda e: e["metadata"]["name"])]
+        told = [
+            e
+            for e in listing.items
+            if e["involvedObject"] == {"kind": "Node", "name": "n1", "uid": "n1"}
+        ]
+        return [
+            (e["reason"], e["message"]) for e in sorted(told, key=lambda e: e["metadata"]["name"])
+        ]
 
     async def stop(self) -> None:
         for task in self.tasks:

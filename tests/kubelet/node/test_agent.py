@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import CSI_NODES, LEASES, NODES
-from transom.hosts.api import Hardware
 from transom.kit.clock import parse_rfc3339_micro
+from transom.machines.api import Hardware
 from transom.runtime.api import Image, RuntimeStatus
 
 if TYPE_CHECKING:
@@ -19,43 +19,93 @@ NO_NETWORK = RuntimeStatus(
 
 def test_a_linux_node(play: Callable[..., None]) -> None:
     async def scenario(plane: Plane) -> None:
-        plane.agent(node_labels={"disk": "ssd"}, register_with_taints=({"key": "a", "value": "b", "effect": "NoSchedule"},),
-                    provider_id="sim://n1")
+        plane.agent(
+            node_labels={"disk": "ssd"},
+            register_with_taints=({"key": "a", "value": "b", "effect": "NoSchedule"},),
+            provider_id="sim://n1",
+        )
         await plane.settle()
         node = await plane.node()
         meta, spec, status = node["metadata"], node["spec"], node["status"]
         assert meta["labels"] == {
-            "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": "n1", "kubernetes.io/os": "linux", "disk": "ssd",
+            "beta.kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": "n1",
+            "kubernetes.io/os": "linux",
+            "disk": "ssd",
         }
-        assert meta["annotations"] == {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+        assert meta["annotations"] == {
+            "volumes.kubernetes.io/controller-managed-attach-detach": "true"
+        }
         assert {"key": "a", "value": "b", "effect": "NoSchedule"} in spec["taints"]
         assert spec["providerID"] == "sim://n1"
         assert status["capacity"] == {
-            "cpu": "4", "ephemeral-storage": "101430960Ki", "hugepages-1Gi": "0", "hugepages-2Mi": "0",
-            "memory": "8Gi", "pods": "110",
+            "cpu": "4",
+            "ephemeral-storage": "101430960Ki",
+            "hugepages-1Gi": "0",
+            "hugepages-2Mi": "0",
+            "memory": "8Gi",
+            "pods": "110",
         }
         # The last digits are those of a real node with such a disk: a tenth is a 32-bit float.
-        assert status["allocatable"] == {**status["capacity"], "ephemeral-storage": "93478772582", "memory": "8092Mi"}
+        assert status["allocatable"] == {
+            **status["capacity"],
+            "ephemeral-storage": "93478772582",
+            "memory": "8092Mi",
+        }
         assert status["addresses"] == [
-            {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1"}
+            {"type": "InternalIP", "address": "10.0.0.1"},
+            {"type": "Hostname", "address": "n1"},
         ]
         assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
         assert status["nodeInfo"] == {
-            "machineID": "m-id", "systemUUID": "s-uuid", "bootID": "boot-1", "kernelVersion": "5.4.0-42-generic",
-            "osImage": "Ubuntu 20.04.1 LTS", "containerRuntimeVersion": "docker://19.3.14-sim",
-            "kubeletVersion": "v1.20.15", "kubeProxyVersion": "v1.20.15", "operatingSystem": "linux",
+            "machineID": "m-id",
+            "systemUUID": "s-uuid",
+            "bootID": "boot-1",
+            "kernelVersion": "5.4.0-42-generic",
+            "osImage": "Ubuntu 20.04.1 LTS",
+            "containerRuntimeVersion": "docker://19.3.14-sim",
+            "kubeletVersion": "v1.20.15",
+            "kubeProxyVersion": "v1.20.15",
+            "operatingSystem": "linux",
             "architecture": "amd64",
         }
         now = "2020-01-02T03:04:05Z"
         assert status["conditions"] == [
-            {"type": kind, "status": value, "reason": reason, "message": message, "lastHeartbeatTime": now,
-             "lastTransitionTime": now}
+            {
+                "type": kind,
+                "status": value,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
             for kind, value, reason, message in (
-                ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-                ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-                ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-                ("Ready", "True", "KubeletReady", "kubelet is posting ready status. AppArmor enabled"),
+                (
+                    "MemoryPressure",
+                    "False",
+                    "KubeletHasSufficientMemory",
+                    "kubelet has sufficient memory available",
+                ),
+                (
+                    "DiskPressure",
+                    "False",
+                    "KubeletHasNoDiskPressure",
+                    "kubelet has no disk pressure",
+                ),
+                (
+                    "PIDPressure",
+                    "False",
+                    "KubeletHasSufficientPID",
+                    "kubelet has sufficient PID available",
+                ),
+                (
+                    "Ready",
+                    "True",
+                    "KubeletReady",
+                    "kubelet is posting ready status. AppArmor enabled",
+                ),
             )
         ]
         assert await plane.events() == [
@@ -71,7 +121,9 @@ def test_a_linux_node(play: Callable[..., None]) -> None:
         lease = await plane.client.get(LEASES, "kube-node-lease", "n1")
         assert lease["metadata"]["ownerReferences"] == owner
         assert lease["spec"] == {
-            "holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "2020-01-02T03:04:05.000000Z"
+            "holderIdentity": "n1",
+            "leaseDurationSeconds": 40,
+            "renewTime": "2020-01-02T03:04:05.000000Z",
         }
 
     play(scenario)
@@ -86,18 +138,36 @@ def test_a_windows_node(play: Callable[..., None]) -> None:
         await plane.settle()
         node = await plane.node()
         assert node["metadata"]["labels"] == {
-            "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "windows", "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": "n1", "kubernetes.io/os": "windows",
+            "beta.kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "windows",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": "n1",
+            "kubernetes.io/os": "windows",
             "node.kubernetes.io/windows-build": "10.0.17763",
         }
         status = node["status"]
-        assert status["capacity"] == {"cpu": "2", "ephemeral-storage": "40Gi", "memory": "4Gi", "pods": "20"}
+        assert status["capacity"] == {
+            "cpu": "2",
+            "ephemeral-storage": "40Gi",
+            "memory": "4Gi",
+            "pods": "20",
+        }
         assert status["allocatable"] == {
-            "cpu": "1500m", "ephemeral-storage": "38654705600", "memory": "2972Mi", "pods": "20"
+            "cpu": "1500m",
+            "ephemeral-storage": "38654705600",
+            "memory": "2972Mi",
+            "pods": "20",
         }
         info = status["nodeInfo"]
-        assert (info["machineID"], info["bootID"], info["kernelVersion"]) == ("WIN1", "", "10.0.17763.1697")
-        assert (info["osImage"], info["operatingSystem"]) == ("Windows Server 2019 Datacenter", "windows")
+        assert (info["machineID"], info["bootID"], info["kernelVersion"]) == (
+            "WIN1",
+            "",
+            "10.0.17763.1697",
+        )
+        assert (info["osImage"], info["operatingSystem"]) == (
+            "Windows Server 2019 Datacenter",
+            "windows",
+        )
         ready = await plane.condition("Ready")
         assert ready["message"] == "kubelet is posting ready status"
         assert "NodeAllocatableEnforced" not in dict(await plane.events())
@@ -105,7 +175,9 @@ def test_a_windows_node(play: Callable[..., None]) -> None:
     play(scenario)
 
 
-def test_the_status_is_written_when_it_changes_and_every_five_minutes(play: Callable[..., None]) -> None:
+def test_the_status_is_written_when_it_changes_and_every_five_minutes(
+    play: Callable[..., None],
+) -> None:
     async def scenario(plane: Plane) -> None:
         plane.agent()
         await plane.settle()
@@ -118,25 +190,33 @@ def test_the_status_is_written_when_it_changes_and_every_five_minutes(play: Call
         ready = await plane.condition("Ready")
         assert ready["lastTransitionTime"] == "2020-01-02T03:04:05Z" != ready["lastHeartbeatTime"]
         plane.runtime.present = [
-            Image("sha256:a", ("a:1",), ("a@sha256:1",), 5), Image("sha256:b", ("b:1", "b:2", "b:3", "b:4", "b:5"), ("b@x",), 9)
+            Image("sha256:a", ("a:1",), ("a@sha256:1",), 5),
+            Image("sha256:b", ("b:1", "b:2", "b:3", "b:4", "b:5"), ("b@x",), 9),
         ]
         await plane.settle(11)
         assert (await plane.node())["status"]["images"] == [
-            {"names": ["b@x", "b:1", "b:2", "b:3", "b:4"], "sizeBytes": 9}, {"names": ["a@sha256:1", "a:1"], "sizeBytes": 5}
+            {"names": ["b@x", "b:1", "b:2", "b:3", "b:4"], "sizeBytes": 9},
+            {"names": ["a@sha256:1", "a:1"], "sizeBytes": 5},
         ]
 
     play(scenario)
 
 
-def test_amounts_that_the_api_writes_in_another_way_are_no_change(play: Callable[..., None]) -> None:
+def test_amounts_that_the_api_writes_in_another_way_are_no_change(
+    play: Callable[..., None],
+) -> None:
     async def scenario(plane: Plane) -> None:
         plane.host.hardware = Hardware(disk=100 << 30)
         plane.agent()
         await plane.settle()
         node = await plane.node()
-        assert node["status"]["allocatable"]["ephemeral-storage"] == "96636764k"  # of 96636764000, a tenth as a float
+        assert (
+            node["status"]["allocatable"]["ephemeral-storage"] == "96636764k"
+        )  # of 96636764000, a tenth as a float
         await plane.settle(60)
-        assert (await plane.node())["metadata"]["resourceVersion"] == node["metadata"]["resourceVersion"]
+        assert (await plane.node())["metadata"]["resourceVersion"] == node["metadata"][
+            "resourceVersion"
+        ]
 
     play(scenario)
 
@@ -148,9 +228,13 @@ def test_a_network_that_comes_later(play: Callable[..., None]) -> None:
         await plane.settle()
         ready = await plane.condition("Ready")
         assert (ready["status"], ready["reason"]) == ("False", "KubeletNotReady")
-        assert ready["message"] == agent.network_problem() == (
-            "runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
-            "message:docker: network plugin is not ready: cni config uninitialized"
+        assert (
+            ready["message"]
+            == agent.network_problem()
+            == (
+                "runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+                "message:docker: network plugin is not ready: cni config uninitialized"
+            )
         )
         plane.runtime.problem = RuntimeStatus()
         given = {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}}
@@ -167,11 +251,15 @@ def test_a_runtime_that_is_down(play: Callable[..., None]) -> None:
     async def scenario(plane: Plane) -> None:
         plane.agent()
         await plane.settle()
-        plane.runtime.problem = NO_NETWORK._replace(runtime_reason="DockerDaemonNotReady", runtime_message="no answer")
+        plane.runtime.problem = NO_NETWORK._replace(
+            runtime_reason="DockerDaemonNotReady", runtime_message="no answer"
+        )
         await plane.settle(45)
         message = (await plane.condition("Ready"))["message"]
-        assert message.startswith("[container runtime is down, Container runtime not ready: RuntimeReady=false "
-                                  "reason:DockerDaemonNotReady message:no answer, runtime network not ready: ")
+        assert message.startswith(
+            "[container runtime is down, Container runtime not ready: RuntimeReady=false "
+            "reason:DockerDaemonNotReady message:no answer, runtime network not ready: "
+        )
         assert "NodeNotReady" in dict(await plane.events())
 
     play(scenario)
@@ -194,31 +282,48 @@ def test_pressure(play: Callable[..., None]) -> None:
         agent.set_pressures(Short())
         await plane.settle(11)
         condition = await plane.condition("MemoryPressure")
-        assert (condition["status"], condition["reason"]) == ("True", "KubeletHasInsufficientMemory")
+        assert (condition["status"], condition["reason"]) == (
+            "True",
+            "KubeletHasInsufficientMemory",
+        )
         assert dict(await plane.events())["NodeHasInsufficientMemory"]
 
     play(scenario)
 
 
-def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_the_others(play: Callable[..., None]) -> None:
+def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_the_others(
+    play: Callable[..., None],
+) -> None:
     async def scenario(plane: Plane) -> None:
         plane.agent()
         await plane.settle()
         await plane.stop()
         changes = {
             "metadata": {"labels": {"kubernetes.io/os": "other", "mine": "1"}},
-            "spec": {"unschedulable": True}, "status": {"capacity": {"example.com/dongle": "4"}},
+            "spec": {"unschedulable": True},
+            "status": {"capacity": {"example.com/dongle": "4"}},
         }
         await plane.client.patch(NODES, "", "n1", changes, MERGE_PATCH)
         await plane.client.patch(NODES, "", "n1", changes, MERGE_PATCH, subresource="status")
         plane.host.identity = plane.host.identity._replace(boot_id="boot-2")
-        plane.agent(node_labels={"late": "1"}, register_with_taints=({"key": "late", "effect": "NoSchedule"},))
+        plane.agent(
+            node_labels={"late": "1"},
+            register_with_taints=({"key": "late", "effect": "NoSchedule"},),
+        )
         await plane.settle()
         node = await plane.node()
         labels = node["metadata"]["labels"]
-        assert (labels["kubernetes.io/os"], labels["mine"], "late" in labels) == ("linux", "1", False)
+        assert (labels["kubernetes.io/os"], labels["mine"], "late" in labels) == (
+            "linux",
+            "1",
+            False,
+        )
         assert not any(taint["key"] == "late" for taint in node["spec"]["taints"])
-        assert node["status"]["capacity"]["example.com/dongle"] == "4" == node["status"]["allocatable"]["example.com/dongle"]
+        assert (
+            node["status"]["capacity"]["example.com/dongle"]
+            == "4"
+            == node["status"]["allocatable"]["example.com/dongle"]
+        )
         assert node["status"]["nodeInfo"]["bootID"] == "boot-2"
         told = dict(await plane.events())
         assert told["Rebooted"] == "Node n1 has been rebooted, boot id: boot-2"

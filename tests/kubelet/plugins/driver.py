@@ -16,15 +16,22 @@ NAME = "disk.example.com"
 
 
 class Driver:
-    """`folder` is the node's; what the driver mounts is a link to a directory of the node. `failures` by method."""
+    """`folder` is the node's; what the driver mounts is a link to a directory of the node.
+    `failures` by method.
+    """
 
     def __init__(self, folder: Path, capabilities: tuple[int, ...] = (1, 3)) -> None:
         self.folder = folder
         self.capabilities = capabilities
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.failures: dict[str, tuple[str, str]] = {}
+        self.usage: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
-        self.info: dict[str, Any] = {"type": "CSIPlugin", "name": NAME, "supported_versions": ["1.0.0"]}
+        self.info: dict[str, Any] = {
+            "type": "CSIPlugin",
+            "name": NAME,
+            "supported_versions": ["1.0.0"],
+        }
 
     def asked(self, *methods: str) -> list[str]:
         return [method for method, _ in self.calls if not methods or method in methods]
@@ -49,9 +56,17 @@ class Driver:
         match method:
             case "NodeGetInfo":
                 topology = {"segments": {"example.com/zone": "a"}}
-                return {"node_id": "id-1", "max_volumes_per_node": 7, "accessible_topology": topology}
+                return {
+                    "node_id": "id-1",
+                    "max_volumes_per_node": 7,
+                    "accessible_topology": topology,
+                }
             case "NodeGetCapabilities":
                 return {"capabilities": [{"rpc": {"type": kind}} for kind in self.capabilities]}
+            case "NodeGetVolumeStats":
+                return {"usage": self.usage}
+            case "NodePublishVolume" if "block" in request["volume_capability"]:
+                self.real(request["target_path"]).touch()
             case "NodePublishVolume":
                 self.real(f"/disks/{request['volume_id']}").mkdir(parents=True, exist_ok=True)
                 if not self.real(request["target_path"]).is_symlink():
@@ -68,7 +83,10 @@ class Driver:
         (kubelet / "plugins/d").mkdir(parents=True, exist_ok=True)
         (kubelet / "plugins_registry").mkdir(parents=True, exist_ok=True)
         server = Server(self.answer)
-        own, registration = _short(kubelet / "plugins/d/csi.sock"), _short(kubelet / "plugins_registry/d-reg.sock")
+        own, registration = (
+            _short(kubelet / "plugins/d/csi.sock"),
+            _short(kubelet / "plugins_registry/d-reg.sock"),
+        )
         async with server.listening(own), server.listening(registration):
             yield
 

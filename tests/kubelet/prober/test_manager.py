@@ -15,8 +15,14 @@ GOOD, BAD = ExecResult(b"", b"", 0), ExecResult(b"no", b"", 1)
 
 
 def probe(period: int = 10, **fields: Any) -> Object:
-    return {"exec": {"command": ["check"]}, "periodSeconds": period, "timeoutSeconds": 1, "failureThreshold": 3,
-            "successThreshold": 1, **fields}
+    return {
+        "exec": {"command": ["check"]},
+        "periodSeconds": period,
+        "timeoutSeconds": 1,
+        "failureThreshold": 3,
+        "successThreshold": 1,
+        **fields,
+    }
 
 
 class Watched:
@@ -38,7 +44,9 @@ class Watched:
         self.node.runtime.exit(self.id, 1)
         self.prober.sync("uid-web")
         sandbox = self.node.runtime.sandboxes("uid-web")[0].id
-        self.id = await self.node.start_container(self.pod, self.pod["spec"]["containers"][0], sandbox, attempt=1)
+        self.id = await self.node.start_container(
+            self.pod, self.pod["spec"]["containers"][0], sandbox, attempt=1
+        )
         self.prober.sync("uid-web")
 
     @property
@@ -54,7 +62,9 @@ def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
         await web.start()
         assert web.prober.readiness(web.id) is False
         await node.clock.run_for(10)  # within one period, wherever in it
-        assert web.times == 1 and web.prober.readiness(web.id) is True and web.changes == ["uid-web"]
+        assert (
+            web.times == 1 and web.prober.readiness(web.id) is True and web.changes == ["uid-web"]
+        )
         node.runtime.commands = [BAD]
         await node.clock.run_for(20)
         assert web.prober.readiness(web.id) is True  # two failures are below the threshold
@@ -111,7 +121,12 @@ def test_liveness_is_held_after_its_failure_until_there_is_another_container() -
 def test_startup_holds_the_others_back() -> None:
     async def scenario(node: Node) -> None:
         node.runtime.commands = [BAD]
-        web = Watched(node, startupProbe=probe(failureThreshold=10), readinessProbe=probe(1), livenessProbe=probe(1))
+        web = Watched(
+            node,
+            startupProbe=probe(failureThreshold=10),
+            readinessProbe=probe(1),
+            livenessProbe=probe(1),
+        )
         await web.start()
         await node.clock.run_for(20)
         assert web.times == 2 and web.prober.startup(web.id) is None
@@ -124,7 +139,9 @@ def test_startup_holds_the_others_back() -> None:
         assert web.prober.readiness(web.id) is True
         before = len(node.runtime.calls)
         await node.clock.run_for(10)
-        assert len(node.runtime.calls) - before == 20  # readiness and liveness; startup has done its part
+        assert (
+            len(node.runtime.calls) - before == 20
+        )  # readiness and liveness; startup has done its part
         await web.restart()
         assert web.prober.startup(web.id) is None and web.prober.readiness(web.id) is False
 
@@ -162,7 +179,9 @@ def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_count() -
         await web.start()
         await node.clock.run_for(20)
         assert web.times == 4 and web.prober.readiness(web.id) is True
-        assert node.told.all == [("Unhealthy", "Readiness probe errored: rpc error: code = Unknown desc = gone")]
+        assert node.told.all == [
+            ("Unhealthy", "Readiness probe errored: rpc error: code = Unknown desc = gone")
+        ]
 
     play(scenario)
 
@@ -174,7 +193,11 @@ def test_a_pod_that_is_already_going_is_not_found_dead() -> None:
         web.pod["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
         await web.start()
         await node.clock.run_for(100)
-        assert web.times == 0 and web.prober.startup(web.id) is True and web.prober.liveness(web.id) is True
+        assert (
+            web.times == 0
+            and web.prober.startup(web.id) is True
+            and web.prober.liveness(web.id) is True
+        )
 
     play(scenario)
 
@@ -205,7 +228,11 @@ def test_counts_for_the_metric() -> None:
         web = Watched(node, readinessProbe=probe())
         await web.start()
         await node.clock.run_for(30)
-        assert [(c.kind, c.pod["name"], c.container, c.result, c.times) for c in web.prober.counts()] == [
-            ("readiness", "web", "app", "failed", 1), ("readiness", "web", "app", "successful", 2)]
+        assert [
+            (c.kind, c.pod["name"], c.container, c.result, c.times) for c in web.prober.counts()
+        ] == [
+            ("readiness", "web", "app", "failed", 1),
+            ("readiness", "web", "app", "successful", 2),
+        ]
 
     play(scenario)

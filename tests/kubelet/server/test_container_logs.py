@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 from tests.kubelet.world import ADMIN, LOG, World
 
-from transom.http.messages import Request, StreamResponse
-from transom.kubelet.server.container_logs import choose
+from transom.http.messages import HttpRequest, StreamResponse
+from transom.kubelet.server.container_logs import choose_log_container
 
 LINE = "2020-01-02T03:04:0{}Z stdout F {}"
 TERMINATED = {"terminated": {"exitCode": 0, "containerID": "docker://old"}}
 
 
-def status(state: dict[str, Any], last: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def status(
+    state: dict[str, Any], last: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "c", "state": state, "lastState": last or {}, **more}]}
 
 
@@ -28,7 +30,7 @@ def status(state: dict[str, Any], last: dict[str, Any] | None = None, **more: An
     ],
 )
 def test_whose_log_it_is(found: dict[str, Any], previous: bool, wanted: str) -> None:
-    assert choose("p", found, "c", previous) == wanted
+    assert choose_log_container("p", found, "c", previous) == wanted
 
 
 @pytest.mark.parametrize(
@@ -37,18 +39,27 @@ def test_whose_log_it_is(found: dict[str, Any], previous: bool, wanted: str) -> 
         ({}, False, 'container "c" in pod "p" is not available'),
         (status({"running": {}}), True, 'previous terminated container "c" in pod "p" not found'),
         (status({"terminated": {}}), False, 'container "c" in pod "p" is terminated'),
-        (status({"waiting": {"reason": "ContainerCreating"}}), False,
-         'container "c" in pod "p" is waiting to start: ContainerCreating'),
-        (status({"waiting": {"reason": "ErrImagePull"}}), False,
-         'container "c" in pod "p" is waiting to start: image can\'t be pulled'),
-        (status({"waiting": {"reason": "ImagePullBackOff"}}), False,
-         'container "c" in pod "p" is waiting to start: trying and failing to pull image'),
+        (
+            status({"waiting": {"reason": "ContainerCreating"}}),
+            False,
+            'container "c" in pod "p" is waiting to start: ContainerCreating',
+        ),
+        (
+            status({"waiting": {"reason": "ErrImagePull"}}),
+            False,
+            'container "c" in pod "p" is waiting to start: image can\'t be pulled',
+        ),
+        (
+            status({"waiting": {"reason": "ImagePullBackOff"}}),
+            False,
+            'container "c" in pod "p" is waiting to start: trying and failing to pull image',
+        ),
         (status({}), False, 'container "c" in pod "p" is waiting to start - no logs yet'),
     ],
-)  # fmt: skip
+)
 def test_why_there_is_none(found: dict[str, Any], previous: bool, why: str) -> None:
     with pytest.raises(LookupError) as raised:
-        choose("p", found, "c", previous)
+        choose_log_container("p", found, "c", previous)
     assert raised.value.args[0] == why
 
 
@@ -57,19 +68,27 @@ def test_over_http() -> None:
     world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
     at = "/containerLogs/ns/p/c"
     assert world.text(at) == (200, "one\ntwo\n")
-    assert world.text(f"{at}?tailLines=1&timestamps=true") == (200, "2020-01-02T03:04:02.000000000Z two\n")
+    assert world.text(f"{at}?tailLines=1&timestamps=true") == (
+        200,
+        "2020-01-02T03:04:02.000000000Z two\n",
+    )
     assert world.text(f"{at}?sinceTime=2020-01-02T03:04:02Z") == (200, "two\n")
     assert world.text(f"{at}?sinceSeconds=4") == (200, "one\ntwo\n")
     assert world.text(f"{at}?sinceSeconds=3") == (200, "two\n")
     assert world.text(f"{at}?tail=all&limitBytes=2") == (200, "on")
     assert world.text(f"{at}?tailLines=x") == (400, '{"message": "Unable to decode query."}')
     assert world.text(f"{at}?tailLines=-1") == (422, '{"message": "Invalid request."}')
-    assert world.text(f"{at}?previous=true") == (400, 'previous terminated container "c" in pod "p" not found')
+    assert world.text(f"{at}?previous=true") == (
+        400,
+        'previous terminated container "c" in pod "p" not found',
+    )
     assert world.text("/containerLogs/ns/x/c") == (404, 'pod "x" does not exist')
     assert world.text("/containerLogs/ns/p/x") == (404, 'container "x" not found in pod "p"')
     assert world.text(at, method="POST") == (405, "405: Method Not Allowed")
     world.files.remove(LOG)
-    gone = f'failed to try resolving symlinks in path "{LOG}": lstat {LOG}: no such file or directory'
+    gone = (
+        f'failed to try resolving symlinks in path "{LOG}": lstat {LOG}: no such file or directory'
+    )
     assert world.text(at) == (400, gone)
 
 
@@ -92,7 +111,7 @@ class Sink:
 
 async def follow(world: World, query: str = "") -> Sink:
     target = f"/containerLogs/ns/p/c?follow=true{query}"
-    request = Request("GET", target.encode(), "/containerLogs/ns/p/c", {}, peer=ADMIN)
+    request = HttpRequest("GET", target.encode(), "/containerLogs/ns/p/c", {}, peer=ADMIN)
     answer = await world.server.handler(request)
     assert isinstance(answer, StreamResponse)
     sink = Sink()

@@ -19,7 +19,8 @@ def test_strangers_are_sent_away() -> None:
     forbidden = "Forbidden (user={}, verb={}, resource=nodes, subresource={})"
     assert world.text("/pods") == (403, forbidden.format("admin", "get", "proxy"))
     assert world.text("/metrics/resource", peer=None, authorization="Bearer secret") == (
-        403, forbidden.format("jane", "get", "metrics"),
+        403,
+        forbidden.format("jane", "get", "metrics"),
     )
     assert world.text("/stats/summary", method="POST")[0] == 200
     assert world.text("/nowhere", peer=None) == (404, "404 page not found\n")
@@ -29,7 +30,13 @@ def test_anonymous_when_allowed() -> None:
     world = World(anonymous_auth=True)
     assert world.text("/pods", peer=None)[0] == 200
     assert world.client.asked[0]["spec"] == {
-        "resourceAttributes": {"verb": "get", "version": "v1", "resource": "nodes", "subresource": "proxy", "name": "n1"},
+        "resourceAttributes": {
+            "verb": "get",
+            "version": "v1",
+            "resource": "nodes",
+            "subresource": "proxy",
+            "name": "n1",
+        },
         "user": "system:anonymous",
         "groups": ["system:unauthenticated"],
     }
@@ -49,7 +56,10 @@ def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
     assert asked() == 5
     world.client.broken = True
     world.clock.advance(400)
-    assert world.text("/pods") == (500, "Authorization error (user=admin, verb=get, resource=nodes, subresource=proxy)")
+    assert world.text("/pods") == (
+        500,
+        "Authorization error (user=admin, verb=get, resource=nodes, subresource=proxy)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +67,11 @@ def test_answers_of_the_api_server_are_remembered_for_a_while() -> None:
     [
         ("/healthz", "GET", (200, "ok")),
         ("/healthz/syncloop", "GET", (200, "ok")),
-        ("/healthz?verbose", "GET", (200, "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n")),
+        (
+            "/healthz?verbose",
+            "GET",
+            (200, "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"),
+        ),
         ("/", "GET", (404, "404 page not found\n")),
         ("/spec", "GET", (404, "404 page not found\n")),
         ("/pods/x", "GET", (404, "404: Page Not Found")),
@@ -89,46 +103,67 @@ def test_a_loop_that_hangs_is_not_healthy() -> None:
     world.server._alive = lambda: False
     status, said = world.text("/healthz")
     assert status == 500 and "[-]syncloop failed: reason withheld\nhealthz check failed\n" in said
-    assert world.text("/healthz/syncloop") == (500, "internal server error: sync Loop took longer than expected\n")
+    assert world.text("/healthz/syncloop") == (
+        500,
+        "internal server error: sync Loop took longer than expected\n",
+    )
 
 
 def test_pods_and_running_pods() -> None:
     world = World()
     listed = json.loads(world.text("/pods")[1])
     assert listed["kind"] == "PodList" and listed["items"] == [world.pod]
-    assert json.loads(world.text("/runningpods/")[1])["items"] == [{
-        "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "creationTimestamp": None},
-        "spec": {"containers": [{"name": "c", "image": "busybox:1", "resources": {}}]},
-        "status": {},
-    }]
+    assert json.loads(world.text("/runningpods/")[1])["items"] == [
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "creationTimestamp": None},
+            "spec": {"containers": [{"name": "c", "image": "busybox:1", "resources": {}}]},
+            "status": {},
+        }
+    ]
     assert world.text("/pods", accept="text/html") == (406, "406: Not Acceptable")
 
 
 def test_the_log_directory() -> None:
     world = World()
     world.files.write("/var/log/a&b.log", b"said")
-    assert '<a href="a%26b.log">a&amp;b.log</a>\n<a href="containers/">containers/</a>\n' in world.text("/logs/")[1]
+    assert (
+        '<a href="a%26b.log">a&amp;b.log</a>\n<a href="containers/">containers/</a>\n'
+        in world.text("/logs/")[1]
+    )
     assert world.text("/logs/a&b.log") == (200, "said")
     assert dict(world.get("/logs/pods").headers)[b"Location"] == b"pods/"
 
 
 def test_configz() -> None:
-    shown = json.loads(World(max_pods=50, cluster_dns=("10.96.0.10",)).text("/configz")[1])["kubeletconfig"]
-    assert shown["maxPods"] == 50 and shown["clusterDNS"] == ["10.96.0.10"] and shown["syncFrequency"] == "1m0s"
-    assert shown["authentication"]["anonymous"] == {"enabled": False} and "staticPodPath" not in shown
+    shown = json.loads(World(max_pods=50, cluster_dns=("10.96.0.10",)).text("/configz")[1])[
+        "kubeletconfig"
+    ]
+    assert (
+        shown["maxPods"] == 50
+        and shown["clusterDNS"] == ["10.96.0.10"]
+        and shown["syncFrequency"] == "1m0s"
+    )
+    assert (
+        shown["authentication"]["anonymous"] == {"enabled": False} and "staticPodPath" not in shown
+    )
 
 
 def test_requests_are_counted() -> None:
     world = World()
     world.get("/pods", peer=ADMIN)
     said = world.text("/metrics")[1]
-    assert 'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} 1\n' in said
+    assert (
+        'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} '
+        "1\n"
+    ) in said
     assert 'kubelet_running_containers{container_state="running"} 1\n' in said
-    assert 'kubelet_running_pods 1\n' in said and 'kubelet_node_name{node="n1"} 1\n' in said
+    assert "kubelet_running_pods 1\n" in said and 'kubelet_node_name{node="n1"} 1\n' in said
 
 
 @pytest.mark.windows("TRB-39")
-@pytest.mark.parametrize("path", ["/containerLogs/ns/web/c", "/exec/ns/web/c", "/runningpods/", "/logs/"])
+@pytest.mark.parametrize(
+    "path", ["/containerLogs/ns/web/c", "/exec/ns/web/c", "/runningpods/", "/logs/"]
+)
 def test_debugging_handlers_may_be_off(path: str) -> None:
     off = World(enable_debugging_handlers=False)
     assert off.text(path) == (405, "Debug endpoints are disabled.")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.kubelet.world import Process, World
 
-from transom.http.server import listen
+from transom.http.server import listen_sockets
 from transom.http.tls import server_context
 from transom.kit import pki
 from transom.kit.streaming import channels, portforward, remotecommand, websocket
-from transom.kit.streaming.remotecommand import Streams
+from transom.kit.streaming.remotecommand import CommandStreams
 from transom.runtime.api import RuntimeFailure
 
 Scenario = Callable[[World, int], Coroutine[Any, Any, None]]
@@ -28,7 +28,7 @@ def play(scenario: Scenario, **world: Any) -> World:
     async def run() -> None:
         node = World(anonymous_auth=True, **world)
         made.append(node)
-        http = await node.server.serve(listen(["127.0.0.1"], 0)[0])
+        http = await node.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
         try:
             await asyncio.wait_for(scenario(node, http.port), 20)
         finally:
@@ -41,7 +41,9 @@ def play(scenario: Scenario, **world: Any) -> World:
 class Peer:
     """A client's session on a socket."""
 
-    def __init__(self, session: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, session: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.session, self.reader, self.writer = session, reader, writer
         self.events: list[Any] = []
 
@@ -59,14 +61,23 @@ class Peer:
         self.writer.write(self.session.data_to_send())
 
 
-async def connect(port: int, path: str, session: Any, wire: str = "spdy", protocols: Sequence[str] = (channels.V4,)) -> Peer:
+async def connect(
+    port: int,
+    path: str,
+    session: Any,
+    wire: str = "spdy",
+    protocols: Sequence[str] = (channels.V4,),
+) -> Peer:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     if wire == "spdy":
         headers = channels.spdy_request_headers(protocols)
     else:
         headers = websocket.request_headers("dGhlIHNhbXBsZSBub25jZQ==", protocols)
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-    writer.write(b"%s %s HTTP/1.1\r\nHost: n1\r\n%s\r\n" % (b"POST" if wire == "spdy" else b"GET", path.encode(), lines))
+    writer.write(
+        b"%s %s HTTP/1.1\r\nHost: n1\r\n%s\r\n"
+        % (b"POST" if wire == "spdy" else b"GET", path.encode(), lines)
+    )
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 101 "), head
     peer = Peer(session, reader, writer)
@@ -83,19 +94,21 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 def finished(events: list[Any]) -> bool:
-    return any(isinstance(e, remotecommand.Finished) for e in events)
+    return any(isinstance(e, remotecommand.CommandFinished) for e in events)
 
 
 def output(events: list[Any], stream: str) -> bytes:
-    return b"".join(e.data for e in events if isinstance(e, remotecommand.Data) and e.stream == stream)
+    return b"".join(
+        e.data for e in events if isinstance(e, remotecommand.CommandData) and e.stream == stream
+    )
 
 
 def status(events: list[Any]) -> dict[str, Any]:
-    return next(e.status for e in events if isinstance(e, remotecommand.Finished))
+    return next(e.status for e in events if isinstance(e, remotecommand.CommandFinished))
 
 
 EXEC = "/exec/ns/p/c?command=sh&command=-c&output=1&error=1"
-OUT = Streams(stdout=True, stderr=True)
+OUT = CommandStreams(stdout=True, stderr=True)
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
@@ -108,14 +121,20 @@ def test_output_and_exit_code(wire: str, runtime: str) -> None:
 
     async def scenario(world: World, port: int) -> None:
         world.runtime.begin = begin
-        made: Any = remotecommand.SpdyClient if wire == "spdy" else remotecommand.WebSocketClient
+        made: Any = (
+            remotecommand.SpdyCommandClient
+            if wire == "spdy"
+            else remotecommand.WebSocketCommandClient
+        )
         peer = await connect(port, EXEC, made(OUT, channels.V4), wire)
         events = await peer.until(finished)
         assert (output(events, "stdout"), output(events, "stderr")) == (b"out", b"err")
         said = status(events)
-        assert channels.exit_code(said) == 3
-        detail = {"docker": "Error executing in Docker Container: 3",
-                  "containerd": "error executing command [sh -c], exit code 3"}[runtime]
+        assert channels.exit_code_of_status(said) == 3
+        detail = {
+            "docker": "Error executing in Docker Container: 3",
+            "containerd": "error executing command [sh -c], exit code 3",
+        }[runtime]
         assert said["message"] == f"command terminated with non-zero exit code: {detail}"
 
     play(scenario, runtime=runtime)
@@ -127,9 +146,12 @@ def test_input_resizing_and_its_end() -> None:
             process.on_input = lambda data: process.output("stdout", data.upper())
 
         world.runtime.begin = begin
-        streams = Streams(stdin=True, stdout=True, tty=True)
-        peer = await connect(port, "/exec/ns/p/c?command=cat&input=1&output=1&tty=1",
-                             remotecommand.SpdyClient(streams, channels.V4))
+        streams = CommandStreams(stdin=True, stdout=True, tty=True)
+        peer = await connect(
+            port,
+            "/exec/ns/p/c?command=cat&input=1&output=1&tty=1",
+            remotecommand.SpdyCommandClient(streams, channels.V4),
+        )
         peer.session.resize(120, 40)
         peer.session.write("stdin", b"hello")
         await peer.until(lambda events: output(events, "stdout") == b"HELLO")
@@ -144,17 +166,22 @@ def test_input_resizing_and_its_end() -> None:
 def test_a_command_that_cannot_be_started() -> None:
     async def scenario(world: World, port: int) -> None:
         world.runtime.failure = RuntimeFailure("Unknown", "no such program")
-        peer = await connect(port, EXEC, remotecommand.SpdyClient(OUT, channels.V4))
+        peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
         said = status(await peer.until(finished))
-        assert said["message"] == "Internal error occurred: error executing command in container: no such program"
+        assert (
+            said["message"]
+            == "Internal error occurred: error executing command in container: no such program"
+        )
 
     play(scenario)
 
 
 def test_a_client_that_goes_away_ends_its_command() -> None:
     async def scenario(world: World, port: int) -> None:
-        peer = await connect(port, EXEC, remotecommand.SpdyClient(OUT, channels.V4))
-        await peer.until(lambda events: any(isinstance(e, remotecommand.Opened) for e in events))
+        peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
+        await peer.until(
+            lambda events: any(isinstance(e, remotecommand.CommandOpened) for e in events)
+        )
         await eventually(lambda: bool(world.runtime.processes))
         peer.writer.close()
         await eventually(lambda: "closed" in world.runtime.processes[0].events)
@@ -164,8 +191,10 @@ def test_a_client_that_goes_away_ends_its_command() -> None:
 
 def test_a_client_that_does_not_read_holds_up_its_command() -> None:
     async def scenario(world: World, port: int) -> None:
-        peer = await connect(port, EXEC, remotecommand.SpdyClient(OUT, channels.V4))
-        await peer.until(lambda events: any(isinstance(e, remotecommand.Opened) for e in events))
+        peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
+        await peer.until(
+            lambda events: any(isinstance(e, remotecommand.CommandOpened) for e in events)
+        )
         await eventually(lambda: bool(world.runtime.processes))
         process = world.runtime.processes[0]
         sent = 0
@@ -182,7 +211,9 @@ def test_a_client_that_does_not_read_holds_up_its_command() -> None:
 
 def test_streams_that_never_come() -> None:
     async def scenario(world: World, port: int) -> None:
-        session = remotecommand.SpdyClient(Streams(stdout=True), channels.V4)  # and none for errors
+        session = remotecommand.SpdyCommandClient(
+            CommandStreams(stdout=True), channels.V4
+        )  # and none for errors
         peer = await connect(port, EXEC, session)
         peer.flush()
         await peer.reader.read(1)
@@ -197,12 +228,18 @@ def test_attach_takes_the_containers_own_terminal() -> None:
     async def scenario(world: World, port: int) -> None:
         world.pod["spec"]["containers"][0]["tty"] = True
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /attach/ns/p/c?output=1&error=1 HTTP/1.1\r\nHost: n1\r\nContent-Length: 0\r\n\r\n")
+        writer.write(
+            b"POST /attach/ns/p/c?output=1&error=1 HTTP/1.1\r\nHost: n1\r\nContent-Length: "
+            b"0\r\n\r\n"
+        )
         assert b"500" in await reader.readline()
         assert b"tty and stderr cannot both be true" in await reader.read(65536)
         world.runtime.begin = lambda process, command: process.exit(7)
-        peer = await connect(port, "/attach/ns/p/c?output=1",
-                             remotecommand.SpdyClient(Streams(stdout=True, tty=True), channels.V4))
+        peer = await connect(
+            port,
+            "/attach/ns/p/c?output=1",
+            remotecommand.SpdyCommandClient(CommandStreams(stdout=True, tty=True), channels.V4),
+        )
         assert status(await peer.until(finished))["status"] == "Success"
 
     play(scenario)
@@ -210,31 +247,43 @@ def test_attach_takes_the_containers_own_terminal() -> None:
 
 def test_ports_are_forwarded() -> None:
     def data(events: list[Any], connection: int) -> bytes:
-        return b"".join(e.data for e in events if isinstance(e, portforward.Data) and e.connection == connection)
+        return b"".join(
+            e.data
+            for e in events
+            if isinstance(e, portforward.ForwardData) and e.connection == connection
+        )
 
     async def scenario(world: World, port: int) -> None:
-        session = portforward.SpdyClient()
+        session = portforward.SpdyForwardClient()
         peer = await connect(port, "/portForward/ns/p", session, protocols=(channels.PORT_FORWARD,))
         first, refused = session.open(80), session.open(81)
         assert first is not None and refused is not None
         session.write(first, b"hello " * 50_000)
-        events = await peer.until(lambda events: len(data(events, first)) == 300_000
-                                  and any(isinstance(e, portforward.Failed) for e in events))
+        events = await peer.until(
+            lambda events: (
+                len(data(events, first)) == 300_000
+                and any(isinstance(e, portforward.ForwardFailed) for e in events)
+            )
+        )
         assert data(events, first) == b"HELLO " * 50_000
-        assert next(e.message for e in events if isinstance(e, portforward.Failed)) == (
+        assert next(e.message for e in events if isinstance(e, portforward.ForwardFailed)) == (
             "error forwarding port 81 to pod sid, uid : exit status 1: connection refused"
         )
         session.end(first)
-        await peer.until(lambda events: portforward.Disconnected(first) in events)
+        await peer.until(lambda events: portforward.ForwardDisconnected(first) in events)
 
     play(scenario)
 
 
 def test_tls_knows_its_clients(tmp_path: Path) -> None:
     ca = pki.make_ca("kubernetes")
-    pki.save(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
-    pki.save(pki.issue_server(ca, "n1", ["n1"], ["127.0.0.1"]), tmp_path / "n1.crt", tmp_path / "n1.key")
-    pki.save(pki.issue_client(ca, "jane", ["dev"]), tmp_path / "jane.crt", tmp_path / "jane.key")
+    pki.save_key_pair(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
+    pki.save_key_pair(
+        pki.issue_server(ca, "n1", ["n1"], ["127.0.0.1"]), tmp_path / "n1.crt", tmp_path / "n1.key"
+    )
+    pki.save_key_pair(
+        pki.issue_client(ca, "jane", ["dev"]), tmp_path / "jane.crt", tmp_path / "jane.key"
+    )
     client = ssl.create_default_context(cafile=tmp_path / "ca.crt")
 
     async def ask(port: int) -> bytes:
@@ -245,8 +294,10 @@ def test_tls_knows_its_clients(tmp_path: Path) -> None:
     async def run() -> None:
         world = World()
         world.clock._start = time.time() + 60
-        world.server._tls = lambda: server_context(tmp_path / "n1.crt", tmp_path / "n1.key", tmp_path / "ca.crt")
-        http = await world.server.serve(listen(["127.0.0.1"], 0)[0])
+        world.server._tls = lambda: server_context(
+            tmp_path / "n1.crt", tmp_path / "n1.key", tmp_path / "ca.crt"
+        )
+        http = await world.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
         assert (await ask(http.port)).startswith(b"HTTP/1.1 401 ")
         client.load_cert_chain(tmp_path / "jane.crt", tmp_path / "jane.key")
         assert (await ask(http.port)).endswith(b"ok")

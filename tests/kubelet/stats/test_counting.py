@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 from tests.kubelet.world import World
 
-from transom.kubelet.stats.counting import counted
-from transom.kubelet.stats.prometheus import render
+from transom.kit.prometheus import render_metrics
+from transom.kubelet.stats.counting import count_runtime_operations
 from transom.runtime.api import RuntimeFailure, SandboxConfig
 
 
 def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
     world = World()
     metrics = world.server.metrics
-    inner: Any = SimpleNamespace(containers=world.runtime.containers, container=world.runtime.container)
-    runtime = counted(inner, metrics, world.clock, world.view.pod_by_uid)
+    inner: Any = SimpleNamespace(
+        containers=world.runtime.containers, container=world.runtime.container
+    )
+    runtime = count_runtime_operations(inner, metrics, world.clock, world.view.pod_by_uid)
 
     async def run(config: SandboxConfig, handler: str) -> str:
         world.clock.advance(2)
@@ -38,10 +40,16 @@ def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
 
     asyncio.run(scenario())
     assert [c.id for c in runtime.containers("u1")] == ["cid"]
-    said = render(metrics.families())
+    said = render_metrics(metrics.families())
     for operation in ("run_podsandbox", "start_container", "stop_container"):
         assert f'kubelet_runtime_operations_total{{operation_type="{operation}"}} 1\n' in said
     assert 'kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1\n' in said
     assert 'kubelet_run_podsandbox_errors_total{runtime_handler=""} 1\n' in said
-    assert 'kubelet_runtime_operations_duration_seconds_sum{operation_type="start_container"} 1\n' in said
-    assert "kubelet_pod_start_duration_seconds_sum 3\n" in said and "kubelet_containers_per_pod_count_count 1\n" in said
+    assert (
+        'kubelet_runtime_operations_duration_seconds_sum{operation_type="start_container"} 1\n'
+        in said
+    )
+    assert (
+        "kubelet_pod_start_duration_seconds_sum 3\n" in said
+        and "kubelet_containers_per_pod_count_count 1\n" in said
+    )

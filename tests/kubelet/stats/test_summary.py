@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 from tests.kubelet.world import World
 
-from transom.kubelet.stats.prometheus import number
+from transom.kit.prometheus import format_number
 
 INODES = {"inodesFree", "inodes", "inodesUsed"}
 DISK = {"time", "availableBytes", "capacityBytes", "usedBytes"}
 CPU = {"time", "usageNanoCores", "usageCoreNanoSeconds"}
-MEMORY = {"time", "availableBytes", "usageBytes", "workingSetBytes", "rssBytes", "pageFaults", "majorPageFaults"}
+MEMORY = {
+    "time",
+    "availableBytes",
+    "usageBytes",
+    "workingSetBytes",
+    "rssBytes",
+    "pageFaults",
+    "majorPageFaults",
+}
 
 
 def summary(world: World, query: str = "") -> Any:
@@ -22,7 +30,10 @@ def summary(world: World, query: str = "") -> Any:
 def fill(world: World) -> None:
     join = world.env.os.join
     volumes = join(world.env.config.root_dir, "pods", "u1", "volumes")
-    for plugin, name, size in (("kubernetes.io~empty-dir", "cache", 1000), ("kubernetes.io~secret", "keys", 10)):
+    for plugin, name, size in (
+        ("kubernetes.io~empty-dir", "cache", 1000),
+        ("kubernetes.io~secret", "keys", 10),
+    ):
         folder = join(volumes, plugin, name)
         world.files.mkdir(folder)
         world.files.write(join(folder, "file"), b"x" * size)
@@ -35,7 +46,17 @@ def test_linux(runtime: str) -> None:
     fill(world)
     shown = summary(world)
     node = shown["node"]
-    assert list(node) == ["nodeName", "systemContainers", "startTime", "cpu", "memory", "network", "fs", "runtime", "rlimit"]
+    assert list(node) == [
+        "nodeName",
+        "systemContainers",
+        "startTime",
+        "cpu",
+        "memory",
+        "network",
+        "fs",
+        "runtime",
+        "rlimit",
+    ]
     assert set(node["cpu"]) == CPU and set(node["memory"]) == MEMORY
     assert node["network"]["name"] == "eth0" and node["network"]["rxBytes"] == 100
     assert set(node["fs"]) == DISK | INODES and set(node["runtime"]["imageFs"]) == DISK | INODES
@@ -47,12 +68,25 @@ def test_linux(runtime: str) -> None:
     [container] = pod["containers"]
     assert list(container) == ["name", "startTime", "cpu", "memory", "rootfs", "logs"]
     assert container["cpu"]["usageCoreNanoSeconds"] == 5_000_000_000
-    assert container["memory"]["availableBytes"] == 56 << 20 and container["memory"]["workingSetBytes"] == 8 << 20
+    assert (
+        container["memory"]["availableBytes"] == 56 << 20
+        and container["memory"]["workingSetBytes"] == 8 << 20
+    )
     assert container["rootfs"]["usedBytes"] == 4096 and container["rootfs"]["inodesUsed"] == 2
     logs = container["logs"]
     assert logs["usedBytes"] == world.files.usage("/var/log/pods/ns_p_u1/c")[0] > 0
-    assert pod["memory"]["availableBytes"] == 56 << 20 and pod["process_stats"] == {"process_count": 3}
-    assert set(pod["network"]) == {"time", "name", "rxBytes", "rxErrors", "txBytes", "txErrors", "interfaces"}
+    assert pod["memory"]["availableBytes"] == 56 << 20 and pod["process_stats"] == {
+        "process_count": 3
+    }
+    assert set(pod["network"]) == {
+        "time",
+        "name",
+        "rxBytes",
+        "rxErrors",
+        "txBytes",
+        "txErrors",
+        "interfaces",
+    }
     cache, keys = pod["volume"]
     assert (cache["name"], keys["name"]) == ("cache", "keys") and cache["usedBytes"] >= 1000
     assert keys["capacityBytes"] == world.env.host.hardware.memory // 2
@@ -68,17 +102,31 @@ def test_windows_and_its_gaps() -> None:
     world.runtime.nano_cores = None
     fill(world)
     node = summary(world)["node"]
-    assert "rlimit" not in node and set(node["fs"]) == DISK and set(node["runtime"]["imageFs"]) == DISK
-    assert node["network"]["name"] == "" and "rxBytes" not in node["network"] and node["network"]["interfaces"]
+    assert (
+        "rlimit" not in node and set(node["fs"]) == DISK and set(node["runtime"]["imageFs"]) == DISK
+    )
+    assert (
+        node["network"]["name"] == ""
+        and "rxBytes" not in node["network"]
+        and node["network"]["interfaces"]
+    )
     assert (node["memory"]["rssBytes"], node["memory"]["pageFaults"]) == (0, 0)
     [pods] = node["systemContainers"]
-    assert pods["name"] == "pods" and "usageNanoCores" not in pods["cpu"] and "availableBytes" not in pods["memory"]
+    assert (
+        pods["name"] == "pods"
+        and "usageNanoCores" not in pods["cpu"]
+        and "availableBytes" not in pods["memory"]
+    )
     [pod] = summary(world)["pods"]
     [container] = pod["containers"]
     assert set(container["memory"]) == {"time", "workingSetBytes"}
     assert "usageNanoCores" not in container["cpu"]
     assert set(container["rootfs"]) == DISK and container["rootfs"]["usedBytes"] == 0
-    assert {**pod["memory"], "time": ""} == {**dict.fromkeys(MEMORY, 0), "workingSetBytes": 8 << 20, "time": ""}
+    assert {**pod["memory"], "time": ""} == {
+        **dict.fromkeys(MEMORY, 0),
+        "workingSetBytes": 8 << 20,
+        "time": "",
+    }
     assert set(pod["network"]) == {"time", "name", "rxBytes", "txBytes", "interfaces"}
     assert "process_stats" not in pod
     assert all((v["inodes"], v["inodesFree"], v["inodesUsed"]) == (0, 0, 0) for v in pod["volume"])
@@ -118,11 +166,23 @@ def test_the_short_form_and_what_has_ended() -> None:
 def test_claims_are_measured_by_their_file_system() -> None:
     world = World()
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
-    world.pod["spec"]["volumes"] = [claim, {"name": "host", "persistentVolumeClaim": {"claimName": "other"}}]
-    places = {"data": "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~local-volume/pv", "host": "/srv"}
-    world.server.stats.mounted = lambda uid: {name: SimpleNamespace(path=path) for name, path in places.items()}
+    world.pod["spec"]["volumes"] = [
+        claim,
+        {"name": "host", "persistentVolumeClaim": {"claimName": "other"}},
+    ]
+    places = {
+        "data": "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~local-volume/pv",
+        "host": "/srv",
+    }
+    world.server.stats.mounted = lambda uid: {
+        name: SimpleNamespace(path=path, driver="") for name, path in places.items()
+    }
+    world.env.host.files.mkdir(places["data"])
     [row] = summary(world)["pods"][0]["volume"]
     disk = world.env.host.disk()
     assert row["pvcRef"] == {"name": "claim", "namespace": "ns"} and row["usedBytes"] == disk.used
-    line = f'kubelet_volume_stats_capacity_bytes{{namespace="ns",persistentvolumeclaim="claim"}} {number(disk.capacity)}\n'
+    line = (
+        f'kubelet_volume_stats_capacity_bytes{{namespace="ns",persistentvolumeclaim="claim"}} '
+        f"{format_number(disk.capacity)}\n"
+    )
     assert line in world.text("/metrics")[1]

@@ -4,13 +4,15 @@ from typing import Any
 import pytest
 from tests.kubelet.machines import UID, Machine, mount, pod
 
-from transom.kubelet.base import VolumeFailure
+from transom.kubelet.failures import VolumeFailure
 
 BOTH = pytest.mark.parametrize("system", ["linux", "windows"])
 
 
 def volume(machine: Machine, plugin: str, name: str, *rest: str) -> str:
-    return machine.env.os.join(machine.env.config.root_dir, "pods", UID, "volumes", f"kubernetes.io~{plugin}", name, *rest)
+    return machine.env.os.join(
+        machine.env.config.root_dir, "pods", UID, "volumes", f"kubernetes.io~{plugin}", name, *rest
+    )
 
 
 def with_volumes(*volumes: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -27,11 +29,19 @@ def config_map(**more: Any) -> dict[str, Any]:
 
 
 def store(machine: Machine) -> None:
-    machine.api.put("secrets", "tok", {
-        "type": "kubernetes.io/service-account-token",
-        "data": {"token": b64encode(b"T").decode(), "ca.crt": b64encode(b"CA").decode()},
-    })
-    machine.api.put("configmaps", "conf", {"data": {"a": "1", "b": "2"}, "binaryData": {"bin": b64encode(b"\xff").decode()}})
+    machine.api.put(
+        "secrets",
+        "tok",
+        {
+            "type": "kubernetes.io/service-account-token",
+            "data": {"token": b64encode(b"T").decode(), "ca.crt": b64encode(b"CA").decode()},
+        },
+    )
+    machine.api.put(
+        "configmaps",
+        "conf",
+        {"data": {"a": "1", "b": "2"}, "binaryData": {"bin": b64encode(b"\xff").decode()}},
+    )
 
 
 @BOTH
@@ -46,7 +56,9 @@ def test_files_behind_a_link(system: str) -> None:
     assert len(stamp) == len("..2020_01_02_03_04_05.123456789")
     assert sorted(names) == sorted(["..data", stamp, "ca.crt", "token"])
     assert machine.files.readlink(volume(machine, "secret", "s", "..data")) == stamp
-    assert machine.files.readlink(volume(machine, "secret", "s", "token")) == machine.env.os.join("..data", "token")
+    assert machine.files.readlink(volume(machine, "secret", "s", "token")) == machine.env.os.join(
+        "..data", "token"
+    )
     assert machine.volumes.of(UID)["s"].read_only
 
 
@@ -62,11 +74,15 @@ def test_an_update_arrives_with_the_next_look(system: str) -> None:
     machine.run(machine.volumes.mount(wanted))
     assert machine.files.read(volume(machine, "configmap", "c", "a")) == b"new"
     after = machine.files.readlink(volume(machine, "configmap", "c", "..data"))
-    assert sorted(machine.files.listdir(volume(machine, "configmap", "c"))) == sorted(["..data", after, "a", "z"])
+    assert sorted(machine.files.listdir(volume(machine, "configmap", "c"))) == sorted(
+        ["..data", after, "a", "z"]
+    )
     assert after != before
     machine.clock.advance(60)
     machine.run(machine.volumes.mount(wanted))
-    assert machine.files.readlink(volume(machine, "configmap", "c", "..data")) == after  # nothing new, nothing written
+    assert (
+        machine.files.readlink(volume(machine, "configmap", "c", "..data")) == after
+    )  # nothing new, nothing written
 
 
 def test_an_annotated_pod_is_looked_at_in_earnest() -> None:
@@ -77,7 +93,11 @@ def test_an_annotated_pod_is_looked_at_in_earnest() -> None:
     machine.api.put("configmaps", "conf", {"data": {"a": "new"}})
     machine.run(machine.volumes.mount(wanted))
     assert machine.files.read(volume(machine, "configmap", "c", "a")) != b"new"
-    machine.run(machine.volumes.mount({**wanted, "metadata": {**wanted["metadata"], "annotations": {"look": "again"}}}))
+    machine.run(
+        machine.volumes.mount(
+            {**wanted, "metadata": {**wanted["metadata"], "annotations": {"look": "again"}}}
+        )
+    )
     assert machine.files.read(volume(machine, "configmap", "c", "a")) == b"new"
 
 
@@ -111,7 +131,11 @@ def test_items_modes_and_the_pods_group() -> None:
     machine = Machine()
     store(machine)
     items = [{"key": "a", "path": "deep/er/a"}, {"key": "b", "path": "b", "mode": 0o400}]
-    machine.run(machine.volumes.mount(with_volumes(config_map(items=items), securityContext={"fsGroup": 2000})))
+    machine.run(
+        machine.volumes.mount(
+            with_volumes(config_map(items=items), securityContext={"fsGroup": 2000})
+        )
+    )
     deep = machine.files.stat(volume(machine, "configmap", "c", "deep", "er", "a"))
     assert (deep.gid, deep.mode) == (2000, 0o644)
     assert machine.files.stat(volume(machine, "configmap", "c", "b")).mode == 0o440
@@ -121,29 +145,72 @@ def test_items_modes_and_the_pods_group() -> None:
     assert "a" not in machine.files.listdir(volume(machine, "configmap", "c"))
 
 
-@pytest.mark.parametrize(("source", "text"), [
-    (secret("y"), 'MountVolume.SetUp failed for volume "s" : secret "y" not found'),
-    (secret(items=[{"key": "no", "path": "x"}]),
-     'MountVolume.SetUp failed for volume "s" : references non-existent secret key: no'),
-    (config_map(items=[{"key": "no", "path": "x"}]),
-     'MountVolume.SetUp failed for volume "c" : configmap references non-existent config key: no'),
-    ({"name": "h", "hostPath": {"path": "/etc/hostname", "type": "Directory"}},
-     'MountVolume.SetUp failed for volume "h" : hostPath type check failed: /etc/hostname is not a directory'),
-    ({"name": "h", "hostPath": {"path": "/none", "type": "Socket"}},
-     'MountVolume.SetUp failed for volume "h" : hostPath type check failed: /none is not a socket file'),
-    ({"name": "h", "hostPath": {"path": "/a/../b"}},
-     "MountVolume.SetUp failed for volume \"h\" : invalid HostPath `/a/../b`: must not contain '..'"),
-    ({"name": "e", "emptyDir": {"medium": "HugePages"}},
-     'MountVolume.SetUp failed for volume "e" : medium HugePages: hugePages storage requested, but there is no resource '
-     "request for huge pages"),
-    ({"name": "p", "projected": {"defaultMode": 0o644, "sources": [
-        {"secret": {"name": "x"}}, {"configMap": {"name": "y"}}, {"serviceAccountToken": {"path": "t"}}]}},
-     'MountVolume.SetUp failed for volume "p" : [secret "x" not found, configmap "y" not found, failed to fetch token: '
-     'serviceaccounts "default" not found]'),
-    ({"name": "i", "csi": {"driver": "d"}},
-     'MountVolume.NewMounter initialization failed for volume "i" : volume mode "Ephemeral" not supported by driver d (no '
-     "CSIDriver object)"),
-])
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (secret("y"), 'MountVolume.SetUp failed for volume "s" : secret "y" not found'),
+        (
+            secret(items=[{"key": "no", "path": "x"}]),
+            'MountVolume.SetUp failed for volume "s" : references non-existent secret key: no',
+        ),
+        (
+            config_map(items=[{"key": "no", "path": "x"}]),
+            (
+                'MountVolume.SetUp failed for volume "c" : configmap references non-existent '
+                "config key: no"
+            ),
+        ),
+        (
+            {"name": "h", "hostPath": {"path": "/etc/hostname", "type": "Directory"}},
+            (
+                'MountVolume.SetUp failed for volume "h" : hostPath type check failed: '
+                "/etc/hostname is not a directory"
+            ),
+        ),
+        (
+            {"name": "h", "hostPath": {"path": "/none", "type": "Socket"}},
+            (
+                'MountVolume.SetUp failed for volume "h" : hostPath type check failed: /none is '
+                "not a socket file"
+            ),
+        ),
+        (
+            {"name": "h", "hostPath": {"path": "/a/../b"}},
+            (
+                'MountVolume.SetUp failed for volume "h" : invalid HostPath `/a/../b`: must '
+                "not contain '..'"
+            ),
+        ),
+        (
+            {"name": "e", "emptyDir": {"medium": "HugePages"}},
+            'MountVolume.SetUp failed for volume "e" : medium HugePages: hugePages storage '
+            "requested, but there is no resource "
+            "request for huge pages",
+        ),
+        (
+            {
+                "name": "p",
+                "projected": {
+                    "defaultMode": 0o644,
+                    "sources": [
+                        {"secret": {"name": "x"}},
+                        {"configMap": {"name": "y"}},
+                        {"serviceAccountToken": {"path": "t"}},
+                    ],
+                },
+            },
+            'MountVolume.SetUp failed for volume "p" : [secret "x" not found, configmap "y" '
+            "not found, failed to fetch token: "
+            'serviceaccounts "default" not found]',
+        ),
+        (
+            {"name": "i", "csi": {"driver": "d"}},
+            'MountVolume.NewMounter initialization failed for volume "i" : volume mode '
+            '"Ephemeral" not supported by driver d (no '
+            "CSIDriver object)",
+        ),
+    ],
+)
 def test_failures_are_told(source: dict[str, Any], text: str) -> None:
     machine = Machine()
     store(machine)
@@ -158,7 +225,10 @@ def test_it_is_tried_again_and_given_up_after_two_minutes_and_three_seconds() ->
     wanted = with_volumes(secret("late"), config_map())
     with pytest.raises(VolumeFailure) as caught:
         machine.run(machine.volumes.mount(wanted), seconds=124)
-    assert str(caught.value) == "unmounted volumes=[s], unattached volumes=[s c]: timed out waiting for the condition"
+    assert (
+        str(caught.value)
+        == "unmounted volumes=[s], unattached volumes=[s c]: timed out waiting for the condition"
+    )
     assert len(machine.events.told) == 8  # at 0, 0.5, 1.5, 3.5 ... 63.5 seconds
     machine.api.put("secrets", "late", {"data": {}})
     machine.run(machine.volumes.mount(wanted), seconds=10)
@@ -184,13 +254,20 @@ def test_a_secret_that_goes_away_stays_in_running_pods_and_is_told_of() -> None:
     machine.clock.advance(70)
     machine.run(machine.volumes.mount(wanted))
     assert machine.files.read(volume(machine, "secret", "s", "token")) == b"T"
-    assert machine.events.told == [("FailedMount", 'MountVolume.SetUp failed for volume "s" : secret "tok" not found')]
+    assert machine.events.told == [
+        ("FailedMount", 'MountVolume.SetUp failed for volume "s" : secret "tok" not found')
+    ]
 
 
 def test_what_a_pod_knows_of_itself() -> None:
     machine = Machine()
-    items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
-             {"path": "cpu", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1m"}}]
+    items = [
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {
+            "path": "cpu",
+            "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1m"},
+        },
+    ]
     wanted = with_volumes({"name": "d", "downwardAPI": {"defaultMode": 0o644, "items": items}})
     wanted["metadata"]["labels"] = {"b": 'x"y', "a": "1"}
     machine.run(machine.volumes.mount(wanted))
@@ -202,13 +279,27 @@ def test_what_a_pod_knows_of_itself() -> None:
 
 
 def token_volume(seconds: int) -> dict[str, Any]:
-    return {"name": "p", "projected": {"defaultMode": 0o644, "sources": [
-        {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": seconds}},
-        {"configMap": {"name": "conf", "items": [{"key": "a", "path": "ca"}]}},
-    ]}}
+    return {
+        "name": "p",
+        "projected": {
+            "defaultMode": 0o644,
+            "sources": [
+                {
+                    "serviceAccountToken": {
+                        "path": "token",
+                        "audience": "vault",
+                        "expirationSeconds": seconds,
+                    }
+                },
+                {"configMap": {"name": "conf", "items": [{"key": "a", "path": "ca"}]}},
+            ],
+        },
+    }
 
 
-@pytest.mark.parametrize(("seconds", "kept", "renewed"), [(3600, 2800, 2890), (7 * 86400, 86000, 86401)])
+@pytest.mark.parametrize(
+    ("seconds", "kept", "renewed"), [(3600, 2800, 2890), (7 * 86400, 86000, 86401)]
+)
 def test_tokens_are_renewed_in_time(seconds: int, kept: float, renewed: float) -> None:
     machine = Machine()
     store(machine)
@@ -216,8 +307,11 @@ def test_tokens_are_renewed_in_time(seconds: int, kept: float, renewed: float) -
     wanted = with_volumes(token_volume(seconds))
     machine.run(machine.volumes.mount(wanted))
     spec = machine.api.tokens[0]["spec"]
-    assert spec == {"audiences": ["vault"], "expirationSeconds": seconds, "boundObjectRef": {
-        "kind": "Pod", "apiVersion": "v1", "name": "web", "uid": UID}}
+    assert spec == {
+        "audiences": ["vault"],
+        "expirationSeconds": seconds,
+        "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "web", "uid": UID},
+    }
     machine.clock.advance(kept)
     machine.run(machine.volumes.mount(wanted))
     assert machine.files.read(volume(machine, "projected", "p", "token")) == b"token-1"
@@ -231,7 +325,9 @@ def test_a_token_belongs_to_the_containers_user() -> None:
     machine = Machine()
     store(machine)
     machine.api.put("serviceaccounts", "default", {})
-    machine.run(machine.volumes.mount(with_volumes(token_volume(3600), securityContext={"runAsUser": 1000})))
+    machine.run(
+        machine.volumes.mount(with_volumes(token_volume(3600), securityContext={"runAsUser": 1000}))
+    )
     stat = machine.files.stat(volume(machine, "projected", "p", "token"))
     assert (stat.uid, stat.mode) == (1000, 0o600)
 
@@ -241,9 +337,15 @@ def test_a_token_for_a_user_id_fails_on_windows() -> None:
     store(machine)
     machine.api.put("serviceaccounts", "default", {})
     with pytest.raises(TimeoutError):
-        machine.run(machine.volumes.mount(with_volumes(token_volume(3600), securityContext={"runAsUser": 1000})))
+        machine.run(
+            machine.volumes.mount(
+                with_volumes(token_volume(3600), securityContext={"runAsUser": 1000})
+            )
+        )
     ((_, text),) = machine.events.told
-    assert text.startswith('MountVolume.SetUp failed for volume "p" : chown c:\\var\\lib\\kubelet\\pods\\')
+    assert text.startswith(
+        'MountVolume.SetUp failed for volume "p" : chown c:\\var\\lib\\kubelet\\pods\\'
+    )
     assert text.endswith("\\token: not supported by windows")
 
 
@@ -255,7 +357,9 @@ def test_an_empty_directory_outlives_containers_and_kubelets(system: str, medium
     machine.run(machine.volumes.mount(wanted))
     file = volume(machine, "empty-dir", "e", "file")
     if system == "linux":
-        assert machine.files.stat(volume(machine, "empty-dir", "e", "")).mode == (0o1777 if medium else 0o777)
+        assert machine.files.stat(volume(machine, "empty-dir", "e", "")).mode == (
+            0o1777 if medium else 0o777
+        )
     before = machine.env.host.disk().used
     machine.files.write(file, b"x" * 100_000)
     on_disk = machine.env.host.disk().used - before >= 100_000
@@ -293,11 +397,17 @@ def test_volumes_survive_a_kubelet_and_are_not_written_again() -> None:
     assert machine.volumes.pods() == []
 
 
-@pytest.mark.parametrize(("kind", "made"), [("DirectoryOrCreate", "directory"), ("FileOrCreate", "file")])
+@pytest.mark.parametrize(
+    ("kind", "made"), [("DirectoryOrCreate", "directory"), ("FileOrCreate", "file")]
+)
 @BOTH
 def test_host_paths_that_are_made(system: str, kind: str, made: str) -> None:
     machine = Machine(system)
-    machine.run(machine.volumes.mount(with_volumes({"name": "h", "hostPath": {"path": "/srv-x", "type": kind}})))
+    machine.run(
+        machine.volumes.mount(
+            with_volumes({"name": "h", "hostPath": {"path": "/srv-x", "type": kind}})
+        )
+    )
     path = "/srv-x" if system == "linux" else "c:/srv-x"
     assert machine.volumes.of(UID)["h"].path == path
     assert machine.files.stat(path).kind == made
@@ -306,7 +416,9 @@ def test_host_paths_that_are_made(system: str, kind: str, made: str) -> None:
 def test_named_pipes() -> None:
     machine = Machine("windows")
     pipe = "\\\\.\\pipe\\docker_engine"
-    wanted = pod({"volumeMounts": [mount("h", pipe)]}, volumes=[{"name": "h", "hostPath": {"path": pipe}}])
+    wanted = pod(
+        {"volumeMounts": [mount("h", pipe)]}, volumes=[{"name": "h", "hostPath": {"path": pipe}}]
+    )
     (found,) = machine.config(wanted).mounts
     assert (found.host_path, found.container_path) == (pipe, pipe)
 
@@ -314,10 +426,14 @@ def test_named_pipes() -> None:
 def test_places_for_mounts_within_a_volume() -> None:
     machine = Machine()
     store(machine)
-    wanted = pod({"volumeMounts": [mount("c", "/etc/app"), mount("s", "/etc/app/sub/secret")]},
-                 volumes=[config_map(), secret()])
+    wanted = pod(
+        {"volumeMounts": [mount("c", "/etc/app"), mount("s", "/etc/app/sub/secret")]},
+        volumes=[config_map(), secret()],
+    )
     machine.run(machine.volumes.mount(wanted))
-    assert machine.files.stat(volume(machine, "configmap", "c", "sub", "secret")).kind == "directory"
+    assert (
+        machine.files.stat(volume(machine, "configmap", "c", "sub", "secret")).kind == "directory"
+    )
 
 
 def test_unused_volumes_are_left_alone() -> None:

@@ -1,4 +1,6 @@
-"""Volumes and environments through the API server, as the node: it may read what its pods name and nothing else."""
+"""Volumes and environments through the API server, as the node: it may read what its pods name and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,18 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.kubelet.conftest import NODE, Cluster, NoServices, no_dial
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.events import EventRecorder
 from transom.client.resources import CONFIG_MAPS, SECRETS
-from transom.hosts.linux import LinuxHost
+from transom.kit.workers import InlineWorkers
 from transom.kubelet import os_linux
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.referenced import ReferencedObjects, ReferenceFailure
 from transom.kubelet.volumes.manager import VolumeManager
+from transom.machines.linux import LinuxHost
 from transom.store.memory import MemoryStore
 
 SOURCES = [
@@ -33,7 +36,11 @@ SOURCES = [
 
 def new_key() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    form = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
     return key.private_bytes(*form)
 
 
@@ -42,17 +49,28 @@ def test_a_node_reads_what_its_pods_name() -> None:
         cluster = Cluster()
         key = new_key()
         options = ServerOptions(
-            store=MemoryStore(cluster.clock), clock=cluster.clock, rng=cluster.rng, service_account_key=key,
+            store=MemoryStore(cluster.clock),
+            workers=InlineWorkers(),
+            clock=cluster.clock,
+            rng=cluster.rng,
+            service_account_key=key,
         )
-        cluster.api = build(options)
-        cluster.client = InProcessClient(cluster.api, User("admin", ("system:masters", "system:authenticated")))
+        cluster.api = build_api_server(options)
+        cluster.client = InProcessClient(
+            cluster.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
         await cluster.start()
-        await cluster.client.create(CONFIG_MAPS, "default", {"metadata": {"name": "conf"}, "data": {"a": "1"}})
-        await cluster.client.create(SECRETS, "default", {"metadata": {"name": "sec"}, "data": {"s": "eA=="}})
+        await cluster.client.create(
+            CONFIG_MAPS, "default", {"metadata": {"name": "conf"}, "data": {"a": "1"}}
+        )
+        await cluster.client.create(
+            SECRETS, "default", {"metadata": {"name": "sec"}, "data": {"s": "eA=="}}
+        )
         await cluster.client.create(SECRETS, "default", {"metadata": {"name": "other"}})
         mounts = [{"name": "p", "mountPath": "/p"}]
         pod = await cluster.create(
-            "web", volumes=[{"name": "p", "projected": {"sources": SOURCES}}],
+            "web",
+            volumes=[{"name": "p", "projected": {"sources": SOURCES}}],
             containers=[{"name": "c", "image": "i", "volumeMounts": mounts}],
         )
         await cluster.settle()
@@ -60,9 +78,18 @@ def test_a_node_reads_what_its_pods_name() -> None:
         host = LinuxHost(NODE, cluster.clock)
         events = EventRecorder(client, "kubelet", cluster.clock, random.Random(1), host=NODE)
         runtime: Any = None
-        env = Env(
-            KubeletConfig(NODE, "192.168.0.1"), os_linux.RULES, client, cluster.clock, random.Random(1), events, host, runtime,
-            NoServices(), no_dial, lambda: None,
+        env = KubeletContext(
+            KubeletConfig(NODE, "192.168.0.1"),
+            os_linux.RULES,
+            client,
+            cluster.clock,
+            random.Random(1),
+            events,
+            host,
+            runtime,
+            NoServices(),
+            no_dial,
+            lambda: None,
         )
         objects = ReferencedObjects(client, cluster.clock)
         volumes = VolumeManager(env, objects)
@@ -76,7 +103,9 @@ def test_a_node_reads_what_its_pods_name() -> None:
             await objects.secret("default", "other")
             raise AssertionError("a node must not read what no pod of it names")
         except ReferenceFailure as problem:
-            assert str(problem) == "failed to sync secret cache: timed out waiting for the condition"
+            assert (
+                str(problem) == "failed to sync secret cache: timed out waiting for the condition"
+            )
         await cluster.api.stop()
 
     asyncio.run(scenario())

@@ -1,4 +1,6 @@
-"""Namespaces that Windows does not share, commands that it does not have, variables, DNS and hosts files."""
+"""Namespaces that Windows does not share, commands that it does not have, variables, DNS and hosts
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +36,22 @@ NOT_FOUND = "The system cannot find the file specified."
 IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 
 
-# ---- namespaces ------------------------------------------------------------------------------------------------------
+# ---- namespaces
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("API-33", "LNET-05", "WIN-POD-002")
-@pytest.mark.parametrize(("version", "words"), [("v1.20.15", "Failed to create"), ("v1.14.10", "Failed create")])
+@pytest.mark.parametrize(
+    ("version", "words"), [("v1.20.15", "Failed to create"), ("v1.14.10", "Failed create")]
+)
 def test_host_network_fails_with_docker(node: Any, version: str, words: str) -> None:
     async def scenario(node: Node) -> None:
         await node.create("p", hostNetwork=True, containers=[container()])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
         assert (await told(node, "FailedCreatePodSandBox"))[0] == (
-            f'{words} pod sandbox: rpc error: code = Unknown desc = failed to start sandbox container for pod "p": '
+            f"{words} pod sandbox: rpc error: code = Unknown desc = failed to start sandbox "
+            'container for pod "p": '
             "Error response from daemon: network host not found"
         )
 
@@ -70,7 +76,11 @@ def test_cluster_first_with_host_net_is_cluster_first(node: Any, flavour: str) -
         await node.create("q", containers=[container()])
         pod, other = await running(node), await running(node, "q")
         assert meant(node, pod).config.dns == meant(node, other).config.dns
-        assert meant(node, pod).config.dns.searches == ("default.svc.cluster.local", "svc.cluster.local", "cluster.local")
+        assert meant(node, pod).config.dns.searches == (
+            "default.svc.cluster.local",
+            "svc.cluster.local",
+            "cluster.local",
+        )
 
     node("windows", scenario, flavour=flavour)
 
@@ -95,13 +105,19 @@ def test_namespaces_of_the_node_are_not_shared(node: Any, flavour: str, field: s
 @flavours
 def test_share_process_namespace_shares_the_network_alone(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", shareProcessNamespace=True, containers=[container(), {"name": "web", "image": IIS}])
+        await node.create(
+            "p", shareProcessNamespace=True, containers=[container(), {"name": "web", "image": IIS}]
+        )
         pod = await running(node)
         assert "PING.EXE" in (await said(node, pod, "tasklist")).upper()
         assert "PING.EXE" not in (await said(node, pod, "tasklist", "web")).upper()
         await run(node, pod, "cmd", "/c", "echo x> C:\\mine.txt")
-        assert await said(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND  # nor is the root file system
-        code = await run(node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://127.0.0.1/")
+        assert (
+            await said(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND
+        )  # nor is the root file system
+        code = await run(
+            node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://127.0.0.1/"
+        )
         assert code.stdout == b"200"
 
     node("windows", scenario, flavour=flavour)
@@ -113,11 +129,24 @@ def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: 
     async def scenario(node: Node) -> None:
         await node.create("p", containers=[container()])
         await running(node)
-        body = {"spec": {"ephemeralContainers": [container("cmd", name="debug", stdin=True, targetContainerName="c")]}}
+        body = {
+            "spec": {
+                "ephemeralContainers": [
+                    container("cmd", name="debug", stdin=True, targetContainerName="c")
+                ]
+            }
+        }
         await node.client.patch(
-            PODS, "default", "p", body, "application/strategic-merge-patch+json", subresource="ephemeralcontainers"
+            PODS,
+            "default",
+            "p",
+            body,
+            "application/strategic-merge-patch+json",
+            subresource="ephemeralcontainers",
         )
-        pod = await until(node, "p", lambda pod: "running" in str(pod["status"].get("ephemeralContainerStatuses")))
+        pod = await until(
+            node, "p", lambda pod: "running" in str(pod["status"].get("ephemeralContainerStatuses"))
+        )
         assert "PING.EXE" not in (await said(node, pod, "tasklist", "debug")).upper()
 
     node("windows", scenario, flavour=flavour)
@@ -126,28 +155,40 @@ def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: 
 @pytest.mark.windows("WIN-POD-008", "WIN-POD-009")
 @pytest.mark.parametrize(
     ("flavour", "version", "known"),
-    [("docker", "v1.20.15", False), ("containerd", "v1.20.15", False), ("containerd", "v1.21.14", True),
-     ("docker", "v1.21.14", False)],
-)  # fmt: skip
+    [
+        ("docker", "v1.20.15", False),
+        ("containerd", "v1.20.15", False),
+        ("containerd", "v1.21.14", True),
+        ("docker", "v1.21.14", False),
+    ],
+)
 def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, known: bool) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", hostAliases=[{"ip": "1.2.3.4", "hostnames": ["friend"]}], containers=[container()])
+        await node.create(
+            "p", hostAliases=[{"ip": "1.2.3.4", "hostnames": ["friend"]}], containers=[container()]
+        )
         pod = await running(node)
-        assert ("friend" in await said(node, pod, "type C:\\Windows\\System32\\drivers\\etc\\hosts")) is known
+        assert (
+            "friend" in await said(node, pod, "type C:\\Windows\\System32\\drivers\\etc\\hosts")
+        ) is known
         assert ("1.2.3.4" in await said(node, pod, "ping -n 1 friend")) is known
 
     node("windows", scenario, flavour=flavour, version=version)
 
 
-# ---- commands --------------------------------------------------------------------------------------------------------
+# ---- commands
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("API-02", "API-08", "WIN-CTR-002")
 @pytest.mark.parametrize(
-    ("flavour", "reason", "code"), [("docker", "ContainerCannotRun", 127), ("containerd", "StartError", 128)]
+    ("flavour", "reason", "code"),
+    [("docker", "ContainerCannotRun", 127), ("containerd", "StartError", 128)],
 )
 @pytest.mark.parametrize("command", [["/bin/sh", "-c", "sleep 1"], ["bash"], ["sleep", "10"]])
-def test_there_is_no_sh(node: Any, flavour: str, reason: str, code: int, command: list[str]) -> None:
+def test_there_is_no_sh(
+    node: Any, flavour: str, reason: str, code: int, command: list[str]
+) -> None:
     async def scenario(node: Node) -> None:
         await node.create("p", restartPolicy="Never", containers=[container(*command)])
         pod = await ended(node)
@@ -156,11 +197,14 @@ def test_there_is_no_sh(node: Any, flavour: str, reason: str, code: int, command
         identity = in_runtime(node, pod).id
         if flavour == "docker":
             assert end["message"] == (
-                f"container {identity} encountered an error during hcsshim::System::CreateProcess: failure in a Windows system "
+                f"container {identity} encountered an error during "
+                "hcsshim::System::CreateProcess: failure in a Windows system "
                 f"call: {NOT_FOUND} (0x2)"
             )
         else:
-            assert end["message"].endswith(f"hcs::System::CreateProcess {identity}: {NOT_FOUND}: unknown")
+            assert end["message"].endswith(
+                f"hcs::System::CreateProcess {identity}: {NOT_FOUND}: unknown"
+            )
 
     node("windows", scenario, flavour=flavour)
 
@@ -168,7 +212,11 @@ def test_there_is_no_sh(node: Any, flavour: str, reason: str, code: int, command
 @pytest.mark.windows("WIN-CTR-002")
 def test_nano_server_has_no_powershell(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", restartPolicy="Never", containers=[container("powershell", "-Command", "exit 0", image=NANO)])
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[container("powershell", "-Command", "exit 0", image=NANO)],
+        )
         assert NOT_FOUND in state(await ended(node))["terminated"]["message"]
 
     node("windows", scenario)
@@ -179,9 +227,13 @@ def test_nano_server_has_no_powershell(node: Any) -> None:
 def test_probes_and_hooks_of_linux_fail(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         shell = {"exec": {"command": ["cat", "/tmp/healthy"]}}
-        await node.create("p", terminationGracePeriodSeconds=2, containers=[
-            container(livenessProbe={**shell, "periodSeconds": 1, "failureThreshold": 2}),
-        ])  # fmt: skip
+        await node.create(
+            "p",
+            terminationGracePeriodSeconds=2,
+            containers=[
+                container(livenessProbe={**shell, "periodSeconds": 1, "failureThreshold": 2}),
+            ],
+        )
         if flavour == "docker":
             await until(node, "p", lambda pod: states(pod)[0].get("restartCount"), 30)
             word = "failed"
@@ -214,7 +266,8 @@ def test_exec_of_a_program_that_is_not_there(node: Any, flavour: str) -> None:
         if flavour == "docker":
             result = await run(node, pod, "ls")
             assert result.exit_code == 126 and result.stdout.decode().strip() == (
-                f"container {identity} encountered an error during hcsshim::System::CreateProcess: failure in a Windows system "
+                f"container {identity} encountered an error during "
+                "hcsshim::System::CreateProcess: failure in a Windows system "
                 f"call: {NOT_FOUND} (0x2)"
             )
         else:
@@ -237,7 +290,8 @@ def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) -> Non
     node("windows", scenario)
 
 
-# ---- variables -------------------------------------------------------------------------------------------------------
+# ---- variables
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-CTR-005")
@@ -255,12 +309,17 @@ def test_names_of_variables_are_the_same_whatever_their_case(node: Any, flavour:
 def test_the_kubelet_expands_its_own_variables_and_the_shell_its_own(node: Any) -> None:
     async def scenario(node: Node) -> None:
         env = [
-            {"name": "A", "value": "one"}, {"name": "B", "value": "$(A)-%A%"},
+            {"name": "A", "value": "one"},
+            {"name": "B", "value": "$(A)-%A%"},
             {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        ]  # fmt: skip
-        await node.create("p", restartPolicy="Never", containers=[
-            container("cmd", "/c", "echo $(B) %A% %NODE% %KUBERNETES_NONE%", env=env),
-        ])  # fmt: skip
+        ]
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[
+                container("cmd", "/c", "echo $(B) %A% %NODE% %KUBERNETES_NONE%", env=env),
+            ],
+        )
         assert log(node, await ended(node)) == "one-one one node1 %KUBERNETES_NONE%"
 
     node("windows", scenario)
@@ -270,9 +329,16 @@ def test_the_kubelet_expands_its_own_variables_and_the_shell_its_own(node: Any) 
 @flavours
 def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        source = [{"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.name"}}]}}]
+        source = [
+            {
+                "downwardAPI": {
+                    "items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.name"}}]
+                }
+            }
+        ]
         await node.create(
-            "p", volumes=[{"name": "v", "projected": {"sources": source}}],
+            "p",
+            volumes=[{"name": "v", "projected": {"sources": source}}],
             containers=[container(volumeMounts=[{"name": "v", "mountPath": "/var/run/secrets/x"}])],
         )
         pod = await running(node)
@@ -282,17 +348,24 @@ def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) 
     node("windows", scenario, flavour=flavour)
 
 
-# ---- fields of later releases ------------------------------------------------------------------------------------------
+# ---- fields of later releases
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-API-004", "WIN-API-005")
 def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
     async def scenario(node: Node) -> None:
         context = {"windowsOptions": {"hostProcess": True, "runAsUserName": "ContainerUser"}}
-        await node.create("p", os={"name": "windows"}, containers=[container(securityContext=context)])
+        await node.create(
+            "p", os={"name": "windows"}, containers=[container(securityContext=context)]
+        )
         pod = await running(node)
         assert "os" not in pod["spec"]
-        assert pod["spec"]["containers"][0]["securityContext"] == {"windowsOptions": {"runAsUserName": "ContainerUser"}}
-        assert await said(node, pod, "echo %COMPUTERNAME%") != "NODE1"  # it is no process of the node
+        assert pod["spec"]["containers"][0]["securityContext"] == {
+            "windowsOptions": {"runAsUserName": "ContainerUser"}
+        }
+        assert (
+            await said(node, pod, "echo %COMPUTERNAME%") != "NODE1"
+        )  # it is no process of the node
 
     node("windows", scenario)

@@ -1,4 +1,6 @@
-"""Memory, processors, reservations and the kubelet's flags on Windows: no OOM killer, page file, nothing enforced."""
+"""Memory, processors, reservations and the kubelet's flags on Windows: no OOM killer, page file,
+nothing enforced.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ import pytest
 from tests.kubelet.conftest import Node
 
 from transom.client.resources import NODES
-from transom.hosts.api import Hardware
-from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import VirtualClock
 from transom.kubelet import os_windows
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import BadConfiguration
-from transom.kubelet.node.checks import check
-from transom.machinery.quantity import parse
+from transom.kubelet.node.checks import check_node_configuration
+from transom.machinery.quantity import parse_quantity
+from transom.machines.api import Hardware
+from transom.machines.windows.host import WindowsHost
 
 from .windows_pods import (
     BOTH,
@@ -48,12 +50,15 @@ async def conditions(node: Node) -> dict[str, str]:
     return {c["type"]: c["status"] for c in (await the_node(node))["status"]["conditions"]}
 
 
-# ---- memory ----------------------------------------------------------------------------------------------------------
+# ---- memory
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("RES-07", "RES-09", "FLAG-08", "API-16", "WIN-RES-001")
 @flavours
-def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(node: Any, flavour: str) -> None:
+def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(
+    node: Any, flavour: str
+) -> None:
     async def scenario(node: Node) -> None:
         wish = wishes(memory="0s=60Mi,10s=100Mi,20s=900Mi")
         limits = {"limits": {"memory": "128Mi"}}
@@ -61,7 +66,11 @@ def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(node: Any, f
         await running(node)
         await node.settle(60)
         pod = await node.pod("p")
-        assert "running" in state(pod) and states(pod)[0]["restartCount"] == 0 and states(pod)[0]["lastState"] == {}
+        assert (
+            "running" in state(pod)
+            and states(pod)[0]["restartCount"] == 0
+            and states(pod)[0]["lastState"] == {}
+        )
         [row] = summary(node)["pods"]
         assert row["containers"][0]["memory"]["workingSetBytes"] == 100 * MI  # the last that it got
         assert not [text for text in await told(node) if "OOM" in text]
@@ -73,10 +82,16 @@ def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(node: Any, f
 def test_a_program_hears_of_the_allocation_that_failed(node: Any) -> None:
     async def scenario(node: Node) -> None:
         script = "$a = New-Object byte[] 500MB; Write-Output got"
-        await node.create("p", restartPolicy="Never", containers=[
-            container("powershell", "-Command", script, resources={"limits": {"memory": "256Mi"}}),
-            container("powershell", "-Command", script, name="free"),
-        ])  # fmt: skip
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[
+                container(
+                    "powershell", "-Command", script, resources={"limits": {"memory": "256Mi"}}
+                ),
+                container("powershell", "-Command", script, name="free"),
+            ],
+        )
         pod = await ended(node)
         assert "OutOfMemoryException" in log(node, pod)
         assert state(pod)["terminated"]["reason"] != "OOMKilled"
@@ -85,11 +100,19 @@ def test_a_program_hears_of_the_allocation_that_failed(node: Any) -> None:
     node("windows", scenario)
 
 
-@pytest.mark.windows("RES-08", "RES-09", "RES-10", "WIN-RES-002", "WIN-RES-003", "FLAG-07", "WIN-NODE-004")
+@pytest.mark.windows(
+    "RES-08", "RES-09", "RES-10", "WIN-RES-002", "WIN-RES-003", "FLAG-07", "WIN-NODE-004"
+)
 @flavours
-def test_memory_past_the_physical_pages_to_disk_and_slows_everything(node: Any, flavour: str) -> None:
+def test_memory_past_the_physical_pages_to_disk_and_slows_everything(
+    node: Any, flavour: str
+) -> None:
     async def scenario(node: Node) -> None:
-        probe = {"exec": {"command": ["cmd", "/c", "exit 0"]}, "periodSeconds": 2, "timeoutSeconds": 1}
+        probe = {
+            "exec": {"command": ["cmd", "/c", "exit 0"]},
+            "periodSeconds": 2,
+            "timeoutSeconds": 1,
+        }
         await node.create("small", containers=[container(readinessProbe=probe)])
         await until(node, "small", lambda pod: states(pod)[0].get("ready"))
         await node.create("greedy", metadata=wishes(memory="0s=6Gi"), containers=[container()])
@@ -98,13 +121,19 @@ def test_memory_past_the_physical_pages_to_disk_and_slows_everything(node: Any, 
         # More is committed than there is; what is resident is less than what was asked for.
         stats = summary(node)
         memory = stats["node"]["memory"]
-        assert memory["usageBytes"] > 7 * GI and memory["workingSetBytes"] == 4 * GI and memory["availableBytes"] == 0
+        assert (
+            memory["usageBytes"] > 7 * GI
+            and memory["workingSetBytes"] == 4 * GI
+            and memory["availableBytes"] == 0
+        )
         sizes = {row["podRef"]["name"]: row["memory"]["workingSetBytes"] for row in stats["pods"]}
         assert 2 * GI < sizes["greedy"] < 6 * GI and sizes["small"] < 38 * MI
         [paged] = [row.paged for row in node.runtime.container_stats() if row.paged > GI]
         assert paged + sizes["greedy"] == 6 * GI
         # Everything runs, but so slowly that a probe times out.
-        assert {name: states(await node.pod(name))[0]["restartCount"] for name in sizes} == dict.fromkeys(sizes, 0)
+        assert {
+            name: states(await node.pod(name))[0]["restartCount"] for name in sizes
+        } == dict.fromkeys(sizes, 0)
         assert not states(await node.pod("small"))[0]["ready"]
         assert await told(node, "Unhealthy")
         assert (await conditions(node))["MemoryPressure"] == "False"
@@ -138,8 +167,15 @@ def test_eviction_by_memory_is_not_implemented(node: Any, version: str) -> None:
         assert (await conditions(node))["MemoryPressure"] == "False"
         assert not await told(node, "Evicted") and not await told(node, "EvictionThresholdMet")
 
-    node("windows", scenario, version=version, **SMALL, eviction_hard={"memory.available": "3Gi"},
-         eviction_soft={"memory.available": "3500Mi"}, eviction_soft_grace_period={"memory.available": "10s"})  # fmt: skip
+    node(
+        "windows",
+        scenario,
+        version=version,
+        **SMALL,
+        eviction_hard={"memory.available": "3Gi"},
+        eviction_soft={"memory.available": "3500Mi"},
+        eviction_soft_grace_period={"memory.available": "10s"},
+    )
 
 
 @pytest.mark.windows("FLAG-05", "WIN-NODE-003")
@@ -150,7 +186,9 @@ def test_eviction_by_disk_works(node: Any) -> None:
         node.host.fill_disk(node.host.disk().available - 2 * GI)
         pod = await until(node, "p", lambda pod: pod["status"]["phase"] == "Failed", 60)
         assert pod["status"]["reason"] == "Evicted"
-        assert pod["status"]["message"].startswith("The node was low on resource: ephemeral-storage.")
+        assert pod["status"]["message"].startswith(
+            "The node was low on resource: ephemeral-storage."
+        )
         await node.settle(15)
         assert (await conditions(node))["DiskPressure"] == "True"
 
@@ -160,12 +198,17 @@ def test_eviction_by_disk_works(node: Any) -> None:
 @pytest.mark.windows("FLAG-09", "FLAG-10", "WIN-RES-007")
 def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        assert node.host.fill_memory(5 * GI)  # a process of the node takes far more than was reserved for it
+        assert node.host.fill_memory(
+            5 * GI
+        )  # a process of the node takes far more than was reserved for it
         await node.settle(30)
         status = (await the_node(node))["status"]
-        assert parse(status["allocatable"]["memory"]).value() == 4 * GI - 600 * MI
+        assert parse_quantity(status["allocatable"]["memory"]).value() == 4 * GI - 600 * MI
         assert (await conditions(node)) == {
-            "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True",
+            "MemoryPressure": "False",
+            "DiskPressure": "False",
+            "PIDPressure": "False",
+            "Ready": "True",
         }
         # So there is still room for pods, as far as anybody counts.
         await node.create("p", containers=[container(resources={"limits": {"memory": "3Gi"}})])
@@ -175,7 +218,8 @@ def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
     node("windows", scenario, system_reserved={"memory": "500Mi"}, **SMALL)
 
 
-# ---- processors ------------------------------------------------------------------------------------------------------
+# ---- processors
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("API-15", "WIN-RES-006")
@@ -184,7 +228,9 @@ def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
 def test_a_cpu_limit_is_a_maximum(node: Any, flavour: str, limit: str) -> None:
     async def scenario(node: Node) -> None:
         limits = {"limits": {"cpu": limit, "memory": "1Gi"}}
-        await node.create("p", metadata=wishes(cpu="0s=8"), containers=[container(resources=limits)])
+        await node.create(
+            "p", metadata=wishes(cpu="0s=8"), containers=[container(resources=limits)]
+        )
         await running(node)
         for _ in range(12):
             await node.settle(10)
@@ -210,7 +256,11 @@ def test_millicores_are_scaled_to_parts_of_the_machine(
     node: Any, milli: int, cpus: int, version: str, maximum: int, shares: int
 ) -> None:
     async def scenario(node: Node) -> None:
-        resources = {"limits": {"cpu": f"{milli}m"}, "requests": {"cpu": "1m"}} if milli else {"requests": {"cpu": "1"}}
+        resources = (
+            {"limits": {"cpu": f"{milli}m"}, "requests": {"cpu": "1m"}}
+            if milli
+            else {"requests": {"cpu": "1"}}
+        )
         await node.create("p", containers=[container(resources=resources)])
         pod = await running(node)
         told_so = config(node, pod).windows.resources
@@ -220,12 +270,18 @@ def test_millicores_are_scaled_to_parts_of_the_machine(
 
 
 @pytest.mark.windows("API-15")
-@pytest.mark.parametrize(("version", "least", "most"), [("v1.20.15", 0.95e9, 1.05e9), ("v1.14.10", 1.9e9, 2.1e9)])
-def test_old_kubelets_give_weights_so_that_limits_bind_nobody(node: Any, version: str, least: float, most: float) -> None:
+@pytest.mark.parametrize(
+    ("version", "least", "most"), [("v1.20.15", 0.95e9, 1.05e9), ("v1.14.10", 1.9e9, 2.1e9)]
+)
+def test_old_kubelets_give_weights_so_that_limits_bind_nobody(
+    node: Any, version: str, least: float, most: float
+) -> None:
     async def scenario(node: Node) -> None:
         for name in ("a", "b"):
             resources = {"limits": {"cpu": "1"}}
-            await node.create(name, metadata=wishes(cpu="0s=8"), containers=[container(resources=resources)])
+            await node.create(
+                name, metadata=wishes(cpu="0s=8"), containers=[container(resources=resources)]
+            )
             await running(node, name)
         summary(node)
         await node.settle(11)
@@ -240,11 +296,15 @@ def test_busy_containers_share_the_processors_in_proportion_to_their_limits(node
     async def scenario(node: Node) -> None:
         for name, limit in (("a", "4"), ("b", "2")):
             resources = {"limits": {"cpu": limit}, "requests": {"cpu": "100m"}}
-            await node.create(name, metadata=wishes(cpu="0s=8"), containers=[container(resources=resources)])
+            await node.create(
+                name, metadata=wishes(cpu="0s=8"), containers=[container(resources=resources)]
+            )
             await running(node, name)
         summary(node)
         await node.settle(11)
-        used = {row["podRef"]["name"]: row["cpu"]["usageNanoCores"] for row in summary(node)["pods"]}
+        used = {
+            row["podRef"]["name"]: row["cpu"]["usageNanoCores"] for row in summary(node)["pods"]
+        }
         assert used["a"] / used["b"] == pytest.approx(2, rel=0.05)
 
     node("windows", scenario)
@@ -253,10 +313,17 @@ def test_busy_containers_share_the_processors_in_proportion_to_their_limits(node
 @pytest.mark.windows("API-18", "API-19", "API-20", "WIN-RES-004", "RES-12")
 def test_requests_are_for_the_scheduler_and_never_reach_the_runtime(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(resources={"requests": {"cpu": "2", "memory": "1Gi"}})])
+        await node.create(
+            "p", containers=[container(resources={"requests": {"cpu": "2", "memory": "1Gi"}})]
+        )
         pod = await running(node)
         told_so = config(node, pod).windows.resources
-        assert (told_so.cpu_maximum, told_so.memory_limit, told_so.cpu_count, told_so.cpu_shares) == (0, 0, 0, 0)
+        assert (
+            told_so.cpu_maximum,
+            told_so.memory_limit,
+            told_so.cpu_count,
+            told_so.cpu_shares,
+        ) == (0, 0, 0, 0)
         # They count on the node: what does not fit beside them is not admitted.
         await node.create("q", containers=[container(resources={"requests": {"cpu": "3"}})])
         pod = await ended(node, "q")
@@ -271,9 +338,14 @@ def test_requests_are_for_the_scheduler_and_never_reach_the_runtime(node: Any) -
 @pytest.mark.windows("RES-12", "RES-13", "API-19")
 def test_limits_alone_make_requests_and_keep_further_pods_away(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(resources={"limits": {"cpu": "1", "memory": "3Gi"}})])
+        await node.create(
+            "p", containers=[container(resources={"limits": {"cpu": "1", "memory": "3Gi"}})]
+        )
         pod = await running(node)
-        assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "3Gi"}
+        assert pod["spec"]["containers"][0]["resources"]["requests"] == {
+            "cpu": "1",
+            "memory": "3Gi",
+        }
         assert pod["status"]["qosClass"] == "Guaranteed"
         await node.create("q", containers=[container(resources={"limits": {"memory": "2Gi"}})])
         assert (await ended(node, "q"))["status"]["reason"] == "OutOfmemory"
@@ -284,7 +356,12 @@ def test_limits_alone_make_requests_and_keep_further_pods_away(node: Any) -> Non
 @pytest.mark.windows("FEAT-05", "API-17", "WIN-RES-005")
 def test_huge_pages_are_not_there(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        assert set((await the_node(node))["status"]["capacity"]) == {"cpu", "memory", "pods", "ephemeral-storage"}
+        assert set((await the_node(node))["status"]["capacity"]) == {
+            "cpu",
+            "memory",
+            "pods",
+            "ephemeral-storage",
+        }
         limits = {"limits": {"hugepages-2Mi": "4Mi", "memory": "64Mi", "cpu": "1"}}
         await node.create("p", containers=[container(resources=limits)])
         pod = await ended(node)
@@ -307,7 +384,8 @@ def test_pods_are_no_cgroups_and_nothing_turns_the_job_object_off(node: Any, fla
     node("windows", scenario, flavour=flavour)
 
 
-# ---- flags -----------------------------------------------------------------------------------------------------------
+# ---- flags
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("RES-11", "RES-14", "RES-15", "RES-18", "FLAG-01", "FLAG-02", "FLAG-03")
@@ -315,26 +393,50 @@ def test_pods_are_no_cgroups_and_nothing_turns_the_job_object_off(node: Any, fla
     ("settings", "memory", "cpu", "disk"),
     [
         ({}, 8 * GI - 100 * MI, "4", NINE_TENTHS),
-        ({"kube_reserved": {"memory": "1Gi", "cpu": "200m"}}, 7 * GI - 100 * MI, "3800m", NINE_TENTHS),
+        (
+            {"kube_reserved": {"memory": "1Gi", "cpu": "200m"}},
+            7 * GI - 100 * MI,
+            "3800m",
+            NINE_TENTHS,
+        ),
         ({"system_reserved": {"memory": "2Gi", "cpu": "10%"}}, None, None, None),
-        ({"system_reserved": {"memory": "2Gi"}, "kube_reserved": {"memory": "500Mi"}}, 6 * GI - 600 * MI, "4",
-         NINE_TENTHS),
-        ({"eviction_hard": {"memory.available": "1Gi", "nodefs.available": "20Gi"}}, 7 * GI, "4", 80 * GI),
+        (
+            {"system_reserved": {"memory": "2Gi"}, "kube_reserved": {"memory": "500Mi"}},
+            6 * GI - 600 * MI,
+            "4",
+            NINE_TENTHS,
+        ),
+        (
+            {"eviction_hard": {"memory.available": "1Gi", "nodefs.available": "20Gi"}},
+            7 * GI,
+            "4",
+            80 * GI,
+        ),
         ({"eviction_hard": {}}, 8 * GI, "4", 100 * GI),
         ({"system_reserved": {"memory": "80Gi"}}, 0, "4", NINE_TENTHS),
-        ({"eviction_soft": {"memory.available": "4Gi"}, "eviction_soft_grace_period": {"memory.available": "1m"}},
-         8 * GI - 100 * MI, "4", NINE_TENTHS),
+        (
+            {
+                "eviction_soft": {"memory.available": "4Gi"},
+                "eviction_soft_grace_period": {"memory.available": "1m"},
+            },
+            8 * GI - 100 * MI,
+            "4",
+            NINE_TENTHS,
+        ),
     ],
-)  # fmt: skip
+)
 def test_reservations_and_hard_thresholds_reduce_allocatable(
     node: Any, settings: Any, memory: int | None, cpu: str | None, disk: int | None
 ) -> None:
     async def scenario(node: Node) -> None:
         status = (await the_node(node))["status"]
-        assert parse(status["capacity"]["memory"]).value() == 8 * GI and status["capacity"]["cpu"] == "4"
-        assert parse(status["allocatable"]["memory"]).value() == memory
+        assert (
+            parse_quantity(status["capacity"]["memory"]).value() == 8 * GI
+            and status["capacity"]["cpu"] == "4"
+        )
+        assert parse_quantity(status["allocatable"]["memory"]).value() == memory
         assert status["allocatable"]["cpu"] == cpu
-        assert parse(status["allocatable"]["ephemeral-storage"]).value() == disk
+        assert parse_quantity(status["allocatable"]["ephemeral-storage"]).value() == disk
 
     if memory is None:  # a part of something cannot be reserved
         with pytest.raises(Exception, match="quantities must match the regular expression"):
@@ -346,13 +448,14 @@ def test_reservations_and_hard_thresholds_reduce_allocatable(
 def _problems(**settings: Any) -> list[str]:
     given = {"cgroups_per_qos": False, "enforce_node_allocatable": (), **settings}
     host = WindowsHost("n", VirtualClock())
-    return check(KubeletConfig("n", "10.0.0.1", **given), os_windows.RULES, host)
+    return check_node_configuration(KubeletConfig("n", "10.0.0.1", **given), os_windows.RULES, host)
 
 
 @pytest.mark.windows("FLAG-04", "TRB-45", "TRB-48", "WIN-NODE-001", "WIN-NODE-002")
 def test_a_kubelet_that_is_to_enforce_allocatable_or_use_cgroups_does_not_start(node: Any) -> None:
     assert _problems(enforce_node_allocatable=("pods",))[-1] == (
-        "invalid configuration: EnforceNodeAllocatable (--enforce-node-allocatable) [pods] is not supported on Windows"
+        "invalid configuration: EnforceNodeAllocatable (--enforce-node-allocatable) [pods] "
+        "is not supported on Windows"
     )
     assert _problems(cgroups_per_qos=True) == [
         "invalid configuration: CgroupsPerQOS (--cgroups-per-qos) true is not supported on Windows"

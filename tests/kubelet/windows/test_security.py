@@ -1,4 +1,6 @@
-"""Identities and security contexts on Windows: users by name, managed service accounts, and what only Linux has."""
+"""Identities and security contexts on Windows: users by name, managed service accounts, and what
+only Linux has.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import pytest
 from tests.kubelet.conftest import Node
 
 from transom.client.resources import PODS
-from transom.hosts.windows.host import CREDENTIAL_SPECS
 from transom.machinery.errors import ApiError
+from transom.machines.windows.host import CREDENTIAL_SPECS
 from transom.runtime.sim.catalogue import catalogue_with
 from transom.windows.builds import BUILDS
 
@@ -46,7 +48,8 @@ images:
     "own",
 )
 ROOT = (
-    "container's runAsUser ({}) which will be regarded as root identity and will break non-root policy "
+    "container's runAsUser ({}) which will be regarded as root identity and will break "
+    "non-root policy "
     '(pod: "{}_default({})", container: c)'
 )
 
@@ -55,7 +58,8 @@ def user(name: str) -> dict[str, Any]:
     return {"windowsOptions": {"runAsUserName": name}}
 
 
-# ---- runAsUserName ---------------------------------------------------------------------------------------------------
+# ---- runAsUserName
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("SEC-04", "API-04")
@@ -79,7 +83,9 @@ def test_a_container_runs_as_the_user_of_container_pod_or_image(
     async def scenario(node: Node) -> None:
         more = {"securityContext": user(own)} if own else {}
         await node.create(
-            "p", restartPolicy="Never", **({"securityContext": user(pod)} if pod else {}),
+            "p",
+            restartPolicy="Never",
+            **({"securityContext": user(pod)} if pod else {}),
             containers=[cmd("echo %USERNAME%", image=image, **more)],
         )
         assert log(node, await ended(node)) == seen
@@ -90,9 +96,14 @@ def test_a_container_runs_as_the_user_of_container_pod_or_image(
 @pytest.mark.windows("SEC-04")
 def test_the_container_overrides_the_pod_for_itself_alone(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", securityContext=user("ContainerUser"), containers=[
-            container(), container(name="d", securityContext=user("ContainerAdministrator")),
-        ])  # fmt: skip
+        await node.create(
+            "p",
+            securityContext=user("ContainerUser"),
+            containers=[
+                container(),
+                container(name="d", securityContext=user("ContainerAdministrator")),
+            ],
+        )
         pod = await running(node)
         assert await said(node, pod, "whoami") == "user manager\\containeruser"
         assert await said(node, pod, "whoami", "d") == "user manager\\containeradministrator"
@@ -103,7 +114,10 @@ def test_the_container_overrides_the_pod_for_itself_alone(node: Any) -> None:
 @pytest.mark.windows("API-03", "API-04", "LSTO-09")
 def test_identities_are_names_and_sids_and_rights_those_of_the_container(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(securityContext=user("ContainerUser")), container(name="admin")])
+        await node.create(
+            "p",
+            containers=[container(securityContext=user("ContainerUser")), container(name="admin")],
+        )
         pod = await running(node)
         assert "S-1-5-93-2-2" in await said(node, pod, "whoami /user")
         assert "S-1-5-93-2-1" in await said(node, pod, "whoami /user", "admin")
@@ -116,11 +130,17 @@ def test_identities_are_names_and_sids_and_rights_those_of_the_container(node: A
 
 
 @pytest.mark.windows("RES-06", "API-05", "WIN-SEC-018")
-@pytest.mark.parametrize(("flavour", "reason"), [("docker", "ContainerCannotRun"), ("containerd", "StartError")])
+@pytest.mark.parametrize(
+    ("flavour", "reason"), [("docker", "ContainerCannotRun"), ("containerd", "StartError")]
+)
 @pytest.mark.parametrize("name", ["FooLish", "NODE1\\Administrator", "batch"])
-def test_accounts_that_the_container_does_not_have(node: Any, flavour: str, reason: str, name: str) -> None:
+def test_accounts_that_the_container_does_not_have(
+    node: Any, flavour: str, reason: str, name: str
+) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", restartPolicy="Never", containers=[container(securityContext=user(name))])
+        await node.create(
+            "p", restartPolicy="Never", containers=[container(securityContext=user(name))]
+        )
         pod = await ended(node)
         end = state(pod)["terminated"]
         assert (end["reason"], end["exitCode"]) == (reason, 128)
@@ -139,7 +159,7 @@ BAD_NAMES = [
     ("DOMAIN\\", "runAsUserName's User cannot be empty"),
     ("u" * 105, "runAsUserName's User length must not be longer than 104 characters"),
     ("...", "runAsUserName's User cannot contain only periods or spaces"),
-    ("a:b", 'runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]'),
+    ("a:b", "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"),
 ]
 
 
@@ -150,38 +170,60 @@ def test_names_that_cannot_be_users_are_refused(node: Any) -> None:
             with pytest.raises(ApiError) as refused:
                 await node.create("p", containers=[container(securityContext=user(name))])
             assert text in str(refused.value)
-            assert "spec.containers[0].securityContext.windowsOptions.runAsUserName: Invalid value" in str(refused.value)
+            assert (
+                "spec.containers[0].securityContext.windowsOptions.runAsUserName: Invalid value"
+                in str(refused.value)
+            )
 
     node("windows", scenario)
 
 
 @pytest.mark.windows("SEC-04", "SEC-06", "SEC-07", "WIN-SEC-019")
-@pytest.mark.parametrize(("version", "seen"), [("v1.14.10", "web"), ("v1.17.17", "batch"), ("v1.20.15", "batch")])
+@pytest.mark.parametrize(
+    ("version", "seen"), [("v1.14.10", "web"), ("v1.17.17", "batch"), ("v1.20.15", "batch")]
+)
 def test_run_as_user_name_is_not_there_at_first(node: Any, version: str, seen: str) -> None:
     async def scenario(node: Node) -> None:
         batch = cmd("echo %USERNAME%", image="example.com/web", securityContext=user("batch"))
         await node.create("p", restartPolicy="Never", containers=[batch])
-        assert log(node, await ended(node)) == seen  # at 1.14 only the account that was made in the image
+        assert (
+            log(node, await ended(node)) == seen
+        )  # at 1.14 only the account that was made in the image
 
     node("windows", scenario, version=version, runtime={"catalogue": IMAGES})
 
 
-# ---- numbers of users ------------------------------------------------------------------------------------------------
+# ---- numbers of users
+# ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.windows("API-26", "API-28", "API-50", "API-51", "API-53", "SEC-05", "WIN-SEC-010", "WIN-SEC-012", "WIN-SEC-015")
+@pytest.mark.windows(
+    "API-26",
+    "API-28",
+    "API-50",
+    "API-51",
+    "API-53",
+    "SEC-05",
+    "WIN-SEC-010",
+    "WIN-SEC-012",
+    "WIN-SEC-015",
+)
 @flavours
 @pytest.mark.parametrize("whole", [True, False])
 def test_numbers_of_users_and_groups_have_no_effect(node: Any, flavour: str, whole: bool) -> None:
     async def scenario(node: Node) -> None:
         ids = {"runAsUser": 1000, "runAsGroup": 3000}
         more = {"securityContext": {**ids, "supplementalGroups": [4000]}} if whole else {}
-        await node.create("p", **more, containers=[container(**({} if whole else {"securityContext": ids}))])
+        await node.create(
+            "p", **more, containers=[container(**({} if whole else {"securityContext": ids}))]
+        )
         pod = await running(node)
         assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert config(node, pod).linux is None
         sandbox = meant(node, pod).config.linux
-        assert (sandbox.run_as_user, sandbox.run_as_group) == (None, None) and not await warnings(node)
+        assert (sandbox.run_as_user, sandbox.run_as_group) == (None, None) and not await warnings(
+            node
+        )
 
     node("windows", scenario, flavour=flavour)
 
@@ -203,7 +245,11 @@ def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
     ("image", "own", "shown"),
     [
         ("example.com/admin", None, "ContainerAdministrator"),
-        (NANO, "ContainerAdministrator", "ContainerUser"),  # the message shows the image's user, whoever was asked for
+        (
+            NANO,
+            "ContainerAdministrator",
+            "ContainerUser",
+        ),  # the message shows the image's user, whoever was asked for
         (SERVERCORE, "ContainerAdministrator", ""),
         (SERVERCORE, None, None),  # of an image that names no user nothing is known
         (SERVERCORE, "CONTAINERADMINISTRATOR", None),  # the spelling counts
@@ -211,7 +257,9 @@ def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
         ("example.com/admin", "ContainerUser", None),
     ],
 )
-def test_run_as_non_root_forbids_container_administrator(node: Any, image: str, own: str | None, shown: str | None) -> None:
+def test_run_as_non_root_forbids_container_administrator(
+    node: Any, image: str, own: str | None, shown: str | None
+) -> None:
     async def scenario(node: Node) -> None:
         context = {"runAsNonRoot": True, **(user(own) if own else {})}
         await node.create("p", securityContext=context, containers=[container(image=image)])
@@ -230,9 +278,12 @@ def test_run_as_non_root_forbids_container_administrator(node: Any, image: str, 
 @pytest.mark.parametrize("version", ["v1.14.10", "v1.19.16"])
 def test_run_as_non_root_wants_a_number_before_1_20(node: Any, version: str) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(image=NANO, securityContext={"runAsNonRoot": True})])
+        await node.create(
+            "p", containers=[container(image=NANO, securityContext={"runAsNonRoot": True})]
+        )
         assert await waiting(node, "CreateContainerConfigError") == (
-            "container has runAsNonRoot and image has non-numeric user (ContainerUser), cannot verify user is non-root"
+            "container has runAsNonRoot and image has non-numeric user (ContainerUser), "
+            "cannot verify user is non-root"
         )
 
     node("windows", scenario, version=version)
@@ -241,7 +292,10 @@ def test_run_as_non_root_wants_a_number_before_1_20(node: Any, version: str) -> 
 @pytest.mark.windows("API-27")
 def test_container_administrator_does_not_exist_on_the_node(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(securityContext={"runAsNonRoot": True, **user("ContainerUser")})])
+        await node.create(
+            "p",
+            containers=[container(securityContext={"runAsNonRoot": True, **user("ContainerUser")})],
+        )
         await running(node)
         assert not node.host.files.exists("C:\\Users\\ContainerAdministrator")
         assert not node.host.files.exists("C:\\Users\\ContainerUser")
@@ -249,7 +303,8 @@ def test_container_administrator_does_not_exist_on_the_node(node: Any) -> None:
     node("windows", scenario)
 
 
-# ---- what only Linux has ---------------------------------------------------------------------------------------------
+# ---- what only Linux has
+# ---------------------------------------------------------------------------------------------
 
 LINUX_ONLY = {
     "privileged": {"privileged": True},
@@ -265,10 +320,31 @@ LINUX_ONLY = {
 
 
 @pytest.mark.windows(
-    "FEAT-04", "RES-05", "SEC-08", "SEC-10", "SEC-11", "SEC-12", "SEC-13", "API-02", "API-21", "API-22", "API-23", "API-24",
-    "API-25", "API-29", "WIN-SEC-001", "WIN-SEC-002", "WIN-SEC-003", "WIN-SEC-004", "WIN-SEC-005", "WIN-SEC-007",
-    "WIN-SEC-008", "WIN-SEC-009", "WIN-SEC-012", "WIN-API-001",
-)  # fmt: skip
+    "FEAT-04",
+    "RES-05",
+    "SEC-08",
+    "SEC-10",
+    "SEC-11",
+    "SEC-12",
+    "SEC-13",
+    "API-02",
+    "API-21",
+    "API-22",
+    "API-23",
+    "API-24",
+    "API-25",
+    "API-29",
+    "WIN-SEC-001",
+    "WIN-SEC-002",
+    "WIN-SEC-003",
+    "WIN-SEC-004",
+    "WIN-SEC-005",
+    "WIN-SEC-007",
+    "WIN-SEC-008",
+    "WIN-SEC-009",
+    "WIN-SEC-012",
+    "WIN-API-001",
+)
 @flavours
 def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
@@ -278,7 +354,9 @@ def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flav
             await node.create(what, containers=[container(securityContext=context)])
             pod = await running(node, what)
             told_so = config(node, pod)
-            assert told_so.linux is None and told_so.windows == usual.windows, what  # nothing of it reaches the runtime
+            assert told_so.linux is None and told_so.windows == usual.windows, (
+                what
+            )  # nothing of it reaches the runtime
             assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert not await warnings(node)  # and nobody is told
 
@@ -290,15 +368,22 @@ def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flav
 def test_a_privileged_container_has_no_privileges_on_the_node(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         node.host.files.write("C:\\node.txt", b"x")
-        await node.create("p", hostPID=True, containers=[container(securityContext={"privileged": True})])
+        await node.create(
+            "p", hostPID=True, containers=[container(securityContext={"privileged": True})]
+        )
         pod = await running(node)
-        assert await said(node, pod, "type C:\\node.txt") == "The system cannot find the file specified."
+        assert (
+            await said(node, pod, "type C:\\node.txt")
+            == "The system cannot find the file specified."
+        )
         assert "kubelet" not in await said(node, pod, "tasklist")
 
     node("windows", scenario, flavour=flavour)
 
 
-@pytest.mark.windows("API-35", "API-48", "API-49", "API-54", "SEC-08", "WIN-SEC-005", "WIN-SEC-016", "WIN-SEC-020")
+@pytest.mark.windows(
+    "API-35", "API-48", "API-49", "API-54", "SEC-08", "WIN-SEC-005", "WIN-SEC-016", "WIN-SEC-020"
+)
 @flavours
 @pytest.mark.parametrize(
     "context",
@@ -342,14 +427,23 @@ def test_app_armor_profiles_are_ignored(node: Any, flavour: str) -> None:
     node("windows", scenario, flavour=flavour)
 
 
-# ---- managed service accounts ----------------------------------------------------------------------------------------
+# ---- managed service accounts
+# ----------------------------------------------------------------------------------------
 
-SPEC = json.dumps({
-    "CmsPlugins": ["ActiveDirectory"],
-    "DomainJoinConfig": {"DnsName": "contoso.com", "DnsTreeName": "contoso.com", "MachineAccountName": "WebApp1",
-                         "NetBiosName": "CONTOSO"},
-    "ActiveDirectoryConfig": {"GroupManagedServiceAccounts": [{"Name": "WebApp1", "Scope": "CONTOSO"}]},
-})  # fmt: skip
+SPEC = json.dumps(
+    {
+        "CmsPlugins": ["ActiveDirectory"],
+        "DomainJoinConfig": {
+            "DnsName": "contoso.com",
+            "DnsTreeName": "contoso.com",
+            "MachineAccountName": "WebApp1",
+            "NetBiosName": "CONTOSO",
+        },
+        "ActiveDirectoryConfig": {
+            "GroupManagedServiceAccounts": [{"Name": "WebApp1", "Scope": "CONTOSO"}]
+        },
+    }
+)
 GMSA = {"windowsOptions": {"gmsaCredentialSpec": SPEC}}
 
 
@@ -364,7 +458,9 @@ def test_docker_is_given_a_credential_spec_through_the_registry(node: Any) -> No
         assert values[name] == SPEC and len(name) == len("k8s-cred-spec-") + 80
         await node.client.delete(PODS, "default", pod["metadata"]["name"])
         await node.settle(60)
-        assert set(node.host.registry.values(CREDENTIAL_SPECS)) == {"mine"}  # gone with its container
+        assert set(node.host.registry.values(CREDENTIAL_SPECS)) == {
+            "mine"
+        }  # gone with its container
 
     node("windows", scenario)
 
@@ -372,9 +468,16 @@ def test_docker_is_given_a_credential_spec_through_the_registry(node: Any) -> No
 @pytest.mark.windows("RT-09")
 def test_containerd_is_given_the_contents_themselves(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", securityContext=GMSA, containers=[
-            container(), container(name="d", securityContext={"windowsOptions": {"gmsaCredentialSpec": "{}"}}),
-        ])  # fmt: skip
+        await node.create(
+            "p",
+            securityContext=GMSA,
+            containers=[
+                container(),
+                container(
+                    name="d", securityContext={"windowsOptions": {"gmsaCredentialSpec": "{}"}}
+                ),
+            ],
+        )
         pod = await running(node)
         assert config(node, pod).windows.credential_spec == SPEC
         assert config(node, pod, "d").windows.credential_spec == "{}"
@@ -391,7 +494,10 @@ def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None
         await node.create("q", containers=[container()])
         pod, other = await running(node), await running(node, "q")
         result = await run(node, pod, "nltest", "/PARENTDOMAIN")
-        assert b"The command completed successfully" in result.stdout and b"contoso.com" in result.stdout
+        assert (
+            b"The command completed successfully" in result.stdout
+            and b"contoso.com" in result.stdout
+        )
         assert "NERR_Success" in await said(node, pod, "nltest /query")
         assert (await run(node, other, "nltest", "/PARENTDOMAIN")).exit_code != 0
 
@@ -411,7 +517,9 @@ def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None
         ("containerd", 19042, 746, True),
     ],
 )
-def test_network_shares_with_a_managed_account(node: Any, flavour: str, build: int, revision: int, opens: bool) -> None:
+def test_network_shares_with_a_managed_account(
+    node: Any, flavour: str, build: int, revision: int, opens: bool
+) -> None:
     async def scenario(node: Node) -> None:
         image = f"mcr.microsoft.com/windows/servercore:{BUILDS[build].tags[0]}"
         await node.create("p", securityContext=GMSA, containers=[container(image=image)])
@@ -421,18 +529,29 @@ def test_network_shares_with_a_managed_account(node: Any, flavour: str, build: i
         # Its identity it has in any case.
         assert "NERR_Success" in await said(node, pod, "nltest /query")
 
-    node("windows", scenario, flavour=flavour, machine={"build": replace(BUILDS[build], ubr=revision)})
+    node(
+        "windows",
+        scenario,
+        flavour=flavour,
+        machine={"build": replace(BUILDS[build], ubr=revision)},
+    )
 
 
 @pytest.mark.windows("ROAD-19", "WIN-SEC-022")
-@pytest.mark.parametrize(("version", "fields"), [("v1.14.10", False), ("v1.17.17", True), ("v1.20.15", True)])
-def test_managed_accounts_are_read_from_annotations_at_1_14(node: Any, version: str, fields: bool) -> None:
+@pytest.mark.parametrize(
+    ("version", "fields"), [("v1.14.10", False), ("v1.17.17", True), ("v1.20.15", True)]
+)
+def test_managed_accounts_are_read_from_annotations_at_1_14(
+    node: Any, version: str, fields: bool
+) -> None:
     async def scenario(node: Node) -> None:
         notes = {
             "pod.alpha.windows.kubernetes.io/gmsa-credential-spec": "of the pod",
             "d.container.alpha.windows.kubernetes.io/gmsa-credential-spec": "of d",
         }
-        await node.create("p", metadata={"annotations": notes}, containers=[container(), container(name="d")])
+        await node.create(
+            "p", metadata={"annotations": notes}, containers=[container(), container(name="d")]
+        )
         await node.create("q", securityContext=GMSA, containers=[container()])
         pod, other = await running(node), await running(node, "q")
         asked = [config(node, pod, name).windows.credential_spec for name in ("c", "d")]
@@ -445,11 +564,22 @@ def test_managed_accounts_are_read_from_annotations_at_1_14(node: Any, version: 
 @pytest.mark.windows("API-05")
 def test_an_account_of_one_container_is_unknown_to_the_others(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", restartPolicy="Never", containers=[
-            container(image="example.com/web"), container(name="d", securityContext=user("web")),
-        ])  # fmt: skip
-        pod = await until(node, "p", lambda pod: len(pod["status"].get("containerStatuses") or ()) == 2
-                          and "terminated" in state(pod, "d"))  # fmt: skip
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[
+                container(image="example.com/web"),
+                container(name="d", securityContext=user("web")),
+            ],
+        )
+        pod = await until(
+            node,
+            "p",
+            lambda pod: (
+                len(pod["status"].get("containerStatuses") or ()) == 2
+                and "terminated" in state(pod, "d")
+            ),
+        )
         assert "running" in state(pod) and in_runtime(node, pod, "d").exit_code == 128
 
     node("windows", scenario, runtime={"catalogue": IMAGES})

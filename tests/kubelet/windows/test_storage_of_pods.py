@@ -1,4 +1,6 @@
-"""Volumes of pods on Windows: what a mount can be, what lies where on the node, what fails and with which words."""
+"""Volumes of pods on Windows: what a mount can be, what lies where on the node, what fails and with
+which words.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,15 @@ from typing import Any
 import pytest
 from tests.kubelet.conftest import Node
 
-from transom.client.resources import CONFIG_MAPS, CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, SECRETS
-from transom.hosts.files import FileTree
+from transom.client.resources import (
+    CONFIG_MAPS,
+    CSI_DRIVERS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SECRETS,
+)
+from transom.machines.files import FileTree
 
 from .windows_pods import (
     BOTH,
@@ -29,7 +38,7 @@ from .windows_pods import (
 
 flavours = pytest.mark.parametrize("flavour", BOTH)
 EMPTY = [{"name": "v", "emptyDir": {}}]
-DIRECTORY = "invalid mount config for type \"bind\": source path must be a directory"
+DIRECTORY = 'invalid mount config for type "bind": source path must be a directory'
 
 
 def at(path: str, **more: Any) -> list[Any]:
@@ -37,11 +46,18 @@ def at(path: str, **more: Any) -> list[Any]:
 
 
 async def keys(node: Node) -> None:
-    await node.client.create(CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"a.txt": "apple", "b.txt": "b"}})
-    await node.client.create(SECRETS, "default", {"metadata": {"name": "s"}, "stringData": {"word": "sesame"}})
+    await node.client.create(
+        CONFIG_MAPS,
+        "default",
+        {"metadata": {"name": "m"}, "data": {"a.txt": "apple", "b.txt": "b"}},
+    )
+    await node.client.create(
+        SECRETS, "default", {"metadata": {"name": "s"}, "stringData": {"word": "sesame"}}
+    )
 
 
-# ---- files of a container --------------------------------------------------------------------------------------------
+# ---- files of a container
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("LSTO-01", "LSTO-02", "LSTO-05", "LSTO-12", "WIN-STO-004")
@@ -53,8 +69,14 @@ def test_files_of_a_container_are_its_own_layer(node: Any, flavour: str) -> None
         node.host.files.write("C:\\host.txt", b"of the node")
         await run(node, pod, "cmd", "/c", "echo mine> C:\\mine.txt& mkdir C:\\k")
         assert await said(node, pod, "type C:\\mine.txt") == "mine"
-        assert await said(node, pod, "type C:\\host.txt") == "The system cannot find the file specified."
-        assert await said(node, pod, "type C:\\mine.txt", "d") == "The system cannot find the file specified."
+        assert (
+            await said(node, pod, "type C:\\host.txt")
+            == "The system cannot find the file specified."
+        )
+        assert (
+            await said(node, pod, "type C:\\mine.txt", "d")
+            == "The system cannot find the file specified."
+        )
         assert not node.host.files.exists("C:\\mine.txt")  # nothing is projected to the node
 
     node("windows", scenario, flavour=flavour)
@@ -64,7 +86,9 @@ def test_files_of_a_container_are_its_own_layer(node: Any, flavour: str) -> None
 @flavours
 def test_a_read_only_root_filesystem_is_not_possible(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(securityContext={"readOnlyRootFilesystem": True})])
+        await node.create(
+            "p", containers=[container(securityContext={"readOnlyRootFilesystem": True})]
+        )
         pod = await running(node)
         assert await said(node, pod, "echo yes> C:\\x.txt & type C:\\x.txt") == "yes"
         assert not await warnings(node)
@@ -74,14 +98,19 @@ def test_a_read_only_root_filesystem_is_not_possible(node: Any, flavour: str) ->
 
 @pytest.mark.windows("LSTO-07", "LSTO-14")
 @flavours
-@pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "C:\\tmp", "type": "DirectoryOrCreate"}}])
+@pytest.mark.parametrize(
+    "source", [{"emptyDir": {}}, {"hostPath": {"path": "C:\\tmp", "type": "DirectoryOrCreate"}}]
+)
 def test_read_only_volumes(node: Any, flavour: str, source: Any) -> None:
     async def scenario(node: Node) -> None:
         await node.create(
-            "p", volumes=[{"name": "v", **source}],
-            containers=[container(volumeMounts=at("C:\\test-volume", readOnly=True)),
-                        container(name="rw", volumeMounts=at("C:\\test-volume"))],
-        )  # fmt: skip
+            "p",
+            volumes=[{"name": "v", **source}],
+            containers=[
+                container(volumeMounts=at("C:\\test-volume", readOnly=True)),
+                container(name="rw", volumeMounts=at("C:\\test-volume")),
+            ],
+        )
         pod = await running(node)
         write = "echo windows-volume-test > C:\\test-volume\\file.txt"
         failed = await run(node, pod, "cmd", "/c", write)
@@ -108,7 +137,8 @@ def test_paths_with_either_slash(node: Any, flavour: str) -> None:
     node("windows", scenario, flavour=flavour)
 
 
-# ---- what can be mounted ---------------------------------------------------------------------------------------------
+# ---- what can be mounted
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("LSTO-03", "LSTO-04", "FEAT-02", "WIN-STO-002")
@@ -117,7 +147,8 @@ def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: str) ->
     async def scenario(node: Node) -> None:
         await keys(node)
         await node.create(
-            "p", volumes=[{"name": "v", "configMap": {"name": "m"}}],
+            "p",
+            volumes=[{"name": "v", "configMap": {"name": "m"}}],
             containers=[container(volumeMounts=at("C:\\app\\a.txt", subPath="a.txt"))],
         )
         if flavour == "containerd":
@@ -127,7 +158,10 @@ def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: str) ->
         text = await waiting(node, "CreateContainerError")
         pod = await node.pod("p")
         source = volume(pod, "configmap", "v") + "\\a.txt"
-        assert text == f"Error response from daemon: invalid volume specification: '{source}:C:\\app\\a.txt:ro': {DIRECTORY}"
+        assert text == (
+            "Error response from daemon: invalid volume specification: "
+            f"'{source}:C:\\app\\a.txt:ro': {DIRECTORY}"
+        )
         assert f"Error: {text}" in await told(node, "Failed")
 
     node("windows", scenario, flavour=flavour)
@@ -140,13 +174,16 @@ def test_a_file_of_the_node(node: Any, flavour: str) -> None:
         node.host.files.mkdir("C:\\conf")
         node.host.files.write("C:\\conf\\x.ini", b"x=1")
         await node.create(
-            "p", volumes=[{"name": "v", "hostPath": {"path": "C:\\conf\\x.ini", "type": "File"}}],
+            "p",
+            volumes=[{"name": "v", "hostPath": {"path": "C:\\conf\\x.ini", "type": "File"}}],
             containers=[container(volumeMounts=at("C:\\x.ini", readOnly=True))],
         )
         if flavour == "containerd":
             assert await said(node, await running(node), "type C:\\x.ini") == "x=1"
         else:
-            assert f"'C:\\conf\\x.ini:C:\\x.ini:ro': {DIRECTORY}" in await waiting(node, "CreateContainerError")
+            assert f"'C:\\conf\\x.ini:C:\\x.ini:ro': {DIRECTORY}" in await waiting(
+                node, "CreateContainerError"
+            )
 
     node("windows", scenario, flavour=flavour)
 
@@ -157,7 +194,8 @@ def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         await keys(node)
         await node.create(
-            "p", volumes=[{"name": "v", "secret": {"secretName": "s"}}],
+            "p",
+            volumes=[{"name": "v", "secret": {"secretName": "s"}}],
             containers=[container(volumeMounts=at("C:\\word.txt", subPath="word"))],
         )
         if flavour == "containerd":
@@ -173,7 +211,10 @@ def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None:
 def test_directories_by_sub_path_do_work(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         env = [{"name": "WHO", "value": "me"}]
-        mounts = [*at("C:\\logs", subPath="logs\\app"), {"name": "v", "mountPath": "C:\\mine", "subPathExpr": "of/$(WHO)"}]
+        mounts = [
+            *at("C:\\logs", subPath="logs\\app"),
+            {"name": "v", "mountPath": "C:\\mine", "subPathExpr": "of/$(WHO)"},
+        ]
         await node.create("p", volumes=EMPTY, containers=[container(env=env, volumeMounts=mounts)])
         pod = await running(node)
         await run(node, pod, "cmd", "/c", "echo one> C:\\logs\\x& echo two> C:\\mine\\y")
@@ -192,9 +233,14 @@ def test_back_steps_between_backslashes_are_found_by_the_kubelet(node: Any) -> N
     async def scenario(node: Node) -> None:
         bad = {"name": "v", "hostPath": {"path": "C:\\a\\..\\b"}}
         await node.create("p", volumes=[bad], containers=[container(volumeMounts=at("C:\\x"))])
-        await node.create("q", volumes=EMPTY, containers=[container(volumeMounts=at("C:\\x", subPath="a\\..\\b"))])
+        await node.create(
+            "q", volumes=EMPTY, containers=[container(volumeMounts=at("C:\\x", subPath="a\\..\\b"))]
+        )
         await node.settle(5)
-        text = 'MountVolume.SetUp failed for volume "v" : invalid HostPath `C:\\a\\..\\b`: must not contain \'..\''
+        text = (
+            'MountVolume.SetUp failed for volume "v" : invalid HostPath `C:\\a\\..\\b`: must '
+            "not contain '..'"
+        )
         assert text in await told(node, "FailedMount")
         said_so = await waiting(node, "CreateContainerConfigError", "q")
         assert said_so == "unable to provision SubPath `a\\..\\b`: must not contain '..'"
@@ -209,7 +255,8 @@ def test_host_path(node: Any, flavour: str) -> None:
         node.host.files.mkdir("C:\\data\\x")
         node.host.files.write("C:\\data\\x\\f", b"of the node")
         await node.create(
-            "p", volumes=[{"name": "v", "hostPath": {"path": "/data/x", "type": "Directory"}}],
+            "p",
+            volumes=[{"name": "v", "hostPath": {"path": "/data/x", "type": "Directory"}}],
             containers=[container(volumeMounts=at("C:\\d"))],
         )
         pod = await running(node)
@@ -224,21 +271,33 @@ def test_host_path(node: Any, flavour: str) -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "text"),
     [
-        ("/var/run/docker.sock", "Socket", "hostPath type check failed: c:/var/run/docker.sock is not a socket file"),
+        (
+            "/var/run/docker.sock",
+            "Socket",
+            "hostPath type check failed: c:/var/run/docker.sock is not a socket file",
+        ),
         ("/etc/ssl", "Directory", "hostPath type check failed: c:/etc/ssl is not a directory"),
         ("/dev/sda", "BlockDevice", "hostPath type check failed: c:/dev/sda is not a block device"),
-        ("/dev/tty", "CharDevice", "hostPath type check failed: c:/dev/tty is not a character device"),
-        ("\\\\.\\pipe\\docker_engine", "Socket",
-         "hostPath type check failed: \\\\.\\pipe\\docker_engine is not a socket file"),
+        (
+            "/dev/tty",
+            "CharDevice",
+            "hostPath type check failed: c:/dev/tty is not a character device",
+        ),
+        (
+            "\\\\.\\pipe\\docker_engine",
+            "Socket",
+            "hostPath type check failed: \\\\.\\pipe\\docker_engine is not a socket file",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_linux_has_in_a_path_is_not_there(node: Any, path: str, kind: str, text: str) -> None:
     async def scenario(node: Node) -> None:
-        node.host.files.make("\\\\.\\pipe\\docker_engine", "pipe")
         source = {"name": "v", "hostPath": {"path": path, "type": kind}}
         await node.create("p", volumes=[source], containers=[container(volumeMounts=at("C:\\x"))])
         await node.settle(3)
-        assert (await told(node, "FailedMount"))[0] == f'MountVolume.SetUp failed for volume "v" : {text}'
+        assert (await told(node, "FailedMount"))[
+            0
+        ] == f'MountVolume.SetUp failed for volume "v" : {text}'
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
 
     node("windows", scenario)
@@ -250,36 +309,52 @@ def test_what_linux_has_in_a_path_is_not_there(node: Any, path: str, kind: str, 
 def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: str) -> None:
     async def scenario(node: Node) -> None:
         context = {"privileged": True} if asked == "Bidirectional" else {}
-        await node.create("p", volumes=EMPTY, containers=[
-            container(securityContext=context, volumeMounts=at("C:\\x", mountPropagation=asked))
-        ])  # fmt: skip
+        await node.create(
+            "p",
+            volumes=EMPTY,
+            containers=[
+                container(securityContext=context, volumeMounts=at("C:\\x", mountPropagation=asked))
+            ],
+        )
         pod = await running(node)
         assert config(node, pod).mounts[0].propagation == "private" and not await warnings(node)
 
     node("windows", scenario, flavour=flavour)
 
 
-# ---- what lies where -------------------------------------------------------------------------------------------------
+# ---- what lies where
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("LSTO-16", "API-45", "API-46", "WIN-STO-009")
 @flavours
 @pytest.mark.parametrize("medium", ["", "Memory"])
-def test_an_empty_dir_lies_on_disk_whatever_its_medium(node: Any, flavour: str, medium: str) -> None:
+def test_an_empty_dir_lies_on_disk_whatever_its_medium(
+    node: Any, flavour: str, medium: str
+) -> None:
     async def scenario(node: Node) -> None:
         limits = {"limits": {"memory": "64Mi"}}
         await node.create(
-            "p", volumes=[{"name": "v", "emptyDir": {"medium": medium}}],
+            "p",
+            volumes=[{"name": "v", "emptyDir": {"medium": medium}}],
             containers=[container(image=NANO, resources=limits, volumeMounts=at("C:\\v"))],
         )
         pod = await running(node)
-        before, memory = node.host.disk().used, summary(node)["pods"][0]["memory"]["workingSetBytes"]
-        node.host.files.write(volume(pod, "empty-dir", "v") + "\\big", b"x" * (100 << 20))  # more than the memory limit
+        before, memory = (
+            node.host.disk().used,
+            summary(node)["pods"][0]["memory"]["workingSetBytes"],
+        )
+        big = volume(pod, "empty-dir", "v") + "\\big"
+        node.host.files.allocate(big, 100 << 20)  # more than the memory limit
         assert node.host.disk().used - before == 100 << 20
         [row] = summary(node)["pods"]
-        assert row["memory"]["workingSetBytes"] == memory and "running" in state(await node.pod("p"))
+        assert row["memory"]["workingSetBytes"] == memory and "running" in state(
+            await node.pod("p")
+        )
         [shown] = row["volume"]
-        assert shown["usedBytes"] == 100 << 20 and shown["capacityBytes"] == node.host.disk().capacity
+        assert (
+            shown["usedBytes"] == 100 << 20 and shown["capacityBytes"] == node.host.disk().capacity
+        )
         node.host.reboot()
         assert node.host.files.exists(volume(pod, "empty-dir", "v") + "\\big")  # a disk survives it
 
@@ -303,7 +378,8 @@ def test_the_size_limit_of_an_empty_dir_evicts(node: Any) -> None:
 def test_an_empty_dir_in_huge_pages_cannot_be_mounted(node: Any) -> None:
     async def scenario(node: Node) -> None:
         await node.create(
-            "p", volumes=[{"name": "v", "emptyDir": {"medium": "HugePages"}}],
+            "p",
+            volumes=[{"name": "v", "emptyDir": {"medium": "HugePages"}}],
             containers=[container(volumeMounts=at("C:\\v"))],
         )
         await node.settle(3)
@@ -324,7 +400,8 @@ def test_secrets_are_written_in_clear_text_on_the_nodes_volume(
     async def scenario(node: Node) -> None:
         await keys(node)
         await node.create(
-            "p", volumes=[{"name": "v", "secret": {"secretName": "s"}}],
+            "p",
+            volumes=[{"name": "v", "secret": {"secretName": "s"}}],
             containers=[container(volumeMounts=at("C:\\secret", readOnly=True))],
         )
         pod = await running(node)
@@ -337,11 +414,15 @@ def test_secrets_are_written_in_clear_text_on_the_nodes_volume(
 
 
 @pytest.mark.windows("WIN-STO-020", "API-43")
-def test_an_update_replaces_the_link_by_removing_and_making_it(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_replaces_the_link_by_removing_and_making_it(
+    node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(node: Node) -> None:
         await keys(node)
         await node.create(
-            "p", volumes=[{"name": "v", "configMap": {"name": "m"}}], containers=[container(volumeMounts=at("C:\\m"))]
+            "p",
+            volumes=[{"name": "v", "configMap": {"name": "m"}}],
+            containers=[container(volumeMounts=at("C:\\m"))],
         )
         pod = await running(node)
         top = volume(pod, "configmap", "v")
@@ -367,15 +448,26 @@ def test_an_update_replaces_the_link_by_removing_and_making_it(node: Any, monkey
 def test_modes_of_files_are_kept_as_the_read_only_attribute_alone(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         await keys(node)
-        items = [{"key": "a.txt", "path": "a.txt"}, {"key": "b.txt", "path": "b.txt", "mode": 0o400}]
+        items = [
+            {"key": "a.txt", "path": "a.txt"},
+            {"key": "b.txt", "path": "b.txt", "mode": 0o400},
+        ]
         await node.create(
-            "p", volumes=[{"name": "v", "configMap": {"name": "m", "defaultMode": 0o600, "items": items}}],
+            "p",
+            volumes=[
+                {"name": "v", "configMap": {"name": "m", "defaultMode": 0o600, "items": items}}
+            ],
             containers=[container(volumeMounts=at("C:\\m"))],
         )
         pod = await running(node)
         top = volume(pod, "configmap", "v")
-        modes = {name: node.host.files.stat(f"{top}\\{name}").mode & 0o777 for name in ("a.txt", "b.txt")}
-        assert {name: bool(mode & 0o200) for name, mode in modes.items()} == {"a.txt": True, "b.txt": False}
+        modes = {
+            name: node.host.files.stat(f"{top}\\{name}").mode & 0o777 for name in ("a.txt", "b.txt")
+        }
+        assert {name: bool(mode & 0o200) for name, mode in modes.items()} == {
+            "a.txt": True,
+            "b.txt": False,
+        }
         assert {mode & 0o444 for mode in modes.values()} == {0o444}  # nobody is kept from reading
         status = node.host.files.stat(top + "\\a.txt")
         assert (status.uid, status.gid) == (0, 0)
@@ -387,48 +479,137 @@ def test_modes_of_files_are_kept_as_the_read_only_attribute_alone(node: Any, fla
 @flavours
 def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        context = {"fsGroup": 2000, "fsGroupChangePolicy": "OnRootMismatch", "supplementalGroups": [3000]}
+        context = {
+            "fsGroup": 2000,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "supplementalGroups": [3000],
+        }
         await node.create(
-            "p", securityContext=context, volumes=EMPTY,
+            "p",
+            securityContext=context,
+            volumes=EMPTY,
             containers=[container(volumeMounts=at("C:\\v"), image=NANO)],
         )
         pod = await running(node)
         status = node.host.files.stat(volume(pod, "empty-dir", "v"))
         assert (status.uid, status.gid) == (0, 0)
-        assert await said(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"  # ContainerUser may write there
+        assert (
+            await said(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"
+        )  # ContainerUser may write there
         assert not await warnings(node)
 
     node("windows", scenario, flavour=flavour)
 
 
-# ---- storage that Windows cannot have ----------------------------------------------------------------------------------
+# ---- storage that Windows cannot have
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("LSTO-18", "WIN-STO-010", "WIN-STO-011")
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ({"nfs": {"server": "srv", "path": "/x"}},
-         'mount options("") should have at least 2 options, current number:0, source:"srv:/x", target:"{target}"'),
-        ({"nfs": {"server": "srv", "path": "/x", "readOnly": True}},
-         'mount options("ro") should have at least 2 options, current number:1, source:"srv:/x", target:"{target}"'),
-        ({"glusterfs": {"endpoints": "e", "path": "x"}}, "should have at least 2 options"),
-        ({"cephfs": {"monitors": ["m"]}}, "should have at least 2 options"),
-        ({"rbd": {"monitors": ["m"], "image": "i"}}, "should have at least 2 options"),
-        ({"iscsi": {"targetPortal": "t", "iqn": "iqn.2001-04.com.example:x", "lun": 0}}, "should have at least 2 options"),
+        (
+            {"nfs": {"server": "srv", "path": "/x"}},
+            (
+                'mount options("") should have at least 2 options, current number:0, '
+                'source:"srv:/x", target:"{target}"'
+            ),
+        ),
+        (
+            {"nfs": {"server": "srv", "path": "/x", "readOnly": True}},
+            (
+                'mount options("ro") should have at least 2 options, current number:1, '
+                'source:"srv:/x", target:"{target}"'
+            ),
+        ),
+        (
+            {"glusterfs": {"endpoints": "e", "path": "x"}},
+            'MountVolume.NewMounter initialization failed for volume "v" : endpoints "e" not found',
+        ),
+        (
+            {"cephfs": {"monitors": ["m"]}},
+            'CephFS: mount failed: only cifs mount is supported now, fstype: "ceph", '
+            'mounting source ("m:6789:/"), target '
+            '("{target}"), with options ("<masked>")',
+        ),
+        (
+            {"quobyte": {"registry": "r:7861", "volume": "q"}},
+            'quobyte: mount failed: mount options("allow-usermapping-in-volumename") should '
+            "have at least 2 options, current "
+            'number:1, source:"r:7861/"',
+        ),
+        (
+            {"rbd": {"monitors": ["m"], "image": "i"}},
+            'MountVolume.WaitForAttach failed for volume "v" : fail to check rbd image '
+            "status with: (executable file not found in "
+            "%PATH%), rbd output: ()",
+        ),
+        (
+            {"iscsi": {"targetPortal": "t", "iqn": "iqn.2001-04.com.example:x", "lun": 0}},
+            'MountVolume.WaitForAttach failed for volume "v" : executable file not found in %PATH%',
+        ),
+        (
+            {"fc": {"targetWWNs": ["50060e801049cfd1"], "lun": 0}},
+            'MountVolume.WaitForAttach failed for volume "v" : no fc disk found',
+        ),
+        (
+            {"cinder": {"volumeID": "c"}},
+            'MountVolume.WaitForAttach failed for volume "v" : could not find attached '
+            'Cinder disk "c" (path: ""). Timeout '
+            "waiting for mount paths to be created",
+        ),
+        (
+            {"gitRepo": {"repository": "https://example.com/x.git"}},
+            (
+                "failed to exec 'git clone -- https://example.com/x.git': : executable file not "
+                "found in %PATH%"
+            ),
+        ),
+        ({"portworxVolume": {"volumeID": "p"}}, 'services "portworx-service" not found'),
+        (
+            {"flocker": {"datasetName": "d"}},
+            "open /etc/flocker/apiuser.crt: The system cannot find the path specified.",
+        ),
+        (
+            {"storageos": {"volumeName": "s", "volumeNamespace": "default"}},
+            "dial tcp 127.0.0.1:5705: connectex: No connection",
+        ),
+        (
+            {
+                "scaleIO": {
+                    "gateway": "https://g",
+                    "system": "s",
+                    "volumeName": "v",
+                    "secretRef": {"name": "s"},
+                }
+            },
+            "executable file not found in %PATH%",
+        ),
     ],
-)  # fmt: skip
-def test_nfs_and_other_storage_of_linux_cannot_be_mounted(node: Any, source: Any, text: str) -> None:
+)
+def test_nfs_and_other_storage_of_linux_cannot_be_mounted(
+    node: Any, source: Any, text: str
+) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", volumes=[{"name": "v", **source}], containers=[container(volumeMounts=at("C:\\v"))])
+        await node.start_controllers("attachdetach")
+        await node.create(
+            "p", volumes=[{"name": "v", **source}], containers=[container(volumeMounts=at("C:\\v"))]
+        )
         await node.settle(130)
         [kind] = source
         pod = await node.pod("p")
         quoted = volume(pod, kind, "v").replace("\\", "\\\\")
         assert any(text.format(target=quoted) in line for line in await told(node, "FailedMount"))
         assert state(pod) == {"waiting": {"reason": "ContainerCreating"}}
-        assert any(line.startswith("Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[v]: timed "
-                                   "out waiting for the condition") for line in await told(node, "FailedMount"))  # fmt: skip
+        assert any(
+            line.startswith(
+                "Unable to attach or mount volumes: unmounted volumes=[v], unattached "
+                "volumes=[v]: timed "
+                "out waiting for the condition"
+            )
+            for line in await told(node, "FailedMount")
+        )
 
     node("windows", scenario)
 
@@ -439,12 +620,16 @@ def test_options_do_not_help_nfs(node: Any) -> None:
         more = {"nfs": {"server": "srv", "path": "/x"}, "mountOptions": ["nolock", "hard"]}
         await claim(node, more)
         await node.create(
-            "p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            "p",
+            volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
             containers=[container(volumeMounts=at("C:\\v"))],
         )
         await node.settle(3)
         [line, *_] = await told(node, "FailedMount")
-        assert 'only cifs mount is supported now, fstype: "nfs", mounting source ("srv:/x"), target (' in line
+        assert (
+            'only cifs mount is supported now, fstype: "nfs", mounting source ("srv:/x"), target ('
+            in line
+        )
         assert line.endswith('with options ("hard,nolock")')
 
     node("windows", scenario)
@@ -453,22 +638,38 @@ def test_options_do_not_help_nfs(node: Any) -> None:
 async def claim(node: Node, spec: Any) -> None:
     """Claim c, bound to the volume pv."""
     base = {"accessModes": ["ReadWriteOnce"], "volumeMode": spec.pop("volumeMode", "Filesystem")}
-    asked = {**base, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "pv", "storageClassName": ""}
-    made = await node.client.create(PERSISTENT_VOLUME_CLAIMS, "default", {"metadata": {"name": "c"}, "spec": asked})
-    await node.client.update_status(PERSISTENT_VOLUME_CLAIMS, {**made, "status": {"phase": "Bound"}})
+    asked = {
+        **base,
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": "pv",
+        "storageClassName": "",
+    }
+    made = await node.client.create(
+        PERSISTENT_VOLUME_CLAIMS, "default", {"metadata": {"name": "c"}, "spec": asked}
+    )
+    await node.client.update_status(
+        PERSISTENT_VOLUME_CLAIMS, {**made, "status": {"phase": "Bound"}}
+    )
     ref = {"name": "c", "namespace": "default", "uid": made["metadata"]["uid"]}
-    await node.client.create(PERSISTENT_VOLUMES, "", {
-        "metadata": {"name": "pv"}, "spec": {**base, "capacity": {"storage": "1Gi"}, "claimRef": ref, **spec},
-    })  # fmt: skip
+    await node.client.create(
+        PERSISTENT_VOLUMES,
+        "",
+        {
+            "metadata": {"name": "pv"},
+            "spec": {**base, "capacity": {"storage": "1Gi"}, "claimRef": ref, **spec},
+        },
+    )
 
 
 @pytest.mark.windows("LSTO-15", "API-40", "WIN-STO-008")
 @flavours
 def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
+        await node.start_controllers("attachdetach")
         await claim(node, {"volumeMode": "Block", "awsElasticBlockStore": {"volumeID": "vol-1"}})
         await node.create(
-            "p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            "p",
+            volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
             containers=[container(volumeDevices=[{"name": "v", "devicePath": "C:\\dev"}])],
         )
         await node.settle(5)
@@ -480,12 +681,23 @@ def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> None:
     node("windows", scenario, flavour=flavour)
 
 
+async def storage_account(node: Node, name: str = "s") -> None:
+    data = {"azurestorageaccountname": "account", "azurestorageaccountkey": "key"}
+    await node.client.create(SECRETS, "default", {"metadata": {"name": name}, "stringData": data})
+
+
 @pytest.mark.windows("STO-04", "STO-06", "STO-07", "STO-08", "STO-09", "STO-10")
 @pytest.mark.parametrize(
     "source",
     [
         {"awsElasticBlockStore": {"volumeID": "vol-1", "fsType": "ntfs"}},
-        {"azureDisk": {"diskName": "d", "diskURI": "https://a.blob.core.windows.net/c/d.vhd", "fsType": "ntfs"}},
+        {
+            "azureDisk": {
+                "diskName": "d",
+                "diskURI": "https://a.blob.core.windows.net/c/d.vhd",
+                "fsType": "ntfs",
+            }
+        },
         {"azureFile": {"secretName": "s", "shareName": "x"}},
         {"gcePersistentDisk": {"pdName": "d", "fsType": "ntfs"}},
         {"vsphereVolume": {"volumePath": "[ds] x", "fsType": "ntfs"}},
@@ -494,8 +706,12 @@ def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> None:
 def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) -> None:
     async def scenario(node: Node) -> None:
         mounts = at("C:\\v")
+        await node.start_controllers("attachdetach")
+        await storage_account(node)
         for name in ("p", "q"):
-            await node.create(name, volumes=[{"name": "v", **source}], containers=[container(volumeMounts=mounts)])
+            await node.create(
+                name, volumes=[{"name": "v", **source}], containers=[container(volumeMounts=mounts)]
+            )
         pod, other = await running(node), await running(node, "q")
         await run(node, pod, "cmd", "/c", "echo kept> C:\\v\\x")
         assert await said(node, other, "type C:\\v\\x") == "kept"
@@ -506,18 +722,29 @@ def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) -> None:
 @pytest.mark.windows("WIN-STO-013", "WIN-STO-014")
 @pytest.mark.parametrize("version", ["v1.17.17", "v1.20.15"])
 def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, version: str) -> None:
-    """Nothing registers with the kubelet: drivers came with 1.18, and need csi-proxy on the node from then on."""
+    """Nothing registers with the kubelet: drivers came with 1.18, and need csi-proxy on the node
+    from then on.
+    """
 
     async def scenario(node: Node) -> None:
-        await node.client.create(CSI_DRIVERS, "", {
-            "metadata": {"name": "disk.example.com"}, "spec": {"volumeLifecycleModes": ["Ephemeral"]},
-        })
-        await node.create("p", containers=[container(volumeMounts=at("C:\\data"))],
-                          volumes=[{"name": "v", "csi": {"driver": "disk.example.com"}}])
+        await node.client.create(
+            CSI_DRIVERS,
+            "",
+            {
+                "metadata": {"name": "disk.example.com"},
+                "spec": {"volumeLifecycleModes": ["Ephemeral"]},
+            },
+        )
+        await node.create(
+            "p",
+            containers=[container(volumeMounts=at("C:\\data"))],
+            volumes=[{"name": "v", "csi": {"driver": "disk.example.com"}}],
+        )
         await waiting(node, "ContainerCreating")
         message, *_ = await told(node, "FailedMount")
         assert message == (
-            'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: '
+            'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt '
+            "failed to get CSI client: "
             "driver name disk.example.com not found in the list of registered CSI drivers"
         )
 

@@ -1,4 +1,6 @@
-"""What the document lists as supported for pods on Windows: each of its points on a whole node, with both runtimes."""
+"""What the document lists as supported for pods on Windows: each of its points on a whole node,
+with both runtimes.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,15 @@ MOUNT = [{"name": "v", "mountPath": "C:\\shared"}]
 
 @pytest.mark.windows("POD-03", "POD-05", "POD-06", "RT-12", "RT-13", "RES-03")
 @flavours
-def test_single_or_multiple_containers_per_pod_with_process_isolation(node: Any, flavour: str) -> None:
+def test_single_or_multiple_containers_per_pod_with_process_isolation(
+    node: Any, flavour: str
+) -> None:
     async def scenario(node: Node) -> None:
-        sit = [container("cmd", name="a", stdin=True), container(name="b"), container(*WAIT, "-4", name="lone")]
+        sit = [
+            container("cmd", name="a", stdin=True),
+            container(name="b"),
+            container(*WAIT, "-4", name="lone"),
+        ]
         await node.create("p", containers=sit[:2])
         await node.create("q", containers=sit[2:])
         pod = await running(node)
@@ -50,7 +58,9 @@ def test_single_or_multiple_containers_per_pod_with_process_isolation(node: Any,
         for mine, other in (("a", "b"), ("b", "a")):
             seen = await said(node, pod, "tasklist", mine)
             assert ("PING.EXE" in seen.upper()) == (mine == "b"), (seen, other)
-            assert "CExecSvc.exe" in seen  # of the container's own system, as in every Windows container
+            assert (
+                "CExecSvc.exe" in seen
+            )  # of the container's own system, as in every Windows container
 
     node("windows", scenario, flavour=flavour)
 
@@ -74,22 +84,42 @@ def test_pod_status_fields(node: Any, flavour: str) -> None:
         await node.create("p", containers=[container()])
         pod = await running(node)
         status = pod["status"]
-        assert (status["phase"], status["qosClass"], status["hostIP"]) == ("Running", "BestEffort", "192.168.0.1")
-        assert status["podIPs"] == [{"ip": status["podIP"]}] and status["podIP"].startswith("10.244.1.")
+        assert (status["phase"], status["qosClass"], status["hostIP"]) == (
+            "Running",
+            "BestEffort",
+            "192.168.0.1",
+        )
+        assert status["podIPs"] == [{"ip": status["podIP"]}] and status["podIP"].startswith(
+            "10.244.1."
+        )
         assert {c["type"]: c["status"] for c in status["conditions"]} == dict.fromkeys(
             ("Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
         )
         [entry] = status["containerStatuses"]
-        assert entry["containerID"].startswith(f"{flavour}://") and entry["restartCount"] == 0 and entry["started"]
+        assert (
+            entry["containerID"].startswith(f"{flavour}://")
+            and entry["restartCount"] == 0
+            and entry["started"]
+        )
         assert set(entry) == {
-            "name", "state", "lastState", "ready", "restartCount", "image", "imageID", "containerID", "started",
+            "name",
+            "state",
+            "lastState",
+            "ready",
+            "restartCount",
+            "image",
+            "imageID",
+            "containerID",
+            "started",
         }
         await node.client.delete(PODS, "default", "p")
         await node.settle(40)
         assert await node.missing("p")
         lines = await told(node)
         assert [line for line in lines if "container c" in line] == [
-            "Created container c", "Started container c", "Stopping container c",
+            "Created container c",
+            "Started container c",
+            "Stopping container c",
         ]
 
     node("windows", scenario, flavour=flavour)
@@ -120,8 +150,14 @@ def test_readiness_probes(node: Any, flavour: str) -> None:
 @flavours
 def test_liveness_probes(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        probe = {"exec": {"command": ["cmd", "/c", "exit 1"]}, "periodSeconds": 2, "failureThreshold": 2}
-        await node.create("p", terminationGracePeriodSeconds=3, containers=[container(livenessProbe=probe)])
+        probe = {
+            "exec": {"command": ["cmd", "/c", "exit 1"]},
+            "periodSeconds": 2,
+            "failureThreshold": 2,
+        }
+        await node.create(
+            "p", terminationGracePeriodSeconds=3, containers=[container(livenessProbe=probe)]
+        )
         first = await running(node)
         pod = await until(node, "p", lambda pod: states(pod)[0]["restartCount"] == 1, 30)
         assert "Container c failed liveness probe, will be restarted" in await told(node, "Killing")
@@ -136,8 +172,14 @@ def test_liveness_probes(node: Any, flavour: str) -> None:
 def test_probes_by_http_and_tcp(node: Any) -> None:
     async def scenario(node: Node) -> None:
         iis = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
-        probes = {"livenessProbe": {"tcpSocket": {"port": 80}}, "readinessProbe": {"httpGet": {"path": "/", "port": 80}}}
-        await node.create("p", containers=[{"name": "c", "image": iis, "ports": [{"containerPort": 80}], **probes}])
+        probes = {
+            "livenessProbe": {"tcpSocket": {"port": 80}},
+            "readinessProbe": {"httpGet": {"path": "/", "port": 80}},
+        }
+        await node.create(
+            "p",
+            containers=[{"name": "c", "image": iis, "ports": [{"containerPort": 80}], **probes}],
+        )
         pod = await until(node, "p", lambda pod: states(pod)[0].get("ready"))
         await node.settle(60)
         assert states(await node.pod("p"))[0]["restartCount"] == 0 and states(pod)[0]["started"]
@@ -156,7 +198,11 @@ def test_post_start_events(node: Any, flavour: str) -> None:
         await node.create("p", containers=[container(lifecycle=hook("echo started> C:\\hook.txt"))])
         pod = await running(node)
         assert await said(node, pod, "type C:\\hook.txt") == "started"
-        await node.create("q", containers=[container(lifecycle=hook("echo no& exit 3"))], terminationGracePeriodSeconds=1)
+        await node.create(
+            "q",
+            containers=[container(lifecycle=hook("echo no& exit 3"))],
+            terminationGracePeriodSeconds=1,
+        )
         await until(node, "q", lambda pod: states(pod)[0].get("restartCount"))
         [text, *_] = await told(node, "FailedPostStartHook")
         assert "error: command 'cmd /c echo no& exit 3' exited with 3: " in text
@@ -169,14 +215,22 @@ def test_post_start_events(node: Any, flavour: str) -> None:
 @flavours
 def test_pre_stop_events(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        hook = {"preStop": {"exec": {"command": ["cmd", "/c", "echo bye> C:\\shared\\bye.txt& ping -n 4 127.0.0.1"]}}}
+        hook = {
+            "preStop": {
+                "exec": {
+                    "command": ["cmd", "/c", "echo bye> C:\\shared\\bye.txt& ping -n 4 127.0.0.1"]
+                }
+            }
+        }
         await node.create("p", **SHARED, containers=[container(lifecycle=hook, volumeMounts=MOUNT)])
         pod = await running(node)
         path = f"C:\\var\\lib\\kubelet\\pods\\{pod['metadata']['uid']}\\volumes\\kubernetes.io~empty-dir\\v\\bye.txt"
         await node.client.delete(PODS, "default", "p")
         await node.settle(2)
         assert node.host.files.read(path).strip() == b"bye"
-        assert in_runtime(node, pod).state == "running"  # it is asked to leave when the hook has ended
+        assert (
+            in_runtime(node, pod).state == "running"
+        )  # it is asked to leave when the hook has ended
         await node.settle(8)
         assert await node.missing("p")
         failing = {"preStop": {"exec": {"command": ["cmd", "/c", "exit 5"]}}}
@@ -193,26 +247,54 @@ def test_pre_stop_events(node: Any, flavour: str) -> None:
 @flavours
 def test_config_maps_and_secrets_as_variables_and_volumes(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        await node.client.create(CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"colour": "red"}})
-        await node.client.create(SECRETS, "default", {"metadata": {"name": "s"}, "stringData": {"word": "sesame"}})
+        await node.client.create(
+            CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"colour": "red"}}
+        )
+        await node.client.create(
+            SECRETS, "default", {"metadata": {"name": "s"}, "stringData": {"word": "sesame"}}
+        )
         env = [
             {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "colour"}}},
             {"name": "BOTH", "value": "$(COLOUR) and $(WORD)"},
         ]
-        mounts = [{"name": "m", "mountPath": "/etc/m"}, {"name": "s", "mountPath": "C:\\etc\\s", "readOnly": True}]
+        mounts = [
+            {"name": "m", "mountPath": "/etc/m"},
+            {"name": "s", "mountPath": "C:\\etc\\s", "readOnly": True},
+        ]
         await node.create(
-            "p", volumes=[{"name": "m", "configMap": {"name": "m"}}, {"name": "s", "secret": {"secretName": "s"}}],
-            containers=[container(env=[{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "word"}}}, *env],
-                                  envFrom=[{"prefix": "ALL_", "configMapRef": {"name": "m"}}], volumeMounts=mounts)],
-        )  # fmt: skip
+            "p",
+            volumes=[
+                {"name": "m", "configMap": {"name": "m"}},
+                {"name": "s", "secret": {"secretName": "s"}},
+            ],
+            containers=[
+                container(
+                    env=[
+                        {
+                            "name": "WORD",
+                            "valueFrom": {"secretKeyRef": {"name": "s", "key": "word"}},
+                        },
+                        *env,
+                    ],
+                    envFrom=[{"prefix": "ALL_", "configMapRef": {"name": "m"}}],
+                    volumeMounts=mounts,
+                )
+            ],
+        )
         pod = await running(node)
         variables = (await said(node, pod, "set")).splitlines()
-        assert {"COLOUR=red", "WORD=sesame", "BOTH=red and sesame", "ALL_colour=red"} <= set(variables)
-        assert await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "redsesame"
+        assert {"COLOUR=red", "WORD=sesame", "BOTH=red and sesame", "ALL_colour=red"} <= set(
+            variables
+        )
+        assert (
+            await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "redsesame"
+        )
         await node.client.patch(CONFIG_MAPS, "default", "m", {"data": {"colour": "blue"}})
         await node.client.patch(SECRETS, "default", "s", {"stringData": {"word": "open"}})
         await node.settle(130)
-        assert await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "blueopen"
+        assert (
+            await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "blueopen"
+        )
 
     node("windows", scenario, flavour=flavour)
 
@@ -221,7 +303,10 @@ def test_config_maps_and_secrets_as_variables_and_volumes(node: Any, flavour: st
 @flavours
 def test_empty_dir(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        again = cmd("type C:\\shared\\x & echo once>> C:\\shared\\x & ping -n 3 localhost > nul", volumeMounts=MOUNT)
+        again = cmd(
+            "type C:\\shared\\x & echo once>> C:\\shared\\x & ping -n 3 localhost > nul",
+            volumeMounts=MOUNT,
+        )
         await node.create("p", **SHARED, containers=[again])
         pod = await until(node, "p", lambda pod: states(pod)[0].get("restartCount") == 1, 40)
         await node.settle(1)
@@ -239,10 +324,11 @@ def test_empty_dir(node: Any, flavour: str) -> None:
 @flavours
 def test_named_pipe_host_mounts(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        pipe = "\\\\.\\pipe\\docker_engine"
+        pipe = "\\\\.\\pipe\\agent"
         node.host.files.make(pipe, "pipe")
         await node.create(
-            "p", volumes=[{"name": "v", "hostPath": {"path": pipe}}],
+            "p",
+            volumes=[{"name": "v", "hostPath": {"path": pipe}}],
             containers=[container(volumeMounts=[{"name": "v", "mountPath": pipe}])],
         )
         pod = await running(node)
@@ -260,7 +346,10 @@ def test_resource_limits(node: Any, flavour: str) -> None:
         await node.create("p", containers=[container(resources=limits)])
         pod = await running(node)
         resources = config(node, pod).windows.resources
-        assert (resources.cpu_maximum, resources.memory_limit) == (1250, 256 << 20)  # an eighth of four processors
+        assert (resources.cpu_maximum, resources.memory_limit) == (
+            1250,
+            256 << 20,
+        )  # an eighth of four processors
         assert (resources.cpu_shares, resources.cpu_count) == (0, 0)
         assert pod["status"]["qosClass"] == "Guaranteed"  # requests default to limits
 
@@ -278,7 +367,9 @@ def test_pod_and_container_metrics(node: Any, flavour: str) -> None:
         [pod] = summary(node)["pods"]
         [one] = pod["containers"]
         assert pod["podRef"]["name"] == "p" and one["name"] == "c"
-        assert one["cpu"]["usageCoreNanoSeconds"] > 0 and one["memory"]["workingSetBytes"] > 10 << 20
+        assert (
+            one["cpu"]["usageCoreNanoSeconds"] > 0 and one["memory"]["workingSetBytes"] > 10 << 20
+        )
 
     node("windows", scenario, flavour=flavour)
 
@@ -301,7 +392,9 @@ def test_containers_of_a_pod_share_localhost_and_its_ports(node: Any) -> None:
         iis = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
         await node.create("p", containers=[{"name": "web", "image": iis}, container()])
         pod = await running(node)
-        result = await run(node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://localhost/")
+        result = await run(
+            node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://localhost/"
+        )
         assert result.stdout == b"200"
         connection = await do(node, node.runtime.port_forward(meant(node, pod).id, 80))
         connection.close()
@@ -314,7 +407,9 @@ def test_containers_of_a_pod_share_localhost_and_its_ports(node: Any) -> None:
 def test_restart_policies_and_init_containers_work_as_on_linux(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         await node.create(
-            "p", **SHARED, restartPolicy="Never",
+            "p",
+            **SHARED,
+            restartPolicy="Never",
             initContainers=[cmd("echo made> C:\\shared\\x", "init", volumeMounts=MOUNT)],
             containers=[cmd("type C:\\shared\\x", volumeMounts=MOUNT)],
         )

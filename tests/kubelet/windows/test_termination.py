@@ -1,4 +1,6 @@
-"""The end of Windows containers: events instead of signals, five seconds, last words, exit codes."""
+"""The end of Windows containers: events instead of signals, five seconds, last words, exit
+codes.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +51,22 @@ async def seconds_to_go(node: Node, name: str = "p", most: int = 60) -> float:
 @pytest.mark.parametrize(
     ("flavour", "grace", "least", "most"),
     [
-        ("docker", 30, 5, 8), ("docker", 120, 5, 8), ("docker", 3, 3, 5),
-        ("containerd", 30, 30, 33), ("containerd", 12, 12, 15),
+        ("docker", 30, 5, 8),
+        ("docker", 120, 5, 8),
+        ("docker", 3, 3, 5),
+        ("containerd", 30, 30, 33),
+        ("containerd", 12, 12, 15),
     ],
-)  # fmt: skip
+)
 def test_a_process_that_ignores_the_event_is_gone_after_five_seconds_with_docker(
     node: Any, flavour: str, grace: int, least: float, most: float
 ) -> None:
     heard: list[str] = []
 
     async def scenario(node: Node) -> None:
-        await node.create("p", terminationGracePeriodSeconds=grace, containers=[container("stubborn")])
+        await node.create(
+            "p", terminationGracePeriodSeconds=grace, containers=[container("stubborn")]
+        )
         await running(node)
         took = await seconds_to_go(node, most=grace + 10)
         assert least <= took <= most, took
@@ -78,19 +85,27 @@ def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flavour: s
         pod = await running(node)
         await node.client.delete(PODS, "default", "p")
         await node.settle(1)
-        assert log(node, pod) == "CTRL_SHUTDOWN_EVENT"  # its handler runs, and what it says is in the log
+        assert (
+            log(node, pod) == "CTRL_SHUTDOWN_EVENT"
+        )  # its handler runs, and what it says is in the log
         await node.settle(4)
         assert await node.missing("p")
 
     node("windows", scenario, flavour=flavour, runtime=stubborn(heard))
-    assert heard[0] == "CTRL_SHUTDOWN_EVENT" and not [name for name in heard if name.startswith("SIG")]
+    assert heard[0] == "CTRL_SHUTDOWN_EVENT" and not [
+        name for name in heard if name.startswith("SIG")
+    ]
 
 
 @pytest.mark.windows("API-10", "API-13", "WIN-CTR-007", "WIN-CTR-006")
 @flavours
-def test_a_console_program_without_a_handler_ends_with_control_c_exit(node: Any, flavour: str) -> None:
+def test_a_console_program_without_a_handler_ends_with_control_c_exit(
+    node: Any, flavour: str
+) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", restartPolicy="Never", activeDeadlineSeconds=5, containers=[container()])
+        await node.create(
+            "p", restartPolicy="Never", activeDeadlineSeconds=5, containers=[container()]
+        )
         pod = await until(node, "p", lambda pod: pod["status"]["phase"] == "Failed", 30)
         await node.settle(5)
         # 0xC000013A, STATUS_CONTROL_C_EXIT, in 32 bits with a sign
@@ -104,16 +119,21 @@ def test_a_console_program_without_a_handler_ends_with_control_c_exit(node: Any,
 @pytest.mark.parametrize(
     ("image", "grace", "least", "most"),
     [
-        ("example.com/patient", 60, 20, 23), ("example.com/hasty", 60, 1, 4),
+        ("example.com/patient", 60, 20, 23),
+        ("example.com/hasty", 60, 1, 4),
         # not more than the pod's own grace
         ("example.com/patient", 7, 7, 10),
     ],
-)  # fmt: skip
+)
 def test_the_five_seconds_are_in_the_registry_of_the_image(
     node: Any, image: str, grace: int, least: float, most: float
 ) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", terminationGracePeriodSeconds=grace, containers=[container("stubborn", image=image)])
+        await node.create(
+            "p",
+            terminationGracePeriodSeconds=grace,
+            containers=[container("stubborn", image=image)],
+        )
         await running(node)
         took = await seconds_to_go(node)
         assert least <= took <= most, took
@@ -136,13 +156,18 @@ def test_deletion_without_grace_waits_for_nobody(node: Any, flavour: str) -> Non
     node("windows", scenario, flavour=flavour, runtime=stubborn(heard))
 
 
-# ---- last words ------------------------------------------------------------------------------------------------------
+# ---- last words
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("FEAT-03", "API-30", "WIN-CTR-001")
-@pytest.mark.parametrize(("flavour", "message"), [("docker", None), ("containerd", "the disk is full\r\n")])
+@pytest.mark.parametrize(
+    ("flavour", "message"), [("docker", None), ("containerd", "the disk is full\r\n")]
+)
 @pytest.mark.parametrize("path", ["/dev/termination-log", "C:\\log\\last.txt"])
-def test_the_termination_message_is_lost_with_docker(node: Any, flavour: str, message: str | None, path: str) -> None:
+def test_the_termination_message_is_lost_with_docker(
+    node: Any, flavour: str, message: str | None, path: str
+) -> None:
     async def scenario(node: Node) -> None:
         inside = path if path[1] == ":" else "C:" + path.replace("/", "\\")
         folder = inside.rpartition("\\")[0]
@@ -174,31 +199,49 @@ def test_the_file_of_a_termination_message_on_the_node(node: Any) -> None:
 def test_falling_back_to_logs_works_with_both_runtimes(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
         script = "echo one & echo two & exit 9"
-        await node.create("p", restartPolicy="Never", containers=[
-            cmd(script, terminationMessagePolicy="FallbackToLogsOnError"),
-        ])  # fmt: skip
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[
+                cmd(script, terminationMessagePolicy="FallbackToLogsOnError"),
+            ],
+        )
         message = state(await ended(node))["terminated"]["message"]
         assert [line.strip() for line in message.splitlines()] == ["one", "two"]
 
     node("windows", scenario, flavour=flavour)
 
 
-# ---- exit codes ------------------------------------------------------------------------------------------------------
+# ---- exit codes
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("API-12", "API-13", "API-14", "WIN-CTR-006")
 @flavours
 def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
-    codes = {0: 0, 1: 1, 255: 255, 256: 256, 70000: 70000, -1: -1, 0xC0000005: -1073741819, 2**31 - 1: 2**31 - 1}
+    codes = {
+        0: 0,
+        1: 1,
+        255: 255,
+        256: 256,
+        70000: 70000,
+        -1: -1,
+        0xC0000005: -1073741819,
+        2**31 - 1: 2**31 - 1,
+    }
 
     async def scenario(node: Node) -> None:
         for number, asked in enumerate(codes):
             wish = wishes(exit_code=str(asked), run_time="1s")
-            await node.create(f"p{number}", metadata=wish, restartPolicy="Never", containers=[container()])
+            await node.create(
+                f"p{number}", metadata=wish, restartPolicy="Never", containers=[container()]
+            )
         for number, (asked, shown) in enumerate(codes.items()):
             pod = await ended(node, f"p{number}")
             end = state(pod)["terminated"]
-            assert (pod["status"]["phase"], end["reason"]) == (("Failed", "Error") if asked else ("Succeeded", "Completed"))
+            assert (pod["status"]["phase"], end["reason"]) == (
+                ("Failed", "Error") if asked else ("Succeeded", "Completed")
+            )
             assert end["exitCode"] == shown
 
     node("windows", scenario, flavour=flavour)
@@ -207,25 +250,35 @@ def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
 @pytest.mark.windows("API-12")
 def test_exit_codes_of_commands_decide_on_restarts(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", restartPolicy="OnFailure", containers=[cmd("exit 0", "a"), cmd("exit 300", "b")])
-        pod = await until(node, "p", lambda pod: len(states(pod)) == 2 and states(pod)[1]["restartCount"], 40)
+        await node.create(
+            "p", restartPolicy="OnFailure", containers=[cmd("exit 0", "a"), cmd("exit 300", "b")]
+        )
+        pod = await until(
+            node, "p", lambda pod: len(states(pod)) == 2 and states(pod)[1]["restartCount"], 40
+        )
         assert states(pod)[0]["restartCount"] == 0
         assert states(pod)[1]["lastState"]["terminated"]["exitCode"] == 300
 
     node("windows", scenario)
 
 
-# ---- the sandbox -----------------------------------------------------------------------------------------------------
+# ---- the sandbox
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("RT-14", "RT-13")
 @flavours
 def test_a_crash_keeps_the_network_of_the_pod(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[cmd("ping -n 3 127.0.0.1 > nul & exit 1"), container(name="d")])
+        await node.create(
+            "p", containers=[cmd("ping -n 3 127.0.0.1 > nul & exit 1"), container(name="d")]
+        )
         first = await running(node)
         pod = await until(node, "p", lambda pod: states(pod)[0]["restartCount"] == 2, 60)
-        assert pod["status"]["podIP"] == first["status"]["podIP"] and states(pod)[1]["restartCount"] == 0
+        assert (
+            pod["status"]["podIP"] == first["status"]["podIP"]
+            and states(pod)[1]["restartCount"] == 0
+        )
         assert meant(node, pod).config.attempt == 0
 
     node("windows", scenario, flavour=flavour)

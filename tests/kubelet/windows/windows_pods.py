@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 from tests.kubelet.conftest import Node
 
 from transom.runtime.api import Container, ExecResult
-from transom.runtime.sim import programs
-from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.userland.api import Program, ProgramContext
+from transom.userland.start import start_program
 
 T = TypeVar("T")
-SERVERCORE, NANO = "mcr.microsoft.com/windows/servercore:ltsc2019", "mcr.microsoft.com/windows/nanoserver:1809"
+SERVERCORE, NANO = (
+    "mcr.microsoft.com/windows/servercore:ltsc2019",
+    "mcr.microsoft.com/windows/nanoserver:1809",
+)
 WAIT = ["ping", "-t", "localhost"]
 BOTH = ("docker", "containerd")
 
@@ -40,12 +43,14 @@ def stubborn(heard: list[str]) -> dict[str, Any]:
     """Options of a runtime that has this program, too."""
 
     def start(context: ProgramContext) -> Program:
-        return Stubborn(context, heard) if context.argv[0] == "stubborn" else programs.start(context)
+        return Stubborn(context, heard) if context.argv[0] == "stubborn" else start_program(context)
 
     return {"start": start}
 
 
-def container(*command: str, name: str = "c", image: str = SERVERCORE, **more: Any) -> dict[str, Any]:
+def container(
+    *command: str, name: str = "c", image: str = SERVERCORE, **more: Any
+) -> dict[str, Any]:
     """It waits for ever unless it is told to do something else."""
     return {"name": name, "image": image, "command": list(command or WAIT), **more}
 
@@ -56,19 +61,30 @@ def cmd(script: str, name: str = "c", **more: Any) -> dict[str, Any]:
 
 def wishes(**values: str) -> dict[str, Any]:
     """Metadata with annotations for the simulated runtime: wishes(run_time="5s")."""
-    return {"annotations": {f"sim.transom.dev/{key.replace('_', '-')}": value for key, value in values.items()}}
+    return {
+        "annotations": {
+            f"sim.transom.dev/{key.replace('_', '-')}": value for key, value in values.items()
+        }
+    }
 
 
 async def running(node: Node, name: str = "p", seconds: int = 20) -> Any:
     """The pod, when all its containers run."""
     return await until(
-        node, name, lambda pod: pod["status"]["phase"] == "Running" and all("running" in s["state"] for s in states(pod)),
+        node,
+        name,
+        lambda pod: (
+            pod["status"]["phase"] == "Running"
+            and all("running" in s["state"] for s in states(pod))
+        ),
         seconds,
     )
 
 
 async def ended(node: Node, name: str = "p", seconds: int = 60) -> Any:
-    return await until(node, name, lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), seconds)
+    return await until(
+        node, name, lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), seconds
+    )
 
 
 async def until(node: Node, name: str, there: Any, seconds: int = 60) -> Any:
@@ -143,7 +159,9 @@ async def do(node: Node, coroutine: Coroutine[Any, Any, T], seconds: float = 2.0
     return task.result()
 
 
-async def run(node: Node, pod: Any, *command: str, name: str = "c", seconds: float = 2.0) -> ExecResult:
+async def run(
+    node: Node, pod: Any, *command: str, name: str = "c", seconds: float = 2.0
+) -> ExecResult:
     return await do(node, node.runtime.exec_sync(in_runtime(node, pod, name).id, command), seconds)
 
 

@@ -1,4 +1,6 @@
-"""Recorded answers of a real server: what we fill in must be there, and nothing may be missing but what comes later."""
+"""Recorded answers of a real server: what we fill in must be there, and nothing may be missing but
+what comes later.
+"""
 
 import json
 import re
@@ -8,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from transom.machinery.defaults import apply
+from transom.machinery.defaults import apply_defaults
 from transom.machinery.kinds import GVK, KINDS
-from transom.machinery.normalise import normalise
+from transom.machinery.normalise import normalise_value
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 CASES = GOLDEN / "cases" / "api-defaults.yaml"
@@ -34,7 +36,9 @@ LATER = re.compile(
 
 def kind_of(path: str) -> GVK | None:
     parts = path.strip("/").split("/")
-    group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+    group, version, rest = (
+        ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+    )
     plural = rest[2] if rest[0] == "namespaces" and len(rest) > 2 else rest[0]
     for kind in KINDS:
         if kind.plural == plural and group in (kind.group, *(name for name, _ in kind.also)):
@@ -50,9 +54,17 @@ def recorded() -> list[Any]:
     for case in yaml.safe_load(CASES.read_text()):
         for step in case["steps"]:
             answer = answers.get(case["name"], {}).get(step.get("id"), {})
-            gvk = kind_of(step["path"]) if step.get("method") == "POST" and answer.get("status") == 201 else None
+            gvk = (
+                kind_of(step["path"])
+                if step.get("method") == "POST" and answer.get("status") == 201
+                else None
+            )
             if gvk:
-                found.append(pytest.param(gvk, step["body"], answer["body"], id=f"{case['name']}-{step['id']}"))
+                found.append(
+                    pytest.param(
+                        gvk, step["body"], answer["body"], id=f"{case['name']}-{step['id']}"
+                    )
+                )
     return found
 
 
@@ -63,7 +75,11 @@ def differences(ours: Any, theirs: Any, path: str) -> list[str]:
             out += differences(ours[k], theirs[k], f"{path}.{k}")
         return out
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        return [d for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) for d in differences(a, b, f"{path}[{i}]")]
+        return [
+            d
+            for i, (a, b) in enumerate(zip(ours, theirs, strict=True))
+            for d in differences(a, b, f"{path}[{i}]")
+        ]
     stand_in = isinstance(ours, str) and ("${" in ours or theirs == "TIME")
     return [] if ours == theirs or stand_in else [path]
 
@@ -71,9 +87,12 @@ def differences(ours: Any, theirs: Any, path: str) -> list[str]:
 @pytest.mark.skipif(not CASES.exists(), reason="no recorded answers here")
 @pytest.mark.parametrize(("gvk", "body", "answer"), recorded())
 def test_recorded(gvk: GVK, body: dict[str, Any], answer: dict[str, Any]) -> None:
-    body = json.loads(json.dumps(body, default=str)) | {"apiVersion": gvk.api_version, "kind": gvk.kind}
-    obj = normalise(gvk, body)
-    apply(gvk, obj)
+    body = json.loads(json.dumps(body, default=str)) | {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+    }
+    obj = normalise_value(gvk, body)
+    apply_defaults(gvk, obj)
     for side in (obj, answer):  # of the metadata, only labels can have defaults
         side["metadata"] = {k: v for k, v in side["metadata"].items() if k == "labels"}
     assert [d for d in differences(obj, answer, gvk.kind) if not LATER.fullmatch(d)] == []

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from transom.machinery.validation import names
 
 LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 QNAME = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
@@ -35,13 +37,19 @@ QNAME = (
         (names.is_config_map_key, "..a", ["must not start with '..'"]),
         (names.is_config_map_key, ".", ["must not be '.'"]),
         (names.is_valid_port_name, "80", ["must contain at least one letter or number (a-z, 0-9)"]),
-        (names.is_valid_port_name, "a--b-", ["must not contain consecutive hyphens",
-                                             "must not begin or end with a hyphen"]),
+        (
+            names.is_valid_port_name,
+            "a--b-",
+            ["must not contain consecutive hyphens", "must not begin or end with a hyphen"],
+        ),
         (names.is_valid_percent, "50%", []),
         (names.is_path_segment_name, "..", ["may not be '..'"]),
         (names.is_path_segment_name, "a/%", ["may not contain '/'", "may not contain '%'"]),
-        (names.is_fully_qualified_name, "a.b",
-         ["should be a domain with at least three segments separated by dots"]),
+        (
+            names.is_fully_qualified_name,
+            "a.b",
+            ["should be a domain with at least three segments separated by dots"],
+        ),
     ],
 )
 def test_messages(rule: object, value: str, messages: list[str]) -> None:
@@ -56,15 +64,34 @@ def test_a_prefix_may_end_in_a_dash() -> None:
 
 @pytest.mark.parametrize(
     ("text", "good"),
-    [("10.0.0.1", True), ("010.000.0.1", True), ("256.1.1.1", False), ("1.2.3", False), ("fd00::1", True),
-     ("::ffff:1.2.3.4", True), ("fe80::1%eth0", False), ("", False), ("1.2.3.4 ", False), ("٣.1.1.1", False)],
+    [
+        ("10.0.0.1", True),
+        ("010.000.0.1", True),
+        ("256.1.1.1", False),
+        ("1.2.3", False),
+        ("fd00::1", True),
+        ("::ffff:1.2.3.4", True),
+        ("fe80::1%eth0", False),
+        ("", False),
+        ("1.2.3.4 ", False),
+        ("٣.1.1.1", False),
+    ],
 )
 def test_addresses_as_go_reads_them(text: str, good: bool) -> None:
     assert (names.parse_ip(text) is not None) == good
 
 
-@pytest.mark.parametrize(("text", "good"), [("10.0.0.1/8", True), ("10.0.0.0/33", False), ("10.0.0.0", False),
-                                            ("fd00::/64", True), ("10.0.0.0/+8", False), ("10.0.0.0/08", True)])
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("10.0.0.1/8", True),
+        ("10.0.0.0/33", False),
+        ("10.0.0.0", False),
+        ("fd00::/64", True),
+        ("10.0.0.0/+8", False),
+        ("10.0.0.0/08", True),
+    ],
+)
 def test_networks_as_go_reads_them(text: str, good: bool) -> None:
     assert (names.parse_cidr(text) is not None) == good
 

@@ -15,17 +15,32 @@ CREATE, UPDATE, STATUS, SUBRESOURCES = rules.VALIDATORS["/Pod"]
 
 def container(**more: Any) -> Object:
     return {
-        "name": "c", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always", "resources": {},
-            **more
+        "name": "c",
+        "image": "i",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "Always",
+        "resources": {},
+        **more,
     }
 
 
 def pod(meta: Object | None = None, **spec: Any) -> Object:
     return {
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u", "resourceVersion": "1", **(meta or {})},
+        "metadata": {
+            "name": "o",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "1",
+            **(meta or {}),
+        },
         "spec": {
-            "containers": [container()], "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "securityContext": {},
-            "terminationGracePeriodSeconds": 30, "serviceAccountName": "default", **spec,
+            "containers": [container()],
+            "restartPolicy": "Always",
+            "dnsPolicy": "ClusterFirst",
+            "securityContext": {},
+            "terminationGracePeriodSeconds": 30,
+            "serviceAccountName": "default",
+            **spec,
         },
         "status": {},
     }
@@ -46,7 +61,8 @@ def with_volume(**source: Any) -> Object:
 C = "spec.containers[0]"
 V = "spec.volumes[0]"
 DNS_LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end "
     "with an "
     "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
@@ -61,52 +77,156 @@ def test_a_plain_pod_is_valid() -> None:
     ("source", "errors"),
     [
         ({}, [": Required value: must specify a volume type"]),
-        ({"cephfs": {"monitors": ["m"]}, "nfs": {"server": "s", "path": "/"}},
-         [".cephFS: Forbidden: may not specify more than 1 volume type"]),
-        ({"hostPath": {"path": "/"}, "downwardAPI": {}}, [".downwarAPI: Forbidden: may not specify more than 1 "
-                                                          "volume type"]),
-        ({"gcePersistentDisk": {"partition": 256}},
-         [".persistentDisk.pdName: Required value",
-          ".persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive"]),
-        ({"iscsi": {"targetPortal": "p", "iqn": "x", "lun": 256, "chapAuthSession": True}},
-         ['.iscsi.iqn: Invalid value: "x": must be valid format starting with iqn, eui, or naa',
-          ".iscsi.lun: Invalid value: 256: must be between 0 and 255, inclusive",
-          ".iscsi.secretRef: Required value"]),
-        ({"iscsi": {"targetPortal": "p" * 63, "iqn": "iqn.2001-04.com.example:a", "lun": 0, "initiatorName": "iqn.1"}},
-         ['.iscsi.initiatorname: Invalid value: "iqn.1": must be valid format',
-          '.name: Invalid value: "v": Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters '
-          'if '
-          "iscsi.initiatorName is specified."]),
-        ({"fc": {"targetWWNs": ["a"], "wwids": ["b"]}},
-         ['.fc.targetWWNs: Invalid value: []string{"a"}: targetWWNs and wwids can not be specified simultaneously',
-          ".fc.lun: Required value: lun is required if targetWWNs is specified"]),
-        ({"flexVolume": {"driver": "d", "options": {"Sub.K8s.io/x": "1"}}},
-         ['.flexVolume.options[Sub.K8s.io/x]: Invalid value: "Sub.K8s.io/x": kubernetes.io and k8s.io namespaces are '
-          "reserved"]),
-        ({"quobyte": {"registry": "a:1,b", "volume": "v"}},
-         ['.quobyte.registry: Invalid value: "a:1,b": must be a host:port pair or multiple pairs separated by commas']),
-        ({"azureDisk": {"diskName": "d", "diskURI": "x", "kind": "Managed", "cachingMode": "y"}},
-         ['.azureDisk.cachingMode: Unsupported value: "y": supported values: "None", "ReadOnly", "ReadWrite"',
-          '.azureDisk.diskURI: Unsupported value: "x": supported values: "/subscriptions/{sub-id}/resourcegroups/'
-          '{group-name}/providers/microsoft.compute/disks/{disk-id}"']),
-        ({"csi": {"driver": "d", "nodePublishSecretRef": {}}}, [".csi.nodePublishSecretRef .name: Required value"]),
+        (
+            {"cephfs": {"monitors": ["m"]}, "nfs": {"server": "s", "path": "/"}},
+            [".cephFS: Forbidden: may not specify more than 1 volume type"],
+        ),
+        (
+            {"hostPath": {"path": "/"}, "downwardAPI": {}},
+            [".downwarAPI: Forbidden: may not specify more than 1 volume type"],
+        ),
+        (
+            {"gcePersistentDisk": {"partition": 256}},
+            [
+                ".persistentDisk.pdName: Required value",
+                (
+                    ".persistentDisk.partition: Invalid value: 256: must be between 1 and 255, "
+                    "inclusive"
+                ),
+            ],
+        ),
+        (
+            {"iscsi": {"targetPortal": "p", "iqn": "x", "lun": 256, "chapAuthSession": True}},
+            [
+                (
+                    '.iscsi.iqn: Invalid value: "x": must be valid format starting with iqn, '
+                    "eui, or naa"
+                ),
+                ".iscsi.lun: Invalid value: 256: must be between 0 and 255, inclusive",
+                ".iscsi.secretRef: Required value",
+            ],
+        ),
+        (
+            {
+                "iscsi": {
+                    "targetPortal": "p" * 63,
+                    "iqn": "iqn.2001-04.com.example:a",
+                    "lun": 0,
+                    "initiatorName": "iqn.1",
+                }
+            },
+            [
+                '.iscsi.initiatorname: Invalid value: "iqn.1": must be valid format',
+                '.name: Invalid value: "v": Total length of <volume '
+                "name>:<iscsi.targetPortal> must be under 64 characters "
+                "if "
+                "iscsi.initiatorName is specified.",
+            ],
+        ),
+        (
+            {"fc": {"targetWWNs": ["a"], "wwids": ["b"]}},
+            [
+                (
+                    '.fc.targetWWNs: Invalid value: []string{"a"}: targetWWNs and wwids can not '
+                    "be specified simultaneously"
+                ),
+                ".fc.lun: Required value: lun is required if targetWWNs is specified",
+            ],
+        ),
+        (
+            {"flexVolume": {"driver": "d", "options": {"Sub.K8s.io/x": "1"}}},
+            [
+                '.flexVolume.options[Sub.K8s.io/x]: Invalid value: "Sub.K8s.io/x": '
+                "kubernetes.io and k8s.io namespaces are "
+                "reserved"
+            ],
+        ),
+        (
+            {"quobyte": {"registry": "a:1,b", "volume": "v"}},
+            [
+                (
+                    '.quobyte.registry: Invalid value: "a:1,b": must be a host:port pair or '
+                    "multiple pairs separated by commas"
+                )
+            ],
+        ),
+        (
+            {"azureDisk": {"diskName": "d", "diskURI": "x", "kind": "Managed", "cachingMode": "y"}},
+            [
+                (
+                    '.azureDisk.cachingMode: Unsupported value: "y": supported values: "None", '
+                    '"ReadOnly", "ReadWrite"'
+                ),
+                '.azureDisk.diskURI: Unsupported value: "x": supported values: '
+                '"/subscriptions/{sub-id}/resourcegroups/'
+                '{group-name}/providers/microsoft.compute/disks/{disk-id}"',
+            ],
+        ),
+        (
+            {"csi": {"driver": "d", "nodePublishSecretRef": {}}},
+            [".csi.nodePublishSecretRef .name: Required value"],
+        ),
         ({"csi": {"driver": "D" * 64}}, [".csi.driver: Too long: must have at most 63 bytes"]),
-        ({"flocker": {}}, [".flocker: Required value: one of datasetName and datasetUUID is required"]),
-        ({"gitRepo": {"repository": "r", "directory": "/a"}},
-         ['.gitRepo.directory: Invalid value: "/a": must be a relative path']),
-        ({"secret": {"secretName": "s", "items": [{"key": "k", "path": "..x", "mode": 512}]}},
-         ['.secret.items[0].path: Invalid value: "..x": must not start with \'..\'',
-          ".secret.items[0].mode: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive"]),
-        ({"projected": {"sources": [{"secret": {"name": "a"}, "configMap": {"name": "b"}}]}},
-         [".projected.sources[0]: Forbidden: may not specify more than 1 volume type"]),
-        ({"downwardAPI": {"items": [{"path": "p", "resourceFieldRef": {"resource": "limits.cpu", "divisor": "2"}}]}},
-         [".downwardAPI.resourceFieldRef.containerName: Required value",
-          '.downwardAPI.resourceFieldRef.divisor: Invalid value: "limits.cpu": only divisor\'s values 1m and 1 are '
-          "supported with the cpu resource"]),
+        (
+            {"flocker": {}},
+            [".flocker: Required value: one of datasetName and datasetUUID is required"],
+        ),
+        (
+            {"gitRepo": {"repository": "r", "directory": "/a"}},
+            ['.gitRepo.directory: Invalid value: "/a": must be a relative path'],
+        ),
+        (
+            {"secret": {"secretName": "s", "items": [{"key": "k", "path": "..x", "mode": 512}]}},
+            [
+                ".secret.items[0].path: Invalid value: \"..x\": must not start with '..'",
+                (
+                    ".secret.items[0].mode: Invalid value: 512: must be a number between 0 and "
+                    "0777 (octal), both inclusive"
+                ),
+            ],
+        ),
+        (
+            {"projected": {"sources": [{"secret": {"name": "a"}, "configMap": {"name": "b"}}]}},
+            [".projected.sources[0]: Forbidden: may not specify more than 1 volume type"],
+        ),
+        (
+            {
+                "downwardAPI": {
+                    "items": [
+                        {
+                            "path": "p",
+                            "resourceFieldRef": {"resource": "limits.cpu", "divisor": "2"},
+                        }
+                    ]
+                }
+            },
+            [
+                ".downwardAPI.resourceFieldRef.containerName: Required value",
+                '.downwardAPI.resourceFieldRef.divisor: Invalid value: "limits.cpu": only '
+                "divisor's values 1m and 1 are "
+                "supported with the cpu resource",
+            ],
+        ),
         ({"ephemeral": {}}, [".ephemeral.volumeClaimTemplate: Required value"]),
-        ({"ephemeral": {"volumeClaimTemplate": {"metadata": {"name": "x"}, "spec": {
-            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}},
-         [".ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set for an ephemeral volume"]),
+        (
+            {
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "metadata": {"name": "x"},
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "resources": {"requests": {"storage": "1Gi"}},
+                        },
+                    }
+                }
+            },
+            [
+                (
+                    ".ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set for "
+                    "an ephemeral volume"
+                )
+            ],
+        ),
     ],
 )
 def test_volume_sources(source: Object, errors: list[str]) -> None:
@@ -114,12 +234,17 @@ def test_volume_sources(source: Object, errors: list[str]) -> None:
 
 
 def test_a_claim_made_for_an_ephemeral_volume_is_not_for_others() -> None:
-    claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
-    volumes = [{"name": "a", "ephemeral": {"volumeClaimTemplate": claim}},
-               {"name": "b", "persistentVolumeClaim": {"claimName": "o-a"}}]
+    claim = {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    }
+    volumes = [
+        {"name": "a", "ephemeral": {"volumeClaimTemplate": claim}},
+        {"name": "b", "persistentVolumeClaim": {"claimName": "o-a"}},
+    ]
     assert texts(CREATE(pod(volumes=volumes))) == [
-        'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "o-a": must not reference a PVC that gets '
-        'created '
+        'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "o-a": must not '
+        "reference a PVC that gets "
+        "created "
         "for an ephemeral volume"
     ]
 
@@ -127,40 +252,117 @@ def test_a_claim_made_for_an_ephemeral_volume_is_not_for_others() -> None:
 @pytest.mark.parametrize(
     ("fields", "errors"),
     [
-        ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1",
-         "fieldPath": "metadata.labels['A b']"}}}]},
-         [".env[0].valueFrom.fieldRef: Invalid value: \"A b\": name part must consist of alphanumeric characters, "
-          "'-', '_' "
-          "or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', "
-          "regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"]),
-        ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.host"}}}]}, []),
-        ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName['x']"}}}]},
-         [".env[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.nodeName['x']\": error converting fieldPath: "
-          "field "
-          "label does not support subscript: spec.nodeName['x']"]),
+        (
+            {
+                "env": [
+                    {
+                        "name": "A",
+                        "valueFrom": {
+                            "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.labels['A b']"}
+                        },
+                    }
+                ]
+            },
+            [
+                '.env[0].valueFrom.fieldRef: Invalid value: "A b": name part must consist of '
+                "alphanumeric characters, "
+                "'-', '_' "
+                "or '.', and must start and end with an alphanumeric character (e.g. "
+                "'MyName',  or 'my.name',  or '123-abc', "
+                "regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+            ],
+        ),
+        (
+            {
+                "env": [
+                    {
+                        "name": "A",
+                        "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.host"}},
+                    }
+                ]
+            },
+            [],
+        ),
+        (
+            {
+                "env": [
+                    {
+                        "name": "A",
+                        "valueFrom": {
+                            "fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName['x']"}
+                        },
+                    }
+                ]
+            },
+            [
+                ".env[0].valueFrom.fieldRef.fieldPath: Invalid value: "
+                "\"spec.nodeName['x']\": error converting fieldPath: "
+                "field "
+                "label does not support subscript: spec.nodeName['x']"
+            ],
+        ),
         ({"envFrom": [{"configMapRef": {"name": "a-"}}]}, []),
-        ({"envFrom": [{"configMapRef": {}, "secretRef": {"name": "s"}}]},
-         [".envFrom[0].configMapRef.name: Required value",
-          '.envFrom: Invalid value: "": may not have more than one field specified at a time']),
-        ({"resources": {"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "2Mi", "cpu": "1"}}},
-         ['.resources.requests: Invalid value: "2Mi": must be equal to hugepages-2Mi limit']),
+        (
+            {"envFrom": [{"configMapRef": {}, "secretRef": {"name": "s"}}]},
+            [
+                ".envFrom[0].configMapRef.name: Required value",
+                '.envFrom: Invalid value: "": may not have more than one field specified at a time',
+            ],
+        ),
+        (
+            {
+                "resources": {
+                    "limits": {"hugepages-2Mi": "4Mi"},
+                    "requests": {"hugepages-2Mi": "2Mi", "cpu": "1"},
+                }
+            },
+            ['.resources.requests: Invalid value: "2Mi": must be equal to hugepages-2Mi limit'],
+        ),
         ({"resources": {"limits": {"kubernetes.io/x": "500m"}}}, []),
-        ({"resources": {"limits": {"requests.example.com/x": "1"}}},
-         ['.resources.limits[requests.example.com/x]: Invalid value: "requests.example.com/x": doesn\'t follow '
-          'extended '
-          "resource name standard"]),
-        ({"livenessProbe": {"grpc": {"port": 0}, "successThreshold": 1}},
-         [".livenessProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"]),
-        ({"readinessProbe": {"exec": {"command": ["a"]}, "terminationGracePeriodSeconds": 1}},
-         [".readinessProbe.terminationGracePeriodSeconds: Invalid value: 1: must not be set for readinessProbes"]),
-        ({"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}},
-         [".lifecycle.preStop.sleep: Invalid value: 31: must be greater than 0 and less than "
-          "terminationGracePeriodSeconds "
-          "(30). Enable AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep."]),
-        ({"volumeDevices": [{"name": "x", "devicePath": "/a/../b"}]},
-         ['.volumeDevices[0].name: Not found: "x"',
-          ".volumeDevices[0].devicePath: Invalid value: \"/a/../b\": can not contain backsteps ('..')"]),
-        ({"restartPolicy": "Always"}, [".restartPolicy: Forbidden: may not be set for non-init containers"]),
+        (
+            {"resources": {"limits": {"requests.example.com/x": "1"}}},
+            [
+                ".resources.limits[requests.example.com/x]: Invalid value: "
+                '"requests.example.com/x": doesn\'t follow '
+                "extended "
+                "resource name standard"
+            ],
+        ),
+        (
+            {"livenessProbe": {"grpc": {"port": 0}, "successThreshold": 1}},
+            [".livenessProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"],
+        ),
+        (
+            {"readinessProbe": {"exec": {"command": ["a"]}, "terminationGracePeriodSeconds": 1}},
+            [
+                (
+                    ".readinessProbe.terminationGracePeriodSeconds: Invalid value: 1: must not "
+                    "be set for readinessProbes"
+                )
+            ],
+        ),
+        (
+            {"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}},
+            [
+                ".lifecycle.preStop.sleep: Invalid value: 31: must be greater than 0 and less than "
+                "terminationGracePeriodSeconds "
+                "(30). Enable AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep."
+            ],
+        ),
+        (
+            {"volumeDevices": [{"name": "x", "devicePath": "/a/../b"}]},
+            [
+                '.volumeDevices[0].name: Not found: "x"',
+                (
+                    '.volumeDevices[0].devicePath: Invalid value: "/a/../b": can not contain '
+                    "backsteps ('..')"
+                ),
+            ],
+        ),
+        (
+            {"restartPolicy": "Always"},
+            [".restartPolicy: Forbidden: may not be set for non-init containers"],
+        ),
     ],
 )
 def test_containers(fields: Object, errors: list[str]) -> None:
@@ -170,64 +372,167 @@ def test_containers(fields: Object, errors: list[str]) -> None:
 def test_init_containers_report_a_repeated_name_twice() -> None:
     """Once among themselves, once among all: so does the real server."""
     twice = [container(name="i"), container(name="i")]
-    assert texts(CREATE(pod(initContainers=twice))) == ['spec.initContainers[1].name: Duplicate value: "i"'] * 2
+    assert (
+        texts(CREATE(pod(initContainers=twice)))
+        == ['spec.initContainers[1].name: Duplicate value: "i"'] * 2
+    )
 
 
 def test_a_sidecar_may_have_probes() -> None:
     probe = {"exec": {"command": ["a"]}, "successThreshold": 1}
-    assert CREATE(pod(initContainers=[container(name="i", restartPolicy="Always", livenessProbe=probe)])) == []
+    assert (
+        CREATE(
+            pod(initContainers=[container(name="i", restartPolicy="Always", livenessProbe=probe)])
+        )
+        == []
+    )
     errors = texts(CREATE(pod(initContainers=[container(name="i", livenessProbe=probe)])))
     assert len(errors) == 1
-    assert errors[0].startswith("spec.initContainers[0].livenessProbe: Invalid value: core.Probe{Handler:core.Handler{")
+    assert errors[0].startswith(
+        "spec.initContainers[0].livenessProbe: Invalid value: core.Probe{Handler:core.Handler{"
+    )
     assert errors[0].endswith("FailureThreshold:0}: must not be set for init containers")
 
 
 @pytest.mark.parametrize(
     ("spec", "errors"),
     [
-        ({"hostPID": True, "shareProcessNamespace": True},
-         ["securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both "
-          "be "
-          "enabled"]),
-        ({"securityContext": {"sysctls": [{"name": "a.b"}, {"name": "a.b"}, {}]}},
-         ['securityContext.sysctls[1].name: Duplicate value: "a.b"',
-             "securityContext.sysctls[2].name: Required value"]),
-        ({"securityContext": {"fsGroupChangePolicy": "x"}},
-         ['securityContext.fsGroupChangePolicy: Unsupported value: "x": supported values: "Always", "OnRootMismatch"']),
-        ({"dnsConfig": {"searches": ["a."] * 7, "options": [{}]}},
-         ['dnsConfig.searches: Invalid value: []string{"a.", "a.", "a.", "a.", "a.", "a.", "a."}: must not have more '
-          'than 6 '
-          "search paths", "dnsConfig.options[0]: Required value: must not be empty"]),
-        ({"overhead": {"x": "1"}},
-         ['overhead.limits[x]: Invalid value: "x": must be a standard resource type or fully qualified',
-          'overhead.limits[x]: Invalid value: "x": must be a standard resource for containers']),
-        ({"preemptionPolicy": "x"},
-         ['preemptionPolicy: Unsupported value: "x": supported values: "PreemptLowerPriority", "Never"']),
-        ({"runtimeClassName": ""},
-         ["runtimeClassName: Invalid value: \"\": a lowercase RFC 1123 subdomain must consist of lower case "
-          "alphanumeric "
-          "characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex "
-          "used for "
-          "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]),
+        (
+            {"hostPID": True, "shareProcessNamespace": True},
+            [
+                "securityContext.shareProcessNamespace: Invalid value: true: "
+                "ShareProcessNamespace and HostPID cannot both "
+                "be "
+                "enabled"
+            ],
+        ),
+        (
+            {"securityContext": {"sysctls": [{"name": "a.b"}, {"name": "a.b"}, {}]}},
+            [
+                'securityContext.sysctls[1].name: Duplicate value: "a.b"',
+                "securityContext.sysctls[2].name: Required value",
+            ],
+        ),
+        (
+            {"securityContext": {"fsGroupChangePolicy": "x"}},
+            [
+                (
+                    'securityContext.fsGroupChangePolicy: Unsupported value: "x": supported '
+                    'values: "Always", "OnRootMismatch"'
+                )
+            ],
+        ),
+        (
+            {"dnsConfig": {"searches": ["a."] * 7, "options": [{}]}},
+            [
+                'dnsConfig.searches: Invalid value: []string{"a.", "a.", "a.", "a.", "a.", '
+                '"a.", "a."}: must not have more '
+                "than 6 "
+                "search paths",
+                "dnsConfig.options[0]: Required value: must not be empty",
+            ],
+        ),
+        (
+            {"overhead": {"x": "1"}},
+            [
+                (
+                    'overhead.limits[x]: Invalid value: "x": must be a standard resource type or '
+                    "fully qualified"
+                ),
+                (
+                    'overhead.limits[x]: Invalid value: "x": must be a standard resource for '
+                    "containers"
+                ),
+            ],
+        ),
+        (
+            {"preemptionPolicy": "x"},
+            [
+                (
+                    'preemptionPolicy: Unsupported value: "x": supported values: '
+                    '"PreemptLowerPriority", "Never"'
+                )
+            ],
+        ),
+        (
+            {"runtimeClassName": ""},
+            [
+                'runtimeClassName: Invalid value: "": a lowercase RFC 1123 subdomain must '
+                "consist of lower case "
+                "alphanumeric "
+                "characters, '-' or '.', and must start and end with an alphanumeric "
+                "character (e.g. 'example.com', regex "
+                "used for "
+                "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ],
+        ),
         ({"subdomain": "A"}, [f'subdomain: Invalid value: "A": {DNS_LABEL}']),
-        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 1, "preference": {"matchFields": [{"key": "x", "operator": "Exists"}]}}]}}},
-         ["affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0]"
-          ".operator: "
-          'Invalid value: "Exists": not a valid selector operator',
-          "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0].key: "
-          'Invalid value: "x": not a valid field selector key']),
-        ({"tolerations": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}]}, []),
-        ({"os": {"name": "bsd"}}, ['os: Unsupported value: "bsd": supported values: "linux", "windows"']),
-        ({"os": {"name": "windows"}, "hostPID": True, "securityContext": {"runAsUser": 1}},
-         ["hostPID: Forbidden: cannot be set for a windows pod",
-          "securityContext.runAsUser: Forbidden: cannot be set for a windows pod"]),
-        ({"os": {"name": "linux"}, "securityContext": {"windowsOptions": {}}},
-         ["securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod"]),
-        ({"securityContext": {"windowsOptions": {"hostProcess": True}}},
-         ["hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers"]),
-        ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, ['schedulingGates[1]: Duplicate value: "a"']),
-        ({"ephemeralContainers": [container(name="e")]}, ["ephemeralContainers: Forbidden: cannot be set on create"]),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "weight": 1,
+                                "preference": {"matchFields": [{"key": "x", "operator": "Exists"}]},
+                            }
+                        ]
+                    }
+                }
+            },
+            [
+                "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0]"
+                ".operator: "
+                'Invalid value: "Exists": not a valid selector operator',
+                "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields[0].key: "
+                'Invalid value: "x": not a valid field selector key',
+            ],
+        ),
+        (
+            {
+                "tolerations": [
+                    {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}
+                ]
+            },
+            [],
+        ),
+        (
+            {"os": {"name": "bsd"}},
+            ['os: Unsupported value: "bsd": supported values: "linux", "windows"'],
+        ),
+        (
+            {"os": {"name": "windows"}, "hostPID": True, "securityContext": {"runAsUser": 1}},
+            [
+                "hostPID: Forbidden: cannot be set for a windows pod",
+                "securityContext.runAsUser: Forbidden: cannot be set for a windows pod",
+            ],
+        ),
+        (
+            {"os": {"name": "linux"}, "securityContext": {"windowsOptions": {}}},
+            [
+                (
+                    "securityContext.windowsOptions: Forbidden: windows options cannot be set "
+                    "for a linux pod"
+                )
+            ],
+        ),
+        (
+            {"securityContext": {"windowsOptions": {"hostProcess": True}}},
+            [
+                (
+                    "hostNetwork: Invalid value: false: hostNetwork must be true if pod contains "
+                    "any hostProcess containers"
+                )
+            ],
+        ),
+        (
+            {"schedulingGates": [{"name": "a"}, {"name": "a"}]},
+            ['schedulingGates[1]: Duplicate value: "a"'],
+        ),
+        (
+            {"ephemeralContainers": [container(name="e")]},
+            ["ephemeralContainers: Forbidden: cannot be set on create"],
+        ),
     ],
 )
 def test_pod_spec(spec: Object, errors: list[str]) -> None:
@@ -237,40 +542,85 @@ def test_pod_spec(spec: Object, errors: list[str]) -> None:
 @pytest.mark.parametrize(
     ("annotations", "errors"),
     [
-        ({"kubernetes.io/config.mirror": "x"},
-         ['[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName if mirror pod annotation is set']),
-        ({"seccomp.security.alpha.kubernetes.io/pod": "x"},
-         ['.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "x": must be a valid seccomp profile']),
-        ({"container.apparmor.security.beta.kubernetes.io/z": "x"},
-         ['[container.apparmor.security.beta.kubernetes.io/z]: Invalid value: "z": container not found',
-          '[container.apparmor.security.beta.kubernetes.io/z]: Invalid value: "x": '
-          'invalid AppArmor profile name: "x"']),
-        ({"scheduler.alpha.kubernetes.io/tolerations": "{}"},
-         [': Invalid value: "scheduler.alpha.kubernetes.io/tolerations": json: cannot unmarshal object into Go value '
-          'of '
-          "type []core.Toleration"]),
-        ({"scheduler.alpha.kubernetes.io/tolerations": "["},
-         [': Invalid value: "scheduler.alpha.kubernetes.io/tolerations": unexpected end of JSON input']),
+        (
+            {"kubernetes.io/config.mirror": "x"},
+            [
+                (
+                    '[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName '
+                    "if mirror pod annotation is set"
+                )
+            ],
+        ),
+        (
+            {"seccomp.security.alpha.kubernetes.io/pod": "x"},
+            [
+                (
+                    '.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "x": must be a '
+                    "valid seccomp profile"
+                )
+            ],
+        ),
+        (
+            {"container.apparmor.security.beta.kubernetes.io/z": "x"},
+            [
+                (
+                    '[container.apparmor.security.beta.kubernetes.io/z]: Invalid value: "z": '
+                    "container not found"
+                ),
+                '[container.apparmor.security.beta.kubernetes.io/z]: Invalid value: "x": '
+                'invalid AppArmor profile name: "x"',
+            ],
+        ),
+        (
+            {"scheduler.alpha.kubernetes.io/tolerations": "{}"},
+            [
+                ': Invalid value: "scheduler.alpha.kubernetes.io/tolerations": json: cannot '
+                "unmarshal object into Go value "
+                "of "
+                "type []core.Toleration"
+            ],
+        ),
+        (
+            {"scheduler.alpha.kubernetes.io/tolerations": "["},
+            [
+                (
+                    ': Invalid value: "scheduler.alpha.kubernetes.io/tolerations": unexpected '
+                    "end of JSON input"
+                )
+            ],
+        ),
     ],
 )
 def test_annotations(annotations: dict[str, str], errors: list[str]) -> None:
-    assert texts(CREATE(pod({"annotations": annotations}))) == [f"metadata.annotations{e}" for e in errors]
+    assert texts(CREATE(pod({"annotations": annotations}))) == [
+        f"metadata.annotations{e}" for e in errors
+    ]
 
 
 def test_seccomp_annotation_and_field_must_agree() -> None:
-    made = pod({"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}},
-               securityContext={"seccompProfile": {"type": "RuntimeDefault"}})
+    made = pod(
+        {"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}},
+        securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+    )
     assert texts(CREATE(made)) == [
-        "spec.securityContext.seccompProfile.type: Forbidden: seccomp type in annotation and field must match"
+        (
+            "spec.securityContext.seccompProfile.type: Forbidden: seccomp type in annotation and "
+            "field must match"
+        )
     ]
 
 
 def test_a_token_needs_a_service_account() -> None:
-    volume = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t",
-        "expirationSeconds": 3600}}]}}
+    volume = {
+        "name": "v",
+        "projected": {
+            "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]
+        },
+    }
     assert CREATE(pod(volumes=[volume])) == []
     assert texts(CREATE(pod(volumes=[volume], serviceAccountName=""))) == [
-        "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when "
+        "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be "
+        "specified when "
         "serviceAccountName is not set"
     ]
 
@@ -280,7 +630,8 @@ def test_a_token_needs_a_service_account() -> None:
 TOLERATION = {"key": "a", "operator": "Exists", "effect": "NoExecute"}
 FORBIDDEN = (
     "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`, "
-    "`spec.initContainers[*].image`, `spec.activeDeadlineSeconds` or `spec.tolerations` (only additions to existing "
+    "`spec.initContainers[*].image`, `spec.activeDeadlineSeconds` or `spec.tolerations` "
+    "(only additions to existing "
     "tolerations)\n"
 )
 
@@ -291,8 +642,10 @@ FORBIDDEN = (
         ({}, {"containers": [container(image="other")]}),
         ({}, {"activeDeadlineSeconds": 5}),
         ({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": 4}),
-        ({"tolerations": [TOLERATION]}, {"tolerations": [{"operator": "Exists"}, {**TOLERATION,
-         "tolerationSeconds": 3}]}),
+        (
+            {"tolerations": [TOLERATION]},
+            {"tolerations": [{"operator": "Exists"}, {**TOLERATION, "tolerationSeconds": 3}]},
+        ),
         ({"schedulingGates": [{"name": "a"}]}, {"nodeSelector": {"a": "b"}}),
         ({"serviceAccount": "default"}, {}),
     ],
@@ -304,14 +657,41 @@ def test_updates_that_pass(old: Object, new: Object) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "errors"),
     [
-        ({"activeDeadlineSeconds": 5}, {},
-         ['spec.activeDeadlineSeconds: Invalid value: "null": must not update from a positive integer to nil value']),
-        ({"tolerations": [TOLERATION]}, {"tolerations": [{**TOLERATION, "effect": "NoSchedule"}]},
-         ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"]),
-        ({}, {"initContainers": [container(name="i")]},
-         ["spec.initContainers: Forbidden: pod updates may not add or remove containers"]),
-        ({}, {"schedulingGates": [{"name": "a"}]},
-         ["spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a'"]),
+        (
+            {"activeDeadlineSeconds": 5},
+            {},
+            [
+                (
+                    'spec.activeDeadlineSeconds: Invalid value: "null": must not update from a '
+                    "positive integer to nil value"
+                )
+            ],
+        ),
+        (
+            {"tolerations": [TOLERATION]},
+            {"tolerations": [{**TOLERATION, "effect": "NoSchedule"}]},
+            [
+                (
+                    "spec.tolerations: Forbidden: existing toleration can not be modified except "
+                    "its tolerationSeconds"
+                )
+            ],
+        ),
+        (
+            {},
+            {"initContainers": [container(name="i")]},
+            ["spec.initContainers: Forbidden: pod updates may not add or remove containers"],
+        ),
+        (
+            {},
+            {"schedulingGates": [{"name": "a"}]},
+            [
+                (
+                    "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but "
+                    "found new scheduling gate 'a'"
+                )
+            ],
+        ),
     ],
 )
 def test_updates_that_fail(old: Object, new: Object, errors: list[str]) -> None:
@@ -319,8 +699,14 @@ def test_updates_that_fail(old: Object, new: Object, errors: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "new", [{"nodeName": "n"}, {"containers": [container(tty=True)]}, {"terminationGracePeriodSeconds": 31},
-            {"hostPID": True}, {"nodeSelector": {"a": "b"}}],
+    "new",
+    [
+        {"nodeName": "n"},
+        {"containers": [container(tty=True)]},
+        {"terminationGracePeriodSeconds": 31},
+        {"hostPID": True},
+        {"nodeSelector": {"a": "b"}},
+    ],
 )
 def test_everything_else_is_fixed(new: Object) -> None:
     errors = texts(UPDATE(pod(**new), pod()))
@@ -334,7 +720,9 @@ def test_annotations_that_may_not_change() -> None:
     assert texts(UPDATE(new, old)) == [
         f"metadata.annotations[{key}]: Forbidden: may not remove or update AppArmor annotations"
     ]
-    assert texts(UPDATE(old, new)) == [f"metadata.annotations[{key}]: Forbidden: may not add AppArmor annotations"]
+    assert texts(UPDATE(old, new)) == [
+        f"metadata.annotations[{key}]: Forbidden: may not add AppArmor annotations"
+    ]
 
 
 def _status(old: Object, new: Object, **spec: Any) -> list[str]:
@@ -346,7 +734,10 @@ def test_a_container_that_ended_stays_ended() -> None:
     running = {"containerStatuses": [{"name": "c", "state": {"running": {}}}]}
     assert _status(ended, running, restartPolicy="OnFailure") == []
     assert _status(ended, running, restartPolicy="Never") == [
-        "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"
+        (
+            "status.containerStatuses[0].state: Forbidden: may not be transitioned to "
+            "non-terminated state"
+        )
     ]
 
 
@@ -356,8 +747,9 @@ def test_pod_addresses() -> None:
 
     assert _status({}, ips("10.0.0.1", "fd00::1")) == []
     assert _status({}, ips("10.0.0.1", "10.0.0.1")) == [
-        'status.podIPs: Invalid value: []core.PodIP{core.PodIP{IP:"10.0.0.1"}, core.PodIP{IP:"10.0.0.1"}}: may '
-        'specify no '
+        'status.podIPs: Invalid value: []core.PodIP{core.PodIP{IP:"10.0.0.1"}, '
+        'core.PodIP{IP:"10.0.0.1"}}: may '
+        "specify no "
         "more than one IP for each IP family",
         'status.podIPs[1]: Duplicate value: core.PodIP{IP:"10.0.0.1"}',
     ]
@@ -372,16 +764,31 @@ def test_conditions_of_others_are_qualified_names() -> None:
 def test_ephemeral_containers_are_only_added() -> None:
     update = SUBRESOURCES["ephemeralcontainers"]
     old = pod(ephemeralContainers=[container(name="a")])
-    assert texts(update(pod(ephemeralContainers=[container(name="b"), container(name="a")]), old)) == []
-    assert texts(update(pod(ephemeralContainers=[container(name="c", ports=[{"containerPort": 1, "protocol": "TCP"}])]),
-                        pod())) == [
+    assert (
+        texts(update(pod(ephemeralContainers=[container(name="b"), container(name="a")]), old))
+        == []
+    )
+    assert texts(
+        update(
+            pod(
+                ephemeralContainers=[
+                    container(name="c", ports=[{"containerPort": 1, "protocol": "TCP"}])
+                ]
+            ),
+            pod(),
+        )
+    ) == [
         'spec.ephemeralContainers[0].name: Duplicate value: "c"',
         "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container",
     ]
     assert texts(update(pod(), old)) == [
-        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "a" may not be removed\n'
+        (
+            'spec.ephemeralContainers: Forbidden: existing ephemeral containers "a" may not be '
+            "removed\n"
+        )
     ]
     changed = texts(update(pod(ephemeralContainers=[container(name="a", image="j")]), old))
     assert changed[0].startswith(
-        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "a" may not be changed\n'
+        'spec.ephemeralContainers: Forbidden: existing ephemeral containers "a" may not be '
+        "changed\n"
     )

@@ -1,4 +1,6 @@
-"""Recorded refusals of a real server: the same bodies, normalised and defaulted, must give the same causes."""
+"""Recorded refusals of a real server: the same bodies, normalised and defaulted, must give the same
+causes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 import yaml
 
 from transom.machinery import defaults
-from transom.machinery.codec import normalise
+from transom.machinery.codec import normalise_object
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import BY_KEY, GVK, KINDS
 from transom.machinery.validation import batch, pod, workloads
@@ -43,19 +45,28 @@ def _steps() -> Iterator[Any]:
         for case in yaml.load(file.read_text(), loader):
             for step in case["steps"]:
                 answer = expected.get(case["name"], {}).get(step.get("id"))
-                if step.get("method") != "POST" or not answer or "body" not in step or "query" in step:
+                if (
+                    step.get("method") != "POST"
+                    or not answer
+                    or "body" not in step
+                    or "query" in step
+                ):
                     continue
                 key = _key(step["path"])
                 if key is not None and answer["status"] in (201, 422):
-                    yield pytest.param(key, step["body"], answer, id=f"{file.stem}/{case['name']}/{step['id']}")
+                    yield pytest.param(
+                        key, step["body"], answer, id=f"{file.stem}/{case['name']}/{step['id']}"
+                    )
 
 
 def _prepared(key: str, body: dict[str, Any]) -> dict[str, Any]:
     """What the server has in hand when it validates."""
     kind = BY_KEY[key]
     gvk = GVK(kind.group, kind.storage, kind.kind)
-    obj = normalise(gvk, json.loads(json.dumps(body).replace("${NS}", "ns").replace("${RND}", "rnd")))
-    defaults.apply(gvk, obj)
+    obj = normalise_object(
+        gvk, json.loads(json.dumps(body).replace("${NS}", "ns").replace("${RND}", "rnd"))
+    )
+    defaults.apply_defaults(gvk, obj)
     meta = obj.setdefault("metadata", {})
     meta.setdefault("namespace", "ns")
     meta["uid"] = "UID"
@@ -70,7 +81,9 @@ def _prepared(key: str, body: dict[str, Any]) -> dict[str, Any]:
         labels = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
         labels.setdefault("job-name", meta["name"])
         labels.setdefault("controller-uid", "UID")
-        obj["spec"].setdefault("selector", {}).setdefault("matchLabels", {}).setdefault("controller-uid", "UID")
+        obj["spec"].setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(
+            "controller-uid", "UID"
+        )
     return obj
 
 

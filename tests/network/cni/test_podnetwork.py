@@ -1,4 +1,6 @@
-"""Sandboxes get addresses and lose them: on Linux by flannel and bridge, on Windows by flannel, win-bridge and HNS."""
+"""Sandboxes get addresses and lose them: on Linux by flannel and bridge, on Windows by flannel,
+win-bridge and HNS.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ async def refused(network: Any, wish: SandboxNetwork) -> str:
 
 
 @waits
-async def test_a_linux_sandbox_has_a_veth_on_the_bridge_and_goes_without_a_trace(cluster: Any, node: Any) -> None:
+async def test_a_linux_sandbox_has_a_veth_on_the_bridge_and_goes_without_a_trace(
+    cluster: Any, node: Any
+) -> None:
     pods = cluster.pods(node, CIDR)
     assert pods.ready() == ""
     assert await pods.add(sandbox("s1")) == ["10.244.1.2"]
@@ -53,7 +57,11 @@ async def test_a_linux_sandbox_has_a_veth_on_the_bridge_and_goes_without_a_trace
     assert set(cluster.fabric.stacks) == {"n1"}
     assert set(node.machine.stack.links) == {"lo", "eth0", "cni0"}
     assert node.files.listdir("/var/lib/cni/networks/cbr0") == ["last_reserved_ip.0", "lock"]
-    assert node.files.listdir("/var/lib/cni/results") == node.files.listdir("/var/lib/cni/flannel") == []
+    assert (
+        node.files.listdir("/var/lib/cni/results")
+        == node.files.listdir("/var/lib/cni/flannel")
+        == []
+    )
     assert not node.machine.namespaces
 
 
@@ -61,7 +69,10 @@ async def test_a_linux_sandbox_has_a_veth_on_the_bridge_and_goes_without_a_trace
 async def test_what_is_missing_is_said_and_nothing_is_left(cluster: Any, node: Any) -> None:
     pods = cluster.pods(node, CIDR)
     node.files.remove("/run/flannel/subnet.env")
-    assert await refused(pods, sandbox("s1")) == "open /run/flannel/subnet.env: no such file or directory"
+    assert (
+        await refused(pods, sandbox("s1"))
+        == "open /run/flannel/subnet.env: no such file or directory"
+    )
     assert set(cluster.fabric.stacks) == {"n1"}
     node.files.remove("/etc/cni/net.d/10-flannel.conflist")
     assert pods.ready() == "cni config uninitialized"
@@ -69,22 +80,38 @@ async def test_what_is_missing_is_said_and_nothing_is_left(cluster: Any, node: A
     assert await refused(pods, sandbox("s1")) == "cni config uninitialized"
 
 
-@pytest.mark.parametrize(("labelled", "prefix"), [(False, ""), (True, 'plugin type="flannel" failed (add): ')])
+@pytest.mark.parametrize(
+    ("labelled", "prefix"), [(False, ""), (True, 'plugin type="flannel" failed (add): ')]
+)
 @waits
-async def test_newer_runtimes_say_which_plugin_it_was(cluster: Any, node: Any, labelled: bool, prefix: str) -> None:
+async def test_newer_runtimes_say_which_plugin_it_was(
+    cluster: Any, node: Any, labelled: bool, prefix: str
+) -> None:
     pods = cluster.pods(node, CIDR, labelled=labelled)
     node.files.remove("/run/flannel/subnet.env")
-    assert await refused(pods, sandbox("s1")) == prefix + "open /run/flannel/subnet.env: no such file or directory"
+    assert (
+        await refused(pods, sandbox("s1"))
+        == prefix + "open /run/flannel/subnet.env: no such file or directory"
+    )
 
 
 @waits
-async def test_docker_passes_over_a_configuration_whose_plugin_is_not_there(cluster: Any, node: Any) -> None:
+async def test_docker_passes_over_a_configuration_whose_plugin_is_not_there(
+    cluster: Any, node: Any
+) -> None:
     pods = cluster.pods(node, CIDR, "docker")
-    node.files.write("/etc/cni/net.d/05-other.conf", b'{"cniVersion":"0.3.1","name":"x","type":"calico"}')
+    node.files.write(
+        "/etc/cni/net.d/05-other.conf", b'{"cniVersion":"0.3.1","name":"x","type":"calico"}'
+    )
     assert await pods.add(sandbox("s1")) == ["10.244.1.2"]
     other = cluster.pods(cluster.linux("n2", 4), "10.244.2.0/24", "containerd")
-    other.machine.files.write("/etc/cni/net.d/05-other.conf", b'{"cniVersion":"0.3.1","name":"x","type":"calico"}')
-    assert await refused(other, sandbox("s1")) == 'failed to find plugin "calico" in path [/opt/cni/bin]'
+    other.machine.files.write(
+        "/etc/cni/net.d/05-other.conf", b'{"cniVersion":"0.3.1","name":"x","type":"calico"}'
+    )
+    assert (
+        await refused(other, sandbox("s1"))
+        == 'failed to find plugin "calico" in path [/opt/cni/bin]'
+    )
 
 
 @waits
@@ -107,7 +134,10 @@ async def test_a_host_port_is_one_sandboxs(cluster: Any, node: Any) -> None:
     await pods.add(sandbox("s1", ports=[PortMapping(80, 8080), PortMapping(9000, 0)]))
     rules = node.machine.stack.tables["ip transom-hostports"].chains["hostports"].rules
     assert len(rules) == 3
-    text = "cannot open hostport 8080 for pod web-0_default: listen tcp4 :8080: bind: address already in use"
+    text = (
+        "cannot open hostport 8080 for pod web-0_default: listen tcp4 :8080: bind: address "
+        "already in use"
+    )
     assert await refused(pods, sandbox("s2", ports=[PortMapping(81, 8080)])) == text
     assert await pods.add(sandbox("s3", ports=[PortMapping(81, 8080, "UDP")])) == ["10.244.1.3"]
     await pods.remove("s1")
@@ -124,22 +154,40 @@ async def test_bandwidth_comes_from_annotations(cluster: Any, node: Any) -> None
     conf["plugins"].append({"type": "bandwidth", "capabilities": {"bandwidth": True}})
     node.files.write("/etc/cni/net.d/10-flannel.conflist", json.dumps(conf).encode())
     await pods.add(sandbox("s1", annotations={"kubernetes.io/ingress-bandwidth": "10M"}))
-    from transom.network.cni.bandwidth import limits_of
+    from transom.network.cni.bandwidth import bandwidth_limits
 
-    assert limits_of(node.machine, "s1") == {
-        "ingressRate": 10_000_000, "ingressBurst": 2**31 - 1, "egressRate": 0, "egressBurst": 0,
-    }  # fmt: skip
+    assert bandwidth_limits(node.machine, "s1") == {
+        "ingressRate": 10_000_000,
+        "ingressBurst": 2**31 - 1,
+        "egressRate": 0,
+        "egressBurst": 0,
+    }
     words = "failed to get pod bandwidth from annotations: resource is unreasonably small (< 1kbit)"
-    assert await refused(pods, sandbox("s2", annotations={"kubernetes.io/egress-bandwidth": "10"})) == words
+    assert (
+        await refused(pods, sandbox("s2", annotations={"kubernetes.io/egress-bandwidth": "10"}))
+        == words
+    )
 
 
 @waits
 async def test_docker_wants_the_nodes_range_for_ip_ranges(cluster: Any, node: Any) -> None:
     pods = cluster.pods(node, CIDR, "docker")
-    node.files.write("/etc/cni/net.d/10-flannel.conflist", json.dumps({
-        "name": "b", "cniVersion": "0.3.1",
-        "plugins": [{"type": "bridge", "capabilities": {"ipRanges": True}, "ipam": {"type": "host-local"}}],
-    }).encode())  # fmt: skip
+    node.files.write(
+        "/etc/cni/net.d/10-flannel.conflist",
+        json.dumps(
+            {
+                "name": "b",
+                "cniVersion": "0.3.1",
+                "plugins": [
+                    {
+                        "type": "bridge",
+                        "capabilities": {"ipRanges": True},
+                        "ipam": {"type": "host-local"},
+                    }
+                ],
+            }
+        ).encode(),
+    )
     pods.cidr = ""
     assert pods.ready() == "cni config needs ipRanges but no PodCIDR set"
     pods.use("10.244.9.0/24")
@@ -148,7 +196,8 @@ async def test_docker_wants_the_nodes_range_for_ip_ranges(cluster: Any, node: An
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd"])
 @pytest.mark.parametrize(
-    ("mode", "first", "gateway"), [("l2bridge", "10.244.2.3", "10.244.2.2"), ("overlay", "10.244.2.2", "10.244.2.1")]
+    ("mode", "first", "gateway"),
+    [("l2bridge", "10.244.2.3", "10.244.2.2"), ("overlay", "10.244.2.2", "10.244.2.1")],
 )
 @waits
 async def test_a_windows_sandbox_has_the_endpoints_adapter(
@@ -194,7 +243,8 @@ async def test_a_windows_sandbox_whose_endpoint_hns_refuses_leaves_nothing(clust
     pods = cluster.pods(node, "10.244.2.0/24", "docker")
     node.hns.delete("network", node.hns.list("network", Name="cbr0")[0]["ID"])
     assert await refused(pods, sandbox("s1")) == (
-        "error while executing ADD command: error while GETHNSNewtorkByName(cbr0): Network cbr0 not found"
+        "error while executing ADD command: error while GETHNSNewtorkByName(cbr0): Network "
+        "cbr0 not found"
     )
     assert set(cluster.fabric.stacks) == {"w1"}
     names = node.files.listdir(r"C:\var\lib\cni\networks\cbr0")
@@ -204,7 +254,9 @@ async def test_a_windows_sandbox_whose_endpoint_hns_refuses_leaves_nothing(clust
 @pytest.mark.windows("TRB-50", "TRB-51", "TRB-76", "NET-01", "NET-43")
 @waits
 async def test_files_of_a_windows_node_decide(cluster: Any) -> None:
-    """Configuration, plugins and subnet.env are files of the node; what is changed counts for the next pod."""
+    """Configuration, plugins and subnet.env are files of the node; what is changed counts for the
+    next pod.
+    """
     node = cluster.windows("w1", 4)
     pods = cluster.pods(node, "10.244.2.0/24", "docker")
     await pods.add(sandbox("s1"))
@@ -216,11 +268,15 @@ async def test_files_of_a_windows_node_decide(cluster: Any) -> None:
     node.files.write(path, json.dumps(conf).encode())
     await pods.add(sandbox("s2"))
     kept = [
-        "192.0.2.0/24" in str(node.hns.list("endpoint", Name=f"{name}_cbr0")[0]["Policies"]) for name in ("s1", "s2")
-    ]  # fmt: skip
+        "192.0.2.0/24" in str(node.hns.list("endpoint", Name=f"{name}_cbr0")[0]["Policies"])
+        for name in ("s1", "s2")
+    ]
     assert kept == [False, True]
     node.files.remove(r"c:\k\cni\win-bridge.exe")
-    assert await refused(pods, sandbox("s3")) == r'failed to find plugin "win-bridge" in path [c:\k\cni]'
+    assert (
+        await refused(pods, sandbox("s3"))
+        == r'failed to find plugin "win-bridge" in path [c:\k\cni]'
+    )
     node.files.remove(path)
     assert pods.ready() == "cni config uninitialized"
     assert pods.network() == r"no networks found in c:\k\cni\config"

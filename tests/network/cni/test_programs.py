@@ -1,7 +1,9 @@
-"""The real plugins of Debian's containernetworking-plugins and ours answer the same JSON to the same calls.
+"""The real plugins of Debian's containernetworking-plugins and ours answer the same JSON to the
+same calls.
 
-host-local runs as it is, with a directory of the test for its data. loopback and bridge run in network namespaces of their
-own, which only root can make; they end with the processes that hold them.
+host-local runs as it is, with a directory of the test for its data. loopback and bridge run in
+network namespaces of their own, which only root can make; they end with the processes that hold
+them.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from typing import Any
 
 import pytest
 
-from transom.network.cni.exec import DEBIAN, programs, run, supported
-from transom.network.cni.plugin import Call, CniError
-from transom.network.cni.plugins import table
+from transom.network.cni.exec import DEBIAN, exec_plugin, plugin_programs, supported_versions
+from transom.network.cni.plugin import CniCall, CniError
+from transom.network.cni.plugins import plugin_table
 from transom.network.cni.results import as_version
 from transom.network.cni.runner import Execute, in_process
 
 pytestmark = pytest.mark.skipif(
-    not Path(DEBIAN, "host-local").exists(), reason=f"Debian's package containernetworking-plugins is not in {DEBIAN}"
+    not Path(DEBIAN, "host-local").exists(),
+    reason=f"Debian's package containernetworking-plugins is not in {DEBIAN}",
 )
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("nsenter"),
@@ -32,15 +35,21 @@ needs_root = pytest.mark.skipif(
 )
 
 
-def plainly(argv: Sequence[str], environment: Mapping[str, str], data: bytes) -> tuple[int, bytes, bytes]:
-    done = subprocess.run(argv, env=dict(environment), input=data, capture_output=True, timeout=30, check=False)
+def plainly(
+    argv: Sequence[str], environment: Mapping[str, str], data: bytes
+) -> tuple[int, bytes, bytes]:
+    done = subprocess.run(
+        argv, env=dict(environment), input=data, capture_output=True, timeout=30, check=False
+    )
     return done.returncode, done.stdout, done.stderr
 
 
-def said(execute: Execute, kind: str, call: Call) -> Any:
+def said(execute: Execute, kind: str, call: CniCall) -> Any:
     try:
         result = execute(kind, call)
-        return None if result is None else as_version(result, call.config.get("cniVersion") or "0.1.0")
+        return (
+            None if result is None else as_version(result, call.config.get("cniVersion") or "0.1.0")
+        )
     except CniError as error:
         return error.as_json()
 
@@ -51,8 +60,17 @@ VERSIONS = ("", "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_host_local_says_the_same(node: Any, tmp_path: Path, version: str) -> None:
     def conf(*ranges: Any, **more: Any) -> dict[str, Any]:
-        return {"name": "net", "type": "x", **({"cniVersion": version} if version else {}),
-                "ipam": {"type": "host-local", "dataDir": str(tmp_path), "ranges": list(ranges), **more}}  # fmt: skip
+        return {
+            "name": "net",
+            "type": "x",
+            **({"cniVersion": version} if version else {}),
+            "ipam": {
+                "type": "host-local",
+                "dataDir": str(tmp_path),
+                "ranges": list(ranges),
+                **more,
+            },
+        }
 
     small, six = [{"subnet": "10.1.2.0/29"}], [{"subnet": "fd00::/64"}]
     two = [{"subnet": "10.8.0.0/30"}, {"subnet": "10.9.0.0/30", "gateway": "10.9.0.2"}]
@@ -84,10 +102,15 @@ def test_host_local_says_the_same(node: Any, tmp_path: Path, version: str) -> No
         ("ADD", "h", {"name": "net", "cniVersion": version}, {}),
         ("ADD", "h", {"cniVersion": version}, {}),
     ]
-    real, ours = programs(plainly), in_process(node.machine)
+    real, ours = plugin_programs(plainly), in_process(node.machine)
     for command, container, config, args in steps:
-        call = Call(command, container, "/ns", "eth0", args, DEBIAN, config)  # type: ignore[arg-type]
-        assert said(ours, "host-local", call) == said(real, "host-local", call), (command, container, config, args)
+        call = CniCall(command, container, "/ns", "eth0", args, DEBIAN, config)  # type: ignore[arg-type]
+        assert said(ours, "host-local", call) == said(real, "host-local", call), (
+            command,
+            container,
+            config,
+            args,
+        )
     if version != "1.1.0":
         there = {path.name: path.read_bytes() for path in (tmp_path / "net").iterdir()}
         here = node.files.listdir(f"{tmp_path}/net")
@@ -95,33 +118,41 @@ def test_host_local_says_the_same(node: Any, tmp_path: Path, version: str) -> No
 
 
 def test_versions_and_failures_of_programs(tmp_path: Path) -> None:
-    versions = supported(plainly)
+    versions = supported_versions(plainly)
     for kind in ("bridge", "host-local", "loopback", "portmap", "static"):
-        assert versions(kind) == table("linux")[kind].versions
+        assert versions(kind) == plugin_table("linux")[kind].versions
     assert versions("nothing") is None
-    call = Call("ADD", "c", "/ns", "eth0", {}, str(tmp_path), {})
+    call = CniCall("ADD", "c", "/ns", "eth0", {}, str(tmp_path), {})
     for body, text in (
         ("exit 3", "netplugin failed with no error message: exit status 3"),
         ("echo help >&2; exit 1", 'netplugin failed: "help\\n"'),
-        ("echo no; exit 1", 'netplugin failed but error parsing its diagnostic message "no\\n": '
-         "invalid character 'o' in literal null (expecting 'u')"),
+        (
+            "echo no; exit 1",
+            'netplugin failed but error parsing its diagnostic message "no\\n": '
+            "invalid character 'o' in literal null (expecting 'u')",
+        ),
         ('echo \'{"code":7,"msg":"m","details":"d"}\'; exit 1', "m; d"),
-    ):  # fmt: skip
+    ):
         program = tmp_path / "x"
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
         with pytest.raises(CniError) as caught:
-            run(plainly, str(tmp_path), "x", call)
+            exec_plugin(plainly, str(tmp_path), "x", call)
         assert str(caught.value) == text
     with pytest.raises(CniError) as caught:
-        run(plainly, str(tmp_path), "y", call)
+        exec_plugin(plainly, str(tmp_path), "y", call)
     assert str(caught.value) == f'failed to find plugin "y" in path [{tmp_path}]'
 
 
 @pytest.fixture
 def namespaces() -> Iterator[list[int]]:
     """Two processes, each with a network namespace of its own."""
-    held = [subprocess.Popen(["unshare", "-n", "sh", "-c", "echo ready; exec sleep 60"], stdout=subprocess.PIPE) for _ in "ab"]
+    held = [
+        subprocess.Popen(
+            ["unshare", "-n", "sh", "-c", "echo ready; exec sleep 60"], stdout=subprocess.PIPE
+        )
+        for _ in "ab"
+    ]
     try:
         for process in held:
             assert process.stdout is not None
@@ -141,42 +172,90 @@ def plain(answer: Any, path: str) -> str:
 
 @needs_root
 @pytest.mark.parametrize("version", ["0.2.0", "0.3.1", "0.4.0", "1.0.0"])
-def test_bridge_and_loopback_say_the_same(node: Any, namespaces: list[int], tmp_path: Path, version: str) -> None:
+def test_bridge_and_loopback_say_the_same(
+    node: Any, namespaces: list[int], tmp_path: Path, version: str
+) -> None:
     host, inside = namespaces
 
-    def run_in(argv: Sequence[str], environment: Mapping[str, str], data: bytes) -> tuple[int, bytes, bytes]:
+    def run_in(
+        argv: Sequence[str], environment: Mapping[str, str], data: bytes
+    ) -> tuple[int, bytes, bytes]:
         return plainly(["nsenter", "-t", str(host), "-n", *argv], environment, data)
 
-    real, ours = programs(run_in), in_process(node.machine)
+    real, ours = plugin_programs(run_in), in_process(node.machine)
     there, here = f"/proc/{inside}/ns/net", node.sandbox("c1")
-    ipam = {"type": "host-local", "dataDir": str(tmp_path),
-            "ranges": [[{"subnet": "10.1.2.0/24"}]], "routes": [{"dst": "10.0.0.0/8"}]}  # fmt: skip
-    conf = {"name": "net", "cniVersion": version, "bridge": "br0", "isDefaultGateway": True, "ipam": ipam, "mtu": 1400,
-            "hairpinMode": True, "dns": {"nameservers": ["10.96.0.10"]}}  # fmt: skip
-    call = Call("ADD", "c1", there, "eth0", {}, DEBIAN, conf)
+    ipam = {
+        "type": "host-local",
+        "dataDir": str(tmp_path),
+        "ranges": [[{"subnet": "10.1.2.0/24"}]],
+        "routes": [{"dst": "10.0.0.0/8"}],
+    }
+    conf = {
+        "name": "net",
+        "cniVersion": version,
+        "bridge": "br0",
+        "isDefaultGateway": True,
+        "ipam": ipam,
+        "mtu": 1400,
+        "hairpinMode": True,
+        "dns": {"nameservers": ["10.96.0.10"]},
+    }
+    call = CniCall("ADD", "c1", there, "eth0", {}, DEBIAN, conf)
     loop = replace(call, config={"name": "lo", "cniVersion": version})
     node.machine.fabric.stacks["n1/c1"].add_address("lo", "::1/128")
     answers: list[Any] = []
     for execute, path in ((real, there), (ours, here)):
         added = said(execute, "bridge", replace(call, netns=path))
         previous = {**conf, "prevResult": added}
-        answers.append([
-            plain(answer, path)
-            for answer in (
-                added,
-                said(execute, "bridge", replace(call, netns=path, command="CHECK", config=previous)),
-                said(execute, "bridge", replace(call, netns=path, container_id="c2")),
-                said(execute, "bridge", replace(call, netns=path, container_id="c3", config={**conf, "ipam": {
-                    **ipam, "ranges": [[{"subnet": "10.5.0.0/24"}]]}}, ifname="eth1")),
-                said(execute, "bridge", replace(call, netns=path, config={**conf, "bridge": "lo"})),
-                said(execute, "bridge", replace(call, netns=path, config={**conf, "vlan": 5000})),
-                said(execute, "bridge", replace(call, netns="/none")),
-                said(execute, "bridge", replace(call, netns=path, command="DEL")),
-                said(execute, "bridge", replace(call, netns=path, command="DEL")),
-                # Debian's writes the form of 1.0.0 whatever it is asked for
-                *([said(execute, "loopback", replace(loop, netns=path))] if version == "1.0.0" else []),
-                said(execute, "loopback", replace(loop, netns=path, config={**loop.config, "prevResult": added})),
-            )
-        ])  # fmt: skip
+        answers.append(
+            [
+                plain(answer, path)
+                for answer in (
+                    added,
+                    said(
+                        execute,
+                        "bridge",
+                        replace(call, netns=path, command="CHECK", config=previous),
+                    ),
+                    said(execute, "bridge", replace(call, netns=path, container_id="c2")),
+                    said(
+                        execute,
+                        "bridge",
+                        replace(
+                            call,
+                            netns=path,
+                            container_id="c3",
+                            config={
+                                **conf,
+                                "ipam": {**ipam, "ranges": [[{"subnet": "10.5.0.0/24"}]]},
+                            },
+                            ifname="eth1",
+                        ),
+                    ),
+                    said(
+                        execute,
+                        "bridge",
+                        replace(call, netns=path, config={**conf, "bridge": "lo"}),
+                    ),
+                    said(
+                        execute, "bridge", replace(call, netns=path, config={**conf, "vlan": 5000})
+                    ),
+                    said(execute, "bridge", replace(call, netns="/none")),
+                    said(execute, "bridge", replace(call, netns=path, command="DEL")),
+                    said(execute, "bridge", replace(call, netns=path, command="DEL")),
+                    # Debian's writes the form of 1.0.0 whatever it is asked for
+                    *(
+                        [said(execute, "loopback", replace(loop, netns=path))]
+                        if version == "1.0.0"
+                        else []
+                    ),
+                    said(
+                        execute,
+                        "loopback",
+                        replace(loop, netns=path, config={**loop.config, "prevResult": added}),
+                    ),
+                )
+            ]
+        )
     for real_answer, our_answer in zip(*answers, strict=True):
         assert our_answer == real_answer

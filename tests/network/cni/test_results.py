@@ -57,20 +57,32 @@ def test_what_cannot_be_said(result: dict[str, Any], version: str, text: str) ->
 
 FOUR = st.ip_addresses(v=4).map(lambda a: {"version": "4", "address": f"{a}/24"})
 SIX = st.ip_addresses(v=6).map(lambda a: {"version": "6", "address": f"{a}/64"})
-ROUTES = st.lists(st.sampled_from([{"dst": "0.0.0.0/0"}, {"dst": "10.0.0.0/8", "gw": "10.0.0.1"}, {"dst": "::/0"}]), max_size=4)
+ROUTES = st.lists(
+    st.sampled_from(
+        [{"dst": "0.0.0.0/0"}, {"dst": "10.0.0.0/8", "gw": "10.0.0.1"}, {"dst": "::/0"}]
+    ),
+    max_size=4,
+)
 
 
 def results(ips: st.SearchStrategy[list[dict[str, Any]]]) -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(
         lambda ips, routes, servers: {
-            "cniVersion": "0.4.0", "ips": ips, **({"routes": routes} if routes else {}),
+            "cniVersion": "0.4.0",
+            "ips": ips,
+            **({"routes": routes} if routes else {}),
             "dns": {"nameservers": servers} if servers else {},
         },
-        ips, ROUTES, st.lists(st.just("1.1.1.1"), max_size=1),
-    )  # fmt: skip
+        ips,
+        ROUTES,
+        st.lists(st.just("1.1.1.1"), max_size=1),
+    )
 
 
-@given(results(st.lists(st.one_of(FOUR, SIX), min_size=1, max_size=4)), st.sampled_from(["0.3.0", "0.3.1", "0.4.0", "1.0.0"]))
+@given(
+    results(st.lists(st.one_of(FOUR, SIX), min_size=1, max_size=4)),
+    st.sampled_from(["0.3.0", "0.3.1", "0.4.0", "1.0.0"]),
+)
 def test_lists_come_back_as_they_went(result: dict[str, Any], version: str) -> None:
     there = as_version(result, version)
     assert there["cniVersion"] == version

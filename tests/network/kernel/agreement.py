@@ -1,4 +1,6 @@
-"""The same flows on both data planes: what the model says of a packet, and what real sockets in namespaces see."""
+"""The same flows on both data planes: what the model says of a packet, and what real sockets in
+namespaces see.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from tests.network.fabrics import Cluster
 
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
-from transom.network.model.walk import walk
+from transom.network.model.walk import walk_packet
 from transom.network.packets import Packet, Protocol
-from transom.network.stacks import Stack
+from transom.network.stacks import NetworkStack
 
 PATIENCE = 0.6
 PATIENT = 15.0
@@ -38,7 +40,9 @@ class Seen(NamedTuple):
 
 
 class Servers:
-    """Everybody listens: pods on their port, nodes and the outside on others. Each answers with who it is and what it saw."""
+    """Everybody listens: pods on their port, nodes and the outside on others. Each answers with who
+    it is and what it saw.
+    """
 
     def __init__(self, cluster: Cluster, plane: KernelDataplane, port: int = 80) -> None:
         self.places: set[tuple[str, str, int, str]] = set()
@@ -46,14 +50,16 @@ class Servers:
         for name, stack in cluster.fabric.stacks.items():
             for address in stack.addresses():
                 self.places |= {(name, address, port, "tcp"), (name, address, port, "udp")}
-                self._closers.append(plane.listen(address, port, lambda sock, name=name: self._tell(name, sock)))
+                self._closers.append(
+                    plane.listen(address, port, lambda sock, name=name: self._tell(name, sock))
+                )
                 self._closers.append(plane.answer(address, port, self._answerer(name)))
 
     def close(self) -> None:
         for close in self._closers:
             close()
 
-    def listening(self, stack: Stack, address: str, port: int, protocol: str) -> bool:
+    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
         return (stack.name, address, port, protocol) in self.places
 
     @staticmethod
@@ -76,25 +82,43 @@ def modelled(cluster: Cluster, servers: Servers, flow: Flow) -> set[Seen]:
     rng = random.Random(repr(flow))
     for _ in range(_TRIES):
         port = 0 if flow.protocol == "icmp" else flow.port
-        packet = Packet(cluster.source(flow.origin, flow.address), flow.address, flow.protocol, rng.randint(33000, 60000), port)
-        end = walk(cluster.world, packet, cluster.stack(flow.origin), listening=servers.listening, rng=rng)
+        packet = Packet(
+            cluster.source(flow.origin, flow.address),
+            flow.address,
+            flow.protocol,
+            rng.randint(33000, 60000),
+            port,
+        )
+        end = walk_packet(
+            cluster.world, packet, cluster.stack(flow.origin), listening=servers.listening, rng=rng
+        )
         if end.outcome == "delivered" and end.packet is not None:
-            found.add(Seen("delivered", end.stack, end.packet.source) if flow.protocol != "icmp" else Seen("delivered"))
+            found.add(
+                Seen("delivered", end.stack, end.packet.source)
+                if flow.protocol != "icmp"
+                else Seen("delivered")
+            )
         else:
             found.add(Seen(end.outcome))
     return found
 
 
-async def real(cluster: Cluster, plane: KernelDataplane, flow: Flow, patience: float = PATIENCE) -> list[Seen]:
+async def real(
+    cluster: Cluster, plane: KernelDataplane, flow: Flow, patience: float = PATIENCE
+) -> list[Seen]:
     source = cluster.source(flow.origin, flow.address)
     plane.patience = patience
-    return list(await asyncio.gather(*(_once(plane, flow, source, patience) for _ in range(_ASKED))))
+    return list(
+        await asyncio.gather(*(_once(plane, flow, source, patience) for _ in range(_ASKED)))
+    )
 
 
 async def _once(plane: KernelDataplane, flow: Flow, source: str, patience: float) -> Seen:
     try:
         if flow.protocol == "icmp":
-            return Seen("delivered" if await plane.echo(flow.address, source, patience) else "dropped")
+            return Seen(
+                "delivered" if await plane.echo(flow.address, source, patience) else "dropped"
+            )
         if flow.protocol == "udp":
             said = await plane.ask(flow.address, flow.port, b"?", source, patience)
         else:
@@ -125,9 +149,10 @@ async def differences(cluster: Cluster, flows: Iterable[Flow]) -> list[str]:
                 if not set(seen) <= may:  # on a busy machine an answer may only be late
                     seen = await real(cluster, plane, flow, PATIENT)
                 if not set(seen) <= may:
-                    wrong.append(f"{flow}: the model says {sorted(may)}, the kernel {sorted(set(seen))}")
+                    wrong.append(
+                        f"{flow}: the model says {sorted(may)}, the kernel {sorted(set(seen))}"
+                    )
         servers.close()
         return wrong
     finally:
         await plane.close()
-

@@ -1,4 +1,6 @@
-"""Both data planes agree on every flow: whether it arrives, where, and with which source address it is seen there."""
+"""Both data planes agree on every flow: whether it arrives, where, and with which source address it
+is seen there.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,18 @@ from typing import get_args
 
 import pytest
 from tests.network.fabrics import Mode, make_cluster
-from tests.network.kernel.agreement import Flow, differences
+from tests.network.kernel.agreement import Flow, Servers, differences
 from tests.network.kernel.topologies import drawn, enforce, flows
 
-from transom.network.kernel.namespaces import missing
+from transom.kit.clock import RealClock
+from transom.network.kernel.dataplane import KernelDataplane
+from transom.network.kernel.namespaces import missing_kernel_support
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+# The comparison itself computes on the loop.
+pytestmark = [
+    pytest.mark.skipif(bool(missing_kernel_support()), reason=missing_kernel_support() or "-"),
+    pytest.mark.loop_budget(None),
+]
 SEEDS = range(int(os.environ.get("TRANSOM_SEEDS", "12")))
 
 
@@ -37,7 +45,9 @@ def test_every_kind_of_network(mode: Mode) -> None:
 def test_clusters_drawn_at_random(seed: int) -> None:
     cluster, policies = drawn(seed)
     wrong = asyncio.run(differences(cluster, flows(cluster, seed)))
-    assert not wrong, "\n".join([f"{cluster.mode} dsr={cluster.dsr} build={cluster.build} {policies}", *wrong])
+    assert not wrong, "\n".join(
+        [f"{cluster.mode} dsr={cluster.dsr} build={cluster.build} {policies}", *wrong]
+    )
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,11 +57,40 @@ def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = make_cluster("l2bridge", 2, 0)
     cluster.pod("a", "linux-1")
     cluster.pod("b", "linux-2")
-    whole = plan.base
-    monkeypatch.setattr(plan, "base", lambda stack: _without_routes(whole(stack)))
+    whole = plan.base_stack_plan
+    monkeypatch.setattr(plan, "base_stack_plan", lambda stack: _without_routes(whole(stack)))
     assert len(asyncio.run(differences(cluster, [Flow("a", cluster.address("b"), 80)]))) == 1
 
 
 def _without_routes(made):  # type: ignore[no-untyped-def]
     made.routes = {d: way for d, way in made.routes.items() if not d.startswith("10.244.2.")}
     return made
+
+
+def test_the_kernel_knows_what_a_trace_has_to_know_of_listening_sockets() -> None:
+    async def compare() -> None:
+        cluster = make_cluster("l2bridge", 1, 1)
+        for node in cluster.nodes:
+            cluster.pod(f"a-{node}", node)
+        plane = KernelDataplane(cluster.fabric, "listening", RealClock())
+        try:
+            await plane.settled()
+            servers = Servers(cluster, plane)
+            places = [
+                (stack, address, port, protocol)
+                for stack in cluster.fabric.stacks.values()
+                for address in stack.addresses()
+                for port in (80, 81, 10250)
+                for protocol in ("tcp", "udp")
+            ]
+            assert len({servers.listening(*place) for place in places}) == 2
+            assert [plane.listening(*place) for place in places] == [
+                servers.listening(*place) for place in places
+            ]
+            servers.close()
+            await asyncio.sleep(0)
+            assert not any(plane.listening(*place) for place in places)
+        finally:
+            await plane.close()
+
+    asyncio.run(compare())

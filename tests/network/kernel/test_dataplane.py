@@ -1,4 +1,6 @@
-"""Real sockets in namespaces behind the seam: who is reached, what is refused, what follows changes of the state."""
+"""Real sockets in namespaces behind the seam: who is reached, what is refused, what follows changes
+of the state.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from tests.network.fabrics import OUTSIDE, Cluster, make_cluster
 from transom.kit.clock import RealClock
 from transom.network.api import Respond
 from transom.network.kernel.dataplane import KernelDataplane
-from transom.network.kernel.namespaces import missing
+from transom.network.kernel.namespaces import missing_kernel_support
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+pytestmark = pytest.mark.skipif(
+    bool(missing_kernel_support()), reason=missing_kernel_support() or "-"
+)
 
 
 @asynccontextmanager
@@ -117,7 +121,10 @@ def test_a_pod_that_comes_goes_and_comes_again() -> None:
 def test_no_connection_reaches_a_pod_that_has_left_its_service() -> None:
     async def run() -> None:
         cluster = make_cluster("l2bridge", 1, 1)
-        clients = [cluster.pod("client-linux", "linux-1"), cluster.pod("client-windows", "windows-1")]
+        clients = [
+            cluster.pod("client-linux", "linux-1"),
+            cluster.pod("client-windows", "windows-1"),
+        ]
         names = ["a", "b", "c"]
         for name, node in zip(names, ("linux-1", "windows-1", "windows-1"), strict=True):
             cluster.pod(name, node)
@@ -130,7 +137,9 @@ def test_no_connection_reaches_a_pod_that_has_left_its_service() -> None:
                 members = [name for number, name in enumerate(names) if number != step % 3]
                 cluster.endpoints("web", members)
                 await plane.settled()
-                answers = await asyncio.gather(*(said(plane, "10.96.0.10", 80, client) for client in clients * 8))
+                answers = await asyncio.gather(
+                    *(said(plane, "10.96.0.10", 80, client) for client in clients * 8)
+                )
                 found = {answer.split()[0] for answer in answers}
                 assert found <= set(members)
                 reached |= found
@@ -150,8 +159,10 @@ def test_datagrams_of_one_socket_do_not_stick_to_a_pod_that_has_left(node: str) 
         addresses = {name: cluster.pod(name, "linux-1") for name in ("a", "b")}
         cluster.service("dns", "10.96.0.10", ["a"], protocol="UDP")
         program = (
-            "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)\n"
-            "for line in sys.stdin: s.sendto(b'?', ('10.96.0.10', 80)); print(s.recv(99).decode(), flush=True)"
+            "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+            "s.settimeout(5)\n"
+            "for line in sys.stdin: s.sendto(b'?', ('10.96.0.10', 80)); "
+            "print(s.recv(99).decode(), flush=True)"
         )
         async with plane_of(cluster) as plane:
             for name, address in addresses.items():
@@ -184,7 +195,10 @@ def test_a_client_keeps_its_backend(node: str) -> None:
         names = [f"pod-{number}" for number in range(4)]
         for name in names:
             cluster.pod(name, "linux-1")
-        sticky = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 100}}}
+        sticky = {
+            "sessionAffinity": "ClientIP",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 100}},
+        }
         cluster.service("web", "10.96.0.10", names, **sticky)
         async with plane_of(cluster) as plane:
             for name in names:
@@ -203,7 +217,9 @@ def test_processes_in_the_namespaces_of_a_windows_and_a_linux_pod_talk() -> None
             f"import socket; s = socket.create_server(('{server}', 80)); print('up', flush=True); "
             "c, a = s.accept(); c.send(a[0].encode())"
         )
-        call = f"import socket; print(socket.create_connection(('{server}', 80), 5).recv(99).decode())"
+        call = (
+            f"import socket; print(socket.create_connection(('{server}', 80), 5).recv(99).decode())"
+        )
         async with plane_of(cluster) as plane:
             inside = await start(await namespace_path(plane, cluster, "server"), serve)
             assert inside.stdout is not None and await inside.stdout.readline() == b"up\n"
@@ -221,7 +237,13 @@ async def namespace_path(plane: KernelDataplane, cluster: Cluster, pod: str) -> 
 
 async def start(namespace: str, program: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        "nsenter", f"--net={namespace}", sys.executable, "-c", program, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        "nsenter",
+        f"--net={namespace}",
+        sys.executable,
+        "-c",
+        program,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
 
 

@@ -1,4 +1,6 @@
-"""Both families beside each other, between Linux and Windows, as far as Windows has them: on bridges, from build 19041."""
+"""Both families beside each other, between Linux and Windows, as far as Windows has them: on
+bridges, from build 19041.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ from tests.network.kernel.dual_topologies import drawn, flows
 
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
-from transom.network.kernel.namespaces import missing
+from transom.network.kernel.namespaces import missing_kernel_support
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+# The comparison itself computes on the loop.
+pytestmark = [
+    pytest.mark.skipif(bool(missing_kernel_support()), reason=missing_kernel_support() or "-"),
+    pytest.mark.loop_budget(None),
+]
 
 
 def test_pods_and_nodes_reach_each_other_by_both_families() -> None:
@@ -32,14 +38,20 @@ def test_pods_and_nodes_reach_each_other_by_both_families() -> None:
             with connection:
                 connection.send(connection.getpeername()[0].encode())
 
-        servers = [cluster.source(place, to) for place in (*cluster.nodes, "linux", "windows") for to in ("::", "0.0.0.0")]
+        servers = [
+            cluster.source(place, to)
+            for place in (*cluster.nodes, "linux", "windows")
+            for to in ("::", "0.0.0.0")
+        ]
         for address in servers:
             plane.listen(address, 80, accept)
         for source in servers:
             for address in servers:
                 if (":" in source) == (":" in address) and source != address:
                     with await plane.connect(address, 80, source) as connection:
-                        seen = (await asyncio.get_running_loop().sock_recv(connection, 100)).decode()
+                        seen = (
+                            await asyncio.get_running_loop().sock_recv(connection, 100)
+                        ).decode()
                     # flannel on Linux gives pods their node's address outside of the pods' network.
                     assert seen in (source, cluster.source("linux-1", source)), (source, address)
                     assert await plane.echo(address, source)
@@ -52,4 +64,6 @@ def test_pods_and_nodes_reach_each_other_by_both_families() -> None:
 def test_both_data_planes_agree_on_ipv6(seed: int) -> None:
     cluster = drawn(seed)
     wrong = asyncio.run(differences(cluster, flows(cluster, seed)))
-    assert not wrong, "\n".join([f"dsr={cluster.dsr} loopback={cluster.loopback_dsr} build={cluster.build}", *wrong])
+    assert not wrong, "\n".join(
+        [f"dsr={cluster.dsr} loopback={cluster.loopback_dsr} build={cluster.build}", *wrong]
+    )

@@ -1,4 +1,6 @@
-"""The machine's own network stays as it is, sees no packet of a cluster, and keeps nothing when the process is killed."""
+"""The machine's own network stays as it is, sees no packet of a cluster, and keeps nothing when the
+process is killed.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,42 @@ from tests.network.kernel.topologies import flows
 
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
-from transom.network.kernel.namespaces import missing
+from transom.network.kernel.namespaces import missing_kernel_support
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+pytestmark = pytest.mark.skipif(
+    bool(missing_kernel_support()), reason=missing_kernel_support() or "-"
+)
 _COMMANDS = (
-    ("ip", "-details", "link"), ("ip", "address"), ("ip", "route", "show", "table", "all"), ("ip", "rule"),
+    ("ip", "-details", "link"),
+    ("ip", "address"),
+    ("ip", "route", "show", "table", "all"),
+    ("ip", "rule"),
     ("nft", "list", "ruleset"),
-)  # fmt: skip
-_SETTINGS = ("net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter", "net/ipv4/ping_group_range", "net/ipv6/conf/all/forwarding")
+)
+_SETTINGS = (
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/rp_filter",
+    "net/ipv4/ping_group_range",
+    "net/ipv6/conf/all/forwarding",
+)
 _RANGES = [ipaddress.ip_network(text) for text in (CLUSTER, SERVICES, UNDERLAY)]
 
 
 def state() -> list[str]:
-    said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in _COMMANDS]
-    settings = [path.read_text() for name in _SETTINGS if (path := Path("/proc/sys") / name).exists()]
+    said = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for command in _COMMANDS
+    ]
+    settings = [
+        path.read_text() for name in _SETTINGS if (path := Path("/proc/sys") / name).exists()
+    ]
     return [*(_without_lifetimes(text) for text in said), *settings]
 
 
 def _without_lifetimes(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if "valid_lft" not in line and "expires" not in line)
+    return "\n".join(
+        line for line in text.splitlines() if "valid_lft" not in line and "expires" not in line
+    )
 
 
 def strangers(capture: socket.socket) -> list[str]:
@@ -62,7 +81,9 @@ def test_nothing_of_the_machines_network_changes_and_nothing_leaves() -> None:
         cluster = make_cluster("overlay", 1, 1)
         for node in cluster.nodes:
             cluster.pod(f"pod-{node}", node)
-        cluster.service("web", "10.96.0.10", ["pod-linux-1", "pod-windows-1"], kind="NodePort", node_port=30080)
+        cluster.service(
+            "web", "10.96.0.10", ["pod-linux-1", "pod-windows-1"], kind="NodePort", node_port=30080
+        )
         plane = KernelDataplane(cluster.fabric, "test", RealClock(), patience=0.3)
         await plane.settled()
         servers = Servers(cluster, plane)
@@ -72,7 +93,9 @@ def test_nothing_of_the_machines_network_changes_and_nothing_leaves() -> None:
         await plane.close()
         return during
 
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(3)) as capture:
+    with socket.socket(
+        socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(3)
+    ) as capture:
         capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         before = state()
         during = asyncio.run(run())
@@ -105,7 +128,10 @@ def held(namespaces: set[int]) -> set[int]:
     """Those that some process of the machine is in or has open."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
-        for path in (*_listed(process / "fd"), *(task / "ns" / "net" for task in _listed(process / "task"))):
+        for path in (
+            *_listed(process / "fd"),
+            *(task / "ns" / "net" for task in _listed(process / "task")),
+        ):
             try:
                 found.add(os.stat(path).st_ino)
             except OSError:
@@ -123,7 +149,9 @@ def _listed(folder: Path) -> list[Path]:
 def test_everything_goes_with_the_process_even_when_it_is_killed() -> None:
     before = state()
     root = Path(__file__).parents[3]
-    child = subprocess.Popen([sys.executable, "-c", _CHILD], stdout=subprocess.PIPE, text=True, cwd=root)
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD], stdout=subprocess.PIPE, text=True, cwd=root
+    )
     assert child.stdout is not None
     namespaces = {int(number) for number in child.stdout.readline().split()}
     assert len(namespaces) == 6  # the underlay, the outside, two nodes, two pods

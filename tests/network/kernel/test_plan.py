@@ -1,4 +1,6 @@
-"""Stacks as plans, and the difference between two plans as messages. Needs no privileges: nothing is sent."""
+"""Stacks as plans, and the difference between two plans as messages. Needs no privileges: nothing
+is sent.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,30 @@ import pytest
 from tests.network.fabrics import make_cluster
 
 from transom.network.kernel import arrange, names, netlink
-from transom.network.kernel.arrange import Made
-from transom.network.kernel.namespaces import Namespace
-from transom.network.kernel.plan import Device, Plan, Way, linux
-from transom.network.stacks import Fabric, Link
+from transom.network.kernel.arrange import NamespaceContent
+from transom.network.kernel.namespaces import NetworkNamespaceHandle
+from transom.network.kernel.plan import PlannedDevice, PlannedRoute, StackPlan, linux_stack_plan
+from transom.network.stacks import Fabric, NetworkLink
 
 
 @pytest.mark.parametrize(
     ("link", "device"),
-    [("eth0", "eth0"), ("Ethernet", "Ethernet"), ("vEthernet (Ethernet)", "Ethernet"), ("vEthernet (cbr0_ep)", "cbr0_ep")],
+    [
+        ("eth0", "eth0"),
+        ("Ethernet", "Ethernet"),
+        ("vEthernet (Ethernet)", "Ethernet"),
+        ("vEthernet (cbr0_ep)", "cbr0_ep"),
+    ],
 )
 def test_names_of_devices(link: str, device: str) -> None:
-    assert names.device(link) == device
+    assert names.kernel_device_name(link) == device
 
 
 def test_names_that_linux_does_not_take_become_others() -> None:
-    found = [names.device(link) for link in ("Ethernet 2", "Ethernet 3", "vEthernet (a very long name)", "..")]
+    found = [
+        names.kernel_device_name(link)
+        for link in ("Ethernet 2", "Ethernet 3", "vEthernet (a very long name)", "..")
+    ]
     assert len(set(found)) == 4
     assert all(len(name) < 16 and " " not in name and name != ".." for name in found)
 
@@ -33,36 +43,36 @@ def test_pods_reach_their_neighbours_through_the_node() -> None:
     cluster = make_cluster("l2bridge", 1, 1)
     cluster.pod("linux", "linux-1")
     cluster.pod("windows", "windows-1")
-    plan = linux(cluster.stack("linux"), cluster.fabric)
-    assert plan.routes["10.244.1.0/24"] == Way("eth0", "10.244.1.1", "10.244.1.10")
-    assert plan.routes["10.244.1.1/32"] == Way("eth0")
-    plan = linux(cluster.stack("windows"), cluster.fabric)
+    plan = linux_stack_plan(cluster.stack("linux"), cluster.fabric)
+    assert plan.routes["10.244.1.0/24"] == PlannedRoute("eth0", "10.244.1.1", "10.244.1.10")
+    assert plan.routes["10.244.1.1/32"] == PlannedRoute("eth0")
+    plan = linux_stack_plan(cluster.stack("windows"), cluster.fabric)
     link = cluster.stack("windows").links["Ethernet"]
     assert plan.routes["10.244.2.0/24"].via == "10.244.2.2"
     assert plan.neighbours == {("Ethernet", "10.244.2.2"): names.port_mac(link.endpoint)}
-    assert plan.devices["Ethernet"].peer == ("windows-1", names.switch_port(link.endpoint))
+    assert plan.devices["Ethernet"].peer == ("windows-1", names.switch_port_name(link.endpoint))
 
 
 def test_pods_whose_gateway_is_elsewhere_are_bridged() -> None:
     fabric = Fabric("172.20.0.0/16")
     node = fabric.add("n", "node", "linux")
-    node.add_link(Link("azure0", "bridge"))
-    node.add_link(Link("eth0", "ethernet", master="azure0"))
+    node.add_link(NetworkLink("azure0", "bridge"))
+    node.add_link(NetworkLink("eth0", "ethernet", master="azure0"))
     pod = fabric.add("n/p", "sandbox", "linux", node="n", sandbox="p")
     fabric.veth(node, "veth1", pod, "eth0")
     pod.add_address("eth0", "172.20.0.9/16")
     pod.replace_route("0.0.0.0/0", "eth0", "172.20.0.1")
-    assert linux(pod, fabric).routes["172.20.0.0/16"].via == ""
-    plan = linux(node, fabric)
+    assert linux_stack_plan(pod, fabric).routes["172.20.0.0/16"].via == ""
+    plan = linux_stack_plan(node, fabric)
     assert plan.sysctls["net/bridge/bridge-nf-call-iptables"] == "1"
     assert plan.devices["eth0"].master == "azure0"
 
 
-def made(plan: Plan) -> Made:
-    found = Made(Namespace(-1), itertools.count(10))
+def made(plan: StackPlan) -> NamespaceContent:
+    found = NamespaceContent(NetworkNamespaceHandle(-1), itertools.count(10))
     for name, device in plan.devices.items():
-        arrange.take(found, name, device)
-    arrange.arrange(found, plan)
+        arrange.take_index(found, name, device)
+    arrange.arrange_devices(found, plan)
     return found
 
 
@@ -70,25 +80,33 @@ def texts(steps: list[arrange.Step]) -> list[str]:
     return [message.text for message, _ in steps]
 
 
-def full() -> Plan:
-    return Plan(
-        devices={"br0": Device("bridge"), "v0": Device("veth", master="br0", peer=("other", "v1"))},
+def full() -> StackPlan:
+    return StackPlan(
+        devices={
+            "br0": PlannedDevice("bridge"),
+            "v0": PlannedDevice("veth", master="br0", peer=("other", "v1")),
+        },
         addresses={("br0", "10.0.0.1/24")},
-        routes={"0.0.0.0/0": Way("br0", "10.0.0.9"), "10.0.0.0/24": Way("br0", source="10.0.0.1")},
+        routes={
+            "0.0.0.0/0": PlannedRoute("br0", "10.0.0.9"),
+            "10.0.0.0/24": PlannedRoute("br0", source="10.0.0.1"),
+        },
         neighbours={("br0", "10.0.0.7"): "0a:00:00:00:00:01"},
     )
 
 
 def test_what_is_there_needs_nothing() -> None:
-    assert arrange.arrange(made(full()), full()) == []
+    assert arrange.arrange_devices(made(full()), full()) == []
 
 
 def test_a_gateway_comes_after_the_way_to_it() -> None:
-    found = Made(Namespace(-1), itertools.count(10))
+    found = NamespaceContent(NetworkNamespaceHandle(-1), itertools.count(10))
     for name, device in full().devices.items():
-        arrange.take(found, name, device)
-    said = texts(arrange.arrange(found, full()))
-    assert said.index("route 10.0.0.0/24 via - dev 10") < said.index("route 0.0.0.0/0 via 10.0.0.9 dev 10")
+        arrange.take_index(found, name, device)
+    said = texts(arrange.arrange_devices(found, full()))
+    assert said.index("route 10.0.0.0/24 via - dev 10") < said.index(
+        "route 0.0.0.0/0 via 10.0.0.9 dev 10"
+    )
     assert said.index("set link v0 master 10") < said.index("set link v0 up")
     assert said.index("set link br0 up") < said.index("address 10.0.0.1/24 of 10")
 
@@ -97,16 +115,16 @@ def test_a_changed_address_takes_its_routes_along() -> None:
     """The kernel drops routes with a source that goes away."""
     found, plan = made(full()), full()
     plan.addresses = {("br0", "10.0.0.2/24")}
-    plan.routes["10.0.0.0/24"] = Way("br0", source="10.0.0.2")
-    assert "route 10.0.0.0/24 via - dev 10" in texts(arrange.arrange(found, plan))
+    plan.routes["10.0.0.0/24"] = PlannedRoute("br0", source="10.0.0.2")
+    assert "route 10.0.0.0/24 via - dev 10" in texts(arrange.arrange_devices(found, plan))
 
 
 def test_what_is_refused_is_wanted_again() -> None:
     found, plan = made(full()), full()
-    plan.routes["10.1.0.0/16"] = Way("br0", "10.0.0.8")
-    (step,) = arrange.arrange(found, plan)
+    plan.routes["10.1.0.0/16"] = PlannedRoute("br0", "10.0.0.8")
+    (step,) = arrange.arrange_devices(found, plan)
     step[1]()
-    assert texts(arrange.arrange(found, plan)) == [step[0].text]
+    assert texts(arrange.arrange_devices(found, plan)) == [step[0].text]
 
 
 def test_a_lost_device_takes_everything_along() -> None:
@@ -116,5 +134,9 @@ def test_a_lost_device_takes_everything_along() -> None:
 
 
 def test_messages_are_padded_to_words() -> None:
-    for message in (netlink.set_up(2, "x"), netlink.add_bridge(2, "odd", "", 1500), netlink.replace_route("10.0.0.0/8", 2)):
+    for message in (
+        netlink.set_link_up(2, "x"),
+        netlink.add_bridge(2, "odd", "", 1500),
+        netlink.replace_route("10.0.0.0/8", 2),
+    ):
         assert len(message.body) % 4 == 0

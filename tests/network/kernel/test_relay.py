@@ -1,4 +1,6 @@
-"""Ways between loopback and the cluster: by services, both protocols, and out to places that the user has named."""
+"""Ways between loopback and the cluster: by services, both protocols, and out to places that the
+user has named.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from typing import Any
 import pytest
 from tests.network.fabrics import OUTSIDE, make_cluster
 
-from transom.cluster.relay import OutgoingRelay, Relay, wanted
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
-from transom.network.kernel.namespaces import missing
+from transom.network.kernel.namespaces import missing_kernel_support
+from transom.node.relay import OutgoingRelay, PortRelay, wanted_relays
 
-privileged = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+privileged = pytest.mark.skipif(
+    bool(missing_kernel_support()), reason=missing_kernel_support() or "-"
+)
 
 
 class Services:
@@ -42,7 +46,14 @@ class Plane:
         asyncio.get_running_loop().create_task(_echoing(far, f"{address}:{port} "))
         return near
 
-    async def ask(self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0) -> bytes:  # noqa: ASYNC109
+    async def ask(
+        self,
+        address: str,
+        port: int,
+        payload: bytes,
+        source: str = "",
+        timeout: float = 5.0,  # noqa: ASYNC109
+    ) -> bytes:
         return f"{address}:{port} ".encode() + payload
 
 
@@ -67,13 +78,18 @@ def service(kind: str = "NodePort", *, ingress: str = "", **port: Any) -> dict[s
     [
         (service("ClusterIP"), []),
         (service(nodePort=30080), [("", 30080)]),
-        (service("LoadBalancer", ingress="198.18.0.1", nodePort=30080), [("198.18.0.1", 80), ("", 30080)]),
+        (
+            service("LoadBalancer", ingress="198.18.0.1", nodePort=30080),
+            [("198.18.0.1", 80), ("", 30080)],
+        ),
         (service("LoadBalancer"), []),
         (service("NodePort", nodePort=30080, protocol="SCTP"), []),
     ],
 )
-def test_what_of_a_service_is_reached_from_outside(made: dict[str, Any], places: list[tuple[str, int]]) -> None:
-    assert [(way.address, way.number) for way in wanted(made)] == places
+def test_what_of_a_service_is_reached_from_outside(
+    made: dict[str, Any], places: list[tuple[str, int]]
+) -> None:
+    assert [(way.address, way.number) for way in wanted_relays(made)] == places
 
 
 async def call(place: str, data: bytes) -> bytes:
@@ -87,9 +103,9 @@ async def call(place: str, data: bytes) -> bytes:
         writer.close()
 
 
-def started(plane: Any, nodes: list[str]) -> tuple[Relay, Services]:
+def started(plane: Any, nodes: list[str]) -> tuple[PortRelay, Services]:
     services = Services()
-    return Relay(plane, services, (OUTSIDE,), lambda: nodes), services  # type: ignore[arg-type]
+    return PortRelay(plane, services, (OUTSIDE,), lambda: nodes), services  # type: ignore[arg-type]
 
 
 def run(body: Callable[[], Awaitable[None]]) -> None:
@@ -163,7 +179,9 @@ def test_a_changed_service_keeps_what_stays() -> None:
         relay, services = started(Plane(), ["172.20.0.2"])
         services.handlers["add"](service(nodePort=30080))
         before = relay.ways()
-        services.handlers["update"](None, service("LoadBalancer", ingress="198.18.0.1", nodePort=30080))
+        services.handlers["update"](
+            None, service("LoadBalancer", ingress="198.18.0.1", nodePort=30080)
+        )
         after = relay.ways()
         assert before[0] in after
         assert len(after) == 2

@@ -1,4 +1,6 @@
-"""What the host networking service of a Windows node holds, as firewall tables: which rules, and which not."""
+"""What the host networking service of a Windows node holds, as firewall tables: which rules, and
+which not.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +11,41 @@ from tests.network.fabrics import Cluster, make_cluster
 
 from transom.network import nft
 from transom.network.kernel import names, vfp
-from transom.network.kernel.plan import Plan
-from transom.network.kernel.windows import Compiler
+from transom.network.kernel.plan import StackPlan
+from transom.network.kernel.windows import SwitchCompiler
 
 NODE = "windows-1"
 TABLE = f"ip {vfp.TABLE}"
 
 
-def compiler(cluster: Cluster) -> Compiler:
-    sandboxes = {name: stack for name, stack in cluster.fabric.stacks.items() if stack.role == "sandbox" and stack.node == NODE}
-    cluster.fabric.look(NODE)
-    return Compiler(cluster.nodes[NODE], sandboxes, cluster.fabric.underlay, lambda: None)
+def compiler(cluster: Cluster) -> SwitchCompiler:
+    sandboxes = {
+        name: stack
+        for name, stack in cluster.fabric.stacks.items()
+        if stack.role == "sandbox" and stack.node == NODE
+    }
+    cluster.fabric.refresh_node(NODE)
+    return SwitchCompiler(cluster.nodes[NODE], sandboxes, cluster.fabric.underlay, lambda: None)
 
 
-def compiled(cluster: Cluster) -> tuple[Plan, nft.Table]:
+def compiled(cluster: Cluster) -> tuple[StackPlan, nft.NftTable]:
     plan = compiler(cluster).plan()
     return plan, plan.tables[TABLE]
 
 
 def device(cluster: Cluster, pod: str) -> str:
-    return names.switch_port(next(link.endpoint for link in cluster.stack(pod).links.values() if link.endpoint))
+    return names.switch_port_name(
+        next(link.endpoint for link in cluster.stack(pod).links.values() if link.endpoint)
+    )
 
 
-def rules(table: nft.Table, chain: str) -> list[nft.Rule]:
+def rules(table: nft.NftTable, chain: str) -> list[nft.NftRule]:
     return table.chains[chain].rules
 
 
-def backends(table: nft.Table, key: tuple[str, ...], where: str = "places0") -> dict[str, list[nft.Rule]]:
+def backends(
+    table: nft.NftTable, key: tuple[str, ...], where: str = "places0"
+) -> dict[str, list[nft.NftRule]]:
     """The rules for each backend that a place leads to, by its address."""
     chain = table.maps[where].elements[key]
     assert isinstance(chain, nft.Goto)
@@ -44,10 +54,12 @@ def backends(table: nft.Table, key: tuple[str, ...], where: str = "places0") -> 
         found = rules(table, found[-1].statements[0].chain)
     spread = found[-1].statements[0]
     assert isinstance(spread, nft.Spread)
-    return {choice.chain.rpartition("-")[2]: rules(table, choice.chain) for choice in spread.choices}
+    return {
+        choice.chain.rpartition("-")[2]: rules(table, choice.chain) for choice in spread.choices
+    }
 
 
-def statements(found: list[nft.Rule]) -> list[Any]:
+def statements(found: list[nft.NftRule]) -> list[Any]:
     return [statement for rule in found for statement in rule.statements]
 
 
@@ -55,17 +67,26 @@ def two_pods(mode: Any = "l2bridge", **more: Any) -> Cluster:
     cluster = make_cluster(mode, 1, 2, **more)
     cluster.pod("near", NODE)
     cluster.pod("far", "windows-2")
-    cluster.service("web", "10.96.0.10", ["near", "far"], target=8080, kind="NodePort", node_port=30080)
+    cluster.service(
+        "web", "10.96.0.10", ["near", "far"], target=8080, kind="NodePort", node_port=30080
+    )
     return cluster
 
 
 def test_rules_are_for_what_comes_in_by_pods_ports_and_the_card_never_for_the_nodes_own() -> None:
     cluster = two_pods()
     _, table = compiled(cluster)
-    hooks = {(chain.hook.type, chain.hook.point) for chain in table.chains.values() if chain.hook is not None}
+    hooks = {
+        (chain.hook.type, chain.hook.point)
+        for chain in table.chains.values()
+        if chain.hook is not None
+    }
     assert ("nat", "output") not in hooks
     entrances = {match for rule in rules(table, "prerouting") for match in rule.matches}
-    assert entrances == {nft.Match("iifname", named="from0"), nft.Match("iifname", ("Ethernet",))}
+    assert entrances == {
+        nft.NftMatch("iifname", named="from0"),
+        nft.NftMatch("iifname", ("Ethernet",)),
+    }
     assert table.sets["from0"].elements == {(device(cluster, "near"),)}
 
 
@@ -80,17 +101,21 @@ def test_without_dsr_a_backend_on_another_node_sees_the_node(dsr: bool) -> None:
     assert nft.Dnat(far, 8080) in statements(found[far])
     # The pod itself: another source without DSR, and no way with it.
     itself = found[near][0]
-    assert itself.matches[0] == nft.Match("iifname", (device(cluster, "near"),))
+    assert itself.matches[0] == nft.NftMatch("iifname", (device(cluster, "near"),))
     assert (nft.DROP in itself.statements) is dsr
     assert found[near][-1].statements == (nft.Dnat(near, 8080),)
     if not dsr:
-        source = next(rule for rule in rules(table, "postrouting") if rule.matches[0].field == "mark")
+        source = next(
+            rule for rule in rules(table, "postrouting") if rule.matches[0].field == "mark"
+        )
         assert source.statements == (nft.ClearMark(marked[0].bits), nft.Snat(cluster.ip(NODE)))
 
 
 def test_on_an_overlay_the_source_is_the_source_vip() -> None:
     _, table = compiled(two_pods("overlay"))
-    sources = {s.address for s in statements(rules(table, "postrouting")) if isinstance(s, nft.Snat)}
+    sources = {
+        s.address for s in statements(rules(table, "postrouting")) if isinstance(s, nft.Snat)
+    }
     assert "10.244.2.254" in sources
 
 
@@ -99,7 +124,7 @@ def test_node_ports_are_for_the_nodes_own_addresses() -> None:
     assert ("tcp", "30080") in table.maps["own0"].elements
     assert ("tcp", "30080") in table.maps["own-outside"].elements
     last = rules(table, "from-outside")[-1]
-    assert last.matches == (nft.Match("daddr type", ("local",)),)
+    assert last.matches == (nft.NftMatch("daddr type", ("local",)),)
     # From outside every backend sees the node, without DSR.
     chain = table.maps["own-outside"].elements["tcp", "30080"]
     assert isinstance(chain, nft.Goto)
@@ -108,7 +133,14 @@ def test_node_ports_are_for_the_nodes_own_addresses() -> None:
 
 def test_with_external_policy_local_the_client_stays() -> None:
     cluster = two_pods()
-    cluster.service("local", "10.96.0.11", ["near"], kind="NodePort", node_port=30081, externalTrafficPolicy="Local")
+    cluster.service(
+        "local",
+        "10.96.0.11",
+        ["near"],
+        kind="NodePort",
+        node_port=30081,
+        externalTrafficPolicy="Local",
+    )
     _, table = compiled(cluster)
     found = backends(table, ("tcp", "30081"), "own-outside")
     chain = table.maps["own-outside"].elements["tcp", "30081"]
@@ -133,34 +165,58 @@ def test_a_service_with_more_backends_than_a_rule_takes_has_no_rule() -> None:
 def test_outbound_nat_has_exceptions_and_leaves_icmp_alone() -> None:
     _, table = compiled(two_pods())
     (chain,) = (found.rules for name, found in table.chains.items() if name.startswith("nat-"))
-    exceptions = nft.Match("daddr", ("10.96.0.0/16", "10.244.0.0/16", "172.20.0.0/16"))
-    assert chain[1] == nft.Rule((nft.RETURN,), (exceptions,), "exceptions")
+    exceptions = nft.NftMatch("daddr", ("10.96.0.0/16", "10.244.0.0/16", "172.20.0.0/16"))
+    assert chain[1] == nft.NftRule((nft.RETURN,), (exceptions,), "exceptions")
     assert chain[2].statements == (nft.Snat("172.20.0.3"),)
-    assert chain[2].matches == (nft.Match("l4proto", ("tcp", "udp", "sctp")),)
+    assert chain[2].matches == (nft.NftMatch("l4proto", ("tcp", "udp", "sctp")),)
 
 
 def test_access_rules_by_priority_and_direction() -> None:
     cluster = make_cluster("l2bridge", 0, 1)
     acl = {"Action": "Block", "Direction": "In", "RuleType": "Switch"}
-    cluster.pod("pod", NODE, policies=[
-        {"Type": "ACL", "Settings": {**acl, "Priority": 1000}},
-        {"Type": "ACL", "Settings": {**acl, "Action": "Allow", "Priority": 100, "Protocols": "6", "LocalPorts": "80,90-99",
-                                     "RemoteAddresses": "10.244.9.0/24,10.244.9.7"}},
-        {"Type": "ACL", "Settings": {**acl, "Direction": "Out", "Protocols": "1", "Priority": 200}},
-    ])  # fmt: skip
+    cluster.pod(
+        "pod",
+        NODE,
+        policies=[
+            {"Type": "ACL", "Settings": {**acl, "Priority": 1000}},
+            {
+                "Type": "ACL",
+                "Settings": {
+                    **acl,
+                    "Action": "Allow",
+                    "Priority": 100,
+                    "Protocols": "6",
+                    "LocalPorts": "80,90-99",
+                    "RemoteAddresses": "10.244.9.0/24,10.244.9.7",
+                },
+            },
+            {
+                "Type": "ACL",
+                "Settings": {**acl, "Direction": "Out", "Protocols": "1", "Priority": 200},
+            },
+        ],
+    )
     _, table = compiled(cluster)
     port = device(cluster, "pod")
     assert rules(table, f"in-{port}") == [
-        nft.Rule(
+        nft.NftRule(
             (nft.RETURN,),
-            (nft.Match("l4proto", ("tcp",)), nft.Match("saddr", ("10.244.9.0/24",)), nft.Match("dport", ("80", "90-99"))),
+            (
+                nft.NftMatch("l4proto", ("tcp",)),
+                nft.NftMatch("saddr", ("10.244.9.0/24",)),
+                nft.NftMatch("dport", ("80", "90-99")),
+            ),
         ),
-        nft.Rule((nft.DROP,)),
+        nft.NftRule((nft.DROP,)),
     ]
-    assert rules(table, f"out-{port}") == [nft.Rule((nft.DROP,), (nft.Match("l4proto", ("icmp",)),))]
+    assert rules(table, f"out-{port}") == [
+        nft.NftRule((nft.DROP,), (nft.NftMatch("l4proto", ("icmp",)),))
+    ]
     # Answers pass: what is decided is the first packet.
     for chain in ("forward", "input", "output"):
-        assert any(rule.matches and rule.matches[0].field == "ct state" for rule in rules(table, chain))
+        assert any(
+            rule.matches and rule.matches[0].field == "ct state" for rule in rules(table, chain)
+        )
 
 
 def test_an_overlay_is_a_tunnel_that_only_pods_use() -> None:
@@ -181,7 +237,9 @@ def test_a_node_reaches_its_overlay_pods_by_host_route_alone(host_route: bool) -
     plan, table = compiled(cluster)
     port = device(cluster, "near")
     assert ((port,) in table.sets["closed"].elements) is not host_route
-    assert plan.routes[f"{cluster.address('near')}/32"].source == (cluster.ip(NODE) if host_route else "")
+    assert plan.routes[f"{cluster.address('near')}/32"].source == (
+        cluster.ip(NODE) if host_route else ""
+    )
 
 
 def test_an_endpoint_that_is_gone_has_no_port() -> None:
@@ -190,7 +248,10 @@ def test_an_endpoint_that_is_gone_has_no_port() -> None:
     assert hns is not None
     port = device(cluster, "near")
     assert port in compiled(cluster)[0].devices
-    hns.delete("endpoint", next(link.endpoint for link in cluster.stack("near").links.values() if link.endpoint))
+    hns.delete(
+        "endpoint",
+        next(link.endpoint for link in cluster.stack("near").links.values() if link.endpoint),
+    )
     assert port not in compiled(cluster)[0].devices
 
 
@@ -201,7 +262,7 @@ def test_chains_of_balancers_that_have_not_changed_are_not_made_again() -> None:
     before = made.plan().tables[TABLE]
     assert made.plan().tables[TABLE] is before
     cluster.endpoints("other", ["near"])
-    cluster.fabric.look(NODE)
+    cluster.fabric.refresh_node(NODE)
     after = made.plan().tables[TABLE]
     assert after is not before
     web = before.maps["places0"].elements["10.96.0.10", "tcp", "80"]

@@ -1,4 +1,6 @@
-"""Clusters drawn at random, and flows in them: modes, builds, nodes, pods, services of every kind, network policies."""
+"""Clusters drawn at random, and flows in them: modes, builds, nodes, pods, services of every kind,
+network policies.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,33 @@ def enforce(cluster: Cluster, policies: list[dict[str, Any]]) -> None:
     for policy in policies:
         index.put_policy(policy)
     agents = {name: PolicyAgent(index, name, stack) for name, stack in cluster.nodes.items()}
-    cluster.fabric.before_look.append(lambda node: agents[node].sync() if node in agents and agents[node].dirty else None)
+    cluster.fabric.before_look.append(
+        lambda node: agents[node].sync() if node in agents and agents[node].dirty else None
+    )
 
 
 def drawn(seed: int) -> tuple[Cluster, list[dict[str, Any]]]:
     rng = random.Random(seed)
-    mode: Mode = rng.choice(get_args(Mode)) if rng.random() < 0.5 else rng.choice(("l2bridge", "overlay"))
+    mode: Mode = (
+        rng.choice(get_args(Mode)) if rng.random() < 0.5 else rng.choice(("l2bridge", "overlay"))
+    )
     cluster = make_cluster(
-        mode, rng.randint(1, 2), rng.randint(1, 2), dsr=rng.random() < 0.5, build=rng.choice((17763, 19042)),
-        loopback_dsr=rng.random() < 0.3, host_route=rng.random() < 0.7,
-        flannel_routes=rng.random() < 0.85, seed=seed,
-    )  # fmt: skip
+        mode,
+        rng.randint(1, 2),
+        rng.randint(1, 2),
+        dsr=rng.random() < 0.5,
+        build=rng.choice((17763, 19042)),
+        loopback_dsr=rng.random() < 0.3,
+        host_route=rng.random() < 0.7,
+        flannel_routes=rng.random() < 0.85,
+        seed=seed,
+    )
     if rng.random() < 0.2:
         cluster.exceptions = ("10.244.0.0/16",)
     for number in range(rng.randint(3, 6)):
-        cluster.pod(f"pod-{number}", rng.choice(list(cluster.nodes)), labels={"app": rng.choice("abc")})
+        cluster.pod(
+            f"pod-{number}", rng.choice(list(cluster.nodes)), labels={"app": rng.choice("abc")}
+        )
     pods = [pod["metadata"]["name"] for pod in cluster.objects["pods"]]
     for number in range(rng.randint(2, 4)):
         kind = rng.choice(("ClusterIP", "NodePort", "LoadBalancer"))
@@ -52,9 +66,13 @@ def drawn(seed: int) -> tuple[Cluster, list[dict[str, Any]]]:
             more["ingress"] = f"{INGRESS}{number + 1}"
             more["announced_by"] = cluster.ip(rng.choice(list(cluster.nodes)))
         cluster.service(
-            f"service-{number}", f"10.96.0.{number + 10}", rng.sample(pods, rng.randint(0, 3)), kind=kind,
-            protocol=rng.choice(("TCP", "TCP", "UDP")), **more,
-        )  # fmt: skip
+            f"service-{number}",
+            f"10.96.0.{number + 10}",
+            rng.sample(pods, rng.randint(0, 3)),
+            kind=kind,
+            protocol=rng.choice(("TCP", "TCP", "UDP")),
+            **more,
+        )
     policies = [_policy(rng, number) for number in range(rng.choice((0, 0, 1, 2)))]
     enforce(cluster, policies)
     for stack in cluster.nodes.values():
@@ -76,16 +94,21 @@ def _policy(rng: random.Random, number: int) -> dict[str, Any]:
     return {
         "metadata": {"namespace": "default", "name": f"policy-{number}"},
         "spec": {
-            "podSelector": {"matchLabels": {"app": rng.choice("abc")}}, "policyTypes": [kind],
+            "podSelector": {"matchLabels": {"app": rng.choice("abc")}},
+            "policyTypes": [kind],
             kind.lower(): [rule] if rng.random() < 0.8 else [],
         },
-    }  # fmt: skip
+    }
 
 
 def flows(cluster: Cluster, seed: int, most: int = 160) -> list[Flow]:
     """Between all that there is; a sample when that is too many."""
     rng = random.Random(seed)
-    places = [*cluster.nodes, "external", *(pod["metadata"]["name"] for pod in cluster.objects["pods"])]
+    places = [
+        *cluster.nodes,
+        "external",
+        *(pod["metadata"]["name"] for pod in cluster.objects["pods"]),
+    ]
     targets: list[tuple[str, int]] = [(cluster.address(place), 80) for place in places]
     for number, service in enumerate(cluster.objects["services"]):
         targets.append((service["spec"]["clusterIP"], 80))
@@ -94,7 +117,10 @@ def flows(cluster: Cluster, seed: int, most: int = 160) -> list[Flow]:
             targets.append((f"{INGRESS}{number + 1}", 80))
     found = [
         Flow(origin, address, port, protocol)
-        for origin in places for address, port in [*targets, ("8.8.8.8", 53)] for protocol in _PROTOCOLS
-        if not (origin == "external" and address == "8.8.8.8") and not (protocol == "icmp" and port >= NODE_PORT)
-    ]  # fmt: skip
+        for origin in places
+        for address, port in [*targets, ("8.8.8.8", 53)]
+        for protocol in _PROTOCOLS
+        if not (origin == "external" and address == "8.8.8.8")
+        and not (protocol == "icmp" and port >= NODE_PORT)
+    ]
     return rng.sample(found, most) if len(found) > most else found

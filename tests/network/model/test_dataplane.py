@@ -56,7 +56,11 @@ def test_a_connection_and_who_the_server_sees() -> None:
         await talk(near, net.accepted.pop())
         translated = await net.plane.connect(VIP, 80, mine)
         far = net.accepted.pop()
-        assert far.getpeername().rsplit(b"/", 1)[1].startswith(net.cluster.ip("windows-1").encode() + b":")
+        assert (
+            far.getpeername()
+            .rsplit(b"/", 1)[1]
+            .startswith(net.cluster.ip("windows-1").encode() + b":")
+        )
         await talk(translated, far)
 
     asyncio.run(main())
@@ -67,7 +71,10 @@ def test_the_api_server_is_at_the_first_node() -> None:
         net = Net()
         net.serve("l1")
         net.plane.listen(net.cluster.ip("windows-2"), 10250, net.accepted.append)
-        for address, port in ((net.cluster.address("l1"), 80), (net.cluster.ip("windows-2"), 10250)):
+        for address, port in (
+            (net.cluster.address("l1"), 80),
+            (net.cluster.ip("windows-2"), 10250),
+        ):
             near = await net.plane.connect(address, port)
             assert near.getsockname() == "", "it has no name"
             await talk(near, net.accepted.pop())
@@ -159,7 +166,12 @@ def test_a_name_outside_answers_only_where_somebody_serves() -> None:
         net = Net()
         net.plane.listen(OUTSIDE, 443, net.accepted.append)
         near = await net.plane.connect(OUTSIDE, 443, net.cluster.address("w1"))
-        assert net.accepted[0].getpeername().rsplit(b"/", 1)[1].startswith(net.cluster.ip("windows-1").encode())
+        assert (
+            net.accepted[0]
+            .getpeername()
+            .rsplit(b"/", 1)[1]
+            .startswith(net.cluster.ip("windows-1").encode())
+        )
         await talk(near, net.accepted.pop())
         with pytest.raises(ConnectionRefusedError):
             await net.plane.connect(OUTSIDE, 444, net.cluster.address("w1"))

@@ -9,8 +9,18 @@ import pytest
 
 from transom.network import nft
 from transom.network.model.conntrack import Conntrack
-from transom.network.model.nft_eval import Dynamic, Firewall, Passage, Point
-from transom.network.nft import ACCEPT, DROP, Chain, Goto, Hook, Jump, Match, Rule, Table
+from transom.network.model.nft_eval import DynamicSets, Firewall, HookTraversal, Point
+from transom.network.nft import (
+    ACCEPT,
+    DROP,
+    Goto,
+    Jump,
+    NftChain,
+    NftHook,
+    NftMatch,
+    NftRule,
+    NftTable,
+)
 from transom.network.packets import Packet
 from transom.network.stacks import Fabric
 
@@ -20,70 +30,97 @@ PACKET = Packet("10.244.1.5", "10.96.0.10", "tcp", 40000, 80)
 class Bench:
     """One stack with tables, and packets that pass a hook of it."""
 
-    def __init__(self, *tables: Table) -> None:
+    def __init__(self, *tables: NftTable) -> None:
         self.now = 0.0
         self.stack = Fabric().add("node", "node", "linux")
         for table in tables:
             self.stack.set_table(table)
-        self.dynamic = Dynamic(lambda: self.now)
+        self.dynamic = DynamicSets(lambda: self.now)
         self.tracked = Conntrack()
         self.rng = random.Random(3)
 
-    def run(self, point: Point = "prerouting", packet: Packet = PACKET, *, iif: str = "cni0", oif: str = "") -> Passage:
+    def run(
+        self,
+        point: Point = "prerouting",
+        packet: Packet = PACKET,
+        *,
+        iif: str = "cni0",
+        oif: str = "",
+    ) -> HookTraversal:
         found = self.tracked.find(packet)
         entry, reply = found if found is not None else (self.tracked.start(packet), False)
-        passage = Passage(
-            self.stack, packet, iif, oif, self.tracked, entry, reply, lambda a: a == "172.20.0.2",
-            lambda _link, _to: "172.20.0.2", self.dynamic, self.rng,
-        )  # fmt: skip
+        passage = HookTraversal(
+            self.stack,
+            packet,
+            iif,
+            oif,
+            self.tracked,
+            entry,
+            reply,
+            lambda a: a == "172.20.0.2",
+            lambda _link, _to: "172.20.0.2",
+            self.dynamic,
+            self.rng,
+        )
         self.decision = Firewall(self.stack.tables).run(passage, point)
         return passage
 
 
-def filtering(*rules: Rule, policy: Any = "accept", **chains: Chain) -> Table:
-    return Table("ip", "t", {"base": Chain(list(rules), Hook("filter", "prerouting", 0, policy)), **chains})
+def filtering(*rules: NftRule, policy: Any = "accept", **chains: NftChain) -> NftTable:
+    return NftTable(
+        "ip",
+        "t",
+        {"base": NftChain(list(rules), NftHook("filter", "prerouting", 0, policy)), **chains},
+    )
 
 
 @pytest.mark.parametrize(
     ("match", "hit"),
     [
-        (Match("saddr", ("10.244.0.0/16",)), True),
-        (Match("saddr", ("10.245.0.0/16", "10.244.1.1-10.244.1.9")), True),
-        (Match("saddr", ("10.244.0.0/16",), negate=True), False),
-        (Match("daddr", ("10.96.0.10",)), True),
-        (Match("l4proto", ("udp",)), False),
-        (Match("dport", ("70-90",)), True),
-        (Match("dport", ("443", "8080")), False),
-        (Match("sport", ("32768-60999",)), True),
-        (Match("iifname", ("cni*",)), True),
-        (Match("iifname", ("eth0",)), False),
-        (Match("ct state", ("new",)), True),
-        (Match("ct state", ("established", "related")), False),
-        (Match("mark", ("0x4000/0x4000",)), False),
-        (Match("daddr type", ("local",)), False),
-        (Match("saddr type", ("local",), negate=True), True),
+        (NftMatch("saddr", ("10.244.0.0/16",)), True),
+        (NftMatch("saddr", ("10.245.0.0/16", "10.244.1.1-10.244.1.9")), True),
+        (NftMatch("saddr", ("10.244.0.0/16",), negate=True), False),
+        (NftMatch("daddr", ("10.96.0.10",)), True),
+        (NftMatch("l4proto", ("udp",)), False),
+        (NftMatch("dport", ("70-90",)), True),
+        (NftMatch("dport", ("443", "8080")), False),
+        (NftMatch("sport", ("32768-60999",)), True),
+        (NftMatch("iifname", ("cni*",)), True),
+        (NftMatch("iifname", ("eth0",)), False),
+        (NftMatch("ct state", ("new",)), True),
+        (NftMatch("ct state", ("established", "related")), False),
+        (NftMatch("mark", ("0x4000/0x4000",)), False),
+        (NftMatch("daddr type", ("local",)), False),
+        (NftMatch("saddr type", ("local",), negate=True), True),
     ],
 )
-def test_matches(match: Match, hit: bool) -> None:
-    bench = Bench(filtering(Rule((DROP,), (match,))))
+def test_matches(match: NftMatch, hit: bool) -> None:
+    bench = Bench(filtering(NftRule((DROP,), (match,))))
     bench.run()
     assert bench.decision == ("drop" if hit else "accept")
 
 
 def test_ports_of_ping_match_nothing() -> None:
-    bench = Bench(filtering(Rule((DROP,), (Match("dport", ("0-65535",)),))))
+    bench = Bench(filtering(NftRule((DROP,), (NftMatch("dport", ("0-65535",)),))))
     bench.run(packet=Packet("10.244.1.5", "10.96.0.10", "icmp"))
     assert bench.decision == "accept"
 
 
 def test_jump_returns_goto_does_not() -> None:
-    sub = Chain([Rule((nft.RETURN,))])
-    jumped = Bench(filtering(Rule((Jump("sub"),)), Rule((DROP,)), sub=sub))
+    sub = NftChain([NftRule((nft.RETURN,))])
+    jumped = Bench(filtering(NftRule((Jump("sub"),)), NftRule((DROP,)), sub=sub))
     jumped.run()
-    gone = Bench(filtering(Rule((Goto("sub"),)), Rule((DROP,)), sub=sub))
+    gone = Bench(filtering(NftRule((Goto("sub"),)), NftRule((DROP,)), sub=sub))
     gone.run()
     assert (jumped.decision, gone.decision) == ("drop", "accept")
-    nested = Bench(filtering(Rule((Jump("a"),)), Rule((DROP,)), a=Chain([Rule((Goto("sub"),)), Rule((ACCEPT,))]), sub=sub))
+    nested = Bench(
+        filtering(
+            NftRule((Jump("a"),)),
+            NftRule((DROP,)),
+            a=NftChain([NftRule((Goto("sub"),)), NftRule((ACCEPT,))]),
+            sub=sub,
+        )
+    )
     nested.run()
     assert nested.decision == "drop", "a goto comes back to who jumped"
 
@@ -92,16 +129,30 @@ def test_policy_of_a_chain_and_order_of_priorities() -> None:
     bench = Bench(filtering(policy="drop"))
     bench.run()
     assert bench.decision == "drop"
-    first = Table("ip", "a", {"c": Chain([Rule((nft.SetMark(1),))], Hook("filter", "prerouting", 5))})
-    second = Table("ip", "b", {"c": Chain([Rule((DROP,), (Match("mark", ("1",)),))], Hook("filter", "prerouting", 4))})
+    first = NftTable(
+        "ip", "a", {"c": NftChain([NftRule((nft.SetMark(1),))], NftHook("filter", "prerouting", 5))}
+    )
+    second = NftTable(
+        "ip",
+        "b",
+        {
+            "c": NftChain(
+                [NftRule((DROP,), (NftMatch("mark", ("1",)),))], NftHook("filter", "prerouting", 4)
+            )
+        },
+    )
     bench = Bench(first, second)
     bench.run()
     assert bench.decision == "accept", "the lower number runs first, and sees no mark yet"
 
 
 def test_accept_ends_one_base_chain_only() -> None:
-    first = Table("ip", "a", {"c": Chain([Rule((ACCEPT,))], Hook("filter", "prerouting", 0))})
-    second = Table("ip", "b", {"c": Chain([Rule((DROP,))], Hook("filter", "prerouting", 1))})
+    first = NftTable(
+        "ip", "a", {"c": NftChain([NftRule((ACCEPT,))], NftHook("filter", "prerouting", 0))}
+    )
+    second = NftTable(
+        "ip", "b", {"c": NftChain([NftRule((DROP,))], NftHook("filter", "prerouting", 1))}
+    )
     bench = Bench(first, second)
     bench.run()
     assert bench.decision == "drop"
@@ -109,40 +160,68 @@ def test_accept_ends_one_base_chain_only() -> None:
 
 def test_intervals_overlap() -> None:
     elements = {("10.0.0.0/8",), ("10.1.0.0/16",), ("192.168.0.1",)}
-    table = filtering(Rule((DROP,), (Match("saddr", named="s"),)))
-    table.sets["s"] = nft.Set(("saddr",), elements, intervals=True)
+    table = filtering(NftRule((DROP,), (NftMatch("saddr", named="s"),)))
+    table.sets["s"] = nft.NftSet(("saddr",), elements, intervals=True)
     bench = Bench(table)
-    hits = {"10.200.0.1": True, "10.1.2.3": True, "11.0.0.1": False, "192.168.0.1": True, "9.9.9.9": False}
+    hits = {
+        "10.200.0.1": True,
+        "10.1.2.3": True,
+        "11.0.0.1": False,
+        "192.168.0.1": True,
+        "9.9.9.9": False,
+    }
     for source, hit in hits.items():
         bench.run(packet=Packet(source, "1.1.1.1", "tcp", 1, 2))
         assert bench.decision == ("drop" if hit else "accept"), source
 
 
 def test_intervals_of_several_fields() -> None:
-    table = filtering(Rule((DROP,), (Match("saddr", named="s", key=("saddr", "l4proto", "dport")),)))
-    table.sets["s"] = nft.Set(("saddr", "l4proto", "dport"), {("10.0.0.0/8", "tcp", "80-90")}, intervals=True)
+    table = filtering(
+        NftRule((DROP,), (NftMatch("saddr", named="s", key=("saddr", "l4proto", "dport")),))
+    )
+    table.sets["s"] = nft.NftSet(
+        ("saddr", "l4proto", "dport"), {("10.0.0.0/8", "tcp", "80-90")}, intervals=True
+    )
     bench = Bench(table)
-    for packet, hit in ((PACKET, True), (Packet("10.1.1.1", "1.1.1.1", "udp", 1, 80), False),
-                        (Packet("10.1.1.1", "1.1.1.1", "tcp", 1, 91), False)):  # fmt: skip
+    for packet, hit in (
+        (PACKET, True),
+        (Packet("10.1.1.1", "1.1.1.1", "udp", 1, 80), False),
+        (Packet("10.1.1.1", "1.1.1.1", "tcp", 1, 91), False),
+    ):
         bench.run(packet=packet)
         assert bench.decision == ("drop" if hit else "accept"), packet
 
 
-def service_table(*backends: str, seconds: int = 0) -> Table:
+def service_table(*backends: str, seconds: int = 0) -> NftTable:
     chains = {
-        "prerouting": Chain([Rule((nft.Lookup(("daddr", "l4proto", "dport"), "services"),))], Hook("nat", "prerouting", -100)),
-        "service": Chain([
-            *(Rule((Goto(f"to-{b}"),), (Match("saddr", named=f"of-{b}"),)) for b in backends if seconds),
-            Rule((nft.Spread(tuple(Goto(f"to-{b}") for b in backends)),)),
-        ]),
-    }  # fmt: skip
+        "prerouting": NftChain(
+            [NftRule((nft.NftLookup(("daddr", "l4proto", "dport"), "services"),))],
+            NftHook("nat", "prerouting", -100),
+        ),
+        "service": NftChain(
+            [
+                *(
+                    NftRule((Goto(f"to-{b}"),), (NftMatch("saddr", named=f"of-{b}"),))
+                    for b in backends
+                    if seconds
+                ),
+                NftRule((nft.Spread(tuple(Goto(f"to-{b}") for b in backends)),)),
+            ]
+        ),
+    }
     sets = {}
     for backend in backends:
         remember = (nft.Remember(f"of-{backend}", ("saddr",), seconds),) if seconds else ()
-        chains[f"to-{backend}"] = Chain([Rule((*remember, nft.Dnat(backend, 8080)))])
-        sets[f"of-{backend}"] = nft.Set(("saddr",), dynamic=True)
+        chains[f"to-{backend}"] = NftChain([NftRule((*remember, nft.Dnat(backend, 8080)))])
+        sets[f"of-{backend}"] = nft.NftSet(("saddr",), dynamic=True)
     elements: dict[tuple[str, ...], Any] = {("10.96.0.10", "tcp", "80"): Goto("service")}
-    return Table("ip", "proxy", chains, sets, {"services": nft.VerdictMap(("daddr", "l4proto", "dport"), elements)})
+    return NftTable(
+        "ip",
+        "proxy",
+        chains,
+        sets,
+        {"services": nft.VerdictMap(("daddr", "l4proto", "dport"), elements)},
+    )
 
 
 def test_destination_is_chosen_once_for_a_connection() -> None:
@@ -150,7 +229,10 @@ def test_destination_is_chosen_once_for_a_connection() -> None:
     first = bench.run().packet
     assert first.destination_port == 8080
     assert {bench.run().packet.destination for _ in range(20)} == {first.destination}
-    others = {bench.run(packet=Packet("10.244.1.5", "10.96.0.10", "tcp", port, 80)).packet.destination for port in range(50)}
+    others = {
+        bench.run(packet=Packet("10.244.1.5", "10.96.0.10", "tcp", port, 80)).packet.destination
+        for port in range(50)
+    }
     assert others == {"10.244.1.1", "10.244.1.2", "10.244.1.3"}
 
 
@@ -168,7 +250,9 @@ def test_remembered_client_comes_back_until_its_time_is_over() -> None:
     bench = Bench(service_table(*backends, seconds=10))
 
     def asked(port: int) -> str:
-        return bench.run(packet=Packet("10.244.1.50", "10.96.0.10", "tcp", port, 80)).packet.destination
+        return bench.run(
+            packet=Packet("10.244.1.50", "10.96.0.10", "tcp", port, 80)
+        ).packet.destination
 
     first = asked(1)
     for port in range(2, 20):
@@ -184,8 +268,12 @@ def test_remembered_client_comes_back_until_its_time_is_over() -> None:
 
 
 def test_first_table_that_translates_wins_and_masquerade_to_the_same_is_a_decision() -> None:
-    def table(name: str, priority: int, *statements: nft.Statement) -> Table:
-        return Table("ip", name, {"c": Chain([Rule(statements)], Hook("nat", "postrouting", priority))})
+    def table(name: str, priority: int, *statements: nft.Statement) -> NftTable:
+        return NftTable(
+            "ip",
+            name,
+            {"c": NftChain([NftRule(statements)], NftHook("nat", "postrouting", priority))},
+        )
 
     bench = Bench(table("b", 100, nft.Snat("1.2.3.4")), table("a", 99, nft.Masquerade()))
     assert bench.run("postrouting", oif="eth0").packet.source == "172.20.0.2"
@@ -195,18 +283,18 @@ def test_first_table_that_translates_wins_and_masquerade_to_the_same_is_a_decisi
 
 
 def test_marks_are_set_and_cleared() -> None:
-    bench = Bench(filtering(Rule((nft.SetMark(0x4001),)), Rule((nft.ClearMark(0x1),))))
+    bench = Bench(filtering(NftRule((nft.SetMark(0x4001),)), NftRule((nft.ClearMark(0x1),))))
     assert bench.run().packet.mark == 0x4000
 
 
 def test_reject_and_its_comment() -> None:
-    bench = Bench(filtering(Rule((nft.Reject(),), comment="no endpoints")))
+    bench = Bench(filtering(NftRule((nft.Reject(),), comment="no endpoints")))
     passage = bench.run()
     assert (bench.decision, passage.notes[-1], passage.table) == ("reject", "no endpoints", "t")
 
 
 def test_tables_of_the_other_family_are_not_asked() -> None:
-    table = filtering(Rule((DROP,)))
+    table = filtering(NftRule((DROP,)))
     table.family = "ip6"
     bench = Bench(table)
     bench.run()

@@ -9,46 +9,67 @@ from tests.network.fabrics import OUTSIDE, Cluster
 
 from transom.network.api import DnsConfig
 from transom.network.model.walk import Listening
-from transom.network.stacks import Stack
-from transom.network.trace.inventory import Inventory, Names
-from transom.network.trace.report import Report
-from transom.network.trace.run import trace
-from transom.windows.records import Target
+from transom.network.stacks import NetworkStack
+from transom.network.trace.inventory import Inventory, NameLookup
+from transom.network.trace.report import TraceReport
+from transom.network.trace.run import run_trace
+from transom.windows.records import NodeTarget
 
 DOMAIN = "cluster.local"
 DNS = DnsConfig(("10.96.0.10",), (f"default.svc.{DOMAIN}", f"svc.{DOMAIN}", DOMAIN), ("ndots:5",))
 
 
-def nodes_serve_kubelets(stack: Stack, _address: str, port: int, _protocol: str) -> bool:
+def nodes_serve_kubelets(stack: NetworkStack, _address: str, port: int, _protocol: str) -> bool:
     return stack.role != "node" or port == 10250
 
 
-def inventory(cluster: Cluster, *, listening: Listening = nodes_serve_kubelets, proxy_problem: str = "") -> Inventory:
+def inventory(
+    cluster: Cluster, *, listening: Listening = nodes_serve_kubelets, proxy_problem: str = ""
+) -> Inventory:
     objects = cluster.objects
     if not any(s["metadata"]["name"] == "kube-dns" for s in objects["services"]):
-        cluster.service("kube-dns", "10.96.0.10", _dns_pods(cluster), port=53, target=53, protocol="UDP")
+        cluster.service(
+            "kube-dns", "10.96.0.10", _dns_pods(cluster), port=53, target=53, protocol="UDP"
+        )
 
     def named(kind: str, namespace: str, name: str) -> Any:
-        return next((o for o in objects[kind] if o["metadata"]["name"] == name
-                     and o["metadata"].get("namespace", "") == namespace), None)  # fmt: skip
+        return next(
+            (
+                o
+                for o in objects[kind]
+                if o["metadata"]["name"] == name and o["metadata"].get("namespace", "") == namespace
+            ),
+            None,
+        )
 
-    async def lookup(name: str) -> Names:
+    async def lookup(name: str) -> NameLookup:
         if name == "www.example.com":
-            return Names((OUTSIDE,))
+            return NameLookup((OUTSIDE,))
         labels = name.removesuffix("." + DOMAIN).split(".")
         if name.endswith("." + DOMAIN):
             if labels[2:] == ["svc"]:
                 found = named("services", labels[1], labels[0])
                 if found is not None and found["spec"]["clusterIP"] != "None":
-                    return Names(tuple(sorted(found["spec"]["clusterIPs"], key=lambda ip: ":" in ip)))
-                backends = [a for s in slices(labels[1], labels[0]) for e in s["endpoints"] for a in e["addresses"]]
-                return Names(tuple(backends)) if found is not None else Names()
+                    return NameLookup(
+                        tuple(sorted(found["spec"]["clusterIPs"], key=lambda ip: ":" in ip))
+                    )
+                backends = [
+                    a
+                    for s in slices(labels[1], labels[0])
+                    for e in s["endpoints"]
+                    for a in e["addresses"]
+                ]
+                return NameLookup(tuple(backends)) if found is not None else NameLookup()
             if labels[2:] == ["pod"]:
-                return Names((labels[0].replace("-", "."),))
-        return Names()
+                return NameLookup((labels[0].replace("-", "."),))
+        return NameLookup()
 
     def slices(namespace: str, name: str) -> list[Any]:
-        return [s for s in objects["slices"] if s["metadata"]["labels"]["kubernetes.io/service-name"] == name]
+        return [
+            s
+            for s in objects["slices"]
+            if s["metadata"]["labels"]["kubernetes.io/service-name"] == name
+        ]
 
     mode: Any = cluster.mode
     return Inventory(
@@ -59,13 +80,17 @@ def inventory(cluster: Cluster, *, listening: Listening = nodes_serve_kubelets, 
         services=lambda: objects["services"],
         nodes=lambda: objects["nodes"],
         slices=slices,
-        policies=lambda namespace: [p for p in objects["policies"] if p["metadata"]["namespace"] == namespace],
+        policies=lambda namespace: [
+            p for p in objects["policies"] if p["metadata"]["namespace"] == namespace
+        ],
         pod_of=lambda stack: ("default", stack.sandbox),
         dns_of=lambda _pod: DNS,
         lookup=lookup,
         listening=listening,
         proxy_problem=lambda _node: proxy_problem,
-        target=lambda _node: Target(build=cluster.build, network=mode, features=frozenset({"dsr"} if cluster.dsr else ())),
+        target=lambda _node: NodeTarget(
+            build=cluster.build, network=mode, features=frozenset({"dsr"} if cluster.dsr else ())
+        ),
         outside_name="www.example.com",
     )
 
@@ -76,5 +101,9 @@ def _dns_pods(cluster: Cluster) -> list[str]:
     return ["coredns"]
 
 
-def traced(cluster: Cluster, origin: str, target: str, protocol: Any = "tcp", **more: Any) -> Report:
-    return asyncio.run(trace(cluster.world, inventory(cluster, **more), origin, target, protocol))
+def traced(
+    cluster: Cluster, origin: str, target: str, protocol: Any = "tcp", **more: Any
+) -> TraceReport:
+    return asyncio.run(
+        run_trace(cluster.world, inventory(cluster, **more), origin, target, protocol)
+    )

@@ -13,40 +13,52 @@ from tests.network.trace.inventories import inventory, traced
 
 from transom.network.trace import matrix, picture
 from transom.network.trace.inventory import TraceError
-from transom.network.trace.places import split
-from transom.network.trace.report import Report, lines, verdict_lines
+from transom.network.trace.places import split_target
+from transom.network.trace.report import TraceReport, report_lines, verdict_lines
 from transom.windows.registry import RECORDS
-from transom.windows.wording import remedy
+from transom.windows.wording import record_remedy
 
 VIP = "10.96.0.20"
 
 
 def peopled(mode: Mode = "l2bridge", **more: Any) -> Cluster:
     cluster = make_cluster(mode, **more)
-    for name, node in (("l1", "linux-1"), ("w1", "windows-1"), ("w2", "windows-1"), ("w3", "windows-2")):
+    for name, node in (
+        ("l1", "linux-1"),
+        ("w1", "windows-1"),
+        ("w2", "windows-1"),
+        ("w3", "windows-2"),
+    ):
         cluster.pod(name, node, port=8080)
     cluster.service("web", VIP, ["l1", "w2", "w3"], target=8080, kind="NodePort", node_port=30080)
     return cluster
 
 
-def check(found: Report, verdict: str, limit: str = "") -> None:
+def check(found: TraceReport, verdict: str, limit: str = "") -> None:
     assert (found.verdict, found.limit) == (verdict, limit), found.document()
     assert bool(found.remedy) is (verdict != "delivered"), found.document()
     if limit:
-        assert remedy(RECORDS[limit]) in found.remedy and found.title == RECORDS[limit].title
+        assert record_remedy(RECORDS[limit]) in found.remedy and found.title == RECORDS[limit].title
 
 
-# ---- names of things ---------------------------------------------------------------------------------------------------
+# ---- names of things
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
-    [("web", ("web", "")), ("web:80", ("web", "80")), ("svc/web:http", ("svc/web", "http")),
-     ("10.1.1.1:53", ("10.1.1.1", "53")), ("fd00::1", ("fd00::1", "")),
-     ("[fd00::1]:53", ("fd00::1", "53")), ("[fd00::1]", ("fd00::1", ""))],
-)  # fmt: skip
+    [
+        ("web", ("web", "")),
+        ("web:80", ("web", "80")),
+        ("svc/web:http", ("svc/web", "http")),
+        ("10.1.1.1:53", ("10.1.1.1", "53")),
+        ("fd00::1", ("fd00::1", "")),
+        ("[fd00::1]:53", ("fd00::1", "53")),
+        ("[fd00::1]", ("fd00::1", "")),
+    ],
+)
 def test_places_and_ports(text: str, parts: tuple[str, str]) -> None:
-    assert split(text) == parts
+    assert split_target(text) == parts
 
 
 @pytest.mark.parametrize(
@@ -75,9 +87,19 @@ def test_what_texts_mean(origin: str, target: str, address: str, port: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("origin", "target"), [("nobody", "w1"), ("w1", "default/nobody"), ("w1", "svc/nobody"), ("9.9.9.9", "w1"), ("w1", "!"),
-                           ("w1", "node/nobody"), ("w1", "w3:http"), ("w1", "w3:70000"), ("other/w1", "w3")],
-)  # fmt: skip
+    ("origin", "target"),
+    [
+        ("nobody", "w1"),
+        ("w1", "default/nobody"),
+        ("w1", "svc/nobody"),
+        ("9.9.9.9", "w1"),
+        ("w1", "!"),
+        ("w1", "node/nobody"),
+        ("w1", "w3:http"),
+        ("w1", "w3:70000"),
+        ("other/w1", "w3"),
+    ],
+)
 def test_what_cannot_be_traced(origin: str, target: str) -> None:
     with pytest.raises(TraceError):
         traced(peopled(), origin, target)
@@ -90,10 +112,20 @@ def test_a_pod_that_has_ended_has_no_way() -> None:
         traced(cluster, "w1", "w3")
 
 
-# ---- names in DNS ------------------------------------------------------------------------------------------------------
+# ---- names in DNS
+# --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.windows("FLOW-04", "FLOW-05", "DNS-02", "DNS-08", "WIN-DNS-002", "SUP-NET-022", "SUP-NET-023", "SUP-NET-034")
+@pytest.mark.windows(
+    "FLOW-04",
+    "FLOW-05",
+    "DNS-02",
+    "DNS-08",
+    "WIN-DNS-002",
+    "SUP-NET-022",
+    "SUP-NET-023",
+    "SUP-NET-034",
+)
 def test_names_with_and_without_dots() -> None:
     cluster = peopled()
     for name in ("web", "web.default.svc.cluster.local", "web.default.svc.cluster.local."):
@@ -134,7 +166,8 @@ def test_headless_services_are_their_pods() -> None:
     assert found.at == "pod default/w3"
 
 
-# ---- limits ------------------------------------------------------------------------------------------------------------
+# ---- limits
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-NET-001", "LNET-18")
@@ -157,7 +190,10 @@ def test_a_virtual_machine_whose_adapter_may_not_spoof(mode: Mode) -> None:
     lost = traced(cluster, "w3", "w1")
     check(lost, "dropped", "SUP-TRB-009")
     assert lost.reason == "reply-lost"
-    for origin, target in (("w1", "w2"), ("windows-1", "linux-1")):  # inside the machine, and what it sends itself
+    for origin, target in (
+        ("w1", "w2"),
+        ("windows-1", "linux-1"),
+    ):  # inside the machine, and what it sends itself
         check(traced(cluster, origin, target), "delivered")
     hns.allow_mac_spoofing(True)
     check(traced(cluster, "w1", "w3"), "delivered")
@@ -180,7 +216,9 @@ def test_a_node_and_overlay_pods() -> None:
 
 
 @pytest.mark.windows("WIN-NET-008", "WIN-NET-009", "CNI-05", "CNI-06", "CNI-07")
-@pytest.mark.parametrize(("field", "value", "limit"), [("vni", 1, "WIN-NET-008"), ("port", 8472, "WIN-NET-009")])
+@pytest.mark.parametrize(
+    ("field", "value", "limit"), [("vni", 1, "WIN-NET-008"), ("port", 8472, "WIN-NET-009")]
+)
 def test_vxlan_that_differs_by_system(field: str, value: int, limit: str) -> None:
     cluster = peopled("overlay")
     setattr(cluster.nodes["linux-1"].links["flannel.4096"], field, value)
@@ -200,7 +238,9 @@ def test_ways_that_are_missing() -> None:
 
 
 @pytest.mark.windows("WIN-NET-013", "WIN-NET-015", "LNET-12")
-@pytest.mark.parametrize(("mode", "limit"), [("overlay", "WIN-NET-013"), ("l2bridge", "WIN-NET-015")])
+@pytest.mark.parametrize(
+    ("mode", "limit"), [("overlay", "WIN-NET-013"), ("l2bridge", "WIN-NET-015")]
+)
 def test_ipv6(mode: Mode, limit: str) -> None:
     check(traced(peopled(mode), "w1", "2001:db8::1"), "dropped", limit)
 
@@ -224,17 +264,28 @@ def test_both_families() -> None:
         for target in ("six", "svc/six", f"[{six}]:80", "two", f"[{two[1]}]:80"):
             check(traced(cluster, origin, target), "delivered")
     # What kube-proxy knows where it reads Endpoints.
-    cluster.tracker.remove_slice(next(s for s in cluster.objects["slices"] if s["metadata"]["name"] == "two-6"))
+    cluster.tracker.remove_slice(
+        next(s for s in cluster.objects["slices"] if s["metadata"]["name"] == "two-6")
+    )
     check(traced(cluster, "w1", f"[{two[1]}]:80"), "dropped", "WIN-SVC-016")
     assert traced(cluster, "external", "l1").document()["verdict"] == "dropped"
     cluster.build = 17763
-    for target, verdict in (("six", "unresolved"), ("svc/six", "dropped"), (cluster.source("l1", "::"), "dropped")):
+    for target, verdict in (
+        ("six", "unresolved"),
+        ("svc/six", "dropped"),
+        (cluster.source("l1", "::"), "dropped"),
+    ):
         check(traced(cluster, "w3", target), verdict, "WIN-NET-015")
     known = inventory(cluster)
-    rows = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known, OUTSIDE6)))
+    rows = asyncio.run(
+        matrix.run_matrix(cluster.world, known, matrix.find_matrix_places(known, OUTSIDE6))
+    )
     assert {r.flow: r.works for r in rows if r.id in ("DS-01", "IP6-02")} == {
-        "Windows pod to Linux pod, IPv6": True, "Linux pod to Windows pod, IPv6": True,
-        "Pod to outside by address, IPv6": True, "Pod to service of IPv6": True}  # fmt: skip
+        "Windows pod to Linux pod, IPv6": True,
+        "Linux pod to Windows pod, IPv6": True,
+        "Pod to outside by address, IPv6": True,
+        "Pod to service of IPv6": True,
+    }
 
 
 @pytest.mark.windows("WIN-SVC-001", "WIN-SVC-012")
@@ -247,7 +298,14 @@ def test_services_without_a_load_balancer() -> None:
     check(traced(cluster, "w1", "svc/many"), "dropped", "WIN-SVC-001")
     check(traced(cluster, "external", "windows-1:30090"), "refused", "WIN-SVC-001")
     check(traced(cluster, "l1", "svc/many"), "delivered")
-    cluster.service("local", "10.96.0.31", ["w3"], kind="NodePort", node_port=30091, externalTrafficPolicy="Local")
+    cluster.service(
+        "local",
+        "10.96.0.31",
+        ["w3"],
+        kind="NodePort",
+        node_port=30091,
+        externalTrafficPolicy="Local",
+    )
     check(traced(cluster, "external", "windows-1:30091"), "refused", "WIN-SVC-012")
     check(traced(cluster, "external", "windows-2:30091"), "delivered")
     found = traced(cluster, "external", "linux-1:30091")
@@ -263,7 +321,12 @@ def test_services_without_a_load_balancer() -> None:
 def test_a_proxy_that_does_not_work_says_why() -> None:
     cluster = peopled("overlay")
     cluster.proxies.pop("windows-1")
-    found = traced(cluster, "w1", "svc/web", proxy_problem="unable to create proxier: WinOverlay feature gate not enabled")
+    found = traced(
+        cluster,
+        "w1",
+        "svc/web",
+        proxy_problem="unable to create proxier: WinOverlay feature gate not enabled",
+    )
     check(found, "dropped", "WIN-NET-019")
     waiting = traced(cluster, "w1", "svc/web", proxy_problem="it waits for the HNS network vxlan0")
     check(waiting, "dropped")
@@ -274,11 +337,18 @@ def test_a_proxy_that_does_not_work_says_why() -> None:
 def test_what_shows_although_it_arrives() -> None:
     cluster = peopled()
     cluster.service(
-        "sticky", "10.96.0.33", ["w3"], target=8080, kind="LoadBalancer", node_port=30092, ingress="198.51.100.7",
+        "sticky",
+        "10.96.0.33",
+        ["w3"],
+        target=8080,
+        kind="LoadBalancer",
+        node_port=30092,
+        ingress="198.51.100.7",
         announced_by=cluster.ip("windows-1"),
-        sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}},
+        sessionAffinity="ClientIP",
+        sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}},
         loadBalancerSourceRanges=["192.0.2.0/24"],
-    )  # fmt: skip
+    )
     found = traced(cluster, "external", "svc/sticky")
     check(found, "delivered")
     assert [note["limit"] for note in found.notes] == ["WIN-SVC-002", "WIN-SVC-004", "WIN-SVC-013"]
@@ -287,7 +357,15 @@ def test_what_shows_although_it_arrives() -> None:
 @pytest.mark.windows("WIN-SVC-005", "LNET-11")
 def test_local_policy_without_dsr_is_told() -> None:
     cluster = peopled(build=17763)
-    cluster.service("local", "10.96.0.31", ["w1"], target=8080, kind="NodePort", node_port=30091, externalTrafficPolicy="Local")
+    cluster.service(
+        "local",
+        "10.96.0.31",
+        ["w1"],
+        target=8080,
+        kind="NodePort",
+        node_port=30091,
+        externalTrafficPolicy="Local",
+    )
     found = traced(cluster, "external", "windows-1:30091")
     check(found, "delivered")
     seen = found.seen.source if found.seen is not None else ""
@@ -299,10 +377,12 @@ def test_network_policies_are_named() -> None:
     block = {"Type": "ACL", "Settings": {"Action": "Block", "Direction": "In", "Priority": 65000}}
     cluster.pod("w1", "windows-1")
     cluster.pod("shut", "windows-1", labels={"app": "shut"}, policies=[block])
-    cluster.objects["policies"].append({
-        "metadata": {"namespace": "default", "name": "deny"},
-        "spec": {"podSelector": {"matchLabels": {"app": "shut"}}, "policyTypes": ["Ingress"]},
-    })  # fmt: skip
+    cluster.objects["policies"].append(
+        {
+            "metadata": {"namespace": "default", "name": "deny"},
+            "spec": {"podSelector": {"matchLabels": {"app": "shut"}}, "policyTypes": ["Ingress"]},
+        }
+    )
     found = traced(cluster, "w1", "shut")
     check(found, "dropped")
     assert "default/deny" in found.explanation and "default/deny" in found.remedy
@@ -312,8 +392,16 @@ def test_a_load_balancer_in_front_hands_on_to_node_ports() -> None:
     cluster = peopled()
     for name, policy, node in (("all", "Cluster", "172.20.0.2"), ("near", "Local", "172.20.0.4")):
         number = 30093 if name == "all" else 30094
-        cluster.service(name, f"10.96.0.{number % 100}", ["w3"], target=8080, kind="LoadBalancer", node_port=number,
-                        ingress=f"127.100.0.{number % 100}", externalTrafficPolicy=policy)  # fmt: skip
+        cluster.service(
+            name,
+            f"10.96.0.{number % 100}",
+            ["w3"],
+            target=8080,
+            kind="LoadBalancer",
+            node_port=number,
+            ingress=f"127.100.0.{number % 100}",
+            externalTrafficPolicy=policy,
+        )
         cluster.stack("external").delete_route(f"127.100.0.{number % 100}/32")
         for target in (f"svc/{name}", f"127.100.0.{number % 100}:80"):
             found = traced(cluster, "external", target)
@@ -328,7 +416,8 @@ def test_nobody_listens() -> None:
     assert found.reason == "no-listener"
 
 
-# ---- what is told ------------------------------------------------------------------------------------------------------
+# ---- what is told
+# --------------------------------------------------------------------------------------------------
 
 
 def test_document_and_text() -> None:
@@ -337,52 +426,86 @@ def test_document_and_text() -> None:
     document = traced(cluster, "w1", "web").document()
     assert document["verdict"] == "delivered" and document["limit"] is None
     devices = [hop["device"] for hop in document["hops"]]
-    assert devices[0] == "resolver" and "load balancer" in devices and "VXLAN" in devices and devices[-1] == "socket"
+    assert (
+        devices[0] == "resolver"
+        and "load balancer" in devices
+        and "VXLAN" in devices
+        and devices[-1] == "socket"
+    )
     outer = next(hop["packet"]["outer"] for hop in document["hops"] if "outer" in hop["packet"])
     assert (outer["vni"], outer["port"]) == (4096, 4789)
     assert document["seen"]["source"] == "10.244.2.254", "the source VIP"
-    assert len(lines(document)) == len(document["hops"]) + 1
-    assert verdict_lines(document)[0].startswith("verdict: delivered to pod default/w3, which sees 10.244.2.254")
+    assert len(report_lines(document)) == len(document["hops"]) + 1
+    assert verdict_lines(document)[0].startswith(
+        "verdict: delivered to pod default/w3, which sees 10.244.2.254"
+    )
     failed = traced(cluster, "w1", "external", "icmp").document()
     assert failed["limit"] == "WIN-NET-001"
     text = "\n".join(verdict_lines(failed))
     assert "limit:   WIN-NET-001" in text and "remedy:  Test with curl" in text
 
 
-@pytest.mark.windows("FLOW-01", "FLOW-02", "FLOW-03", "FLOW-04", "FLOW-05", "FLOW-06", "FLOW-07", "FLOW-08", "FLOW-09")
+@pytest.mark.windows(
+    "FLOW-01",
+    "FLOW-02",
+    "FLOW-03",
+    "FLOW-04",
+    "FLOW-05",
+    "FLOW-06",
+    "FLOW-07",
+    "FLOW-08",
+    "FLOW-09",
+)
 @pytest.mark.parametrize("mode", ["l2bridge", "overlay", "transparent"])
 def test_the_matrix_says_what_the_document_says(mode: Mode) -> None:
     cluster = peopled(mode)
     cluster.service(
-        "balanced", "10.96.0.40", ["w3"], target=8080, kind="LoadBalancer", node_port=30099, ingress="198.51.100.7",
+        "balanced",
+        "10.96.0.40",
+        ["w3"],
+        target=8080,
+        kind="LoadBalancer",
+        node_port=30099,
+        ingress="198.51.100.7",
         announced_by=cluster.ip("windows-1"),
-    )  # fmt: skip
+    )
     known = inventory(cluster)
-    results = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known)))
-    assert all(result.works is not None for result in results), [r for r in results if r.works is None]
+    results = asyncio.run(matrix.run_matrix(cluster.world, known, matrix.find_matrix_places(known)))
+    assert all(result.works is not None for result in results), [
+        r for r in results if r.works is None
+    ]
     wrong = [result for result in results if result.works is not result.says]
     if mode == "overlay":
-        assert [(result.flow, result.limit) for result in wrong] == [("Node to pod of another node", "WIN-NET-006")]
+        assert [(result.flow, result.limit) for result in wrong] == [
+            ("Node to pod of another node", "WIN-NET-006")
+        ]
     elif mode == "l2bridge":
         assert wrong == []
     else:
-        assert [(result.flow, result.works) for result in wrong] == [("Ping from pod to outside", True)]
-    limits = {"WIN-DNS-002", "WIN-NET-002", "WIN-NET-003", "" if mode == "transparent" else "WIN-NET-001"}
+        assert [(result.flow, result.works) for result in wrong] == [
+            ("Ping from pod to outside", True)
+        ]
+    limits = {
+        "WIN-DNS-002",
+        "WIN-NET-002",
+        "WIN-NET-003",
+        "" if mode == "transparent" else "WIN-NET-001",
+    }
     assert {r.limit for r in results if not r.says} == limits
 
 
 def test_a_matrix_of_an_empty_cluster_tries_nothing() -> None:
     cluster = make_cluster()
     known = inventory(cluster)
-    results = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known)))
+    results = asyncio.run(matrix.run_matrix(cluster.world, known, matrix.find_matrix_places(known)))
     assert all(result.works is None and "Windows pod" in result.why for result in results)
 
 
 def test_the_picture_is_a_picture() -> None:
     cluster = peopled()
     known = inventory(cluster)
-    results = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known)))
-    drawn = ET.fromstring(picture.svg(results, "Flows <of> & all"))
+    results = asyncio.run(matrix.run_matrix(cluster.world, known, matrix.find_matrix_places(known)))
+    drawn = ET.fromstring(picture.trace_svg(results, "Flows <of> & all"))
     arrows = drawn.findall("{http://www.w3.org/2000/svg}line")
     assert len(arrows) == len(results)
     colours = {arrow.get("stroke") for arrow in arrows}

@@ -1,4 +1,6 @@
-"""A reading of firewall tables for tests, written from the meaning of nftables and from nothing else in the house."""
+"""A reading of firewall tables for tests, written from the meaning of nftables and from nothing
+else in the house.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class _Done(Exception):
 class Firewall:
     """A host with tables, its own addresses, and whatever packets have left in dynamic sets."""
 
-    tables: Iterable[nft.Table]
+    tables: Iterable[nft.NftTable]
     local: set[str]
     remembered: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
     choice: int = 0  # which of the choices at random
@@ -68,7 +70,9 @@ class Firewall:
         found = set()
         for self.choice in range(of):
             result = self.send(packet, from_here=from_here)
-            found.add(f"{result.daddr}:{result.dport}" if result.verdict == "accept" else result.verdict)
+            found.add(
+                f"{result.daddr}:{result.dport}" if result.verdict == "accept" else result.verdict
+            )
         self.choice = 0
         return found
 
@@ -81,11 +85,15 @@ class Firewall:
         ]
         for _, table, chain in sorted(chains, key=lambda item: item[0]):
             verdict, packet = self._chain(table, chain, packet)
-            if verdict in ("drop", "reject") or (verdict == "" and chain.hook and chain.hook.policy == "drop"):
+            if verdict in ("drop", "reject") or (
+                verdict == "" and chain.hook and chain.hook.policy == "drop"
+            ):
                 raise _Done(verdict or "drop")
         return packet
 
-    def _chain(self, table: nft.Table, chain: nft.Chain, packet: Packet) -> tuple[str, Packet]:
+    def _chain(
+        self, table: nft.NftTable, chain: nft.NftChain, packet: Packet
+    ) -> tuple[str, Packet]:
         """The verdict, empty when the end was reached or `return` was met."""
         for rule in chain.rules:
             if not all(self._matches(table, match, packet) for match in rule.matches):
@@ -96,13 +104,15 @@ class Firewall:
                     return verdict, packet
         return "", packet
 
-    def _statement(self, table: nft.Table, statement: nft.Statement, packet: Packet) -> tuple[str, Packet, bool]:
+    def _statement(
+        self, table: nft.NftTable, statement: nft.Statement, packet: Packet
+    ) -> tuple[str, Packet, bool]:
         match statement:
-            case nft.Verdict("return"):
+            case nft.NftVerdict("return"):
                 return "", packet, True
-            case nft.Verdict("continue"):
+            case nft.NftVerdict("continue"):
                 return "", packet, False
-            case nft.Verdict(what):
+            case nft.NftVerdict(what):
                 return what, packet, True
             case nft.Jump(name):
                 verdict, packet = self._chain(table, table.chains[name], packet)
@@ -112,9 +122,13 @@ class Firewall:
                 return verdict, packet, True
             case nft.Reject():
                 return "reject", packet, True
-            case nft.Lookup(key, named):
+            case nft.NftLookup(key, named):
                 found = table.maps[named].elements.get(tuple(map(str, self._key(key, packet))))
-                return self._statement(table, found, packet) if found is not None else ("", packet, False)
+                return (
+                    self._statement(table, found, packet)
+                    if found is not None
+                    else ("", packet, False)
+                )
             case nft.Spread(choices):
                 return self._statement(table, choices[self.choice % len(choices)], packet)
             case nft.Dnat(address, port):
@@ -127,7 +141,9 @@ class Firewall:
             case nft.ClearMark(bits):
                 return "", replace(packet, mark=packet.mark & ~bits), False
             case nft.Remember(named, key, _):
-                self.remembered.setdefault(named, set()).add(tuple(map(str, self._key(key, packet))))
+                self.remembered.setdefault(named, set()).add(
+                    tuple(map(str, self._key(key, packet)))
+                )
                 return "", packet, False
         raise AssertionError(statement)
 
@@ -135,7 +151,7 @@ class Firewall:
         for part in key:
             yield packet.protocol if part == "l4proto" else getattr(packet, part)
 
-    def _matches(self, table: nft.Table, match: nft.Match, packet: Packet) -> bool:
+    def _matches(self, table: nft.NftTable, match: nft.NftMatch, packet: Packet) -> bool:
         if match.named:
             declared = table.sets[match.named]
             wanted = tuple(map(str, self._key(match.key or (match.field,), packet)))

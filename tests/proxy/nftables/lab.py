@@ -1,7 +1,8 @@
-"""A node, two pods, another node's pod and a client outside, as network namespaces with real sockets.
+"""A node, two pods, another node's pod and a client outside, as network namespaces with real
+sockets.
 
-Every namespace belongs to a process that ends when this one does, however it ends: nothing is left behind, and no link leads
-to the machine's own network.
+Every namespace belongs to a process that ends when this one does, however it ends: nothing is left
+behind, and no link leads to the machine's own network.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Namespace:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.holder = subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec cat"], stdin=-1, stdout=-1)
+        self.holder = subprocess.Popen(
+            ["unshare", "-n", "sh", "-c", "echo; exec cat"], stdin=-1, stdout=-1
+        )
         assert self.holder.stdout is not None
         self.holder.stdout.readline()
         self._thread = ThreadPoolExecutor(1, initializer=self._enter)
@@ -50,15 +53,20 @@ class Namespace:
     def run(self, command: str, text: str = "", *, check: bool = True) -> str:
         done = subprocess.run(
             ["nsenter", "-t", str(self.holder.pid), "-n", *command.split()],
-            input=text, text=True, capture_output=True, check=False, env={**os.environ, "PATH": PATH},
-        )  # fmt: skip
+            input=text,
+            text=True,
+            capture_output=True,
+            check=False,
+            env={**os.environ, "PATH": PATH},
+        )
         assert not check or done.returncode == 0, f"{self.name}: {command}: {done.stderr}{text}"
         return done.stdout
 
     def inside(self, action: Callable[[], T]) -> T:
         return self._thread.submit(action).result(20)
 
-    # ---- programs ------------------------------------------------------------------------------------------------
+    # ---- programs
+    # ----------------------------------------------------------------------------------------------
 
     def serve(self, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
         """Answers everybody with this namespace's name and the client's address."""
@@ -88,8 +96,16 @@ class Namespace:
                         return
                     server.sendto(f"{self.name} {peer[0]}".encode(), peer)
 
-    def ask(self, address: str, port: int, *, udp: socket.socket | None = None, timeout: float = 5, source: str = "") -> str:
-        """"server client" as the server saw it, "refused", or "silence"."""
+    def ask(
+        self,
+        address: str,
+        port: int,
+        *,
+        udp: socket.socket | None = None,
+        timeout: float = 5,
+        source: str = "",
+    ) -> str:
+        """ "server client" as the server saw it, "refused", or "silence"."""
 
         def call() -> str:
             made = udp or socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -132,7 +148,9 @@ QUIET = 0.4  # long enough for an answer inside one machine
 
 
 class Lab:
-    """The node routes between its pods, the other node's pod, and the outside. Pods have their own link each."""
+    """The node routes between its pods, the other node's pod, and the outside. Pods have their own
+    link each.
+    """
 
     NODE_IP, CLIENT = "172.18.0.2", "203.0.113.10"
 
@@ -142,7 +160,11 @@ class Lab:
         self.outside = self._add("outside")
         self.pods: dict[str, Namespace] = {}
         node = self.node
-        for setting in ("net.ipv4.ip_forward=1", "net.ipv4.conf.all.route_localnet=1", "net.ipv4.conf.all.rp_filter=0"):
+        for setting in (
+            "net.ipv4.ip_forward=1",
+            "net.ipv4.conf.all.route_localnet=1",
+            "net.ipv4.conf.all.rp_filter=0",
+        ):
             node.run(f"sysctl -qw {setting}")
         self._veth(self.outside, "eth0", "172.18.0.1/24", "172.18.0.2/24")
         self.outside.run("ip addr add 203.0.113.10/32 dev lo")

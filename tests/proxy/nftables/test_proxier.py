@@ -1,4 +1,6 @@
-"""Where the rules of the Linux proxy lead connections, feature by feature, and what a change costs."""
+"""Where the rules of the Linux proxy lead connections, feature by feature, and what a change
+costs.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,20 @@ from typing import Any
 
 import pytest
 from tests.proxy.nftables.evaluate import Firewall, Packet
-from tests.proxy.nftables.objects import CLIENT, NODE_IP, endpoint_slice, proxier, service, synced_tracker
+from tests.proxy.nftables.objects import (
+    CLIENT,
+    NODE_IP,
+    endpoint_slice,
+    proxier,
+    service,
+    synced_tracker,
+)
 
-from transom.network.nft import Table
-from transom.network.nft_text import difference, snapshot
+from transom.network.nft import NftTable
+from transom.network.nft_text import nft_difference, nft_snapshot
 from transom.proxy.nftables.proxier import NftablesProxier
 from transom.proxy.nftables.stale import StaleFlow
-from transom.proxy.tracker import Tracker
+from transom.proxy.tracker import ServiceTracker
 
 VIP, EXTERNAL, BALANCER = "10.96.0.10", "198.51.100.7", "198.51.100.8"
 HERE, THERE = ("10.244.1.5", "linux-1"), ("10.244.2.6", "linux-2")
@@ -29,7 +38,9 @@ def firewall(proxy: NftablesProxier, *, local: set[str] = LOCAL) -> Firewall:
 Places = tuple[tuple[str, str], ...]
 
 
-def cluster(places: Places = (HERE, THERE), *, options: dict[str, Any] | None = None, **spec: Any) -> Firewall:
+def cluster(
+    places: Places = (HERE, THERE), *, options: dict[str, Any] | None = None, **spec: Any
+) -> Firewall:
     tracker = synced_tracker()
     tracker.put_service(service(**spec))
     tracker.put_slice(endpoint_slice("web", *places, protocol=spec.get("protocol", "TCP")))
@@ -82,19 +93,75 @@ EXTERNAL_LOCAL = {**LB, "externalTrafficPolicy": "Local", "healthCheckNodePort":
         (EXTERNAL_LOCAL, (), Packet(CLIENT, BALANCER), False, {"reject"}, False),
         (EXTERNAL_LOCAL, (), Packet(CLIENT, NODE_IP, 31000), False, {f"{NODE_IP}:31000"}, False),
         # internalTrafficPolicy: Local concerns the cluster address only.
-        ({"internalTrafficPolicy": "Local"}, (HERE, THERE), Packet(POD, VIP), False, ONLY_HERE, False),
+        (
+            {"internalTrafficPolicy": "Local"},
+            (HERE, THERE),
+            Packet(POD, VIP),
+            False,
+            ONLY_HERE,
+            False,
+        ),
         ({"internalTrafficPolicy": "Local"}, (THERE,), Packet(POD, VIP), False, {"drop"}, False),
         ({"internalTrafficPolicy": "Local"}, (), Packet(POD, VIP), False, {"reject"}, False),
-        ({**LB, "internalTrafficPolicy": "Local"}, (HERE, THERE), Packet(CLIENT, NODE_IP, 30080), False, BOTH, True),
+        (
+            {**LB, "internalTrafficPolicy": "Local"},
+            (HERE, THERE),
+            Packet(CLIENT, NODE_IP, 30080),
+            False,
+            BOTH,
+            True,
+        ),
         # Source ranges of a load balancer say nothing of other ways in.
-        ({**LB, "loadBalancerSourceRanges": ["203.0.113.0/24"]}, (HERE,), Packet(CLIENT, BALANCER), False, ONLY_HERE, True),
-        ({**LB, "loadBalancerSourceRanges": [" 192.0.2.0/24"]}, (HERE,), Packet(CLIENT, BALANCER), False, {"drop"}, False),
-        ({**LB, "loadBalancerSourceRanges": ["192.0.2.0/24"]}, (HERE,), Packet(CLIENT, EXTERNAL), False, ONLY_HERE, True),
-        ({**LB, "loadBalancerSourceRanges": ["192.0.2.0/24"]}, (HERE,), Packet(CLIENT, NODE_IP, 30080), False, ONLY_HERE, True),
-        ({**LB, "loadBalancerSourceRanges": ["172.18.0.0/16"]}, (HERE,), Packet(BALANCER, BALANCER), True, ONLY_HERE, True),
-        ({**LB, "loadBalancerSourceRanges": ["192.0.2.0/24"]}, (HERE,), Packet(BALANCER, BALANCER), True, {"drop"}, False),
+        (
+            {**LB, "loadBalancerSourceRanges": ["203.0.113.0/24"]},
+            (HERE,),
+            Packet(CLIENT, BALANCER),
+            False,
+            ONLY_HERE,
+            True,
+        ),
+        (
+            {**LB, "loadBalancerSourceRanges": [" 192.0.2.0/24"]},
+            (HERE,),
+            Packet(CLIENT, BALANCER),
+            False,
+            {"drop"},
+            False,
+        ),
+        (
+            {**LB, "loadBalancerSourceRanges": ["192.0.2.0/24"]},
+            (HERE,),
+            Packet(CLIENT, EXTERNAL),
+            False,
+            ONLY_HERE,
+            True,
+        ),
+        (
+            {**LB, "loadBalancerSourceRanges": ["192.0.2.0/24"]},
+            (HERE,),
+            Packet(CLIENT, NODE_IP, 30080),
+            False,
+            ONLY_HERE,
+            True,
+        ),
+        (
+            {**LB, "loadBalancerSourceRanges": ["172.18.0.0/16"]},
+            (HERE,),
+            Packet(BALANCER, BALANCER),
+            True,
+            ONLY_HERE,
+            True,
+        ),
+        (
+            {**LB, "loadBalancerSourceRanges": ["192.0.2.0/24"]},
+            (HERE,),
+            Packet(BALANCER, BALANCER),
+            True,
+            {"drop"},
+            False,
+        ),
     ],
-)  # fmt: skip
+)
 def test_where_a_connection_is_led(
     spec: dict[str, Any],
     places: Places,
@@ -107,7 +174,9 @@ def test_where_a_connection_is_led(
     assert wall.places(packet, from_here=from_here) == leads_to
     result = wall.send(packet, from_here=from_here)
     assert result.masqueraded is masqueraded
-    assert result.mark == 0, "the mark must not leave the host, or an outer header would be masqueraded too"
+    assert result.mark == 0, (
+        "the mark must not leave the host, or an outer header would be masqueraded too"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +187,9 @@ def test_where_a_connection_is_led(
         ({"cluster_cidrs": ("10.244.0.0/16", "fd00::/48")}, Packet(POD, VIP), False),
     ],
 )
-def test_settings_of_masquerading(options: dict[str, Any], packet: Packet, masqueraded: bool) -> None:
+def test_settings_of_masquerading(
+    options: dict[str, Any], packet: Packet, masqueraded: bool
+) -> None:
     result = cluster(options=options).send(packet)
     assert (result.verdict, result.masqueraded) == ("accept", masqueraded)
 
@@ -141,12 +212,16 @@ def test_node_ports_on_some_addresses_only() -> None:
     assert not proxy.dirty
     proxy.stack.add_address("eth0", "172.18.0.99/16")
     assert proxy.dirty
-    assert firewall(proxy, local=wall.local).places(Packet(CLIENT, "172.18.0.99", 30080)) == ONLY_HERE
+    assert (
+        firewall(proxy, local=wall.local).places(Packet(CLIENT, "172.18.0.99", 30080)) == ONLY_HERE
+    )
 
 
 def test_a_client_with_affinity_comes_back_to_the_same_endpoint() -> None:
     config = {"clientIP": {"timeoutSeconds": 600}}
-    wall = cluster(sessionAffinity="ClientIP", sessionAffinityConfig=config, nodePort=30080, type="NodePort")
+    wall = cluster(
+        sessionAffinity="ClientIP", sessionAffinityConfig=config, nodePort=30080, type="NodePort"
+    )
     wall.choice = 1
     first = wall.send(Packet(POD, VIP)).daddr
     assert first == "10.244.2.6"
@@ -182,7 +257,7 @@ def test_both_families_have_their_own_table() -> None:
 
 
 def test_nothing_is_done_before_services_and_endpoints_are_known() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     tracker.put_service(service())
     proxy = proxier(tracker)
     assert not proxy.dirty
@@ -194,7 +269,7 @@ def test_nothing_is_done_before_services_and_endpoints_are_known() -> None:
 
 
 def test_endpoints_that_are_not_ready_or_terminating_get_nothing() -> None:
-    tracker = Tracker(terminating=True)
+    tracker = ServiceTracker(terminating=True)
     tracker.mark_synced("services")
     tracker.mark_synced("endpoints")
     tracker.put_service(service())
@@ -254,7 +329,15 @@ def test_what_the_connection_tracker_should_forget() -> None:
         proxy.stale_udp.clear()
         return found
 
-    dns = service("dns", VIP, protocol="UDP", port=53, nodePort=30053, type="LoadBalancer", ingress=(BALANCER,))
+    dns = service(
+        "dns",
+        VIP,
+        protocol="UDP",
+        port=53,
+        nodePort=30053,
+        type="LoadBalancer",
+        ingress=(BALANCER,),
+    )
     tracker.put_service(dns)
     assert flows() == set()
     tracker.put_slice(endpoint_slice("dns", HERE, THERE, protocol="UDP"))
@@ -262,16 +345,25 @@ def test_what_the_connection_tracker_should_forget() -> None:
     tracker.put_slice(endpoint_slice("dns", HERE, protocol="UDP"))
     gone = THERE[0]
     assert flows() == {
-        StaleFlow(VIP, endpoint=gone), StaleFlow(BALANCER, endpoint=gone), StaleFlow(port=30053, endpoint=gone),
-    }  # fmt: skip
+        StaleFlow(VIP, endpoint=gone),
+        StaleFlow(BALANCER, endpoint=gone),
+        StaleFlow(port=30053, endpoint=gone),
+    }
     tracker.remove_service(dns)
     assert flows() == {StaleFlow(VIP)}
     tracker.put_service(service())
     tracker.put_slice(endpoint_slice("web", HERE))
     assert flows() == set(), "connections of TCP end by themselves"
     assert StaleFlow("fd10::1", endpoint="fd00::5", ipv6=True).arguments() == [
-        "-p", "udp", "--orig-dst", "fd10::1", "--dst-nat", "fd00::5", "-f", "ipv6",
-    ]  # fmt: skip
+        "-p",
+        "udp",
+        "--orig-dst",
+        "fd10::1",
+        "--dst-nat",
+        "fd00::5",
+        "-f",
+        "ipv6",
+    ]
 
 
 def test_one_set_table_for_a_sync_and_a_small_difference() -> None:
@@ -280,12 +372,14 @@ def test_one_set_table_for_a_sync_and_a_small_difference() -> None:
     for number in range(1000):
         name = f"web-{number}"
         tracker.put_service(service(name, f"10.96.{number // 250}.{number % 250 + 1}"))
-        tracker.put_slice(endpoint_slice(name, *((f"10.244.{number % 200}.{n + 1}", "linux-2") for n in range(5))))
+        tracker.put_slice(
+            endpoint_slice(name, *((f"10.244.{number % 200}.{n + 1}", "linux-2") for n in range(5)))
+        )
     proxy.sync()
-    told: list[Table] = []
-    before = snapshot(proxy.stack.tables["ip transom-proxy"])
+    told: list[NftTable] = []
+    before = nft_snapshot(proxy.stack.tables["ip transom-proxy"])
     proxy.stack = SimpleNamespace(set_table=told.append, links={})  # type: ignore[assignment]
     tracker.put_slice(endpoint_slice("web-500", ("10.244.9.9", "linux-2")))
     proxy.sync()
     assert len(told) == 1
-    assert len(difference(before, told[0]).splitlines()) < 20
+    assert len(nft_difference(before, told[0]).splitlines()) < 20

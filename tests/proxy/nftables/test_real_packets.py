@@ -10,8 +10,8 @@ import pytest
 from tests.proxy.nftables.lab import QUIET, Lab, needs_root
 from tests.proxy.nftables.objects import endpoint_slice, proxier, service, synced_tracker
 
-from transom.network.nft import Table
-from transom.network.nft_text import difference, render, snapshot
+from transom.network.nft import NftTable
+from transom.network.nft_text import nft_difference, nft_snapshot, render_nft_table
 
 pytestmark = needs_root
 
@@ -26,8 +26,13 @@ class Running:
         self.lab = Lab()
         self.tracker = synced_tracker()
         self.proxier = proxier(self.tracker, cluster_cidrs=("10.244.0.0/16",))
-        self._applied: Table | None = None
-        for name, address in (("client", "10.244.1.4"), ("here", HERE[0]), ("also", ALSO[0]), ("there", THERE[0])):
+        self._applied: NftTable | None = None
+        for name, address in (
+            ("client", "10.244.1.4"),
+            ("here", HERE[0]),
+            ("also", ALSO[0]),
+            ("there", THERE[0]),
+        ):
             self.lab.pod(name, address)
 
     def put(self, *places: tuple[str, str], protocol: str = "TCP", **spec: Any) -> None:
@@ -38,10 +43,13 @@ class Running:
     def apply(self) -> None:
         self.proxier.sync()
         table = self.proxier.stack.tables["ip transom-proxy"]
-        self.lab.load(difference(self._applied, table))
-        self._applied = snapshot(table)
+        self.lab.load(nft_difference(self._applied, table))
+        self._applied = nft_snapshot(table)
         while self.proxier.stale_udp:
-            self.lab.node.run(f"conntrack -D {' '.join(self.proxier.stale_udp.popleft().arguments())}", check=False)
+            self.lab.node.run(
+                f"conntrack -D {' '.join(self.proxier.stale_udp.popleft().arguments())}",
+                check=False,
+            )
 
 
 @pytest.fixture
@@ -59,7 +67,9 @@ def test_cluster_address(running: Running) -> None:
     assert running.lab.node.ask(VIP, 80).split()[0] in ("here", "there")
     assert running.lab.outside.ask(VIP, 80).split()[1] == "10.244.1.1", "a stranger gets the node's"
     running.put(HERE)
-    assert running.lab.pods["here"].ask(VIP, 80) == "here 10.244.1.1", "a pod reaches itself through its service"
+    assert running.lab.pods["here"].ask(VIP, 80) == "here 10.244.1.1", (
+        "a pod reaches itself through its service"
+    )
     running.put()
     assert client.ask(VIP, 80) == "refused"
     assert running.lab.node.ask(VIP, 80) == "refused"
@@ -73,14 +83,19 @@ def test_datagrams_follow_the_endpoints(running: Running) -> None:
     running.put(HERE, protocol="UDP")
     assert client.ask(VIP, 80, udp=questions) == "here 10.244.1.4"
     running.put(THERE, protocol="UDP")
-    assert client.ask(VIP, 80, udp=questions) == "there 10.244.1.4", "the same socket must not be led to the old endpoint"
+    assert client.ask(VIP, 80, udp=questions) == "there 10.244.1.4", (
+        "the same socket must not be led to the old endpoint"
+    )
 
 
 def test_ways_from_outside(running: Running) -> None:
     outside, node = running.lab.outside, running.lab.node
     everything: dict[str, Any] = {
-        "type": "LoadBalancer", "nodePort": 30080, "externalIPs": [EXTERNAL], "ingress": (BALANCER,),
-    }  # fmt: skip
+        "type": "LoadBalancer",
+        "nodePort": 30080,
+        "externalIPs": [EXTERNAL],
+        "ingress": (BALANCER,),
+    }
     running.put(HERE, THERE, **everything)
     for address, port in ((Lab.NODE_IP, 30080), (EXTERNAL, 80), (BALANCER, 80)):
         answers = {outside.ask(address, port) for _ in range(30)}
@@ -96,9 +111,12 @@ def test_ways_from_outside(running: Running) -> None:
 def test_local_external_traffic_keeps_the_client(running: Running) -> None:
     outside, client = running.lab.outside, running.lab.pods["client"]
     local: dict[str, Any] = {
-        "type": "LoadBalancer", "nodePort": 30080, "ingress": (BALANCER,), "externalTrafficPolicy": "Local",
+        "type": "LoadBalancer",
+        "nodePort": 30080,
+        "ingress": (BALANCER,),
+        "externalTrafficPolicy": "Local",
         "healthCheckNodePort": 31000,
-    }  # fmt: skip
+    }
     running.put(HERE, THERE, **local)
     assert {outside.ask(BALANCER, 80) for _ in range(20)} == {f"here {Lab.CLIENT}"}
     assert outside.ask(Lab.NODE_IP, 30080, source=Lab.CLIENT) == f"here {Lab.CLIENT}"
@@ -119,7 +137,10 @@ def test_local_internal_traffic(running: Running) -> None:
 
 def test_affinity_and_its_end(running: Running) -> None:
     client, also = running.lab.pods["client"], running.lab.pods["also"]
-    sticky: dict[str, Any] = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}
+    sticky: dict[str, Any] = {
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}},
+    }
     running.put(HERE, ALSO, THERE, **sticky)
     first = client.ask(VIP, 80)
     assert {client.ask(VIP, 80) for _ in range(20)} == {first}
@@ -128,9 +149,15 @@ def test_affinity_and_its_end(running: Running) -> None:
     assert also.ask(VIP, 80).split()[0] in ("here", "also", "there")
     listed = running.lab.node.run("nft list table ip transom-proxy")
     assert "10.244.1.4 timeout 10m" in listed
-    stays = [place for name, place in (("here", HERE), ("also", ALSO), ("there", THERE)) if name != first.split()[0]]
+    stays = [
+        place
+        for name, place in (("here", HERE), ("also", ALSO), ("there", THERE))
+        if name != first.split()[0]
+    ]
     running.put(*stays, **sticky)
-    assert client.ask(VIP, 80).split()[0] != first.split()[0], "an endpoint that has left gets nobody"
+    assert client.ask(VIP, 80).split()[0] != first.split()[0], (
+        "an endpoint that has left gets nobody"
+    )
 
 
 def test_source_ranges(running: Running) -> None:
@@ -139,7 +166,9 @@ def test_source_ranges(running: Running) -> None:
     assert running.lab.outside.ask(BALANCER, 80) == "here 10.244.1.1"
     running.put(HERE, **balanced, loadBalancerSourceRanges=["192.0.2.0/24"])
     assert running.lab.outside.ask(BALANCER, 80, timeout=QUIET) == "silence"
-    assert running.lab.outside.ask(Lab.NODE_IP, 30080) == "here 10.244.1.1", "a node port has no ranges"
+    assert running.lab.outside.ask(Lab.NODE_IP, 30080) == "here 10.244.1.1", (
+        "a node port has no ranges"
+    )
 
 
 def test_a_server_on_the_node_is_reached_past_the_rules(running: Running) -> None:
@@ -150,13 +179,23 @@ def test_a_server_on_the_node_is_reached_past_the_rules(running: Running) -> Non
 
 def test_the_kernel_takes_both_families_and_long_names(running: Running) -> None:
     name, six = "n" * 63, "2001:db8:1:2:3:4:5:6"
-    long = service(name, "10.96.0.99", protocol="SCTP", externalIPs=[EXTERNAL, six], ingress=(BALANCER, "2001:db8::8"))
+    long = service(
+        name,
+        "10.96.0.99",
+        protocol="SCTP",
+        externalIPs=[EXTERNAL, six],
+        ingress=(BALANCER, "2001:db8::8"),
+    )
     long["metadata"]["namespace"] = "m" * 63
     long["spec"] |= {
-        "clusterIPs": ["10.96.0.99", "fd10::99"], "type": "LoadBalancer", "sessionAffinity": "ClientIP",
-        "externalTrafficPolicy": "Local", "healthCheckNodePort": 31000, "internalTrafficPolicy": "Local",
+        "clusterIPs": ["10.96.0.99", "fd10::99"],
+        "type": "LoadBalancer",
+        "sessionAffinity": "ClientIP",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 31000,
+        "internalTrafficPolicy": "Local",
         "loadBalancerSourceRanges": ["10.0.0.0/8", "10.1.0.0/16", "2001:db8::/32"],
-    }  # fmt: skip
+    }
     long["spec"]["ports"][0]["nodePort"] = 30099
     running.tracker.put_service(long)
     for number, place in enumerate((HERE, (six, "linux-1"), ("fd00::1", "linux-2"))):
@@ -165,7 +204,7 @@ def test_the_kernel_takes_both_families_and_long_names(running: Running) -> None
         running.tracker.put_slice(item)
     running.proxier.sync()
     for table in running.proxier.stack.tables.values():
-        running.lab.load(render(table))
+        running.lab.load(render_nft_table(table))
     listed = running.lab.node.run("nft list ruleset")
     assert f"dnat to [{six}]:8080" in listed
     assert "dnat to 10.244.1.5:8080" in listed

@@ -6,12 +6,25 @@ from typing import Any
 
 
 def pod(
-    name: str, ip: str, labels: dict[str, str] | None = None, *, namespace: str = "a", node: str = "linux-1", **more: Any
+    name: str,
+    ip: str,
+    labels: dict[str, str] | None = None,
+    *,
+    namespace: str = "a",
+    node: str = "linux-1",
+    **more: Any,
 ) -> dict[str, Any]:
-    ports = [{"name": n, "containerPort": p, "protocol": protocol} for n, p, protocol in more.pop("ports", ())]
+    ports = [
+        {"name": n, "containerPort": p, "protocol": protocol}
+        for n, p, protocol in more.pop("ports", ())
+    ]
     return {
         "metadata": {"namespace": namespace, "name": name, "labels": labels or {}},
-        "spec": {"nodeName": node, "containers": [{"name": "c", "ports": ports}], **more.pop("spec", {})},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "c", "ports": ports}],
+            **more.pop("spec", {}),
+        },
         "status": {"podIP": ip, "podIPs": [{"ip": ip}], "phase": "Running", **more},
     }
 
@@ -20,7 +33,9 @@ def namespace(name: str, **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}}
 
 
-def policy(name: str = "p", selector: dict[str, Any] | None = None, *, inside: str = "a", **spec: Any) -> dict[str, Any]:
+def policy(
+    name: str = "p", selector: dict[str, Any] | None = None, *, inside: str = "a", **spec: Any
+) -> dict[str, Any]:
     return {
         "metadata": {"namespace": inside, "name": name},
         "spec": {"podSelector": selector or {}, **spec},

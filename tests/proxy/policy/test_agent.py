@@ -6,19 +6,21 @@ from typing import Any
 
 from tests.proxy.policy.objects import labels, pod, policy
 
-from transom.hosts.windows.hns import Adapter, Hns
-from transom.network.stacks import Fabric, Link, Stack
+from transom.machines.windows.hns import Adapter, HostNetworkService
+from transom.network.stacks import Fabric, NetworkLink, NetworkStack
 from transom.proxy.policy.agent import PolicyAgent
 from transom.proxy.policy.index import PolicyIndex
 from transom.windows.builds import DEFAULT
 
 NODE_IP = "172.18.0.2"
-FROM_DB = policy(selector=labels(app="web"), ingress=[{"from": [{"podSelector": labels(app="db")}]}])
+FROM_DB = policy(
+    selector=labels(app="web"), ingress=[{"from": [{"podSelector": labels(app="db")}]}]
+)
 
 
-def linux() -> Stack:
+def linux() -> NetworkStack:
     stack = Fabric().add("linux-1", "node", "linux")
-    stack.add_link(Link("eth0", "ethernet"))
+    stack.add_link(NetworkLink("eth0", "ethernet"))
     stack.add_address("eth0", f"{NODE_IP}/16")
     return stack
 
@@ -38,7 +40,9 @@ def test_a_linux_node_has_a_table_only_while_it_has_isolated_pods() -> None:
     assert ("10.244.1.5",) in first.maps["ingress-isolated"].elements
     index.put_pod(pod("db-2", "10.244.2.6", {"app": "db"}, node="linux-2"))
     assert agent.sync()
-    (peers,) = [s for name, s in stack.tables["ip transom-policy"].sets.items() if name.startswith("peers-")]
+    (peers,) = [
+        s for name, s in stack.tables["ip transom-policy"].sets.items() if name.startswith("peers-")
+    ]
     assert peers.elements == {("10.244.2.5",), ("10.244.2.6",)}
     index.put_policy(policy("elsewhere", labels(app="db")))
     assert not agent.dirty, "pods of other nodes are other agents' business"
@@ -49,22 +53,35 @@ def test_a_linux_node_has_a_table_only_while_it_has_isolated_pods() -> None:
 
 class Windows:
     def __init__(self) -> None:
-        self.hns = Hns(DEFAULT, [Adapter("Ethernet", "00-15-5D-00-00-02", f"{NODE_IP}/16", "172.18.0.1")], seed="test")
+        self.hns = HostNetworkService(
+            DEFAULT,
+            [Adapter("Ethernet", "00-15-5D-00-00-02", f"{NODE_IP}/16", "172.18.0.1")],
+            seed="test",
+        )
         self.stack = Fabric().add("windows-1", "node", "windows", hns=self.hns)
-        self.stack.add_link(Link("vEthernet (Ethernet)", "ethernet"))
+        self.stack.add_link(NetworkLink("vEthernet (Ethernet)", "ethernet"))
         self.stack.add_address("vEthernet (Ethernet)", f"{NODE_IP}/16")
-        subnet = {"IpAddressPrefix": "10.244.3.0/24", "Routes": [{"NextHop": "10.244.3.1", "DestinationPrefix": "0.0.0.0/0"}]}
+        subnet = {
+            "IpAddressPrefix": "10.244.3.0/24",
+            "Routes": [{"NextHop": "10.244.3.1", "DestinationPrefix": "0.0.0.0/0"}],
+        }
         self.network = self.hns.create(
             "network",
-            {"Name": "cbr0", "Type": "L2Bridge", "Ipams": [{"Type": "Static", "Subnets": [subnet]}],
-             "SchemaVersion": {"Major": 2, "Minor": 0}},
-        )  # fmt: skip
+            {
+                "Name": "cbr0",
+                "Type": "L2Bridge",
+                "Ipams": [{"Type": "Static", "Subnets": [subnet]}],
+                "SchemaVersion": {"Major": 2, "Minor": 0},
+            },
+        )
 
     def endpoint(self, address: str, **more: Any) -> str:
         settings = {
-            "HostComputeNetwork": self.network["ID"], "IpConfigurations": [{"IpAddress": address, "PrefixLength": 24}],
-            "SchemaVersion": {"Major": 2, "Minor": 0}, **more,
-        }  # fmt: skip
+            "HostComputeNetwork": self.network["ID"],
+            "IpConfigurations": [{"IpAddress": address, "PrefixLength": 24}],
+            "SchemaVersion": {"Major": 2, "Minor": 0},
+            **more,
+        }
         return str(self.hns.create("endpoint", settings)["ID"]).upper()
 
     def policies(self, endpoint: str) -> list[dict[str, Any]]:
@@ -83,11 +100,16 @@ def test_a_windows_node_writes_access_lists_beside_what_is_there() -> None:
     assert node.policies(endpoint)[0] == nat
     acls = [p["Settings"] for p in node.policies(endpoint)[1:]]
     assert [(a["Direction"], a["Action"], a.get("RemoteAddresses", "")) for a in acls] == [
-        ("In", "Allow", f"10.244.3.5,{NODE_IP}"), ("In", "Allow", "10.244.2.5"), ("In", "Block", ""), ("Out", "Allow", ""),
-    ]  # fmt: skip
+        ("In", "Allow", f"10.244.3.5,{NODE_IP}"),
+        ("In", "Allow", "10.244.2.5"),
+        ("In", "Block", ""),
+        ("Out", "Allow", ""),
+    ]
     index.put_pod(pod("db", "10.244.2.6", {"app": "db"}, node="linux-2"))
     assert agent.sync()
-    assert any(p["Settings"].get("RemoteAddresses") == "10.244.2.6" for p in node.policies(endpoint))
+    assert any(
+        p["Settings"].get("RemoteAddresses") == "10.244.2.6" for p in node.policies(endpoint)
+    )
     index.remove_policy(FROM_DB)
     assert agent.sync()
     assert node.policies(endpoint) == [nat]

@@ -1,20 +1,30 @@
-"""The incremental index says what the definition says, and tells every node that has a reason to look."""
+"""The incremental index says what the definition says, and tells every node that has a reason to
+look.
+"""
 
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.proxy.policy.objects import labels, namespace, pod, policy
 
 from transom.proxy.policy.index import PolicyIndex
-from transom.proxy.policy.rules import isolation, pod_of, policy_of
+from transom.proxy.policy.rules import compile_policy, pod_isolation, policy_pod_of
 
 
 def _random_policy(rng: random.Random) -> dict[str, Any]:
     def selector() -> dict[str, Any]:
-        return rng.choice(({}, labels(app=rng.choice("xy")), {"matchExpressions": [{"key": "app", "operator": "Exists"}]}))
+        return rng.choice(
+            (
+                {},
+                labels(app=rng.choice("xy")),
+                {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+            )
+        )
 
     def peer() -> dict[str, Any]:
         return rng.choice(
@@ -28,13 +38,21 @@ def _random_policy(rng: random.Random) -> dict[str, Any]:
 
     def rules(name: str) -> list[dict[str, Any]]:
         return [
-            {name: [peer() for _ in range(rng.randint(0, 2))], "ports": rng.choice(([], [{"port": "http"}], [{"port": 80}]))}
+            {
+                name: [peer() for _ in range(rng.randint(0, 2))],
+                "ports": rng.choice(([], [{"port": "http"}], [{"port": 80}])),
+            }
             for _ in range(rng.randint(0, 2))
         ]
 
     types = rng.choice((["Ingress"], ["Egress"], ["Ingress", "Egress"]))
     return policy(
-        rng.choice("pqr"), selector(), inside=rng.choice("ab"), policyTypes=types, ingress=rules("from"), egress=rules("to")
+        rng.choice("pqr"),
+        selector(),
+        inside=rng.choice("ab"),
+        policyTypes=types,
+        ingress=rules("from"),
+        egress=rules("to"),
     )
 
 
@@ -44,7 +62,15 @@ def _random_pod(rng: random.Random) -> dict[str, Any]:
     phase = rng.choice(("Running", "Running", "Running", "Failed"))
     marks = rng.choice(({}, {"app": "x"}, {"app": "y"}))
     number = rng.randint(1, 9)
-    return pod(name, f"10.0.0.{number}", marks, namespace=rng.choice("ab"), node=rng.choice("nm"), ports=ports, phase=phase)
+    return pod(
+        name,
+        f"10.0.0.{number}",
+        marks,
+        namespace=rng.choice("ab"),
+        node=rng.choice("nm"),
+        ports=ports,
+        phase=phase,
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -74,18 +100,20 @@ def test_after_every_event_the_index_agrees_with_the_definition(seed: int) -> No
                 name, marks = rng.choice("ab"), rng.choice(({}, {"app": "x"}, {"app": "y"}))
                 namespaces[name] = marks
                 index.put_namespace(namespace(name, **marks))
-        seen = [p for p in map(pod_of, pods.values()) if p is not None]
-        compiled = [policy_of(p) for p in policies.values()]
+        seen = [p for p in map(policy_pod_of, pods.values()) if p is not None]
+        compiled = [compile_policy(p) for p in policies.values()]
         now: dict[str, Any] = {"n": {}, "m": {}}
         for one in seen:
-            expected = isolation(one, compiled, seen, namespaces)
+            expected = pod_isolation(one, compiled, seen, namespaces)
             assert index.isolation(one.key) == expected
             if expected.ingress is not None or expected.egress is not None:
                 now[one.node][one.key] = (one.addresses, expected)
         for node in "nm":
             assert {p.key for p in index.pods_on(node)} == {p.key for p in seen if p.node == node}
             if before and before[node] != now[node]:
-                assert index.version(node) != versions[node], "a change that the node would not look at"
+                assert index.version(node) != versions[node], (
+                    "a change that the node would not look at"
+                )
         before = now
 
 
@@ -94,27 +122,46 @@ def test_only_nodes_with_concerned_pods_are_told() -> None:
     told: list[frozenset[str]] = []
     index.listeners.append(told.append)
     for n in range(20):
-        index.put_pod(pod(f"p-{n}", f"10.0.0.{n + 1}", {"app": "x" if n < 2 else "y"}, node=f"node-{n}"))
+        index.put_pod(
+            pod(f"p-{n}", f"10.0.0.{n + 1}", {"app": "x" if n < 2 else "y"}, node=f"node-{n}")
+        )
     assert told == []
-    index.put_policy(policy(selector=labels(app="x"), ingress=[{"from": [{"podSelector": labels(app="z")}]}]))
+    index.put_policy(
+        policy(selector=labels(app="x"), ingress=[{"from": [{"podSelector": labels(app="z")}]}])
+    )
     assert told == [{"node-0", "node-1"}]
     index.put_pod(pod("p-9", "10.0.0.10", {"app": "y", "other": "1"}, node="node-9"))
     assert len(told) == 1, "a label that nobody asks for"
     index.put_pod(pod("p-9", "10.0.0.10", {"app": "z"}, node="node-9"))
     assert told[1:] == [{"node-0", "node-1"}]
     index.put_policy(policy(selector={"matchExpressions": [{"key": "a", "operator": "?"}]}))
-    assert index.isolation(("a", "p-0")).ingress is None, "a policy that cannot be read is not enforced"
+    assert index.isolation(("a", "p-0")).ingress is None, (
+        "a policy that cannot be read is not enforced"
+    )
 
 
 def test_ten_thousand_pods_and_a_hundred_policies() -> None:
     index = PolicyIndex()
     for n in range(100):
         index.put_policy(
-            policy(f"p-{n}", labels(app=f"app-{n}"), inside=f"ns-{n}", ingress=[{"from": [{"podSelector": {}}]}])
+            policy(
+                f"p-{n}",
+                labels(app=f"app-{n}"),
+                inside=f"ns-{n}",
+                ingress=[{"from": [{"podSelector": {}}]}],
+            )
         )
     for n in range(10_000):
         address = f"10.0.{n >> 8}.{n & 255}"
-        index.put_pod(pod(f"p-{n}", address, {"app": f"app-{n % 100}"}, namespace=f"ns-{n % 100}", node=f"n-{n % 1000}"))
+        index.put_pod(
+            pod(
+                f"p-{n}",
+                address,
+                {"app": f"app-{n % 100}"},
+                namespace=f"ns-{n % 100}",
+                node=f"n-{n % 1000}",
+            )
+        )
     assert len(index.isolation(("ns-7", "p-7")).ingress[0].peers) == 100  # type: ignore[arg-type, index]
 
 
@@ -141,3 +188,47 @@ def test_a_pod_is_isolated_before_its_status_tells_its_address() -> None:
     index.place_pod(("a", "k"), "1", ["10.0.0.9"])
     index.put_pod(other)  # another pod of this name
     assert index.pods_on("n") == []
+
+
+def _hostile_policies(index: PolicyIndex, make_peer: Callable[[int], dict[str, Any]]) -> None:
+    for number in range(20):
+        rules = [{"from": [make_peer(number * 5000 + peer) for peer in range(5000)]}]
+        index.put_policy(policy(f"p-{number}", {}, ingress=rules))
+
+
+@pytest.mark.parametrize(
+    "make_peer",
+    [
+        lambda n: {"podSelector": labels(number=str(n))},
+        lambda n: {"podSelector": labels(app="x", number=str(n))},
+        lambda n: {"podSelector": {"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]}},
+        lambda n: {"namespaceSelector": {}, "podSelector": labels(app="x", number=str(n))},
+    ],
+)
+def test_an_event_of_a_pod_does_not_cost_more_with_a_hundred_thousand_peers(
+    make_peer: Callable[[int], dict[str, Any]],
+) -> None:
+    index = PolicyIndex()
+    _hostile_policies(index, make_peer)
+    index.put_pod(pod("first", "10.0.0.1", {"app": "x"}))
+    began = time.thread_time()
+    for number in range(50):
+        index.put_pod(pod(f"p-{number}", f"10.0.1.{number}", {"app": "x", "number": str(number)}))
+    assert (time.thread_time() - began) / 50 < 0.01
+
+
+def test_an_event_that_concerns_many_rules_looks_at_the_pods_of_a_policy_once() -> None:
+    index = PolicyIndex()
+    for number in range(2000):
+        index.put_pod(
+            pod(
+                f"p-{number}",
+                f"10.0.{number >> 8}.{number & 255}",
+                {"app": "x"},
+                node=f"n-{number % 10}",
+            )
+        )
+    index.put_policy(policy(ingress=[{"from": [{"podSelector": {}}]} for _ in range(3000)]))
+    began = time.thread_time()
+    index.put_pod(pod("new", "10.1.0.1", {"app": "y"}))
+    assert time.thread_time() - began < 0.05

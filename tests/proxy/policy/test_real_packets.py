@@ -10,8 +10,8 @@ from tests.proxy.nftables.lab import QUIET, Lab, needs_root
 from tests.proxy.nftables.objects import endpoint_slice, proxier, service, synced_tracker
 from tests.proxy.policy.objects import labels, pod, policy
 
-from transom.network.nft import Table
-from transom.network.nft_text import difference, snapshot
+from transom.network.nft import NftTable
+from transom.network.nft_text import nft_difference, nft_snapshot
 from transom.proxy.policy.agent import PolicyAgent
 from transom.proxy.policy.index import PolicyIndex
 
@@ -32,7 +32,7 @@ class Guarded:
         proxy.sync()
         self._stack = proxy.stack
         self._agent = PolicyAgent(self.index, "linux-1", self._stack)
-        self._applied: dict[str, Table] = {}
+        self._applied: dict[str, NftTable] = {}
         for name, address in (("web", WEB), ("db", DB), ("other", OTHER)):
             self.lab.pod(name, address)
             self.index.put_pod(pod(name, address, {"app": name}, ports=(("http", 8080, "TCP"),)))
@@ -46,13 +46,15 @@ class Guarded:
         self._agent.sync()
         for key in {**self._applied, **self._stack.tables}:
             table = self._stack.tables.get(key)
-            self.lab.load(difference(self._applied.pop(key, None), table))
+            self.lab.load(nft_difference(self._applied.pop(key, None), table))
             if table is not None:
-                self._applied[key] = snapshot(table)
+                self._applied[key] = nft_snapshot(table)
 
     def asks(self, who: str, address: str = WEB, port: int = 8080, *, udp: bool = False) -> str:
         namespace = self.lab.pods.get(who) or getattr(self.lab, who)
-        answer = namespace.ask(address, port, udp=namespace.datagrams() if udp else None, timeout=QUIET)
+        answer = namespace.ask(
+            address, port, udp=namespace.datagrams() if udp else None, timeout=QUIET
+        )
         return str(answer).split()[0]
 
 
@@ -66,14 +68,18 @@ def guarded() -> Iterator[Guarded]:
 def test_who_reaches_whom(guarded: Guarded) -> None:
     guarded.apply()
     assert [guarded.asks(who) for who in ("db", "other", "node")] == ["web"] * 3
-    only_db = policy(selector=labels(app="web"), ingress=[{"from": [{"podSelector": labels(app="db")}]}])
+    only_db = policy(
+        selector=labels(app="web"), ingress=[{"from": [{"podSelector": labels(app="db")}]}]
+    )
     guarded.enforce(only_db)
     assert guarded.asks("db") == "web"
     assert guarded.asks("db", udp=True) == "web"
     assert guarded.asks("other") == "silence"
     assert guarded.asks("other", udp=True) == "silence"
     assert guarded.asks("node") == "web", "the node reaches its pods: probes must work"
-    assert guarded.asks("web", OTHER) == "other", "answers come back, nothing is said of the other direction"
+    assert guarded.asks("web", OTHER) == "other", (
+        "answers come back, nothing is said of the other direction"
+    )
     assert guarded.asks("db", VIP, 80) == "web", "a service's address is the pod's by then"
     assert guarded.asks("other", VIP, 80) == "silence"
     assert guarded.asks("web", VIP, 80) == "web", "a pod reaches itself through its service"
@@ -88,9 +94,22 @@ def test_who_reaches_whom(guarded: Guarded) -> None:
 
 def test_ports_blocks_and_both_directions(guarded: Guarded) -> None:
     guarded.enforce(
-        policy("named", labels(app="web"), ingress=[{"from": [{"podSelector": {}}], "ports": [{"port": "http"}]}]),
-        policy("block", labels(app="web"), ingress=[{"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}]),
-        policy("out", labels(app="other"), policyTypes=["Egress"], egress=[{"to": [{"podSelector": labels(app="db")}]}]),
+        policy(
+            "named",
+            labels(app="web"),
+            ingress=[{"from": [{"podSelector": {}}], "ports": [{"port": "http"}]}],
+        ),
+        policy(
+            "block",
+            labels(app="web"),
+            ingress=[{"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}],
+        ),
+        policy(
+            "out",
+            labels(app="other"),
+            policyTypes=["Egress"],
+            egress=[{"to": [{"podSelector": labels(app="db")}]}],
+        ),
     )
     assert guarded.asks("db") == "web"
     assert guarded.asks("db", udp=True) == "silence", "the name is of a TCP port"

@@ -11,8 +11,8 @@ from tests.proxy.planes import TablePlane, in_loop
 from tests.proxy.userspace.test_dnsnames import query
 
 from transom.kit.clock import VirtualClock
-from transom.network.stacks import Fabric, Link
-from transom.proxy.tracker import Tracker
+from transom.network.stacks import Fabric, NetworkLink
+from transom.proxy.tracker import ServiceTracker
 from transom.proxy.userspace import dnsnames
 from transom.proxy.userspace.proxier import INTERFACE, ProxyOnLocalhost, UserspaceProxier
 
@@ -24,14 +24,21 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.clock = VirtualClock()
         self.plane = TablePlane()
-        self.tracker = Tracker("endpoints")
+        self.tracker = ServiceTracker("endpoints")
         self.stack = Fabric().add("win1", "node", "windows")
-        self.stack.add_link(Link("vEthernet (Ethernet)", "ethernet"))
+        self.stack.add_link(NetworkLink("vEthernet (Ethernet)", "ethernet"))
         self.stack.add_address("vEthernet (Ethernet)", f"{NODE_IP}/16")
         if options.pop("interface", True):
-            self.stack.add_link(Link(INTERFACE, "vnic"))
+            self.stack.add_link(NetworkLink(INTERFACE, "vnic"))
         self.proxier = UserspaceProxier(
-            self.tracker, "win1", self.stack, self.plane, self.clock, rng=random.Random(1), node_ip=NODE_IP, **options
+            self.tracker,
+            "win1",
+            self.stack,
+            self.plane,
+            self.clock,
+            rng=random.Random(1),
+            node_ip=NODE_IP,
+            **options,
         )
 
     def addresses(self) -> list[str]:
@@ -51,7 +58,9 @@ class World:
 
         self.plane.listen(address, number, accept)
 
-    async def say(self, address: str, number: int, text: bytes = b"hello", source: str = "10.244.1.9") -> bytes:
+    async def say(
+        self, address: str, number: int, text: bytes = b"hello", source: str = "10.244.1.9"
+    ) -> bytes:
         loop = asyncio.get_running_loop()
         with await self.plane.connect(address, number, source) as connection:
             await loop.sock_sendall(connection, text)
@@ -62,7 +71,9 @@ class World:
 async def test_a_connection_goes_on_to_a_pod_with_the_nodes_address() -> None:
     world = World()
     world.echo("10.244.1.5")
-    world.tracker.put_service(service(kind="NodePort", ports=[port(node=30080)], externalIPs=["198.51.100.1"]))
+    world.tracker.put_service(
+        service(kind="NodePort", ports=[port(node=30080)], externalIPs=["198.51.100.1"])
+    )
     world.tracker.put_endpoints(endpoints(pods=[("10.244.1.5", "win1")]))
     assert world.proxier.dirty
     world.proxier.sync()
@@ -83,9 +94,13 @@ async def test_round_robin_and_affinity() -> None:
         for address in ("10.244.1.5", "10.244.1.6"):
             world.echo(address)
         world.tracker.put_service(
-            service(sessionAffinity=affinity, sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}})
+            service(
+                sessionAffinity=affinity, sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}}
+            )
         )
-        world.tracker.put_endpoints(endpoints(pods=[("10.244.1.5", "win1"), ("10.244.1.6", "win2")]))
+        world.tracker.put_endpoints(
+            endpoints(pods=[("10.244.1.5", "win1"), ("10.244.1.6", "win2")])
+        )
         world.proxier.sync()
         assert len({await world.say(VIP, 80) for _ in range(4)}) == count
         world.clock.advance(61)
@@ -114,21 +129,27 @@ async def test_dns_questions_get_suffixes_of_the_default_namespace() -> None:
     asked = []
 
     async def resolver(payload: bytes, source: str) -> bytes:
-        message = dnsnames.parse(payload)
+        message = dnsnames.parse_raw_dns(payload)
         name = b".".join(message.questions[0].labels).decode()
         asked.append(name)
         code = 0 if name == "web.default.svc.cluster.local" else 3
-        return dnsnames.pack(message._replace(flags=0x8180 | code))
+        return dnsnames.pack_raw_dns(message._replace(flags=0x8180 | code))
 
     world.plane.answer("10.244.1.5", 53, resolver)
     world.tracker.put_service(service("dns", ip="10.96.0.2", ports=[port(53, 53, "dns", "UDP")]))
-    world.tracker.put_endpoints(endpoints("dns", [("10.244.1.5", "win1")], number=53, name="dns", protocol="UDP"))
+    world.tracker.put_endpoints(
+        endpoints("dns", [("10.244.1.5", "win1")], number=53, name="dns", protocol="UDP")
+    )
     world.proxier.sync()
-    answer = dnsnames.parse(await world.plane.ask("10.96.0.2", 53, query("web"), "10.244.1.9"))
+    answer = dnsnames.parse_raw_dns(
+        await world.plane.ask("10.96.0.2", 53, query("web"), "10.244.1.9")
+    )
     assert answer.code == 0 and answer.questions[0].labels == (b"web",)
     assert asked == ["web", "web.default.svc.cluster.local"]
     asked.clear()
-    answer = dnsnames.parse(await world.plane.ask("10.96.0.2", 53, query("nowhere"), "10.244.1.9"))
+    answer = dnsnames.parse_raw_dns(
+        await world.plane.ask("10.96.0.2", 53, query("nowhere"), "10.244.1.9")
+    )
     assert answer.code == 3 and asked[-1] == "nowhere.example.com" and len(asked) == 5
     asked.clear()
     await world.plane.ask("10.96.0.2", 53, query("web", 15), "10.244.1.9")
@@ -136,7 +157,9 @@ async def test_dns_questions_get_suffixes_of_the_default_namespace() -> None:
     world.proxier.close()
 
 
-def test_one_port_that_goes_takes_the_address_from_the_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_port_that_goes_takes_the_address_from_the_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     world.tracker.put_service(service(ports=[port(80, name="a"), port(81, name="b")]))
     world.proxier.sync()

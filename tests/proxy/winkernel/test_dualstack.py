@@ -5,13 +5,13 @@ from tests.proxy.objects import endpoint_slice, service
 from tests.proxy.winkernel.nodes import OTHER, add_network, make_hns
 
 from transom.kit.clock import VirtualClock
-from transom.proxy.tracker import Tracker
+from transom.proxy.tracker import ServiceTracker
 from transom.proxy.winkernel.dualstack import DualStackProxier, node_ips
-from transom.proxy.winkernel.options import Options
+from transom.proxy.winkernel.options import WinkernelOptions
 
 
-def tracker() -> Tracker:
-    made = Tracker()
+def tracker() -> ServiceTracker:
+    made = ServiceTracker()
     made.mark_synced("services")
     made.mark_synced("endpoints")
     made.put_service(service(clusterIPs=["10.96.0.10", "fd00:96::10"], ipFamilies=["IPv4", "IPv6"]))
@@ -21,10 +21,14 @@ def tracker() -> Tracker:
 
 
 @pytest.mark.windows("LB-10", "LB-11")
-@pytest.mark.parametrize(("build", "vips"), [(20348, ["10.96.0.10", "fd00:96::10"]), (17763, ["10.96.0.10"])])
+@pytest.mark.parametrize(
+    ("build", "vips"), [(20348, ["10.96.0.10", "fd00:96::10"]), (17763, ["10.96.0.10"])]
+)
 def test_both_families_where_the_platform_has_them(build: int, vips: list[str]) -> None:
     hns = make_hns(build)
-    proxier = DualStackProxier(tracker(), "win1", hns, Options(network_name="cbr0"), VirtualClock())
+    proxier = DualStackProxier(
+        tracker(), "win1", hns, WinkernelOptions(network_name="cbr0"), VirtualClock()
+    )
     assert proxier.dirty
     proxier.sync()
     assert sorted(b["FrontendVIPs"][0] for b in hns.loadbalancers.values()) == vips
@@ -32,9 +36,11 @@ def test_both_families_where_the_platform_has_them(build: int, vips: list[str]) 
 
 
 def test_both_start_before_either_makes_anything() -> None:
-    """The start takes all load balancers of the host away, and the two start one after the other."""
+    """The start takes all load balancers of the host away, and the two start one after the
+    other.
+    """
     hns, clock = make_hns(20348, network=""), VirtualClock()
-    proxier = DualStackProxier(tracker(), "win1", hns, Options(network_name="cbr0"), clock)
+    proxier = DualStackProxier(tracker(), "win1", hns, WinkernelOptions(network_name="cbr0"), clock)
     proxier.sync()
     add_network(hns)
     for _ in range(3):
@@ -45,11 +51,17 @@ def test_both_start_before_either_makes_anything() -> None:
 
 def test_what_it_says_when_it_fails() -> None:
     proxier = DualStackProxier(
-        tracker(), "win1", make_hns(20348), Options(cluster_cidr="10.244.0.0/16"), VirtualClock(), bind_address="::"
+        tracker(),
+        "win1",
+        make_hns(20348),
+        WinkernelOptions(cluster_cidr="10.244.0.0/16"),
+        VirtualClock(),
+        bind_address="::",
     )
     proxier.sync()
     assert proxier.failed == (
-        "unable to create proxier: unable to create ipv4 proxier: Environment variable KUBE_NETWORK and network-flag not "
+        "unable to create proxier: unable to create ipv4 proxier: Environment variable "
+        "KUBE_NETWORK and network-flag not "
         "initialized, hostname: win1, clusterCIDR : 10.244.0.0/16, nodeIP:0.0.0.0"
     )
     assert not proxier.dirty

@@ -11,12 +11,19 @@ from tests.proxy.winkernel.nodes import NODE_IP, OTHER, Node, add_network, make_
 
 from transom.windows.builds import BUILDS
 
-MISSING = "Unable to find HNS Network specified by cbr0. Please check network name and CNI deployment"
+MISSING = (
+    "Unable to find HNS Network specified by cbr0. Please check network name and CNI deployment"
+)
 OVERLAY = {"network_name": "vxlan0", "source_vip": "10.244.1.9"}
 
 
 def overlay(build: int = 17763, **options: Any) -> Node:
-    hns = make_hns(build, network="vxlan0", kind="Overlay", policies=[remote_subnet("10.244.2.0/24", "172.18.0.5")])
+    hns = make_hns(
+        build,
+        network="vxlan0",
+        kind="Overlay",
+        policies=[remote_subnet("10.244.2.0/24", "172.18.0.5")],
+    )
     return Node(hns, **{**OVERLAY, **options})
 
 
@@ -56,15 +63,24 @@ def test_the_network_may_come_from_the_environment() -> None:
     node = Node(network_name="")
     node.sync()
     assert node.proxier.failed == (
-        "unable to create proxier: Environment variable KUBE_NETWORK and network-flag not initialized"
+        "unable to create proxier: Environment variable KUBE_NETWORK and network-flag not "
+        "initialized"
     )
 
 
 @pytest.mark.parametrize(("release", "left"), [((1, 14), 1), ((1, 15), 0), ((1, 20), 0)])
-def test_all_load_balancers_of_the_host_go_whoever_made_them(release: tuple[int, int], left: int) -> None:
+def test_all_load_balancers_of_the_host_go_whoever_made_them(
+    release: tuple[int, int], left: int
+) -> None:
     node = Node(release=release)
     mine = node.pod("10.244.1.7")
-    mapping = {"Protocol": 6, "InternalPort": 80, "ExternalPort": 8000, "DistributionType": 0, "Flags": 0}
+    mapping = {
+        "Protocol": 6,
+        "InternalPort": 80,
+        "ExternalPort": 8000,
+        "DistributionType": 0,
+        "Flags": 0,
+    }
     node.hns.create("loadbalancer", {"HostComputeEndpoints": [mine], "PortMappings": [mapping]})
     node.sync()
     assert len(node.hns.loadbalancers) == left
@@ -96,7 +112,15 @@ def test_nothing_is_made_before_both_lists_have_come() -> None:
         (lambda: overlay(node_ip="172.18.0.77"), "Could not find host mac address for 172.18.0.77"),
         (lambda: overlay(node_ip=""), "Could not find host mac address for 127.0.0.1"),
     ],
-    ids=["DSR without gate", "DSR on 1803", "overlay in 1.19", "overlay gate off", "no source VIP", "no MAC", "no node"],
+    ids=[
+        "DSR without gate",
+        "DSR on 1803",
+        "overlay in 1.19",
+        "overlay gate off",
+        "no source VIP",
+        "no MAC",
+        "no node",
+    ],
 )
 def test_refusals(make: Any, refusal: str) -> None:
     node = make()
@@ -136,10 +160,16 @@ def test_overlay_endpoints_sources_and_providers() -> None:
     remotes = node.remotes()
     for vip, backend, source, provider in shapes.values():
         assert node.balancers()[vip, 80]["source"] == source
-        assert remotes[backend]["Policies"] == [{"Type": "ProviderAddress", "Settings": {"ProviderAddress": provider}}]
+        assert remotes[backend]["Policies"] == [
+            {"Type": "ProviderAddress", "Settings": {"ProviderAddress": provider}}
+        ]
         assert remotes[vip]["Policies"][0]["Settings"] == {"ProviderAddress": NODE_IP}
         assert remotes[vip]["MacAddress"].replace(":", "-").upper() == "00-15-5D-00-00-04"
-    vips = [e for e in node.hns.endpoints.values() if e["IpConfigurations"][0]["IpAddress"] == "10.244.1.9"]
+    vips = [
+        e
+        for e in node.hns.endpoints.values()
+        if e["IpConfigurations"][0]["IpAddress"] == "10.244.1.9"
+    ]
     assert len(vips) == 1 and not vips[0].get("Flags")
     for name, (vip, *_) in shapes.items():
         node.tracker.remove_service(service(name, ip=vip))

@@ -1,4 +1,6 @@
-"""What changes do to a node: rebuilding, references to remote endpoints, faults, and what they cost."""
+"""What changes do to a node: rebuilding, references to remote endpoints, faults, and what they
+cost.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from tests.proxy.objects import endpoint_slice, endpoints, port, service
 from tests.proxy.winkernel.nodes import NODE, OTHER, Node, add_network
 
-from transom.hosts.windows.hns.errors import BAD_PARAMETER
+from transom.machines.windows.hns.errors import BAD_PARAMETER
 
 HERE, THERE = ("10.244.1.5", NODE), ("10.244.2.5", OTHER)
 CLUSTER = ("10.96.0.10", 80)
@@ -32,9 +34,12 @@ def test_only_what_changed_is_touched() -> None:
     # First everything of the service goes, then it comes back: an outage, as short as it may be.
     kinds = [(kind, what) for kind, _, what in changes]
     assert kinds == [
-        ("loadbalancer", "deleted"), ("endpoint", "deleted"), ("endpoint", "created"), ("endpoint", "created"),
+        ("loadbalancer", "deleted"),
+        ("endpoint", "deleted"),
+        ("endpoint", "created"),
+        ("endpoint", "created"),
         ("loadbalancer", "created"),
-    ]  # fmt: skip
+    ]
     changes.clear()
     node.sync()
     assert not changes
@@ -59,7 +64,10 @@ def test_local_pods_are_never_deleted_and_must_exist(caplog: pytest.LogCaptureFi
         node.sync()
     assert node.balancers()[CLUSTER]["to"] == [HERE[0]]
     assert caplog.messages == [
-        "Local endpoint not found for 10.244.1.6: err: Endpoint 10.244.1.6 not found on network cbr0 on network cbr0"
+        (
+            "Local endpoint not found for 10.244.1.6: err: Endpoint 10.244.1.6 not found on "
+            "network cbr0 on network cbr0"
+        )
     ]
     node.tracker.remove_service(service())
     node.put_pods("web")
@@ -72,7 +80,9 @@ def test_a_service_without_endpoints_has_nothing(caplog: pytest.LogCaptureFixtur
     node.put(service())
     with caplog.at_level(logging.ERROR, "transom.proxy"):
         node.sync()
-    assert caplog.messages == ["Endpoint information not available for service default/web. Not applying any policy"]
+    assert caplog.messages == [
+        "Endpoint information not available for service default/web. Not applying any policy"
+    ]
     node.put_pods("web", THERE)
     node.sync()
     assert node.balancers()
@@ -89,7 +99,9 @@ def test_remote_endpoints_are_shared_until_the_last_service_goes() -> None:
     assert list(node.remotes()) == [THERE[0]]
     node.tracker.remove_service(service("a"))
     node.sync()
-    assert list(node.remotes()) == [THERE[0]] and node.balancers()["10.96.0.2", 80]["to"] == [THERE[0]]
+    assert list(node.remotes()) == [THERE[0]] and node.balancers()["10.96.0.2", 80]["to"] == [
+        THERE[0]
+    ]
     node.tracker.remove_service(service("b"))
     node.sync()
     assert not node.remotes()
@@ -106,7 +118,9 @@ def test_until_1_18_one_service_takes_the_endpoint_from_the_others() -> None:
 
 
 @pytest.mark.windows("TRB-59", "TRB-84", "TRB-85")
-@pytest.mark.parametrize(("release", "survives"), [((1, 14), False), ((1, 18), False), ((1, 19), True), ((1, 20), True)])
+@pytest.mark.parametrize(
+    ("release", "survives"), [((1, 14), False), ((1, 18), False), ((1, 19), True), ((1, 20), True)]
+)
 def test_with_another_host_name_old_proxies_delete_the_pods_own_endpoint(
     release: tuple[int, int], survives: bool
 ) -> None:
@@ -114,7 +128,9 @@ def test_with_another_host_name_old_proxies_delete_the_pods_own_endpoint(
     pod = node.pod(HERE[0])
     node.put(service(), HERE)
     node.sync()
-    assert node.balancers()[CLUSTER]["to"] == [HERE[0]]  # found by its address, and taken for a remote one
+    assert node.balancers()[CLUSTER]["to"] == [
+        HERE[0]
+    ]  # found by its address, and taken for a remote one
     node.put_pods("web", HERE, ("10.244.2.9", OTHER))
     node.sync()
     assert (pod in node.hns.endpoints) is survives
@@ -130,7 +146,8 @@ def test_the_network_that_went_and_came_back(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO, "transom.proxy"):
         node.sync()
     text = (
-        "The HNS network cbr0 is not present or has changed since the last sync. Please check the CNI deployment"
+        "The HNS network cbr0 is not present or has changed since the last sync. Please check "
+        "the CNI deployment"
     )
     assert text in caplog.messages and not node.hns.loadbalancers
     add_network(node.hns)
@@ -146,7 +163,9 @@ def test_local_policy_without_a_local_pod(
     release: tuple[int, int], ports: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(release=release)
-    node.put(service(kind="NodePort", ports=[port(node=30080)], externalTrafficPolicy="Local"), THERE)
+    node.put(
+        service(kind="NodePort", ports=[port(node=30080)], externalTrafficPolicy="Local"), THERE
+    )
     with caplog.at_level(logging.WARNING, "transom.proxy"):
         node.sync()
         node.clock.advance(30)
@@ -162,10 +181,13 @@ def test_a_refused_node_port_ends_the_service_and_is_tried_again() -> None:
     node = Node()
     shape = service(kind="LoadBalancer", ports=[port(node=30080)], ingress=["203.0.113.50"])
     node.put(shape, THERE)
-    node.tracker.put_service(service("taker", ip="10.96.0.99", kind="NodePort", ports=[port(81, node=30080)]))
+    node.tracker.put_service(
+        service("taker", ip="10.96.0.99", kind="NodePort", ports=[port(81, node=30080)])
+    )
     node.put_pods("taker", THERE, ("10.244.2.6", OTHER))
     node.sync()
-    # Both want the node port; the first has it, the second has neither that nor what comes after it.
+    # Both want the node port; the first has it, the second has neither that nor what comes after
+    # it.
     assert set(node.balancers()) == {("10.96.0.99", 81), ("", 30080), CLUSTER}
     node.tracker.remove_service(service("taker"))
     node.sync()
@@ -213,7 +235,8 @@ def test_the_port_of_a_name_stays_the_first_one_seen() -> None:
     assert node.balancers()[CLUSTER]["port"] == 8080
 
 
-# ---- the law ---------------------------------------------------------------------------------------------------------
+# ---- the law
+# --------------------------------------------------------------------------------------------------
 
 _PODS = [(f"10.244.{n // 4 + 1}.{n + 5}", NODE if n < 4 else OTHER) for n in range(8)]
 _SHAPES = st.sampled_from(["gone", "cluster", "node port", "external", "local", "two ports"])
@@ -235,7 +258,13 @@ def _service(n: int, shape: str) -> dict[str, object]:
         case "external":
             return service(name, ip=ip, externalIPs=[f"198.51.100.{n + 1}"])
         case "local":
-            return service(name, ip=ip, kind="NodePort", ports=[port(node=30000 + n)], externalTrafficPolicy="Local")
+            return service(
+                name,
+                ip=ip,
+                kind="NodePort",
+                ports=[port(node=30000 + n)],
+                externalTrafficPolicy="Local",
+            )
         case "two ports":
             return service(name, ip=ip, ports=[port(80), port(81, name="other")])
     return service(name, ip=ip)
@@ -251,7 +280,9 @@ def _play(node: Node, steps: list[tuple[str, int, object]], *, sync: bool) -> No
             assert isinstance(what, set)
             pods = [_PODS[i] for i in sorted(what)]
             node.tracker.put_slice(endpoint_slice(f"s{n}", pods))
-            node.tracker.put_slice(endpoint_slice(f"s{n}", pods[:2], name="other", number=9090, suffix="other"))
+            node.tracker.put_slice(
+                endpoint_slice(f"s{n}", pods[:2], name="other", number=9090, suffix="other")
+            )
             both = endpoints(f"s{n}", pods)
             both["subsets"] += endpoints(f"s{n}", pods[:2], name="other", number=9090)["subsets"]
             node.tracker.put_endpoints(both)
@@ -261,7 +292,9 @@ def _play(node: Node, steps: list[tuple[str, int, object]], *, sync: bool) -> No
 
 
 @settings(max_examples=150, deadline=None)
-@given(_STEPS, st.sampled_from(["slices", "endpoints"]), st.sampled_from([(1, 19), (1, 20), (1, 21)]))
+@given(
+    _STEPS, st.sampled_from(["slices", "endpoints"]), st.sampled_from([(1, 19), (1, 20), (1, 21)])
+)
 def test_what_is_there_depends_on_the_objects_only(
     steps: list[tuple[str, int, object]], source: str, release: tuple[int, int]
 ) -> None:
@@ -275,12 +308,16 @@ def test_what_is_there_depends_on_the_objects_only(
         nodes.append(node)
     changed, fresh = nodes
     assert changed.balancers() == fresh.balancers()
-    if release != (1, 20):  # there, services that are refused at every sync count their endpoints at every sync
+    if release != (
+        1,
+        20,
+    ):  # there, services that are refused at every sync count their endpoints at every sync
         assert sorted(changed.remotes()) == sorted(fresh.remotes())
     assert not changed.proxier.dirty
 
 
-# ---- how much it does -----------------------------------------------------------------------------------------------------
+# ---- how much it does
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_thousand_services() -> None:

@@ -13,8 +13,8 @@ from tests.runtime.cri import containerd as containerds
 from tests.runtime.cri.containerd import Containerd
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
-from transom.hosts.realhost import RealLinuxHost
 from transom.kit.clock import RealClock
+from transom.machines.realhost import RealLinuxHost
 from transom.runtime.cri.runtime import CriRuntime
 
 Scenario = Callable[[Bench], Awaitable[None]]
@@ -33,11 +33,29 @@ def containerd() -> Iterator[Containerd]:
 async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
     """Whatever happens, no sandbox stays."""
     host = RealLinuxHost("node1", RealClock(), folder / "node1")
-    runtime = CriRuntime(RealClock(), containerd.endpoint, files=host.files, dial=containerd.dial, period=0.1, patience=20)
-    network = TableNetwork(TableDataplane(), "192.168.0.1", "10.88.0.0/24")  # nobody asks it: containerd has its own
+    runtime = CriRuntime(
+        RealClock(),
+        containerd.endpoint,
+        files=host.files,
+        dial=containerd.dial,
+        period=0.1,
+        patience=20,
+    )
+    network = TableNetwork(
+        TableDataplane(), "192.168.0.1", "10.88.0.0/24"
+    )  # nobody asks it: containerd has its own
     try:
         await runtime.start()
-        yield Bench("cri", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network, folder=folder)
+        yield Bench(
+            "cri",
+            runtime,
+            host,
+            Posix(),
+            "busybox",
+            "/var/log/pods/ns_web_uid-1",
+            network,
+            folder=folder,
+        )
     finally:
         for sandbox in runtime.sandboxes():
             await runtime.remove_sandbox(sandbox.id)

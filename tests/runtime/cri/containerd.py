@@ -1,6 +1,8 @@
-"""A containerd of a test's own: its files in a folder, its mounts, processes and network in namespaces that end with it.
+"""A containerd of a test's own: its files in a folder, its mounts, processes and network in
+namespaces that end with it.
 
-Nothing of this machine is touched but its control groups, and what is made there is taken away again.
+Nothing of this machine is touched but its control groups, and what is made there is taken away
+again.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ _NETWORK = """
 {{"cniVersion": "0.4.0", "name": "test", "plugins": [{{"type": "bridge", "bridge": "test0", "isGateway": true,
   "ipam": {{"type": "host-local", "dataDir": "{0}/ipam", "ranges": [[{{"subnet": "10.88.0.0/24"}}]]}}}}]}}
 """
-# It comes back when it is killed, unless it is to stay away. To /run and /var/lib containerd, runc and CNI write whatever
-# they are told.
+# It comes back when it is killed, unless it is to stay away. To /run and /var/lib containerd, runc
+# and CNI write whatever they are told.
 _INIT = """
 mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && busybox ip link set lo up && mkdir /run/netns || exit 1
 while :; do [ -e {0}/away ] && busybox sleep 0.05 || containerd --config {0}/config.toml; done
@@ -74,14 +76,16 @@ def unavailable() -> str:
     """Why this machine cannot run one."""
     if os.geteuid() != 0:
         return "only root can run containerd"
-    missing = [name for name in ("containerd", "runc", "unshare", "busybox") if shutil.which(name) is None]
+    missing = [
+        name for name in ("containerd", "runc", "unshare", "busybox") if shutil.which(name) is None
+    ]
     if missing:
         return f"not installed: {', '.join(missing)}"
     if not (_PLUGINS / "bridge").exists():
         return "the network plugins of CNI are not installed"
     if not BUSYBOX.exists():
         return "busybox-static is not installed"
-    return "" if cgroups.writable() else "control groups cannot be made here"
+    return "" if cgroups.is_writable_cgroup() else "control groups cannot be made here"
 
 
 @dataclass
@@ -141,7 +145,11 @@ def _name(pid: int) -> str:
 
 
 def _groups() -> set[str]:
-    return {name for point in cgroups.hierarchies().mounts.values() for name in _folders(Path(point + _GROUP))}
+    return {
+        name
+        for point in cgroups.cgroup_hierarchies().mounts.values()
+        for name in _folders(Path(point + _GROUP))
+    }
 
 
 def _folders(path: Path) -> set[str]:
@@ -163,15 +171,29 @@ def running() -> Iterator[Containerd]:
     (folder / "config.toml").write_text(_CONFIG.format(folder, _PORT))
     (folder / "cni").mkdir()
     (folder / "cni/10-test.conflist").write_text(_NETWORK.format(folder))
-    command = ["unshare", "--net", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = [
+        "unshare",
+        "--net",
+        "--mount",
+        "--propagation",
+        "slave",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen([*command, "sh", "-c", _INIT.format(folder)], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, "sh", "-c", _INIT.format(folder)], stdout=log, stderr=log
+        )
     made = Containerd(folder, process)
     registry = None
     try:
         _wait(lambda: _children(process.pid) and (folder / "c.sock").exists(), made)
         (made.init,) = _children(process.pid)
-        registry = Registry(made.inside(lambda: socket.create_server(("127.0.0.1", _PORT))), _IMAGES)
+        registry = Registry(
+            made.inside(lambda: socket.create_server(("127.0.0.1", _PORT))), _IMAGES
+        )
         yield made
     finally:
         if registry is not None:
@@ -179,5 +201,5 @@ def running() -> Iterator[Containerd]:
         process.kill()  # and with it all that is in its namespaces
         process.wait()
         for name in _groups() - before:
-            cgroups.remove_surely(f"{_GROUP}/{name}")
+            cgroups.kill_and_remove_cgroup(f"{_GROUP}/{name}")
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,7 +21,9 @@ GOOD = [{"type": "RuntimeReady", "status": True}, {"type": "NetworkReady", "stat
 
 
 class FakeCri:
-    """`asked` has every call with its request. `answers` replaces what it would say by itself to a call."""
+    """`asked` has every call with its request. `answers` replaces what it would say by itself to a
+    call.
+    """
 
     def __init__(self, versions: tuple[str, ...] = ("v1", "v1alpha2")) -> None:
         self.versions = versions
@@ -54,18 +56,28 @@ class FakeCri:
     # ---- the calls
 
     def _Version(self, request: Message) -> Message:
-        return {"version": "0.1.0", "runtime_name": "containerd", "runtime_version": "1.4.13", "runtime_api_version": "x"}
+        return {
+            "version": "0.1.0",
+            "runtime_name": "containerd",
+            "runtime_version": "1.4.13",
+            "runtime_api_version": "x",
+        }
 
     def _Status(self, request: Message) -> Message:
-        return {"status": {"conditions": self.conditions}, "info": {"config": json.dumps(self.config)}}
+        return {
+            "status": {"conditions": self.conditions},
+            "info": {"config": json.dumps(self.config)},
+        }
 
     def _RunPodSandbox(self, request: Message) -> Message:
         number = next(self._numbers)
         self.sandboxes[f"s{number}"] = {
-            "id": f"s{number}", "created_at": number * 10**9, "config": request["config"],
+            "id": f"s{number}",
+            "created_at": number * 10**9,
+            "config": request["config"],
             "network": {"ip": f"10.0.0.{number}", "additional_ips": [{"ip": f"fd00::{number}"}]},
             **{name: request["config"].get(name) for name in ("metadata", "labels", "annotations")},
-        }  # fmt: skip
+        }
         return {"pod_sandbox_id": f"s{number}"}
 
     def _StopPodSandbox(self, request: Message) -> Message:
@@ -79,12 +91,18 @@ class FakeCri:
     def _RemovePodSandbox(self, request: Message) -> Message:
         identity = self._find(self.sandboxes, "sandbox", request["pod_sandbox_id"])["id"]
         del self.sandboxes[identity]
-        self.containers = {k: c for k, c in self.containers.items() if c["pod_sandbox_id"] != identity}
+        self.containers = {
+            k: c for k, c in self.containers.items() if c["pod_sandbox_id"] != identity
+        }
         return {}
 
     def _PodSandboxStatus(self, request: Message) -> Message:
         found = self._find(self.sandboxes, "sandbox", request["pod_sandbox_id"])
-        info = {"config": found["config"]} if request.get("verbose") and self.tells_configuration else {}
+        info = (
+            {"config": found["config"]}
+            if request.get("verbose") and self.tells_configuration
+            else {}
+        )
         return {"status": found, "info": {"info": json.dumps(info)}}
 
     def _ListPodSandbox(self, request: Message) -> Message:
@@ -94,11 +112,15 @@ class FakeCri:
         number = next(self._numbers)
         config = request["config"]
         self.containers[f"c{number}"] = {
-            "id": f"c{number}", "pod_sandbox_id": request["pod_sandbox_id"], "created_at": number * 10**9, "state": 0,
-            "image_ref": f"{config['image']['image']}@sha256:1", "mounts": config.get("mounts"),
+            "id": f"c{number}",
+            "pod_sandbox_id": request["pod_sandbox_id"],
+            "created_at": number * 10**9,
+            "state": 0,
+            "image_ref": f"{config['image']['image']}@sha256:1",
+            "mounts": config.get("mounts"),
             "log_path": f"{request['sandbox_config'].get('log_directory')}/{config.get('log_path')}",
             **{name: config.get(name) for name in ("metadata", "image", "labels", "annotations")},
-        }  # fmt: skip
+        }
         return {"container_id": f"c{number}"}
 
     def _StartContainer(self, request: Message) -> Message:
@@ -128,7 +150,9 @@ class FakeCri:
         return {"images": self.images}
 
     def _PullImage(self, request: Message) -> Message:
-        self.images.append({"id": "sha256:" + "a" * 64, "repo_tags": [request["image"]["image"]], "size": 5})
+        self.images.append(
+            {"id": "sha256:" + "a" * 64, "repo_tags": [request["image"]["image"]], "size": 5}
+        )
         return {"image_ref": "sha256:" + "a" * 64}
 
     def _RemoveImage(self, request: Message) -> Message:
@@ -146,18 +170,24 @@ class FakeCri:
 
     def _find(self, where: dict[str, Message], kind: str, identity: str) -> Message:
         if identity not in where:
-            raise Refusal("NotFound", f'an error occurred when try to find {kind} "{identity}": not found')
+            raise Refusal(
+                "NotFound", f'an error occurred when try to find {kind} "{identity}": not found'
+            )
         return where[identity]
 
     # ---- what happens by itself
 
     def end(self, container: str, code: int = 0) -> None:
         found = self.containers[container]
-        found.update(state=2, exit_code=code, reason="Error" if code else "Completed", finished_at=9 * 10**9)
+        found.update(
+            state=2, exit_code=code, reason="Error" if code else "Completed", finished_at=9 * 10**9
+        )
 
 
 @asynccontextmanager
-async def running(fake: FakeCri, folder: Path, clock: Clock, **options: Any) -> AsyncIterator[CriRuntime]:
+async def running(
+    fake: FakeCri, folder: Path, clock: Clock, **options: Any
+) -> AsyncIterator[CriRuntime]:
     async with fake.server.listening(folder / "cri.sock") as endpoint:
         runtime = CriRuntime(clock, endpoint, **options)
         await runtime.start()

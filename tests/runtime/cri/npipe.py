@@ -1,7 +1,8 @@
-"""A Win32 named pipe whose clients are connected to a Unix socket: how a containerd of this machine is one of Windows.
+"""A Win32 named pipe whose clients are connected to a Unix socket: how a containerd of this machine
+is one of Windows.
 
-The pipe is of bytes, as containerd's. One Windows program serves each client and the next is started when one has come; in
-between all instances of the pipe are busy.
+The pipe is of bytes, as containerd's. One Windows program serves each client and the next is
+started when one has come; in between all instances of the pipe are busy.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class NamedPipe:
             with self._lock:
                 if not self._open:
                     return
-                program = self._windows.start(_PROGRAM, self.name, **dict.fromkeys(STREAMS, subprocess.PIPE))
+                program = self._windows.start(
+                    _PROGRAM, self.name, **dict.fromkeys(STREAMS, subprocess.PIPE)
+                )
                 self._programs.append(program)
             assert program.stderr is not None
             if program.stderr.read(1) != b".":

@@ -1,9 +1,11 @@
-"""What `test_windows.py` has a Python for Windows do: everything that a kubelet asks of its runtime, over a named pipe.
+"""What `test_windows.py` has a Python for Windows do: everything that a kubelet asks of its
+runtime, over a named pipe.
 
     python.exe onwindows.py LOGS
 
-Of the lines it writes, "away" and "back" are for the one who started it: the pipe is to go, or to be there, and then a line is
-the answer. It may import nothing that is not on Windows, and so no other part of the tests.
+Of the lines it writes, "away" and "back" are for the one who started it: the pipe is to go, or to
+be there, and then a line is the answer. It may import nothing that is not on Windows, and so no
+other part of the tests.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from transom.kit.clock import RealClock
-from transom.runtime.api import ContainerConfig, Event, RuntimeFailure, SandboxConfig
+from transom.runtime.api import ContainerConfig, RuntimeEvent, RuntimeFailure, SandboxConfig
 from transom.runtime.cri import address
-from transom.runtime.cri.client import Client
+from transom.runtime.cri.client import CriClient
 from transom.runtime.cri.runtime import CriRuntime
 
 IMAGE = "busybox"
@@ -54,7 +56,7 @@ class Node:
     def __init__(self, logs: str) -> None:
         self.logs = logs
         self.runtime = CriRuntime(RealClock(), period=0.1, patience=20)
-        self.events: list[Event] = []
+        self.events: list[RuntimeEvent] = []
         self.runtime.subscribe(self.events.append)
 
     async def sandbox(self, uid: str) -> str:
@@ -63,7 +65,9 @@ class Node:
 
     async def create(self, sandbox: str, name: str, *command: str, stdin: bool = False) -> str:
         reference = await self.runtime.pull_image(IMAGE)
-        config = ContainerConfig(name, 0, IMAGE, reference, command=command, log_path=f"{name}.log", stdin=stdin)
+        config = ContainerConfig(
+            name, 0, IMAGE, reference, command=command, log_path=f"{name}.log", stdin=stdin
+        )
         return await self.runtime.create_container(sandbox, config)
 
     def log(self, name: str) -> list[tuple[str, ...]]:
@@ -104,7 +108,10 @@ async def lives(node: Node) -> None:
     short = await node.create(sandbox, "short", "sh", "-c", "exit 3")
     await runtime.start_container(short)
     await until(lambda: node.state(short) == ("exited", 3))  # nobody has said so but the list
-    assert [event.kind for event in node.events if event.container_id == made] == ["started", "died"]
+    assert [event.kind for event in node.events if event.container_id == made] == [
+        "started",
+        "died",
+    ]
     await runtime.remove_container(short)
     await runtime.remove_sandbox(sandbox)
     assert not runtime.sandboxes() and not runtime.containers()
@@ -118,27 +125,37 @@ async def commands(node: Node) -> None:
     said = await runtime.exec_sync(made, ("sh", "-c", "echo out; echo err >&2; exit 5"), 10)
     assert (said.stdout, said.stderr, said.exit_code) == (b"out\n", b"err\n", 5)
     assert (await failure(runtime.exec_sync(made, ("sleep", "9"), 1))).code == "DeadlineExceeded"
-    many = await asyncio.gather(*(runtime.exec_sync(made, ("echo", str(number))) for number in range(10)))
+    many = await asyncio.gather(
+        *(runtime.exec_sync(made, ("echo", str(number))) for number in range(10))
+    )
     assert [each.stdout for each in many] == [f"{number}\n".encode() for number in range(10)]
     much = await runtime.exec_sync(made, ("head", "-c", "3000000", "/dev/zero"))
     assert much.stdout == bytes(3000000)
     heard: list[bytes] = []
     script = "read x; echo you said $x; exit 4"
-    process = await runtime.exec(made, ("sh", "-c", script), lambda _, data: heard.append(data), stdin=True)
+    process = await runtime.exec(
+        made, ("sh", "-c", script), lambda _, data: heard.append(data), stdin=True
+    )
     process.write(b"hello\n")
     assert await process.wait() == 4
     assert b"".join(heard) == b"you said hello\n"
     heard.clear()
-    process = await runtime.exec(made, ("sh", "-c", "tty; exit 6"), lambda _, data: heard.append(data), tty=True)
+    process = await runtime.exec(
+        made, ("sh", "-c", "tty; exit 6"), lambda _, data: heard.append(data), tty=True
+    )
     assert await process.wait() == 6
     assert b"".join(heard).startswith(b"/dev/pts/")
 
 
 async def attachments(node: Node) -> None:
-    """To a container that reads its input. It lives on until it was heard: runtimes may forget what is said last."""
+    """To a container that reads its input. It lives on until it was heard: runtimes may forget what
+    is said last.
+    """
     runtime, heard = node.runtime, list[bytes]()
     (sandbox,) = runtime.sandboxes("uid-2")
-    made = await node.create(sandbox.id, "listener", "sh", "-c", "read x; echo you said $x; read x", stdin=True)
+    made = await node.create(
+        sandbox.id, "listener", "sh", "-c", "read x; echo you said $x; read x", stdin=True
+    )
     await runtime.start_container(made)
     process = await runtime.attach(made, lambda _, data: heard.append(data), stdin=True)
     process.write(b"hello\n")
@@ -174,7 +191,7 @@ async def ports(node: Node) -> None:
 
 async def others(node: Node) -> None:
     """More clients of the same pipe: those who find all its instances busy wait."""
-    clients = [Client(address.DEFAULT, 20) for _ in range(4)]
+    clients = [CriClient(address.DEFAULT, 20) for _ in range(4)]
     answers = await asyncio.gather(*(client.call("ListPodSandbox") for client in clients))
     assert all(len(answer["items"]) == 1 for answer in answers)
     for client in clients:
@@ -191,7 +208,9 @@ async def absence(node: Node) -> None:
     await until(lambda: runtime.status().runtime_reason == "ContainerRuntimeUnreachable")
     why = await failure(runtime.exec_sync(before.id, ("true",)))
     assert why.code == "Unavailable"
-    assert "transport: Error while dialing open //./pipe/containerd-containerd: " in why.description, why
+    assert (
+        "transport: Error while dialing open //./pipe/containerd-containerd: " in why.description
+    ), why
     assert runtime.container(before.id) == before
     await ask("back")
     await until(lambda: not runtime.status().runtime_reason)

@@ -21,7 +21,20 @@ BUSYBOX = Path("/bin/busybox")
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-_APPLETS = ("cat", "echo", "head", "hostname", "httpd", "id", "nc", "sh", "sleep", "stty", "touch", "tty")
+_APPLETS = (
+    "cat",
+    "echo",
+    "head",
+    "hostname",
+    "httpd",
+    "id",
+    "nc",
+    "sh",
+    "sleep",
+    "stty",
+    "touch",
+    "tty",
+)
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home:/bin/sh\n"
 
 
@@ -53,9 +66,13 @@ def _layer() -> bytes:
 
 
 class Registry:
-    """Names that begin with `private/` are for `USER` only. `images` are (name, tag, entrypoint)."""
+    """Names that begin with `private/` are for `USER` only. `images` are (name, tag,
+    entrypoint).
+    """
 
-    def __init__(self, listener: socket.socket, images: Sequence[tuple[str, str, Sequence[str]]]) -> None:
+    def __init__(
+        self, listener: socket.socket, images: Sequence[tuple[str, str, Sequence[str]]]
+    ) -> None:
         self._blobs: dict[str, bytes] = {}
         self._manifests: dict[tuple[str, str], bytes] = {}
         for name, tag, entrypoint in images:
@@ -64,7 +81,9 @@ class Registry:
         self._server.socket.close()
         self._server.socket = listener
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -73,16 +92,20 @@ class Registry:
     def _add(self, name: str, tag: str, entrypoint: Sequence[str]) -> None:
         packed = gzip.compress(_layer(), 1, mtime=0)
         document = {
-            "architecture": "amd64", "os": "linux",
+            "architecture": "amd64",
+            "os": "linux",
             "config": {"Entrypoint": entrypoint, "Env": ["PATH=/bin"]},
             "rootfs": {"type": "layers", "diff_ids": [digest(_layer())]},
-        }  # fmt: skip
+        }
         config = json.dumps(document).encode()
-        manifest = json.dumps({
-            "schemaVersion": 2, "mediaType": _MANIFEST,
-            "config": {"mediaType": _CONFIG, "digest": digest(config), "size": len(config)},
-            "layers": [{"mediaType": _LAYER, "digest": digest(packed), "size": len(packed)}],
-        }).encode()  # fmt: skip
+        manifest = json.dumps(
+            {
+                "schemaVersion": 2,
+                "mediaType": _MANIFEST,
+                "config": {"mediaType": _CONFIG, "digest": digest(config), "size": len(config)},
+                "layers": [{"mediaType": _LAYER, "digest": digest(packed), "size": len(packed)}],
+            }
+        ).encode()
         self._blobs |= {digest(packed): packed, digest(config): config}
         self._manifests |= {(name, tag): manifest, (name, digest(manifest)): manifest}
 
@@ -104,7 +127,9 @@ class Registry:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, kind, body = registry._answer(self.path, self.headers.get("Authorization", ""))
+                status, kind, body = registry._answer(
+                    self.path, self.headers.get("Authorization", "")
+                )
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))

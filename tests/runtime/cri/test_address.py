@@ -8,7 +8,11 @@ import pytest
 
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.cri import address, client
-from transom.runtime.cri.address import Address, AddressError, parse
+from transom.runtime.cri.address import (
+    RuntimeEndpoint,
+    RuntimeEndpointError,
+    parse_runtime_endpoint,
+)
 
 UNIX, PIPE = "unix:///run/containerd/containerd.sock", "npipe:////./pipe/containerd-containerd"
 
@@ -16,40 +20,83 @@ UNIX, PIPE = "unix:///run/containerd/containerd.sock", "npipe:////./pipe/contain
 @pytest.mark.parametrize(
     ("endpoint", "platform", "found"),
     [
-        (UNIX, "linux", Address("unix", "/run/containerd/containerd.sock")),
-        ("/run/containerd/containerd.sock", "linux", Address("unix", "/run/containerd/containerd.sock")),
-        (PIPE, "win32", Address("npipe", r"\\.\pipe\containerd-containerd")),
-        ("npipe://./pipe/containerd-containerd", "win32", Address("npipe", r"\\.\pipe\containerd-containerd")),
-        ("npipe:///pipe/containerd-containerd", "win32", Address("npipe", r"\\.\pipe\containerd-containerd")),
-        (r"npipe:////.\pipe\containerd-containerd", "win32", Address("npipe", r"\\.\pipe\containerd-containerd")),
-        (r"npipe:\\.\pipe\containerd-containerd", "win32", Address("npipe", r"\\.\pipe\containerd-containerd")),
-        (r"unix:///run/a\b.sock", "linux", Address("unix", r"/run/a\b.sock")),
+        (UNIX, "linux", RuntimeEndpoint("unix", "/run/containerd/containerd.sock")),
+        (
+            "/run/containerd/containerd.sock",
+            "linux",
+            RuntimeEndpoint("unix", "/run/containerd/containerd.sock"),
+        ),
+        (PIPE, "win32", RuntimeEndpoint("npipe", r"\\.\pipe\containerd-containerd")),
+        (
+            "npipe://./pipe/containerd-containerd",
+            "win32",
+            RuntimeEndpoint("npipe", r"\\.\pipe\containerd-containerd"),
+        ),
+        (
+            "npipe:///pipe/containerd-containerd",
+            "win32",
+            RuntimeEndpoint("npipe", r"\\.\pipe\containerd-containerd"),
+        ),
+        (
+            r"npipe:////.\pipe\containerd-containerd",
+            "win32",
+            RuntimeEndpoint("npipe", r"\\.\pipe\containerd-containerd"),
+        ),
+        (
+            r"npipe:\\.\pipe\containerd-containerd",
+            "win32",
+            RuntimeEndpoint("npipe", r"\\.\pipe\containerd-containerd"),
+        ),
+        (r"unix:///run/a\b.sock", "linux", RuntimeEndpoint("unix", r"/run/a\b.sock")),
     ],
 )
-def test_endpoints(endpoint: str, platform: str, found: Address) -> None:
-    assert parse(endpoint, platform) == found
+def test_endpoints(endpoint: str, platform: str, found: RuntimeEndpoint) -> None:
+    assert parse_runtime_endpoint(endpoint, platform) == found
 
 
 @pytest.mark.parametrize(
     ("endpoint", "platform", "why"),
     [
-        (PIPE, "linux", f'the endpoint "{PIPE}" is a named pipe, which only Windows has; here it is "{UNIX}"'),
+        (
+            PIPE,
+            "linux",
+            f'the endpoint "{PIPE}" is a named pipe, which only Windows has; here it is "{UNIX}"',
+        ),
         (UNIX, "win32", f'the endpoint "{UNIX}" is a Unix socket; on Windows it is "{PIPE}"'),
-        ("unix://run/x.sock", "linux", f'the endpoint "unix://run/x.sock" names no absolute path: "{UNIX}" does'),
-        ("npipe://server/pipe/x", "win32", f'the endpoint "npipe://server/pipe/x" names no pipe: "{PIPE}" does'),
+        (
+            "unix://run/x.sock",
+            "linux",
+            f'the endpoint "unix://run/x.sock" names no absolute path: "{UNIX}" does',
+        ),
+        (
+            "npipe://server/pipe/x",
+            "win32",
+            f'the endpoint "npipe://server/pipe/x" names no pipe: "{PIPE}" does',
+        ),
         ("npipe:////./x", "win32", f'the endpoint "npipe:////./x" names no pipe: "{PIPE}" does'),
-        ("tcp://1.2.3.4:1", "linux", f'the endpoint "tcp://1.2.3.4:1" is not supported: only unix endpoints as "{UNIX}" are'),
-        ("x.sock", "linux", f'the endpoint "x.sock" is not supported: only unix endpoints as "{UNIX}" are'),
+        (
+            "tcp://1.2.3.4:1",
+            "linux",
+            f'the endpoint "tcp://1.2.3.4:1" is not supported: only unix endpoints as "{UNIX}" are',
+        ),
+        (
+            "x.sock",
+            "linux",
+            f'the endpoint "x.sock" is not supported: only unix endpoints as "{UNIX}" are',
+        ),
     ],
 )
 def test_what_is_no_endpoint(endpoint: str, platform: str, why: str) -> None:
-    with pytest.raises(AddressError) as problem:
-        parse(endpoint, platform)
+    with pytest.raises(RuntimeEndpointError) as problem:
+        parse_runtime_endpoint(endpoint, platform)
     assert str(problem.value) == why
 
 
 def test_an_address_is_written_as_an_endpoint() -> None:
-    assert [str(parse(UNIX, "linux")), str(parse(PIPE, "win32"))] == [UNIX, PIPE]
+    assert [
+        str(parse_runtime_endpoint(UNIX, "linux")),
+        str(parse_runtime_endpoint(PIPE, "win32")),
+    ] == [UNIX, PIPE]
 
 
 class PipeLoop:
@@ -60,7 +107,9 @@ class PipeLoop:
         self.asked: list[str] = []
         self._real = asyncio.get_running_loop()
 
-    async def create_pipe_connection(self, protocol: Callable[[], asyncio.Protocol], path: str) -> tuple[Any, Any]:
+    async def create_pipe_connection(
+        self, protocol: Callable[[], asyncio.Protocol], path: str
+    ) -> tuple[Any, Any]:
         self.asked.append(path)
         if self.problem is not None:
             raise self.problem
@@ -87,7 +136,9 @@ def test_a_pipe_is_opened_by_the_loop_of_windows() -> None:
 
     async def main() -> None:
         loop = PipeLoop()
-        made = await _over(loop, lambda: address.connect(parse(PIPE, "win32"), Protocol))
+        made = await _over(
+            loop, lambda: address.connect_runtime(parse_runtime_endpoint(PIPE, "win32"), Protocol)
+        )
         assert loop.asked == [r"\\.\pipe\containerd-containerd"]
         assert made.transport is not None  # a call may be made at once
 
@@ -97,20 +148,32 @@ def test_a_pipe_is_opened_by_the_loop_of_windows() -> None:
 @pytest.mark.parametrize(
     ("problem", "why"),
     [
-        (FileNotFoundError(2, "The system cannot find the file specified"),
-         "open //./pipe/containerd-containerd: The system cannot find the file specified."),
-        (PermissionError(13, "Access is denied"), "open //./pipe/containerd-containerd: Access is denied."),
+        (
+            FileNotFoundError(2, "The system cannot find the file specified"),
+            "open //./pipe/containerd-containerd: The system cannot find the file specified.",
+        ),
+        (
+            PermissionError(13, "Access is denied"),
+            "open //./pipe/containerd-containerd: Access is denied.",
+        ),
         (TimeoutError(), "context deadline exceeded"),  # all instances were busy
     ],
-)  # fmt: skip
-def test_a_pipe_that_cannot_be_opened(problem: OSError, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "parse", lambda endpoint: parse(endpoint, "win32"))
+)
+def test_a_pipe_that_cannot_be_opened(
+    problem: OSError, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        address,
+        "parse_runtime_endpoint",
+        lambda endpoint: parse_runtime_endpoint(endpoint, "win32"),
+    )
 
     async def main() -> None:
         with pytest.raises(RuntimeFailure) as failure:
-            await _over(PipeLoop(problem), lambda: client.Client(PIPE).call("Version"))
+            await _over(PipeLoop(problem), lambda: client.CriClient(PIPE).call("Version"))
         assert str(failure.value) == (
-            f'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing {why}"'
+            'rpc error: code = Unavailable desc = connection error: desc = "transport: '
+            f'Error while dialing {why}"'
         )
 
     asyncio.run(main())

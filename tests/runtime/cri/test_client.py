@@ -7,14 +7,14 @@ import pytest
 from tests.runtime.cri.fakecri import FakeCri
 
 from transom.runtime.api import RuntimeFailure
-from transom.runtime.cri.client import Client
+from transom.runtime.cri.client import CriClient
 
 
 def test_versions_of_the_interface(tmp_path: Path) -> None:
     async def main(versions: tuple[str, ...]) -> str:
         fake = FakeCri(versions)
         async with fake.server.listening(tmp_path / "s") as endpoint:
-            client = Client(endpoint)
+            client = CriClient(endpoint)
             assert client.api == ""
             await asyncio.gather(*(client.call("ListImages") for _ in range(3)))
             assert (fake.counted()["Version"], len(fake.server.connections)) == (1, 1)
@@ -24,18 +24,22 @@ def test_versions_of_the_interface(tmp_path: Path) -> None:
     assert asyncio.run(main(("v1", "v1alpha2"))) == "v1"
     assert asyncio.run(main(("v1",))) == "v1"
     assert asyncio.run(main(("v1alpha2",))) == "v1alpha2"
-    with pytest.raises(RuntimeFailure, match=r"Unimplemented desc = unknown service runtime\.v1alpha2\.RuntimeService"):
+    with pytest.raises(
+        RuntimeFailure,
+        match=r"Unimplemented desc = unknown service runtime\.v1alpha2\.RuntimeService",
+    ):
         asyncio.run(main(()))
 
 
 def test_the_runtime_is_away_and_comes_back_older(tmp_path: Path) -> None:
     async def main() -> None:
         fake = FakeCri(("v1",))
-        client = Client(f"unix://{tmp_path}/s")
+        client = CriClient(f"unix://{tmp_path}/s")
         with pytest.raises(RuntimeFailure) as away:
             await client.call("ListImages")
         assert str(away.value) == (
-            'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing dial unix '
+            'rpc error: code = Unavailable desc = connection error: desc = "transport: Error '
+            "while dialing dial unix "
             f'{tmp_path}/s: connect: no such file or directory"'
         )
         async with fake.server.listening(tmp_path / "s"):
@@ -56,7 +60,7 @@ def test_an_answer_that_is_none(tmp_path: Path) -> None:
     async def main() -> None:
         fake = FakeCri()
         async with fake.server.listening(tmp_path / "s") as endpoint:
-            client = Client(endpoint)
+            client = CriClient(endpoint)
             await client.call("Version")
 
             async def garbage(path: str, message: bytes) -> bytes:

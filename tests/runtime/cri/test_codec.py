@@ -7,32 +7,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.machinery.protobuf.wire import Malformed
+from transom.machinery.protobuf.wire import MalformedProtobuf
 from transom.runtime.cri import codec
 
 # Bytes as protoc's code writes them.
 CASES: dict[str, tuple[str, dict[str, Any], bytes]] = {
     "a text": ("VersionRequest", {"version": "0.1.0"}, b"\x0a\x050.1.0"),
     "nothing": ("ListImagesRequest", {}, b""),
-    "numbers": ("StopContainerRequest", {"container_id": "x", "timeout": 300}, b"\x0a\x01x\x10\xac\x02"),
+    "numbers": (
+        "StopContainerRequest",
+        {"container_id": "x", "timeout": 300},
+        b"\x0a\x01x\x10\xac\x02",
+    ),
     "a truth": ("StatusRequest", {"verbose": True}, b"\x08\x01"),
     "a negative number": (
-        "LinuxContainerResources", {"oom_score_adj": -998}, b"\x28\x9a\xf8\xff\xff\xff\xff\xff\xff\xff\x01",
+        "LinuxContainerResources",
+        {"oom_score_adj": -998},
+        b"\x28\x9a\xf8\xff\xff\xff\xff\xff\xff\xff\x01",
     ),
     "a number that is there and zero": (
-        "LinuxSandboxSecurityContext", {"run_as_user": {}}, b"\x1a\x00",
+        "LinuxSandboxSecurityContext",
+        {"run_as_user": {}},
+        b"\x1a\x00",
     ),
     "packed numbers": (
-        "LinuxSandboxSecurityContext", {"supplemental_groups": [1, 300]}, b"\x2a\x03\x01\xac\x02",
+        "LinuxSandboxSecurityContext",
+        {"supplemental_groups": [1, 300]},
+        b"\x2a\x03\x01\xac\x02",
     ),
     "texts, empty ones too": ("DNSConfig", {"servers": ["a", ""]}, b"\x0a\x01a\x0a\x00"),
     "a map": ("ImageSpec", {"annotations": {"k": "v"}}, b"\x12\x06\x0a\x01k\x12\x01v"),
-    "messages": ("ContainerConfig", {"envs": [{"key": "A", "value": "b"}]}, b"\x32\x06\x0a\x01A\x12\x01b"),
-    "bytes": ("ExecSyncResponse", {"stdout": b"\xff\x00", "exit_code": 1}, b"\x0a\x02\xff\x00\x18\x01"),
-    "a field beyond fifteen": (
-        "LinuxContainerSecurityContext", {"apparmor": {"profile_type": 2}}, b"\x82\x01\x02\x08\x02",
+    "messages": (
+        "ContainerConfig",
+        {"envs": [{"key": "A", "value": "b"}]},
+        b"\x32\x06\x0a\x01A\x12\x01b",
     ),
-}  # fmt: skip
+    "bytes": (
+        "ExecSyncResponse",
+        {"stdout": b"\xff\x00", "exit_code": 1},
+        b"\x0a\x02\xff\x00\x18\x01",
+    ),
+    "a field beyond fifteen": (
+        "LinuxContainerSecurityContext",
+        {"apparmor": {"profile_type": 2}},
+        b"\x82\x01\x02\x08\x02",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -50,7 +70,9 @@ def test_what_is_as_good_as_nothing_is_not_written() -> None:
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x07\x05" + b"\xfa\x07\x01x" + b"\xfd\x07aaaa" + b"\xf9\x07aaaaaaaa"
     assert codec.decode("VersionRequest", unknown + b"\x0a\x01x" + unknown) == {"version": "x"}
-    assert codec.decode("ImageSpec", b"\x12\x08\x0a\x01k\x18\x01\x12\x01v") == {"annotations": {"k": "v"}}
+    assert codec.decode("ImageSpec", b"\x12\x08\x0a\x01k\x18\x01\x12\x01v") == {
+        "annotations": {"k": "v"}
+    }
 
 
 def test_numbers_may_come_one_by_one() -> None:
@@ -59,7 +81,7 @@ def test_numbers_may_come_one_by_one() -> None:
 
 @pytest.mark.parametrize("raw", [b"\x0a", b"\x0a\x05x", b"\x08\x80", b"\x0c"])
 def test_what_is_no_message(raw: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedProtobuf):
         codec.decode("PodSandboxMetadata", raw)
 
 
@@ -76,13 +98,21 @@ _KINDS: dict[str, st.SearchStrategy[Any]] = {
 
 def _values(message: str) -> st.SearchStrategy[dict[str, Any]]:
     def of(field: Any) -> st.SearchStrategy[Any]:
-        one = _KINDS[field.kind] if field.kind in _KINDS else st.deferred(lambda: _values(field.kind))
+        one = (
+            _KINDS[field.kind] if field.kind in _KINDS else st.deferred(lambda: _values(field.kind))
+        )
         return st.lists(one, min_size=1, max_size=3) if field.repeated else one
 
-    return st.fixed_dictionaries({}, optional={field.name: of(field) for field in codec.TABLE.messages[message]})
+    return st.fixed_dictionaries(
+        {}, optional={field.name: of(field) for field in codec.TABLE.messages[message]}
+    )
 
 
-@given(st.sampled_from(sorted(codec.TABLE.messages)).flatmap(lambda name: st.tuples(st.just(name), _values(name))))
+@given(
+    st.sampled_from(sorted(codec.TABLE.messages)).flatmap(
+        lambda name: st.tuples(st.just(name), _values(name))
+    )
+)
 def test_every_message_comes_back(drawn: tuple[str, dict[str, Any]]) -> None:
     message, value = drawn
     assert codec.decode(message, codec.encode(message, value)) == value

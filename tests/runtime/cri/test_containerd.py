@@ -15,7 +15,14 @@ from tests.runtime.cri.containerd import Containerd
 from tests.runtime.cri.registry import PASSWORD, USER
 
 from transom.kit.clock import RealClock
-from transom.runtime.api import Auth, LinuxContainer, LinuxResources, LinuxSandbox, Mount, RuntimeFailure
+from transom.runtime.api import (
+    AuthConfig,
+    LinuxContainer,
+    LinuxResources,
+    LinuxSandbox,
+    Mount,
+    RuntimeFailure,
+)
 from transom.runtime.cri import client
 from transom.runtime.cri.runtime import CriRuntime
 from transom.runtime.native import cgroups
@@ -31,13 +38,19 @@ def test_the_life_of_a_sandbox(bench: Play) -> None:
         await b.runtime.stop_sandbox(first)
         (found,) = b.runtime.sandboxes("uid-1")
         assert (found.state, found.ips, found.config.labels) == ("notready", (), {"a": "b"})
-        with pytest.raises(RuntimeFailure, match="failed to get sandbox container task: no running task found"):
+        with pytest.raises(
+            RuntimeFailure, match="failed to get sandbox container task: no running task found"
+        ):
             await b.create(b.programs.stay(), first)
         await b.runtime.remove_sandbox(first)
         assert b.runtime.sandboxes("uid-1") == []
         await b.runtime.stop_sandbox(first)
         await b.runtime.remove_sandbox(first)
-        assert [e.kind for e in b.events if e.container_id == first] == ["sandbox", "sandbox", "removed"]
+        assert [e.kind for e in b.events if e.container_id == first] == [
+            "sandbox",
+            "sandbox",
+            "removed",
+        ]
         with pytest.raises(RuntimeFailure, match="NotFound"):
             await b.create(b.programs.stay(), first)
         with pytest.raises(RuntimeFailure, match='no runtime for "nosuch" is configured'):
@@ -50,13 +63,17 @@ def test_what_cannot_start(bench: Play) -> None:
     async def scenario(b: Bench) -> None:
         sandbox = await b.sandbox()
         made = await b.create(("nosuchprogram", "x"), sandbox)
-        with pytest.raises(RuntimeFailure, match='exec: "nosuchprogram": executable file not found') as failure:
+        with pytest.raises(
+            RuntimeFailure, match='exec: "nosuchprogram": executable file not found'
+        ) as failure:
             await b.runtime.start_container(made)
         ended = b.state(made)
         assert (ended.state, ended.exit_code, ended.reason) == ("exited", 128, "StartError")
         assert ended.message == failure.value.description
         process, _ = await b.exec(await b.run(b.programs.stay(), sandbox), ("nosuchprogram",))
-        with pytest.raises(RuntimeFailure, match="desc = failed to exec in container: failed to start exec"):
+        with pytest.raises(
+            RuntimeFailure, match="desc = failed to exec in container: failed to start exec"
+        ):
             await process.wait()
 
     bench(scenario)
@@ -64,7 +81,9 @@ def test_what_cannot_start(bench: Play) -> None:
 
 def test_what_it_says_is_in_its_log(bench: Play) -> None:
     async def scenario(b: Bench) -> None:
-        made = await b.run(("sh", "-c", "echo good news; sleep 0.1; echo bad news >&2; echo -n unfinished"))
+        made = await b.run(
+            ("sh", "-c", "echo good news; sleep 0.1; echo bad news >&2; echo -n unfinished")
+        )
         await b.ended(made)
         assert b.said(made) == ["good news", "unfinished"]
         assert b.said(made, "stderr") == ["bad news"]
@@ -80,7 +99,7 @@ def group() -> Iterator[str]:
     """A control group, with all that a test leaves in it."""
     name = f"/transom-test-cri-{os.getpid()}"
     yield name
-    assert cgroups.remove_surely(name)
+    assert cgroups.kill_and_remove_cgroup(name)
 
 
 def test_statistics(bench: Play, group: str) -> None:
@@ -109,7 +128,9 @@ def test_a_port_in_a_sandbox(bench: Play) -> None:
         loop = asyncio.get_running_loop()
         made = await b.run(("nc", "-ll", "-p", "8080", "-e", "cat"))
         sandbox = b.state(made).sandbox_id
-        with pytest.raises(RuntimeFailure, match=r"desc = failed to execute portforward in network .*refused"):
+        with pytest.raises(
+            RuntimeFailure, match=r"desc = failed to execute portforward in network .*refused"
+        ):
             await b.runtime.port_forward(sandbox, 81)
         await b.until(lambda: bool(b.state(made).started_at))
         async with asyncio.timeout(10):
@@ -168,11 +189,15 @@ def test_images_of_which_a_registry_knows_who_may_have_them(bench: Play) -> None
         with pytest.raises(RuntimeFailure, match=f'failed to pull and unpack image "{name}"'):
             await b.runtime.pull_image(name)
         assert b.runtime.image(name) is None
-        identity = await b.runtime.pull_image(name, Auth(USER, PASSWORD))
+        identity = await b.runtime.pull_image(name, AuthConfig(USER, PASSWORD))
         found = b.runtime.image(name)
         assert found is not None
         assert (found.id, found.tags) == (identity, (name,))
-        assert b.runtime.image(found.digests[0]) == b.runtime.image(identity.removeprefix("sha256:")) == found
+        assert (
+            b.runtime.image(found.digests[0])
+            == b.runtime.image(identity.removeprefix("sha256:"))
+            == found
+        )
         await b.runtime.remove_image(name)
         await b.runtime.remove_image(name)
         assert b.runtime.image(name) is None
@@ -182,11 +207,19 @@ def test_images_of_which_a_registry_knows_who_may_have_them(bench: Play) -> None
 
 def test_who_and_where_a_process_is(bench: Play) -> None:
     async def scenario(b: Bench) -> None:
-        sandbox = await b.sandbox(linux=LinuxSandbox(share_processes=True, sysctls={"net.core.somaxconn": "99"}))
+        sandbox = await b.sandbox(
+            linux=LinuxSandbox(share_processes=True, sysctls={"net.core.somaxconn": "99"})
+        )
         linux = LinuxContainer(
-            run_as_user=1000, run_as_group=50, supplemental_groups=(77,), read_only_root=True, no_new_privileges=True,
-            drop_capabilities=("ALL",), pid_namespace="pod", seccomp="runtime/default",
-        )  # fmt: skip
+            run_as_user=1000,
+            run_as_group=50,
+            supplemental_groups=(77,),
+            read_only_root=True,
+            no_new_privileges=True,
+            drop_capabilities=("ALL",),
+            pid_namespace="pod",
+            seccomp="runtime/default",
+        )
         script = """
             id; touch /x 2>/dev/null || echo read-only; cat /proc/1/comm; cat /proc/sys/net/core/somaxconn
             while read name value; do
@@ -194,9 +227,14 @@ def test_who_and_where_a_process_is(bench: Play) -> None:
             done </proc/self/status
         """
         assert await b.output(("sh", "-c", script), sandbox, linux=linux) == [
-            "uid=1000(user) gid=50 groups=50,77", "read-only", "sleep", "99", "CapBnd: 0000000000000000", "NoNewPrivs: 1",
+            "uid=1000(user) gid=50 groups=50,77",
+            "read-only",
+            "sleep",
+            "99",
+            "CapBnd: 0000000000000000",
+            "NoNewPrivs: 1",
             "Seccomp: 2",
-        ]  # fmt: skip
+        ]
 
     bench(scenario)
 
@@ -208,7 +246,7 @@ def test_limits_and_the_group_of_a_pod(bench: Play, group: str) -> None:
         greedy = ("sh", "-c", "x=0123456789abcdef; while true; do x=$x$x; done")
         ended = await b.ended(await b.run(greedy, sandbox, linux=linux))
         assert (ended.exit_code, ended.reason) == (137, "OOMKilled")
-        where = Path(cgroups.processes(f"{group}/poduid-1")).parent
+        where = Path(cgroups.processes_file(f"{group}/poduid-1")).parent
         assert where.exists()
         await b.runtime.remove_sandbox(sandbox)
         assert not where.exists()
@@ -229,16 +267,24 @@ def test_a_mount_of_what_is_not_there(bench: Play) -> None:
 def test_another_runtime_object_adopts_what_runs(bench: Play, containerd: Containerd) -> None:
     async def scenario(b: Bench) -> None:
         path, inside = b.volume("data")
-        sandbox = await b.sandbox(annotations={"a": "b"}, linux=LinuxSandbox(run_as_user=7, sysctls={}))
-        made = await b.run(b.programs.stay(), sandbox, mounts=(Mount(inside, path, read_only=True),))
-        other = CriRuntime(RealClock(), containerd.endpoint, files=b.host.files, dial=containerd.dial)
+        sandbox = await b.sandbox(
+            annotations={"a": "b"}, linux=LinuxSandbox(run_as_user=7, sysctls={})
+        )
+        made = await b.run(
+            b.programs.stay(), sandbox, mounts=(Mount(inside, path, read_only=True),)
+        )
+        other = CriRuntime(
+            RealClock(), containerd.endpoint, files=b.host.files, dial=containerd.dial
+        )
         await other.start()
         assert list(other.sandboxes()) == list(b.runtime.sandboxes())
         assert list(other.containers()) == [b.state(made)]
         await other.close()
         b.runtime = CriRuntime(RealClock(), containerd.endpoint, files=b.host.files, period=0.1)
         await b.runtime.start()
-        assert await b.output(b.programs.say("in an adopted sandbox"), sandbox) == ["in an adopted sandbox"]
+        assert await b.output(b.programs.say("in an adopted sandbox"), sandbox) == [
+            "in an adopted sandbox"
+        ]
         await b.runtime.close()
 
     bench(scenario)
@@ -264,7 +310,9 @@ def test_containerd_goes_away_and_comes_back(bench: Play, containerd: Containerd
     bench(scenario)
 
 
-def test_the_old_interface(containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_interface(
+    containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "VERSIONS", ("v1alpha2",))
 
     async def main() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 from tests.runtime.cri.conftest import benched
 from tests.runtime.cri.containerd import Containerd
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.events import EventRecorder
 from transom.client.resources import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
 from transom.kit.clock import RealClock
 from transom.kubelet import os_linux
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import Kubelet
 from transom.machinery.errors import ApiError
@@ -30,31 +30,58 @@ NODE, IP = "node1", "192.168.0.1"
 POD: Object = {
     "metadata": {"name": "web"},
     "spec": {
-        "nodeName": NODE, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
+        "nodeName": NODE,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
         "restartPolicy": "OnFailure",
-        "volumes": [{"name": "page", "configMap": {"name": "page"}}, {"name": "shared", "emptyDir": {}}],
+        "volumes": [
+            {"name": "page", "configMap": {"name": "page"}},
+            {"name": "shared", "emptyDir": {}},
+        ],
         "initContainers": [
             {
-                "name": "first", "image": "busybox", "command": ["sh", "-c", "cat /page/index.html > /shared/index.html"],
-                "volumeMounts": [{"name": "page", "mountPath": "/page"}, {"name": "shared", "mountPath": "/shared"}],
+                "name": "first",
+                "image": "busybox",
+                "command": ["sh", "-c", "cat /page/index.html > /shared/index.html"],
+                "volumeMounts": [
+                    {"name": "page", "mountPath": "/page"},
+                    {"name": "shared", "mountPath": "/shared"},
+                ],
             },
         ],
         "containers": [
             {
-                "name": "server", "image": "busybox",
-                "command": ["sh", "-c", "echo serving; trap 'exit 0' TERM; httpd -h /shared; while :; do sleep 0.1; done"],
+                "name": "server",
+                "image": "busybox",
+                "command": [
+                    "sh",
+                    "-c",
+                    (
+                        "echo serving; trap 'exit 0' TERM; httpd -h /shared; while :; do sleep "
+                        "0.1; done"
+                    ),
+                ],
                 "volumeMounts": [{"name": "shared", "mountPath": "/shared", "readOnly": True}],
                 "readinessProbe": {"httpGet": {"port": 80}, "periodSeconds": 1},
-                "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo bye > /dev/termination-log"]}}},
+                "lifecycle": {
+                    "preStop": {
+                        "exec": {"command": ["sh", "-c", "echo bye > /dev/termination-log"]}
+                    }
+                },
             },
             {
-                "name": "twice", "image": "busybox",
-                "command": ["sh", "-c", "[ -e /shared/mark ] && sleep 600; touch /shared/mark; exit 3"],
+                "name": "twice",
+                "image": "busybox",
+                "command": [
+                    "sh",
+                    "-c",
+                    "[ -e /shared/mark ] && sleep 600; touch /shared/mark; exit 3",
+                ],
                 "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
             },
         ],
     },
-}  # fmt: skip
+}
 
 
 class NoServices:
@@ -76,18 +103,32 @@ async def _until(condition: Callable[[], Awaitable[Any]]) -> Any:
 def test_a_pod(containerd: Containerd, tmp_path: Path) -> None:
     async def main() -> None:
         clock, rng = RealClock(), random.Random(7)
-        api = build(ServerOptions(store=MemoryStore(clock), clock=clock, rng=rng))
-        admin = InProcessClient(api, User("admin", ("system:masters", "system:authenticated")))
-        node = InProcessClient(api, User(f"system:node:{NODE}", ("system:nodes", "system:authenticated")))
+        api = build_api_server(ServerOptions(store=MemoryStore(clock), clock=clock, rng=rng))
+        admin = InProcessClient(api, UserInfo("admin", ("system:masters", "system:authenticated")))
+        node = InProcessClient(
+            api, UserInfo(f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
+        )
         await api.start()
         async with asyncio.timeout(60), benched(containerd, tmp_path) as b:
             events = EventRecorder(node, "kubelet", clock, rng, host=NODE)
-            # Groups of containerd's own, so that nothing of a kubelet that this machine may have is touched.
-            config = KubeletConfig(NODE, IP, cgroups_per_qos=False, enforce_node_allocatable=(), eviction_hard={})
-            env = Env(
-                config, os_linux.RULES, node, clock, rng, events, b.host, b.runtime, NoServices(), _dial(containerd),
+            # Groups of containerd's own, so that nothing of a kubelet that this machine may have is
+            # touched.
+            config = KubeletConfig(
+                NODE, IP, cgroups_per_qos=False, enforce_node_allocatable=(), eviction_hard={}
+            )
+            env = KubeletContext(
+                config,
+                os_linux.RULES,
+                node,
+                clock,
+                rng,
+                events,
+                b.host,
+                b.runtime,
+                NoServices(),
+                _dial(containerd),
                 lambda: None,
-            )  # fmt: skip
+            )
             tasks = [asyncio.create_task(Kubelet(env).run()), asyncio.create_task(events.run())]
             try:
                 await _scenario(admin, b)
@@ -118,11 +159,16 @@ async def _scenario(admin: InProcessClient, b: Any) -> None:
         found = await pod()
         status = (found or {}).get("status") or {}
         states = {s["name"]: s for s in status.get("containerStatuses") or ()}
-        good = states.get("server", {}).get("ready") and states.get("twice", {}).get("restartCount") == 1
+        good = (
+            states.get("server", {}).get("ready")
+            and states.get("twice", {}).get("restartCount") == 1
+        )
         return found if good and "running" in states["twice"]["state"] else None
 
     await admin.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
-    await admin.create(CONFIG_MAPS, "default", {"metadata": {"name": "page"}, "data": {"index.html": "hello"}})
+    await admin.create(
+        CONFIG_MAPS, "default", {"metadata": {"name": "page"}, "data": {"index.html": "hello"}}
+    )
     await admin.create(PODS, "default", POD)
     found = await _until(ready)
     status = found["status"]

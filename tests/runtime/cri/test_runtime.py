@@ -1,4 +1,6 @@
-"""What the runtime is asked, what becomes of its answers, and when anybody hears of it: against a fake one."""
+"""What the runtime is asked, what becomes of its answers, and when anybody hears of it: against a
+fake one.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,20 @@ import pytest
 from tests.http.fakegrpc import Refusal
 from tests.runtime.cri.fakecri import FakeCri, running
 
-from transom.hosts.realfiles import RealFiles
 from transom.kit.clock import VirtualClock
+from transom.machines.realfiles import RealFiles
 from transom.network.api import DnsConfig, PortMapping
 from transom.runtime.api import (
-    Auth,
+    AuthConfig,
     ContainerConfig,
     CpuUsage,
-    Event,
-    Filesystem,
-    Interface,
+    FilesystemUsage,
+    InterfaceStats,
     LinuxContainer,
     LinuxResources,
     LinuxSandbox,
     Mount,
+    RuntimeEvent,
     RuntimeFailure,
     RuntimeStatus,
     SandboxConfig,
@@ -33,6 +35,7 @@ from transom.runtime.api import (
     WindowsResources,
 )
 from transom.runtime.cri.codec import Message
+from transom.runtime.cri.paths import CriPaths
 from transom.runtime.cri.runtime import CriRuntime
 
 Scenario = Callable[[CriRuntime, FakeCri, VirtualClock], Awaitable[None]]
@@ -50,7 +53,9 @@ def play(folder: Path, scenario: Scenario, fake: FakeCri | None = None, **option
 
 
 async def pass_time(clock: VirtualClock, seconds: float) -> None:
-    """Real input and output happens between the ticks; however slow the machine, what woke up sleeps again before the next."""
+    """Real input and output happens between the ticks; however slow the machine, what woke up
+    sleeps again before the next.
+    """
     for _ in range(round(seconds / 0.5)):
         asleep = clock.pending
         clock.advance(0.5)
@@ -60,19 +65,32 @@ async def pass_time(clock: VirtualClock, seconds: float) -> None:
                 break
 
 
-# ---- what is asked ---------------------------------------------------------------------------------------------------
+# ---- what is asked
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
     config = replace(
-        SANDBOX, attempt=2, hostname="web-0", dns=DnsConfig(("10.0.0.10",), ("svc",), ("ndots:5",)),
-        ports=(PortMapping(80, 8080, "UDP", "1.2.3.4"),), annotations={"c": "d"},
+        SANDBOX,
+        attempt=2,
+        hostname="web-0",
+        dns=DnsConfig(("10.0.0.10",), ("svc",), ("ndots:5",)),
+        ports=(PortMapping(80, 8080, "UDP", "1.2.3.4"),),
+        annotations={"c": "d"},
         linux=LinuxSandbox(
-            host_network=True, share_processes=True, host_ipc=True, privileged=True, run_as_user=0, run_as_group=7,
-            supplemental_groups=(1, 2), sysctls={"x": "1"}, selinux={"level": "s0"}, seccomp="runtime/default",
+            host_network=True,
+            share_processes=True,
+            host_ipc=True,
+            privileged=True,
+            run_as_user=0,
+            run_as_group=7,
+            supplemental_groups=(1, 2),
+            sysctls={"x": "1"},
+            selinux={"level": "s0"},
+            seccomp="runtime/default",
             cgroup_parent="/kubepods/burstable/poduid-1",
         ),
-    )  # fmt: skip
+    )
 
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         await runtime.run_sandbox(config, "kata")
@@ -81,8 +99,14 @@ def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
                 "metadata": {"name": "web", "uid": "uid-1", "namespace": "ns", "attempt": 2},
                 "hostname": "web-0",
                 "log_directory": "/var/log/pods/x",
-                "dns_config": {"servers": ["10.0.0.10"], "searches": ["svc"], "options": ["ndots:5"]},
-                "port_mappings": [{"protocol": 1, "container_port": 80, "host_port": 8080, "host_ip": "1.2.3.4"}],
+                "dns_config": {
+                    "servers": ["10.0.0.10"],
+                    "searches": ["svc"],
+                    "options": ["ndots:5"],
+                },
+                "port_mappings": [
+                    {"protocol": 1, "container_port": 80, "host_port": 8080, "host_ip": "1.2.3.4"}
+                ],
                 "labels": {"a": "b"},
                 "annotations": {"c": "d"},
                 "linux": {
@@ -103,7 +127,10 @@ def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
             "runtime_handler": "kata",
         }
         (found,) = runtime.sandboxes()
-        assert replace(found.config, linux=replace(found.config.linux, selinux={"level": "s0"})) == config
+        assert (
+            replace(found.config, linux=replace(found.config.linux, selinux={"level": "s0"}))
+            == config
+        )
         assert found.ips == ()  # the node's network
 
     play(tmp_path, scenario)
@@ -111,16 +138,38 @@ def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
     linux = LinuxContainer(
-        resources=LinuxResources(100000, 50000, 512, 1 << 20, -998, {"3MB": 0, "5MB": 5}), privileged=True,
-        run_as_user_name="www", run_as_group=3, supplemental_groups=(9,), add_capabilities=("A",), drop_capabilities=("B",),
-        read_only_root=True, no_new_privileges=True, seccomp="localhost//var/lib/kubelet/seccomp/x.json",
-        apparmor="localhost/mine", masked_paths=("/m",), read_only_paths=("/r",), pid_namespace="target", target_id="t",
-    )  # fmt: skip
+        resources=LinuxResources(100000, 50000, 512, 1 << 20, -998, {"3MB": 0, "5MB": 5}),
+        privileged=True,
+        run_as_user_name="www",
+        run_as_group=3,
+        supplemental_groups=(9,),
+        add_capabilities=("A",),
+        drop_capabilities=("B",),
+        read_only_root=True,
+        no_new_privileges=True,
+        seccomp="localhost//var/lib/kubelet/seccomp/x.json",
+        apparmor="localhost/mine",
+        masked_paths=("/m",),
+        read_only_paths=("/r",),
+        pid_namespace="target",
+        target_id="t",
+    )
     config = replace(
-        CONTAINER, attempt=1, command=("a",), args=("b",), working_dir="/w", env=(("A", "b"),), devices=("/dev/x:/dev/y:r",),
-        mounts=(Mount("/in", "/out", True, "bidirectional", True),), stdin=True, stdin_once=True, tty=True, linux=linux,
-        labels={"a": "b"}, annotations={"c": "d"},
-    )  # fmt: skip
+        CONTAINER,
+        attempt=1,
+        command=("a",),
+        args=("b",),
+        working_dir="/w",
+        env=(("A", "b"),),
+        devices=("/dev/x:/dev/y:r",),
+        mounts=(Mount("/in", "/out", True, "bidirectional", True),),
+        stdin=True,
+        stdin_once=True,
+        tty=True,
+        linux=linux,
+        labels={"a": "b"},
+        annotations={"c": "d"},
+    )
 
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(host_ipc=True)))
@@ -135,7 +184,13 @@ def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
             "working_dir": "/w",
             "envs": [{"key": "A", "value": "b"}],
             "mounts": [
-                {"container_path": "/in", "host_path": "/out", "readonly": True, "selinux_relabel": True, "propagation": 2}
+                {
+                    "container_path": "/in",
+                    "host_path": "/out",
+                    "readonly": True,
+                    "selinux_relabel": True,
+                    "propagation": 2,
+                }
             ],
             "devices": [{"container_path": "/dev/y", "host_path": "/dev/x", "permissions": "r"}],
             "labels": {"a": "b"},
@@ -146,8 +201,12 @@ def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
             "tty": True,
             "linux": {
                 "resources": {
-                    "cpu_period": 100000, "cpu_quota": 50000, "cpu_shares": 512, "memory_limit_in_bytes": 1 << 20,
-                    "oom_score_adj": -998, "hugepage_limits": [{"page_size": "5MB", "limit": 5}],
+                    "cpu_period": 100000,
+                    "cpu_quota": 50000,
+                    "cpu_shares": 512,
+                    "memory_limit_in_bytes": 1 << 20,
+                    "oom_score_adj": -998,
+                    "hugepage_limits": [{"page_size": "5MB", "limit": 5}],
                 },
                 "security_context": {
                     "capabilities": {"add_capabilities": ["A"], "drop_capabilities": ["B"]},
@@ -161,19 +220,30 @@ def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
                     "masked_paths": ["/m"],
                     "readonly_paths": ["/r"],
                     "seccomp_profile_path": "localhost//var/lib/kubelet/seccomp/x.json",
-                    "seccomp": {"profile_type": 2, "localhost_ref": "/var/lib/kubelet/seccomp/x.json"},
+                    "seccomp": {
+                        "profile_type": 2,
+                        "localhost_ref": "/var/lib/kubelet/seccomp/x.json",
+                    },
                     "apparmor_profile": "localhost/mine",
                     "apparmor": {"profile_type": 2, "localhost_ref": "mine"},
                 },
             },
-        }  # fmt: skip
+        }
         windows = WindowsContainer(WindowsResources(1, 2, 3, 4), r"NT AUTHORITY\SYSTEM", "{}")
         await runtime.create_container(sandbox, replace(CONTAINER, windows=windows))
         asked = fake.last("CreateContainer")["config"]
         assert "linux" not in asked
         assert asked["windows"] == {
-            "resources": {"cpu_shares": 1, "cpu_count": 2, "cpu_maximum": 3, "memory_limit_in_bytes": 4},
-            "security_context": {"run_as_username": r"NT AUTHORITY\SYSTEM", "credential_spec": "{}"},
+            "resources": {
+                "cpu_shares": 1,
+                "cpu_count": 2,
+                "cpu_maximum": 3,
+                "memory_limit_in_bytes": 4,
+            },
+            "security_context": {
+                "run_as_username": r"NT AUTHORITY\SYSTEM",
+                "credential_spec": "{}",
+            },
         }
 
     play(tmp_path, scenario)
@@ -185,17 +255,30 @@ def test_paths_of_a_node_in_a_folder(tmp_path: Path) -> None:
 
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         sandbox = await runtime.run_sandbox(SANDBOX)
-        made = await runtime.create_container(sandbox, replace(CONTAINER, mounts=(Mount("/in", "/new/folder"),)))
-        assert fake.last("RunPodSandbox")["config"]["log_directory"] == f"{tmp_path}/node/var/log/pods/x"
-        assert fake.last("CreateContainer")["config"]["mounts"][0]["host_path"] == f"{tmp_path}/node/new/folder"
+        made = await runtime.create_container(
+            sandbox, replace(CONTAINER, mounts=(Mount("/in", "/new/folder"),))
+        )
+        assert (
+            fake.last("RunPodSandbox")["config"]["log_directory"]
+            == f"{tmp_path}/node/var/log/pods/x"
+        )
+        assert (
+            fake.last("CreateContainer")["config"]["mounts"][0]["host_path"]
+            == f"{tmp_path}/node/new/folder"
+        )
         assert files.stat("/new/folder").kind == "directory"
         found = runtime.container(made)
         assert found is not None
-        assert (found.log_path, found.mounts) == ("/var/log/pods/x/c/0.log", (Mount("/in", "/new/folder"),))
+        assert (found.log_path, found.mounts) == (
+            "/var/log/pods/x/c/0.log",
+            (Mount("/in", "/new/folder"),),
+        )
         assert runtime.sandboxes()[0].config.log_directory == "/var/log/pods/x"
         files.write("/file", b"")
         with pytest.raises(RuntimeFailure, match="failed to resolve '/file/x': not a directory"):
-            await runtime.create_container(sandbox, replace(CONTAINER, mounts=(Mount("/in", "/file/x"),)))
+            await runtime.create_container(
+                sandbox, replace(CONTAINER, mounts=(Mount("/in", "/file/x"),))
+            )
 
     play(tmp_path, scenario, files=files)
 
@@ -206,7 +289,9 @@ def test_control_groups_of_systemd(tmp_path: Path) -> None:
     fake.config = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": runc}}}
 
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
-        await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(cgroup_parent="/kubepods/burstable/poda-b")))
+        await runtime.run_sandbox(
+            replace(SANDBOX, linux=LinuxSandbox(cgroup_parent="/kubepods/burstable/poda-b"))
+        )
         parent = fake.last("RunPodSandbox")["config"]["linux"]["cgroup_parent"]
         assert parent == "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice"
 
@@ -223,7 +308,10 @@ def test_commands_and_patience(tmp_path: Path) -> None:
         assert "grpc-timeout" not in fake.server.headers[-1]
 
         def late(request: Message) -> Message:
-            raise Refusal("Unknown", "failed to exec in container: timeout 2s exceeded: context deadline exceeded")
+            raise Refusal(
+                "Unknown",
+                "failed to exec in container: timeout 2s exceeded: context deadline exceeded",
+            )
 
         fake.answers["ExecSync"] = late
         with pytest.raises(RuntimeFailure) as failure:
@@ -241,17 +329,21 @@ def test_commands_and_patience(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-# ---- news ------------------------------------------------------------------------------------------------------------
+# ---- news
+# --------------------------------------------------------------------------------------------------
 
 
 def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
-        heard: list[Event] = []
+        heard: list[RuntimeEvent] = []
         end = runtime.subscribe(heard.append)
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)
-        assert heard == [Event("sandbox", "uid-1", sandbox), Event("started", "uid-1", made)]
+        assert heard == [
+            RuntimeEvent("sandbox", "uid-1", sandbox),
+            RuntimeEvent("started", "uid-1", made),
+        ]
         heard.clear()
         await pass_time(clock, 3)
         assert heard == []
@@ -262,19 +354,26 @@ def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
 
         fake.end(made, 5)
         await pass_time(clock, 1.5)
-        assert heard == [Event("died", "uid-1", made)]
+        assert heard == [RuntimeEvent("died", "uid-1", made)]
         found = runtime.container(made)
         assert found is not None
         assert (found.state, found.exit_code, found.finished_at) == ("exited", 5, 9.0)
         heard.clear()
         fake.sandboxes[sandbox].update(state=1)
         await pass_time(clock, 1.5)
-        assert heard == [Event("sandbox", "uid-1", sandbox)]
+        assert heard == [RuntimeEvent("sandbox", "uid-1", sandbox)]
         heard.clear()
         del fake.containers[made], fake.sandboxes[sandbox]
         await pass_time(clock, 1.5)
-        assert heard == [Event("removed", "uid-1", made), Event("removed", "uid-1", sandbox)]
-        assert (runtime.sandboxes(), runtime.containers(), runtime.container(made)) == ([], [], None)
+        assert heard == [
+            RuntimeEvent("removed", "uid-1", made),
+            RuntimeEvent("removed", "uid-1", sandbox),
+        ]
+        assert (runtime.sandboxes(), runtime.containers(), runtime.container(made)) == (
+            [],
+            [],
+            None,
+        )
         end()
         heard.clear()
         await runtime.run_sandbox(SANDBOX)
@@ -285,16 +384,22 @@ def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
 
 def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path) -> None:
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
-        heard: list[Event] = []
+        heard: list[RuntimeEvent] = []
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)
         runtime.subscribe(heard.append)
         del fake.containers[made]  # it ended, too, which nobody has seen
-        fake._CreateContainer({"pod_sandbox_id": sandbox, "config": {"image": {"image": "x"}}, "sandbox_config": {}})
+        fake._CreateContainer(
+            {"pod_sandbox_id": sandbox, "config": {"image": {"image": "x"}}, "sandbox_config": {}}
+        )
         fake.end("c3", 1)
         await pass_time(clock, 1.5)
-        assert heard == [Event("died", "uid-1", "c3"), Event("died", "uid-1", made), Event("removed", "uid-1", made)]
+        assert heard == [
+            RuntimeEvent("died", "uid-1", "c3"),
+            RuntimeEvent("died", "uid-1", made),
+            RuntimeEvent("removed", "uid-1", made),
+        ]
 
     play(tmp_path, scenario)
 
@@ -326,7 +431,7 @@ def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     """A list is on its way while a container is stopped."""
 
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
-        heard: list[Event] = []
+        heard: list[RuntimeEvent] = []
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         await runtime.start_container(made)
         runtime.subscribe(heard.append)
@@ -346,7 +451,7 @@ def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
         await asyncio.sleep(0.02)
         go_on.set()
         await stopping
-        assert heard == [Event("died", "uid-1", made)]
+        assert heard == [RuntimeEvent("died", "uid-1", made)]
 
     play(tmp_path, scenario)
 
@@ -372,17 +477,28 @@ def test_what_was_there_before(tmp_path: Path) -> None:
 
     async def second(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         (sandbox,) = runtime.sandboxes("uid-1")
-        assert (sandbox.config, sandbox.ips) == (replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)), ("10.0.0.1", "fd00::1"))
-        assert [(c.state, c.sandbox_id) for c in runtime.containers("uid-1")] == [("running", sandbox.id)]
+        assert (sandbox.config, sandbox.ips) == (
+            replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)),
+            ("10.0.0.1", "fd00::1"),
+        )
+        assert [(c.state, c.sandbox_id) for c in runtime.containers("uid-1")] == [
+            ("running", sandbox.id)
+        ]
         await runtime.create_container(sandbox.id, CONTAINER)
-        assert fake.last("CreateContainer")["sandbox_config"] == fake.sandboxes[sandbox.id]["config"]
+        assert (
+            fake.last("CreateContainer")["sandbox_config"] == fake.sandboxes[sandbox.id]["config"]
+        )
 
     async def third(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         (sandbox,) = runtime.sandboxes("uid-1")
         told = sandbox.config
         assert (told.name, told.namespace, told.uid, told.labels, told.linux.run_as_user) == (
-            "web", "ns", "uid-1", {"a": "b"}, None
-        )  # fmt: skip
+            "web",
+            "ns",
+            "uid-1",
+            {"a": "b"},
+            None,
+        )
 
     play(tmp_path, first, fake)
     play(tmp_path, second, fake)
@@ -390,17 +506,24 @@ def test_what_was_there_before(tmp_path: Path) -> None:
     play(tmp_path, third, fake)
 
 
-# ---- state -----------------------------------------------------------------------------------------------------------
+# ---- state
+# --------------------------------------------------------------------------------------------------
 
 
 def test_conditions(tmp_path: Path) -> None:
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         assert runtime.status() == RuntimeStatus()
         assert runtime.version == ("containerd", "1.4.13")
-        no_network = {"type": "NetworkReady", "reason": "NetworkPluginNotReady", "message": "cni plugin not initialized"}
+        no_network = {
+            "type": "NetworkReady",
+            "reason": "NetworkPluginNotReady",
+            "message": "cni plugin not initialized",
+        }
         fake.conditions[1] = no_network
         await pass_time(clock, 5.5)
-        assert runtime.status() == RuntimeStatus("", "", "NetworkPluginNotReady", "cni plugin not initialized")
+        assert runtime.status() == RuntimeStatus(
+            "", "", "NetworkPluginNotReady", "cni plugin not initialized"
+        )
         fake.conditions.clear()
         await pass_time(clock, 5.5)
         assert runtime.status().runtime_reason == "Unknown"
@@ -418,7 +541,8 @@ def test_it_is_away_for_a_while(tmp_path: Path) -> None:
         fake.answers["ListPodSandbox"] = away
         await pass_time(clock, 1.5)
         assert runtime.status() == RuntimeStatus(
-            "ContainerRuntimeUnreachable", "rpc error: code = Unavailable desc = transport is closing"
+            "ContainerRuntimeUnreachable",
+            "rpc error: code = Unavailable desc = transport is closing",
         )
         assert len(runtime.sandboxes()) == 1
         fake.answers.clear()
@@ -470,8 +594,14 @@ def test_logs(tmp_path: Path) -> None:
         files.append(path, b"three\n")
         clock.advance(1)
         assert len(changes) == 3
-        for call in (lambda: runtime.reopen_log("nobody"), lambda: runtime.watch_log("nobody", print)):
-            with pytest.raises(RuntimeFailure, match='an error occurred when try to find container "nobody": not found'):
+        for call in (
+            lambda: runtime.reopen_log("nobody"),
+            lambda: runtime.watch_log("nobody", print),
+        ):
+            with pytest.raises(
+                RuntimeFailure,
+                match='an error occurred when try to find container "nobody": not found',
+            ):
                 call()
 
     play(tmp_path, scenario, files=files)
@@ -481,22 +611,42 @@ def test_images(tmp_path: Path) -> None:
     fake = FakeCri()
     one, two = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     fake.images = [
-        {"id": one, "repo_tags": ["docker.io/library/nginx:1.19"], "repo_digests": [f"docker.io/library/nginx@{two}"],
-         "size": 7, "uid": {"value": 0}},
+        {
+            "id": one,
+            "repo_tags": ["docker.io/library/nginx:1.19"],
+            "repo_digests": [f"docker.io/library/nginx@{two}"],
+            "size": 7,
+            "uid": {"value": 0},
+        },
         {"id": two, "username": "www", "size": 1 << 40},
-    ]  # fmt: skip
+    ]
 
     async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
         nginx, other = runtime.images()
         assert (nginx.uid, nginx.username, nginx.size) == (0, "", 7)
         assert (other.uid, other.username, other.size) == (None, "www", 1 << 40)
-        for name in ("nginx:1.19", "docker.io/library/nginx:1.19", f"nginx@{two}", f"nginx:1@{two}", one, "1" * 64):
+        for name in (
+            "nginx:1.19",
+            "docker.io/library/nginx:1.19",
+            f"nginx@{two}",
+            f"nginx:1@{two}",
+            one,
+            "1" * 64,
+        ):
             assert runtime.image(name) == nginx, name
         assert runtime.image("nginx") is runtime.image("No Name") is None
-        pulled = await runtime.pull_image("x/y:1", Auth("u", "p", "s"), SANDBOX)
-        assert fake.last("PullImage")["auth"] == {"username": "u", "password": "p", "server_address": "s"}
+        pulled = await runtime.pull_image("x/y:1", AuthConfig("u", "p", "s"), SANDBOX)
+        assert fake.last("PullImage")["auth"] == {
+            "username": "u",
+            "password": "p",
+            "server_address": "s",
+        }
         assert fake.last("PullImage")["sandbox_config"]["metadata"]["uid"] == "uid-1"
-        assert [h for h in fake.server.headers if h[":path"].endswith("PullImage") and "grpc-timeout" in h] == []
+        assert [
+            h
+            for h in fake.server.headers
+            if h[":path"].endswith("PullImage") and "grpc-timeout" in h
+        ] == []
         found = runtime.image(pulled)
         assert found is not None
         assert found.tags == ("x/y:1",)
@@ -518,33 +668,61 @@ def test_numbers(tmp_path: Path) -> None:
         def stats(request: Message) -> Message:
             seconds, used = next(samples)
             cpu = {"timestamp": seconds * 10**9, "usage_core_nano_seconds": {"value": used}}
-            memory = {"working_set_bytes": {"value": 5}, "usage_bytes": {"value": 6}, "rss_bytes": {"value": 4}}
-            layer = {"fs_id": {"mountpoint": "/var/lib/c"}, "used_bytes": {"value": 3}, "inodes_used": {"value": 2}}
+            memory = {
+                "working_set_bytes": {"value": 5},
+                "usage_bytes": {"value": 6},
+                "rss_bytes": {"value": 4},
+            }
+            layer = {
+                "fs_id": {"mountpoint": "/var/lib/c"},
+                "used_bytes": {"value": 3},
+                "inodes_used": {"value": 2},
+            }
             attributes = {"id": made, "metadata": {"name": "c"}, "labels": {"a": "b"}}
             other = {"attributes": {"id": "stranger"}}
             row = {"attributes": attributes, "cpu": cpu, "memory": memory, "writable_layer": layer}
             return {"stats": [row, other]}
 
         def of_sandboxes(request: Message) -> Message:
-            eth0 = {"name": "eth0", "rx_bytes": {"value": 1}, "tx_bytes": {"value": 2}, "rx_errors": {}, "tx_errors": {}}
+            eth0 = {
+                "name": "eth0",
+                "rx_bytes": {"value": 1},
+                "tx_bytes": {"value": 2},
+                "rx_errors": {},
+                "tx_errors": {},
+            }
             network = {"default_interface": eth0, "interfaces": [{"name": "net1"}]}
             return {"stats": [{"attributes": {"id": sandbox}, "linux": {"network": network}}]}
 
         fake.answers |= {
-            "ListContainerStats": stats, "ListPodSandboxStats": of_sandboxes,
-            "ImageFsInfo": lambda request: {"image_filesystems": [{"fs_id": {"mountpoint": "/i"}, "used_bytes": {"value": 9}}]},
-        }  # fmt: skip
+            "ListContainerStats": stats,
+            "ListPodSandboxStats": of_sandboxes,
+            "ImageFsInfo": lambda request: {
+                "image_filesystems": [{"fs_id": {"mountpoint": "/i"}, "used_bytes": {"value": 9}}]
+            },
+        }
         await runtime.refresh()
         (row,) = runtime.container_stats()
         assert row.cpu == CpuUsage(10**9, None)
         await runtime.refresh()
         (row,) = runtime.container_stats("uid-1")
         assert row.cpu == CpuUsage(10**9 + 5 * 10**8, 25 * 10**7)
-        assert (row.id, row.name, row.labels, row.working_set, row.usage, row.rss) == (made, "c", {"a": "b"}, 5, 6, 4)
-        assert row.writable_layer == Filesystem("/var/lib/c", 3, 2)
+        assert (row.id, row.name, row.labels, row.working_set, row.usage, row.rss) == (
+            made,
+            "c",
+            {"a": "b"},
+            5,
+            6,
+            4,
+        )
+        assert row.writable_layer == FilesystemUsage("/var/lib/c", 3, 2)
         (network,) = runtime.sandbox_stats("uid-1")
-        assert network == (sandbox, clock.time(), (Interface("eth0", 1, 2, 0, 0), Interface("net1", 0, 0)))
-        assert runtime.image_filesystem() == Filesystem("/i", 9, 0)
+        assert network == (
+            sandbox,
+            clock.time(),
+            (InterfaceStats("eth0", 1, 2, 0, 0), InterfaceStats("net1", 0, 0)),
+        )
+        assert runtime.image_filesystem() == FilesystemUsage("/i", 9, 0)
 
         def cannot(request: Message) -> Message:
             raise Refusal("Unknown", "failed to get cgroup metrics")
@@ -556,3 +734,22 @@ def test_numbers(tmp_path: Path) -> None:
         assert runtime.sandbox_stats() == runtime.container_stats() == []
 
     play(tmp_path, scenario)
+
+
+def test_a_sub_path_stays_in_its_volume(tmp_path: Path) -> None:
+    files = RealFiles(tmp_path / "node")
+    try:
+        files.mkdir("/volumes/v/d")
+        files.symlink("d", "/volumes/v/good")
+        files.symlink("/", "/volumes/v/out")
+        paths = CriPaths(files)
+        assert paths.mounted("/volumes/v/good", "/volumes/v") == str(tmp_path / "node/volumes/v/d")
+        assert paths.mounted("/volumes/v/new/deep", "/volumes/v") == str(
+            tmp_path / "node/volumes/v/new/deep"
+        )
+        for path in ("/volumes/v/out", "/volumes/v/out/new"):
+            with pytest.raises(PermissionError):
+                paths.mounted(path, "/volumes/v")
+        assert not files.exists("/new")
+    finally:
+        files.close()

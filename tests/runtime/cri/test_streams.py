@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from transom.kit.streaming import channels, portforward, remotecommand, upgrade
-from transom.kit.streaming.remotecommand import Streams
+from transom.kit.streaming.remotecommand import CommandStreams
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.cri import streams
 
@@ -22,8 +22,12 @@ React = Callable[[Any, Any], None]
 
 
 @asynccontextmanager
-async def serving(react: React, wanted: Streams | None = None, refusal: bytes = b"") -> AsyncIterator[tuple[str, list[bytes]]]:
-    """The address of a server of commands, or of ports when there are no streams, and the heads of requests to it."""
+async def serving(
+    react: React, wanted: CommandStreams | None = None, refusal: bytes = b""
+) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """The address of a server of commands, or of ports when there are no streams, and the heads of
+    requests to it.
+    """
     heads: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,8 +35,14 @@ async def serving(react: React, wanted: Streams | None = None, refusal: bytes = 
         lines = [line.partition(": ") for line in heads[-1].decode().split("\r\n")[1:-2]]
         headers: dict[str, str] = {}
         for name, _, value in lines:
-            headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
-        accepted: Any = upgrade.accept_command("POST", headers, wanted) if wanted else upgrade.accept_forward("POST", headers)
+            headers[name.lower()] = (
+                f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
+            )
+        accepted: Any = (
+            upgrade.accept_command("POST", headers, wanted)
+            if wanted
+            else upgrade.accept_forward("POST", headers)
+        )
         if refusal:
             writer.write(refusal)
         else:
@@ -48,7 +58,9 @@ async def serving(react: React, wanted: Streams | None = None, refusal: bytes = 
         yield f"http://127.0.0.1:{port}/exec/token?x=y", heads
 
 
-async def _drive(session: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, react: React) -> None:
+async def _drive(
+    session: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, react: React
+) -> None:
     events = session.start()
     while True:
         for event in events:
@@ -64,17 +76,18 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(scenario())  # type: ignore[arg-type]
 
 
-# ---- commands --------------------------------------------------------------------------------------------------------
+# ---- commands
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_command() -> None:
     def react(session: Any, event: Any) -> None:
         match event:
-            case remotecommand.Data(_, data):
+            case remotecommand.CommandData(_, data):
                 session.write("stdout", data.upper())
                 session.write("stderr", b"!")
-            case remotecommand.Ended("stdin"):
-                session.finish(channels.exit_status(7, "x"))
+            case remotecommand.CommandStreamEnded("stdin"):
+                session.finish(channels.exit_code_status(7, "x"))
 
     async def scenario() -> None:
         said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
@@ -82,8 +95,8 @@ def test_a_command() -> None:
         def output(stream: str, data: bytes) -> None:
             said[stream] += data
 
-        async with serving(react, Streams(True, True, True)) as (url, heads):
-            process = await streams.command(url, output, None, stdin=True, tty=False)
+        async with serving(react, CommandStreams(True, True, True)) as (url, heads):
+            process = await streams.open_command_stream(url, output, None, stdin=True, tty=False)
             process.write(b"some ")
             process.write(b"text")
             process.end_input()
@@ -99,14 +112,16 @@ def test_a_command() -> None:
 
 def test_a_terminal_and_its_size() -> None:
     def react(session: Any, event: Any) -> None:
-        if isinstance(event, remotecommand.Resized):
+        if isinstance(event, remotecommand.CommandResized):
             session.write("stdout", f"{event.width}x{event.height}".encode())
-            session.finish(channels.success())
+            session.finish(channels.command_success_status())
 
     async def scenario() -> None:
         said: list[tuple[str, bytes]] = []
-        async with serving(react, Streams(True, True, False, True)) as (url, _):
-            process = await streams.command(url, lambda *what: said.append(what), None, stdin=True, tty=True)
+        async with serving(react, CommandStreams(True, True, False, True)) as (url, _):
+            process = await streams.open_command_stream(
+                url, lambda *what: said.append(what), None, stdin=True, tty=True
+            )
             process.resize(80, 24)
             assert await process.wait() == 0
             assert said == [("stdout", b"80x24")]
@@ -117,19 +132,24 @@ def test_a_terminal_and_its_size() -> None:
 @pytest.mark.parametrize(
     ("complaint", "text"),
     [
-        ("error executing command in container: failed to exec in container: no", "failed to exec in container: no"),
+        (
+            "error executing command in container: failed to exec in container: no",
+            "failed to exec in container: no",
+        ),
         ("error attaching to container: gone", "gone"),
         ("something else", "something else"),
     ],
 )
 def test_a_command_that_never_ran(complaint: str, text: str) -> None:
     def react(session: Any, event: Any) -> None:
-        if isinstance(event, remotecommand.Opened):
-            session.finish(channels.internal_error(complaint))
+        if isinstance(event, remotecommand.CommandOpened):
+            session.finish(channels.internal_error_status(complaint))
 
     async def scenario() -> None:
-        async with serving(react, Streams(False, True, True)) as (url, _):
-            process = await streams.command(url, lambda stream, data: None, None, stdin=False, tty=False)
+        async with serving(react, CommandStreams(False, True, True)) as (url, _):
+            process = await streams.open_command_stream(
+                url, lambda stream, data: None, None, stdin=False, tty=False
+            )
             with pytest.raises(RuntimeFailure) as failure:
                 await process.wait()
             assert failure.value.description == text
@@ -139,13 +159,17 @@ def test_a_command_that_never_ran(complaint: str, text: str) -> None:
 
 def test_a_server_that_breaks_off() -> None:
     def react(session: Any, event: Any) -> None:
-        if isinstance(event, remotecommand.Opened):
+        if isinstance(event, remotecommand.CommandOpened):
             raise ConnectionError
 
     async def scenario() -> None:
-        async with serving(react, Streams(False, True, True)) as (url, _):
-            process = await streams.command(url, lambda stream, data: None, None, stdin=False, tty=False)
-            with pytest.raises(RuntimeFailure, match="the connection was lost before the command ended"):
+        async with serving(react, CommandStreams(False, True, True)) as (url, _):
+            process = await streams.open_command_stream(
+                url, lambda stream, data: None, None, stdin=False, tty=False
+            )
+            with pytest.raises(
+                RuntimeFailure, match="the connection was lost before the command ended"
+            ):
                 await process.wait()
 
     run(scenario)
@@ -155,21 +179,25 @@ def test_a_client_that_goes_and_what_was_attached_to() -> None:
     gone = asyncio.Event()
 
     def react(session: Any, event: Any) -> None:
-        if isinstance(event, remotecommand.Closed):
+        if isinstance(event, remotecommand.CommandClosed):
             gone.set()
-        elif isinstance(event, remotecommand.Data):
-            session.finish(channels.success())
+        elif isinstance(event, remotecommand.CommandData):
+            session.finish(channels.command_success_status())
 
     async def ended() -> int:
         return 42
 
     async def scenario() -> None:
-        async with serving(react, Streams(True, True, True)) as (url, _):
-            process = await streams.command(url, lambda stream, data: None, None, stdin=True, tty=False)
+        async with serving(react, CommandStreams(True, True, True)) as (url, _):
+            process = await streams.open_command_stream(
+                url, lambda stream, data: None, None, stdin=True, tty=False
+            )
             process.close()
             assert await process.wait() == 137
             await gone.wait()
-            process = await streams.command(url, lambda stream, data: None, None, stdin=True, tty=False, ended=ended)
+            process = await streams.open_command_stream(
+                url, lambda stream, data: None, None, stdin=True, tty=False, ended=ended
+            )
             process.write(b"end")
             assert await process.wait() == 42
 
@@ -181,34 +209,47 @@ def test_no_way_to_the_server() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
     async def scenario() -> None:
-        with pytest.raises(RuntimeFailure, match=r"Unavailable.*dial tcp 127\.0\.0\.1:1: connect: connection refused"):
-            await streams.command("http://127.0.0.1:1/x", lambda stream, data: None, nowhere, stdin=False, tty=False)
+        with pytest.raises(
+            RuntimeFailure,
+            match=r"Unavailable.*dial tcp 127\.0\.0\.1:1: connect: connection refused",
+        ):
+            await streams.open_command_stream(
+                "http://127.0.0.1:1/x", lambda stream, data: None, nowhere, stdin=False, tty=False
+            )
         body = b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\ntoken expired\n"
-        async with serving(lambda session, event: None, Streams(False, True, True), body) as (url, _):
+        async with serving(
+            lambda session, event: None, CommandStreams(False, True, True), body
+        ) as (
+            url,
+            _,
+        ):
             with pytest.raises(RuntimeFailure) as failure:
-                await streams.command(url, lambda stream, data: None, None, stdin=False, tty=False)
+                await streams.open_command_stream(
+                    url, lambda stream, data: None, None, stdin=False, tty=False
+                )
             assert failure.value.description == "unable to upgrade connection: token expired"
 
     run(scenario)
 
 
-# ---- ports -----------------------------------------------------------------------------------------------------------
+# ---- ports
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_port() -> None:
     def react(session: Any, event: Any) -> None:
         match event:
-            case portforward.Connected(connection, port):
+            case portforward.ForwardConnected(connection, port):
                 session.write(connection, str(port).encode())
-            case portforward.Data(connection, data):
+            case portforward.ForwardData(connection, data):
                 session.write(connection, data)
-            case portforward.Ended(connection):
+            case portforward.ForwardEnded(connection):
                 session.disconnect(connection)
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         async with serving(react) as (url, _):
-            connection = await streams.forward(url, "s", 8080, None)
+            connection = await streams.open_port_forward(url, "s", 8080, None)
             payload = os.urandom(1 << 20)
 
             async def send() -> None:
@@ -228,14 +269,16 @@ def test_a_port() -> None:
 
 def test_a_port_where_nobody_listens() -> None:
     def react(session: Any, event: Any) -> None:
-        if isinstance(event, portforward.Connected):
-            session.fail(event.connection, "error forwarding port 81 to pod s, uid : connection refused ")
+        if isinstance(event, portforward.ForwardConnected):
+            session.fail(
+                event.connection, "error forwarding port 81 to pod s, uid : connection refused "
+            )
             session.disconnect(event.connection)
 
     async def scenario() -> None:
         async with serving(react) as (url, _):
             with pytest.raises(RuntimeFailure) as failure:
-                await streams.forward(url, "s", 81, None)
+                await streams.open_port_forward(url, "s", 81, None)
             assert failure.value.description == "connection refused"
 
     run(scenario)
@@ -243,13 +286,13 @@ def test_a_port_where_nobody_listens() -> None:
 
 def test_a_quiet_port_is_handed_out_and_ends_with_its_server() -> None:
     def react(session: Any, event: Any) -> None:
-        if isinstance(event, portforward.Data):
+        if isinstance(event, portforward.ForwardData):
             session.disconnect(event.connection)
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         async with serving(react) as (url, _):
-            connection = await streams.forward(url, "s", 81, None)
+            connection = await streams.open_port_forward(url, "s", 81, None)
             await loop.sock_sendall(connection, b"go")
             assert await loop.sock_recv(connection, 100) == b""
             connection.close()

@@ -1,4 +1,6 @@
-"""The client as a Windows program: a Python for Windows under Wine, and a real containerd behind a named pipe."""
+"""The client as a Windows program: a Python for Windows under Wine, and a real containerd behind a
+named pipe.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,26 @@ from tests.runtime.cri.npipe import NamedPipe
 from tests.runtime.wine import winpython
 from tests.runtime.wine.winpython import WindowsPython
 
-pytestmark = pytest.mark.timeout(300)  # a Python for Windows may have to be fetched, and a Windows to be made
+pytestmark = pytest.mark.timeout(
+    300
+)  # a Python for Windows may have to be fetched, and a Windows to be made
 
 _PARTS = ["lives", "commands", "attachments", "ports", "others", "absence"]
 
 
 @pytest.fixture(scope="module")
-def windows(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WindowsPython]:
+def windows(
+    containerd: Containerd, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WindowsPython]:
     """In containerd's network, where its streaming server listens on the loopback."""
     cache = tmp_path_factory.getbasetemp().parent / "transom-wine"
     with winpython.running(cache, ("nsenter", f"--net=/proc/{containerd.init}/ns/net")) as made:
         yield made
 
 
-def test_containerd_over_a_named_pipe(windows: WindowsPython, containerd: Containerd, tmp_path: Path) -> None:
+def test_containerd_over_a_named_pipe(
+    windows: WindowsPython, containerd: Containerd, tmp_path: Path
+) -> None:
     pipe = NamedPipe(windows, r"\\.\pipe\containerd-containerd", containerd.folder / "c.sock")
     doing = {"away": pipe.close, "back": pipe.open}
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from transom.kit.clock import RealClock
-from transom.runtime.images.layers import Limits
-from transom.runtime.images.store import Store
+from transom.runtime.images.layers import LayerLimits
+from transom.runtime.images.store import LocalImageStore
 
 
 class Hasty(RealClock):
@@ -31,5 +31,9 @@ def clock() -> Hasty:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Hasty) -> Store:
-    return Store(tmp_path / "images", clock=clock, limits=Limits(floor=8 << 20, most=16 << 20, entries=1000))
+def store(tmp_path: Path, clock: Hasty) -> LocalImageStore:
+    return LocalImageStore(
+        tmp_path / "images",
+        clock=clock,
+        limits=LayerLimits(floor=8 << 20, most=16 << 20, entries=1000),
+    )

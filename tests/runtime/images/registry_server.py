@@ -34,9 +34,13 @@ class RegistryServer:
     ranges: bool = True
     head_digest: bool = True
     redirect_to: str = ""  # of blobs
-    cut: Callable[[str, int], int | None] = lambda path, size: None  # after how many bytes of a body
+    cut: Callable[[str, int], int | None] = lambda path, size: (
+        None
+    )  # after how many bytes of a body
     override: Callable[[Request], tuple[int, dict[str, str], bytes] | None] = lambda request: None
-    manifests: dict[str, bytes] = field(default_factory=dict)  # "team/app:1" or "team/app@sha256:..."
+    manifests: dict[str, bytes] = field(
+        default_factory=dict
+    )  # "team/app:1" or "team/app@sha256:..."
     blobs: dict[str, bytes] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     context: ssl.SSLContext | None = None
@@ -59,7 +63,9 @@ class RegistryServer:
         self.manifests[name] = self.manifests[f"{repository}@{digest_of(top)}"] = top
 
     async def __aenter__(self) -> RegistryServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.context)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=self.context
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -79,7 +85,10 @@ class RegistryServer:
                 await asyncio.sleep(0)
                 status, headers, body = self._answer(request)
                 self.at_once -= 1
-                lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in headers.items())]
+                lines = [
+                    f"HTTP/1.1 {status} X",
+                    *(f"{name}: {value}" for name, value in headers.items()),
+                ]
                 if "Content-Length" not in headers:
                     lines.append(f"Content-Length: {len(body)}")
                 writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
@@ -111,8 +120,15 @@ class RegistryServer:
         if kind == "manifests":
             data = self.manifests.get(f"{repository}{'@' if ':' in what else ':'}{what}")
             if data is None:
-                return 404, {}, b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}'
-            headers = {"Content-Type": orjson.loads(data).get("mediaType", "text/html"), "Content-Length": str(len(data))}
+                return (
+                    404,
+                    {},
+                    b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}',
+                )
+            headers = {
+                "Content-Type": orjson.loads(data).get("mediaType", "text/html"),
+                "Content-Length": str(len(data)),
+            }
             if self.head_digest:
                 headers["Docker-Content-Digest"] = digest_of(data)
             return 200, headers, data
@@ -132,7 +148,8 @@ class RegistryServer:
             return 416, {}, b""
         return 206, {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}, data[start:]
 
-    # ---- authorization -------------------------------------------------------------------------------------------
+    # ---- authorization
+    # -------------------------------------------------------------------------------------------
 
     def _refused(self, request: Request) -> tuple[int, dict[str, str], bytes] | None:
         given = request.headers.get("authorization", "")
@@ -147,7 +164,10 @@ class RegistryServer:
             return None
         error = ',error="insufficient_scope"' if given else ""
         scope = f"repository:{'/'.join(repository)}:pull"
-        challenge = f'Bearer realm="http://{self.host}/token",service="reg, of tests",scope="{scope}"{error}'
+        challenge = (
+            f'Bearer realm="http://{self.host}/token",service="reg, of '
+            f'tests",scope="{scope}"{error}'
+        )
         return 401, {"WWW-Authenticate": challenge}, b""
 
     def _token(self, request: Request) -> tuple[int, dict[str, str], bytes]:
@@ -157,7 +177,10 @@ class RegistryServer:
                 return 405, {}, b""
             known = (fields["username"][0], fields["password"][0]) == USER
         else:
-            known = request.headers.get("authorization") == "Basic " + base64.b64encode(":".join(USER).encode()).decode()
+            known = (
+                request.headers.get("authorization")
+                == "Basic " + base64.b64encode(":".join(USER).encode()).decode()
+            )
             if "authorization" in request.headers and not known:
                 return 401, {}, b""
         if request.method == "POST" and not known:
@@ -172,13 +195,18 @@ class RegistryServer:
 async def _read(reader: asyncio.StreamReader) -> Request | None:
     try:
         first = await reader.readexactly(1)
-        if first == b"\x16":  # somebody begins with TLS: real servers do not wait for the end of that either
+        if (
+            first == b"\x16"
+        ):  # somebody begins with TLS: real servers do not wait for the end of that either
             return None
         raw = first + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
     start, *lines = raw.decode("latin-1").split("\r\n")
     method, path, _ = start.split(" ")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    headers = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines if line)
+    }
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, path, headers, body)

@@ -8,10 +8,17 @@ import tarfile
 from typing import Any, NamedTuple
 
 from transom.runtime.images import model
-from transom.runtime.images.model import digest_of, encode
+from transom.runtime.images.model import digest_of, encode_document
 
-TYPES = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "symlink": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE,
-         "char": tarfile.CHRTYPE, "block": tarfile.BLKTYPE, "fifo": tarfile.FIFOTYPE}  # fmt: skip
+TYPES = {
+    "file": tarfile.REGTYPE,
+    "dir": tarfile.DIRTYPE,
+    "symlink": tarfile.SYMTYPE,
+    "hardlink": tarfile.LNKTYPE,
+    "char": tarfile.CHRTYPE,
+    "block": tarfile.BLKTYPE,
+    "fifo": tarfile.FIFOTYPE,
+}
 
 
 class E(NamedTuple):
@@ -76,40 +83,64 @@ class Built(NamedTuple):
 
 
 def image(
-    *layers: bytes, os: str = "linux", architecture: str = "amd64", version: str = "", oci: bool = False,
-    foreign: int = 0, history: list[dict[str, Any]] | None = None, **config: Any,
+    *layers: bytes,
+    os: str = "linux",
+    architecture: str = "amd64",
+    version: str = "",
+    oci: bool = False,
+    foreign: int = 0,
+    history: list[dict[str, Any]] | None = None,
+    **config: Any,
 ) -> Built:
-    """Of tar archives. The first `foreign` layers are Windows' own, as older base images mark them."""
+    """Of tar archives. The first `foreign` layers are Windows' own, as older base images mark
+    them.
+    """
     packed = tuple(gzip.compress(layer, mtime=0) for layer in layers)
     document: dict[str, Any] = {
-        "os": os, "architecture": architecture, "config": config,
+        "os": os,
+        "architecture": architecture,
+        "config": config,
         "rootfs": {"type": "layers", "diff_ids": list(map(digest_of, layers))},
     }
     if version:
         document["os.version"] = version
     if history:
         document["history"] = history
-    told = encode(document)
+    told = encode_document(document)
     kind = model.OCI_LAYER if oci else model.DOCKER_LAYER
     rows: list[dict[str, Any]] = []
     for i, layer in enumerate(packed):
         row: dict[str, Any] = {"mediaType": kind, "digest": digest_of(layer), "size": len(layer)}
         if i < foreign:
-            row |= {"mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "urls": ["https://example.invalid/x"]}
+            row |= {
+                "mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
+                "urls": ["https://example.invalid/x"],
+            }
         rows.append(row)
-    manifest = encode({
-        "schemaVersion": 2, "mediaType": model.OCI_MANIFEST if oci else model.DOCKER_MANIFEST,
-        "config": {"mediaType": model.OCI_CONFIG if oci else model.DOCKER_CONFIG, "digest": digest_of(told), "size": len(told)},
-        "layers": rows,
-    })
+    manifest = encode_document(
+        {
+            "schemaVersion": 2,
+            "mediaType": model.OCI_MANIFEST if oci else model.DOCKER_MANIFEST,
+            "config": {
+                "mediaType": model.OCI_CONFIG if oci else model.DOCKER_CONFIG,
+                "digest": digest_of(told),
+                "size": len(told),
+            },
+            "layers": rows,
+        }
+    )
     return Built(manifest, told, packed)
 
 
 def index(*rows: tuple[Built, dict[str, Any] | None], kind: str = model.DOCKER_LIST) -> bytes:
     found = []
     for built, platform in rows:
-        row: dict[str, Any] = {"mediaType": model.DOCKER_MANIFEST, "digest": built.digest, "size": len(built.manifest)}
+        row: dict[str, Any] = {
+            "mediaType": model.DOCKER_MANIFEST,
+            "digest": built.digest,
+            "size": len(built.manifest),
+        }
         if platform is not None:
             row["platform"] = platform
         found.append(row)
-    return encode({"schemaVersion": 2, "mediaType": kind, "manifests": found})
+    return encode_document({"schemaVersion": 2, "mediaType": kind, "manifests": found})

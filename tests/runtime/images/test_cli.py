@@ -9,7 +9,7 @@ import pytest
 
 from transom.cli import image as verb
 from transom.cli.main import main, overview
-from transom.runtime.images.store import Store
+from transom.runtime.images.store import LocalImageStore
 
 Output = pytest.CaptureFixture[str]
 
@@ -30,19 +30,43 @@ def run(output: Output, *args: str, code: int = 0) -> str:
 
 def test_from_a_folder_to_an_archive_and_back(data: Path, capsys: Output) -> None:
     site, archive = str(data / "site"), str(data / "images.tar")
-    words = ("--entrypoint", '["/httpd", "-f"]', "--cmd", "-p '8 0'", "--env", "A=b=c", "--user", "7:8", "--workdir", "/srv",
-             "--expose", "80", "--label", "k=v")  # fmt: skip
-    assert run(capsys, "import", site, "web:1", *words) == "image/docker.io/library/web:1 imported (linux/amd64)\n"
-    same = run(capsys, "import", site, "web:2", *words)  # of what was made in the same second it is the same image
+    words = (
+        "--entrypoint",
+        '["/httpd", "-f"]',
+        "--cmd",
+        "-p '8 0'",
+        "--env",
+        "A=b=c",
+        "--user",
+        "7:8",
+        "--workdir",
+        "/srv",
+        "--expose",
+        "80",
+        "--label",
+        "k=v",
+    )
+    assert (
+        run(capsys, "import", site, "web:1", *words)
+        == "image/docker.io/library/web:1 imported (linux/amd64)\n"
+    )
+    same = run(
+        capsys, "import", site, "web:2", *words
+    )  # of what was made in the same second it is the same image
     assert same == "image/docker.io/library/web:2 imported (linux/amd64)\n"
     run(capsys, "remove", "web:2")
     windows = ("--os", "windows", "--build", "ltsc2022", "--cmd", 'C:\\app.exe "--a b"')
     assert "windows/amd64 10.0.20348.587" in run(capsys, "import", site, "web:1", *windows)
     before = json.loads(run(capsys, "list", "--output", "json"))
     assert before[0]["config"] == {
-        "Entrypoint": ["/httpd", "-f"], "Cmd": ["-p", "8 0"], "Env": ["A=b=c"], "User": "7:8", "WorkingDir": "/srv",
-        "ExposedPorts": {"80/tcp": {}}, "Labels": {"k": "v"},
-    }  # fmt: skip
+        "Entrypoint": ["/httpd", "-f"],
+        "Cmd": ["-p", "8 0"],
+        "Env": ["A=b=c"],
+        "User": "7:8",
+        "WorkingDir": "/srv",
+        "ExposedPorts": {"80/tcp": {}},
+        "Labels": {"k": "v"},
+    }
     assert before[1]["config"] == {"Cmd": ["C:\\app.exe", "--a b"]}
     run(capsys, "save", "web:1", "--file", archive)
     assert "freed" in run(capsys, "prune", "--all")
@@ -56,7 +80,7 @@ def test_from_a_folder_to_an_archive_and_back(data: Path, capsys: Output) -> Non
 def test_removing(data: Path, capsys: Output) -> None:
     run(capsys, "import", str(data / "site"), "web:1")
     [row] = json.loads(run(capsys, "list", "-o", "json"))
-    store = Store(data / "data/transom/images")
+    store = LocalImageStore(data / "data/transom/images")
     store.register(row["manifest"], [("docker.io/library/web:2", row["manifest"])], local=True)
     assert run(capsys, "remove", "web:2") == "image/docker.io/library/web:2 removed\n"
     store.lease(row["id"], "kind/linux-1/abc")
@@ -72,18 +96,23 @@ def test_pulling_what_is_built_in(data: Path, capsys: Output) -> None:
     assert "no match for platform" in run(capsys, "pull", name, "--build", "20348", code=1)
 
 
-@pytest.mark.parametrize(("args", "problem"), [
-    (("import", "/nowhere", "web:1"), "is not a folder"),
-    (("import", ".", "Web"), "must be lowercase"),
-    (("import", ".", "web", "--cmd", "[1]"), "is no command"),
-    (("import", ".", "web", "--cmd", "'"), "is no command"),
-    (("import", ".", "web", "--env", "A"), "--env takes KEY=VALUE"),
-    (("import", ".", "web", "--os", "windows", "--build", "95"), "no build '95'"),
-    (("load", "--file", "/etc/hostname"), "unexpected EOF"),
-    (("save", "none", "--file", "/dev/null"), "there is no image 'none'"),
-    (("pull", "busybox", "--username", "me"), "go together"),
-])
-def test_mistakes(data: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], problem: str) -> None:
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (("import", "/nowhere", "web:1"), "is not a folder"),
+        (("import", ".", "Web"), "must be lowercase"),
+        (("import", ".", "web", "--cmd", "[1]"), "is not a valid command"),
+        (("import", ".", "web", "--cmd", "'"), "is not a valid command"),
+        (("import", ".", "web", "--env", "A"), "--env takes KEY=VALUE"),
+        (("import", ".", "web", "--os", "windows", "--build", "95"), "no build '95'"),
+        (("load", "--file", "/etc/hostname"), "unexpected EOF"),
+        (("save", "none", "--file", "/dev/null"), "there is no image 'none'"),
+        (("pull", "busybox", "--username", "me"), "go together"),
+    ],
+)
+def test_mistakes(
+    data: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], problem: str
+) -> None:
     monkeypatch.chdir(data)
     assert problem in run(capsys, *args, code=1)
 
@@ -96,6 +125,9 @@ def test_help_has_examples_that_can_be_read(capsys: Output) -> None:
     assert "transom image import" in shown and verb.HELP.splitlines()[0] in shown
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0B"), (999, "999B"), (1500, "1.5kB"), (2_140_997, "2.14MB"), (5e12, "5TB")])
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0B"), (999, "999B"), (1500, "1.5kB"), (2_140_997, "2.14MB"), (5e12, "5TB")],
+)
 def test_sizes(size: float, text: str) -> None:
-    assert verb.size(size) == text
+    assert verb.format_size(size) == text

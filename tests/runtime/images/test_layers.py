@@ -20,18 +20,22 @@ from hypothesis import strategies as st
 from tests.runtime.images.tars import E, folder, hardlink, symlink, tar
 
 from transom.runtime.images import compression, layers
-from transom.runtime.images.layers import Applied, Limits
+from transom.runtime.images.layers import AppliedLayer, LayerLimits
 from transom.runtime.images.model import ImageError, digest_of
 from transom.runtime.images.tarstream import TarStream
 
 ROOT = os.geteuid() == 0
 root_only = pytest.mark.skipif(not ROOT, reason="needs root: owners, overlay")
-LIMITS = Limits(floor=1 << 20, ratio=200, most=4 << 20, entries=50)
+LIMITS = LayerLimits(floor=1 << 20, ratio=200, most=4 << 20, entries=50)
 
 
-def apply(place: Path, data: bytes, *below: Path, os_name: str = "linux", limits: Limits = LIMITS) -> Applied:
+def apply(
+    place: Path, data: bytes, *below: Path, os_name: str = "linux", limits: LayerLimits = LIMITS
+) -> AppliedLayer:
     place.mkdir()
-    return layers.apply(io.BytesIO(data), place, below, os_name=os_name, packed=len(data), limits=limits)
+    return layers.apply_layer(
+        io.BytesIO(data), place, below, os_name=os_name, packed=len(data), limits=limits
+    )
 
 
 def whiteout(path: Path) -> bool:
@@ -41,17 +45,28 @@ def whiteout(path: Path) -> bool:
 
 def test_what_a_layer_has(tmp_path: Path) -> None:
     data = tar(
-        folder("etc", 0o750, uid=3, gid=4), E("etc/passwd", b"root", mode=0o4755, uid=1000, gid=1001),
-        symlink("etc/mtab", "/proc/mounts"), hardlink("etc/shadow", "etc/passwd"), E("pipe", kind="fifo"),
-        E("deep/er/file", b"x"), E("x" * 255, b"long"), E("attr", b"1", pax={"SCHILY.xattr.user.note": "hi"}),
-        E("dev/null", kind="char", device=(1, 3)), E("/absolute/name", b"fine"), E(".wh..wh.plnk/x", b"left by aufs"),
+        folder("etc", 0o750, uid=3, gid=4),
+        E("etc/passwd", b"root", mode=0o4755, uid=1000, gid=1001),
+        symlink("etc/mtab", "/proc/mounts"),
+        hardlink("etc/shadow", "etc/passwd"),
+        E("pipe", kind="fifo"),
+        E("deep/er/file", b"x"),
+        E("x" * 255, b"long"),
+        E("attr", b"1", pax={"SCHILY.xattr.user.note": "hi"}),
+        E("dev/null", kind="char", device=(1, 3)),
+        E("/absolute/name", b"fine"),
+        E(".wh..wh.plnk/x", b"left by aufs"),
         folder("./"),
-    )  # fmt: skip
+    )
     done = apply(tmp_path / "a", gzip.compress(data))
     a = tmp_path / "a"
     assert done.diff_id == digest_of(data) and done.size == 4 + 1 + 4 + 1 + 4
-    assert (a / "etc/passwd").read_bytes() == b"root" and (a / "etc/passwd").stat().st_ino == (a / "etc/shadow").stat().st_ino
-    assert (a / "etc").stat().st_mode & 0o7777 == 0o750 and (a / "etc").stat().st_mtime == 1_500_000_000
+    assert (a / "etc/passwd").read_bytes() == b"root" and (a / "etc/passwd").stat().st_ino == (
+        a / "etc/shadow"
+    ).stat().st_ino
+    assert (a / "etc").stat().st_mode & 0o7777 == 0o750 and (
+        a / "etc"
+    ).stat().st_mtime == 1_500_000_000
     assert os.readlink(a / "etc/mtab") == "/proc/mounts"
     assert stat.S_ISFIFO((a / "pipe").stat().st_mode)
     assert os.getxattr(a / "attr", "user.note") == b"hi"
@@ -64,14 +79,40 @@ def test_what_a_layer_has(tmp_path: Path) -> None:
 
 def test_what_a_layer_takes_away(tmp_path: Path) -> None:
     low, top = tmp_path / "low", tmp_path / "top"
-    apply(low, tar(folder("a"), E("a/gone", b"1"), E("a/stays", b"1"), folder("b", 0o700), E("b/old", b"1"), E("c/d/e", b"1"),
-                   folder("again"), E("again/old", b"1")))  # fmt: skip
+    apply(
+        low,
+        tar(
+            folder("a"),
+            E("a/gone", b"1"),
+            E("a/stays", b"1"),
+            folder("b", 0o700),
+            E("b/old", b"1"),
+            E("c/d/e", b"1"),
+            folder("again"),
+            E("again/old", b"1"),
+        ),
+    )
     done = apply(
-        top, tar(E("a/.wh.gone"), E("b/.wh..wh..opq"), E("b/new", b"2"), E(".wh.again"), folder("again"), E("again/new", b"2"),
-                 E("c/new", b"2"), E("c/.wh.new"), E("a/.wh.never")), low,
-    )  # fmt: skip
+        top,
+        tar(
+            E("a/.wh.gone"),
+            E("b/.wh..wh..opq"),
+            E("b/new", b"2"),
+            E(".wh.again"),
+            folder("again"),
+            E("again/new", b"2"),
+            E("c/new", b"2"),
+            E("c/.wh.new"),
+            E("a/.wh.never"),
+        ),
+        low,
+    )
     assert whiteout(top / "a/gone") and whiteout(top / "a/never") and not (top / "a/stays").exists()
-    assert set(done.whiteouts) == {"a/gone", "a/never"} and set(done.opaque) == {"b", "again"} and done.marked
+    assert (
+        set(done.whiteouts) == {"a/gone", "a/never"}
+        and set(done.opaque) == {"b", "again"}
+        and done.marked
+    )
     name = "trusted.overlay.opaque" if ROOT else "user.overlay.opaque"
     assert os.getxattr(top / "b", name) == os.getxattr(top / "again", name) == b"y"
     assert (top / "b").stat().st_mode & 0o777 == 0o700  # as below: the folder hides that one
@@ -89,7 +130,9 @@ def merged_by_overlay(work: Path, *lowers: Path) -> dict[str, bytes | str]:
         found: dict[str, bytes | str] = {}
         for path in mounted.rglob("*"):
             if path.is_symlink() or not path.is_dir():
-                found[str(path.relative_to(mounted))] = os.readlink(path) if path.is_symlink() else path.read_bytes()
+                found[str(path.relative_to(mounted))] = (
+                    os.readlink(path) if path.is_symlink() else path.read_bytes()
+                )
         return found
     finally:
         subprocess.run(["umount", str(mounted)], check=True)
@@ -98,14 +141,33 @@ def merged_by_overlay(work: Path, *lowers: Path) -> dict[str, bytes | str]:
 @root_only
 def test_overlayfs_understands_the_marks(tmp_path: Path) -> None:
     one, two, three = (tmp_path / name for name in ("one", "two", "three"))
-    apply(one, tar(E("a/x", b"1"), E("a/y", b"1"), E("b/x", b"1"), E("c/x", b"1"), E("usr/bin/sh", b"1"),
-                   symlink("bin", "usr/bin")))  # fmt: skip
-    apply(two, tar(E("a/.wh.x"), E("b/.wh..wh..opq"), E("b/z", b"2"), E(".wh.c"), E("bin/ls", b"2")), one)
+    apply(
+        one,
+        tar(
+            E("a/x", b"1"),
+            E("a/y", b"1"),
+            E("b/x", b"1"),
+            E("c/x", b"1"),
+            E("usr/bin/sh", b"1"),
+            symlink("bin", "usr/bin"),
+        ),
+    )
+    apply(
+        two,
+        tar(E("a/.wh.x"), E("b/.wh..wh..opq"), E("b/z", b"2"), E(".wh.c"), E("bin/ls", b"2")),
+        one,
+    )
     apply(three, tar(E("c/new", b"3"), hardlink("a/y2", "a/y"), E("b/x", b"3")), one, two)
     assert merged_by_overlay(tmp_path, one, two, three) == {
-        "a/y": b"1", "a/y2": b"1", "b/x": b"3", "b/z": b"2", "bin": "usr/bin", "c/new": b"3", "usr/bin/ls": b"2",
+        "a/y": b"1",
+        "a/y2": b"1",
+        "b/x": b"3",
+        "b/z": b"2",
+        "bin": "usr/bin",
+        "c/new": b"3",
+        "usr/bin/ls": b"2",
         "usr/bin/sh": b"1",
-    }  # fmt: skip
+    }
 
 
 @root_only
@@ -148,8 +210,12 @@ MALICIOUS = {
     "whiteout on the way": tar(E(".wh.a/b", b"1")),
     "whiteout of nothing": tar(E("a/.wh.")),
     "opaque mark through a link": tar(symlink("way", "/"), E("way/etc/.wh..wh..opq")),
-    "overlay's own attributes": tar(E("a", b"1", pax={"SCHILY.xattr.trusted.overlay.redirect": "/etc"})),
-    "overlay's attributes for users": tar(E("a", b"1", pax={"SCHILY.xattr.user.overlay.opaque": "y"})),
+    "overlay's own attributes": tar(
+        E("a", b"1", pax={"SCHILY.xattr.trusted.overlay.redirect": "/etc"})
+    ),
+    "overlay's attributes for users": tar(
+        E("a", b"1", pax={"SCHILY.xattr.user.overlay.opaque": "y"})
+    ),
     "bomb": BOMB,
     "too many entries": tar(*(E(f"f{i}", b"") for i in range(51))),
     "cut": gzip.compress(tar(E("a", bytes(3000))))[:-12],
@@ -159,7 +225,7 @@ MALICIOUS = {
     "huge extended header": tar(E("a", b"1", pax={"comment": "c" * (2 << 20)})),
     "too deep": tar(E("d/" * 300 + "f", b"1")),
     "nul in a name": tar(E("a", b"1", pax={"path": "a\0/../../out"})),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", MALICIOUS)
@@ -188,32 +254,65 @@ def test_absolute_links_below_stay_within_the_root(tmp_path: Path) -> None:
     assert (top / "run/pid").read_bytes() == b"1" and (top / "run").stat().st_mode & 0o777 == 0o711
 
 
-# ---- Windows -----------------------------------------------------------------------------------------------------
+# ---- Windows
+# --------------------------------------------------------------------------------------------------
 
 
 def test_windows_layers(tmp_path: Path) -> None:
     low, top = tmp_path / "low", tmp_path / "top"
-    done = apply(low, tar(
-        folder("Files"), folder("Files/Program Files"),
-        E("Files/Program Files/App.exe", b"MZ", pax={"MSWINDOWS.fileattr": "33"}),
-        E("Files/Program Files/App.exe:Zone.Identifier", b"stream"), E("Hives/System_Delta", b"regf"),
-        E("UtilityVM/Files/x", b"vm"), symlink("Files/short", "C:\\Program Files"),
-        symlink("Files/Program Files/up", "\\??\\C:\\old.txt"), E("Files/old.txt", b"1"),
-    ), os_name="windows")  # fmt: skip
+    done = apply(
+        low,
+        tar(
+            folder("Files"),
+            folder("Files/Program Files"),
+            E("Files/Program Files/App.exe", b"MZ", pax={"MSWINDOWS.fileattr": "33"}),
+            E("Files/Program Files/App.exe:Zone.Identifier", b"stream"),
+            E("Hives/System_Delta", b"regf"),
+            E("UtilityVM/Files/x", b"vm"),
+            symlink("Files/short", "C:\\Program Files"),
+            symlink("Files/Program Files/up", "\\??\\C:\\old.txt"),
+            E("Files/old.txt", b"1"),
+        ),
+        os_name="windows",
+    )
     there = sorted(str(path.relative_to(low)) for path in low.rglob("*"))
-    assert there == ["Program Files", "Program Files/App.exe", "Program Files/up", "old.txt", "short"]
+    assert there == [
+        "Program Files",
+        "Program Files/App.exe",
+        "Program Files/up",
+        "old.txt",
+        "short",
+    ]
     assert (low / "Program Files/App.exe").stat().st_mode & 0o777 == 0o555  # read-only
-    assert os.readlink(low / "short") == "Program Files" and (low / "Program Files/up").read_bytes() == b"1"
+    assert (
+        os.readlink(low / "short") == "Program Files"
+        and (low / "Program Files/up").read_bytes() == b"1"
+    )
     assert done.entries == 9
-    apply(top, tar(E("Files/PROGRAM files/app.EXE", b"MZ2"), E("Files/.wh.OLD.TXT")), low, os_name="windows")
+    apply(
+        top,
+        tar(E("Files/PROGRAM files/app.EXE", b"MZ2"), E("Files/.wh.OLD.TXT")),
+        low,
+        os_name="windows",
+    )
     assert (top / "Program Files/App.exe").read_bytes() == b"MZ2"
     assert whiteout(top / "old.txt")
 
 
-@pytest.mark.parametrize("name", [
-    "Files/a\\..\\..\\out", "Files/con", "Files/nul.txt", "Files/what?", "Files/dot.", "Files/a:b/c", "Files/../../out",
-    "/Files/x", "Files/x/COM1",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Files/a\\..\\..\\out",
+        "Files/con",
+        "Files/nul.txt",
+        "Files/what?",
+        "Files/dot.",
+        "Files/a:b/c",
+        "Files/../../out",
+        "/Files/x",
+        "Files/x/COM1",
+    ],
+)
 def test_names_that_windows_does_not_know(tmp_path: Path, name: str) -> None:
     with pytest.raises(ImageError):
         apply(tmp_path / "a", tar(E(name, b"x")), os_name="windows")
@@ -221,10 +320,13 @@ def test_names_that_windows_does_not_know(tmp_path: Path, name: str) -> None:
 
 def test_names_that_differ_only_in_capitals_are_the_same(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="twice"):
-        apply(tmp_path / "a", tar(E("Files/a.txt", b"1"), E("Files/A.TXT", b"2")), os_name="windows")
+        apply(
+            tmp_path / "a", tar(E("Files/a.txt", b"1"), E("Files/A.TXT", b"2")), os_name="windows"
+        )
 
 
-# ---- formats -----------------------------------------------------------------------------------------------------
+# ---- formats
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -240,7 +342,10 @@ def test_every_format_of_tar(tmp_path: Path, form: int) -> None:
         assert not ROOT or (tmp_path / "a/big-id").stat().st_uid == 2**31 - 2
 
 
-@pytest.mark.parametrize("form", ["gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax --sparse-version=1.0"])
+@pytest.mark.parametrize(
+    "form",
+    ["gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax --sparse-version=1.0"],
+)
 def test_sparse_files_stay_sparse(tmp_path: Path, form: str) -> None:
     source = tmp_path / "src"
     source.mkdir()
@@ -249,8 +354,10 @@ def test_sparse_files_stay_sparse(tmp_path: Path, form: str) -> None:
             file.seek(i * 65536)
             file.write(bytes([i + 1]) * 100)
         file.truncate(3 << 20)
-    done = subprocess.run(["tar", "--sparse", *f"--format={form}".split(), "-cf", "-", "-C", str(source), "holes"],
-                          capture_output=True)  # fmt: skip
+    done = subprocess.run(
+        ["tar", "--sparse", *f"--format={form}".split(), "-cf", "-", "-C", str(source), "holes"],
+        capture_output=True,
+    )
     if done.returncode:
         pytest.skip(f"tar cannot write this: {done.stderr.decode()}")
     assert len(done.stdout) < 1 << 20
@@ -286,12 +393,19 @@ def test_gzip_members_and_padding() -> None:
 def test_a_wrong_diff_id_discards_the_layer(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(ImageError, match="wrong diff id calculated on extraction"):
-        layers.apply(io.BytesIO(tar(E("a", b"1"))), tmp_path / "a", diff_id=digest_of(b"other"))
+        layers.apply_layer(
+            io.BytesIO(tar(E("a", b"1"))), tmp_path / "a", diff_id=digest_of(b"other")
+        )
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 255)), max_size=8), st.binary(max_size=40))
-def test_a_damaged_archive_is_an_image_error_or_nothing(flips: list[tuple[int, int]], tail: bytes) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 511), st.integers(0, 255)), max_size=8),
+    st.binary(max_size=40),
+)
+def test_a_damaged_archive_is_an_image_error_or_nothing(
+    flips: list[tuple[int, int]], tail: bytes
+) -> None:
     """Whatever is in a header, reading ends, and nothing but ImageError comes of it."""
     data = bytearray(tar(E("a", b"12345", pax={"comment": "x"}), symlink("b", "c")) + tail)
     for at, value in flips:
@@ -321,7 +435,12 @@ def test_without_root_a_layer_is_unpacked_as_well_as_can_be() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o777)
-        data = tar(E("a/.wh.gone"), folder("b", 0o500, uid=9), E("b/.wh..wh..opq"), E("b/x", b"1", mode=0o400, uid=9, gid=9))
+        data = tar(
+            E("a/.wh.gone"),
+            folder("b", 0o500, uid=9),
+            E("b/.wh..wh..opq"),
+            E("b/x", b"1", mode=0o400, uid=9, gid=9),
+        )
         child = os.fork()
         if not child:
             try:
@@ -333,6 +452,8 @@ def test_without_root_a_layer_is_unpacked_as_well_as_can_be() -> None:
             finally:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert (place / "tree/b/x").stat().st_uid == 65534 and (place / "tree/b").stat().st_mode & 0o777 == 0o500
+        assert (place / "tree/b/x").stat().st_uid == 65534 and (
+            place / "tree/b"
+        ).stat().st_mode & 0o777 == 0o500
         assert os.getxattr(place / "tree/b", "user.overlay.opaque") == b"y"
         assert whiteout(place / "tree/a/gone")

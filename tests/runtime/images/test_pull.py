@@ -19,13 +19,13 @@ from tests.runtime.images.registry_server import USER, RegistryServer, Request
 from tests.runtime.images.tars import Built, E, folder, image, index, tar
 
 from transom.kit import pki
-from transom.runtime.api import Auth, RuntimeFailure
+from transom.runtime.api import AuthConfig, RuntimeFailure
 from transom.runtime.images import model
-from transom.runtime.images.model import Progress, StoredImage, digest_of
+from transom.runtime.images.model import PullProgress, StoredImage, digest_of
 from transom.runtime.images.registry import Registries
 from transom.runtime.images.service import ImageService
 
-AUTH = Auth(*USER)
+AUTH = AuthConfig(*USER)
 Scenario = Callable[[ImageService, RegistryServer], Awaitable[Any]]
 
 
@@ -49,7 +49,9 @@ def app(seed: int = 1, layers: int = 2, size: int = 50_000) -> Built:
 
 
 def read(image: StoredImage, path: str) -> bytes:
-    return next(place / path for place in reversed(image.layers) if (place / path).exists()).read_bytes()
+    return next(
+        place / path for place in reversed(image.layers) if (place / path).exists()
+    ).read_bytes()
 
 
 async def failure(call: Awaitable[Any]) -> RuntimeFailure:
@@ -63,13 +65,16 @@ def test_a_pull_brings_the_image_once(play: Callable[..., Any]) -> None:
         built = app()
         registry.add("team/app:1", built)
         name = f"{registry.host}/team/app:1"
-        news: list[Progress] = []
+        news: list[PullProgress] = []
         found = await service.pull(name, None, "linux", progress=news.append)
         assert (found.id, found.manifest, found.tags) == (built.id, built.digest, (name,))
         assert found.digests == (f"{registry.host}/team/app@{built.digest}",)
         assert found.config["config"]["Entrypoint"] == ["/app/0"]
         assert found.size == len(built.manifest) + len(built.config) + sum(map(len, built.layers))
-        assert len(found.layers) == 2 and read(found, "app/1") == random.Random(1).randbytes(100_000)[50_000:]
+        assert (
+            len(found.layers) == 2
+            and read(found, "app/1") == random.Random(1).randbytes(100_000)[50_000:]
+        )
         for other in (name, found.digests[0], built.id):
             assert service.find(other, "linux") == found
         assert service.find(built.id[7:], "windows", 17763) == found  # by id, for whom it may be
@@ -83,12 +88,16 @@ def test_a_pull_brings_the_image_once(play: Callable[..., Any]) -> None:
     play(scenario)
 
 
-def test_who_asks_for_the_same_waits_and_layers_come_three_at_a_time(play: Callable[..., Any]) -> None:
+def test_who_asks_for_the_same_waits_and_layers_come_three_at_a_time(
+    play: Callable[..., Any],
+) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         built = app(layers=7, size=100)
         registry.add("app:1", built)
         name = f"{registry.host}/app:1"
-        first, second = await asyncio.gather(service.pull(name, None, "linux"), service.pull(name, None, "linux"))
+        first, second = await asyncio.gather(
+            service.pull(name, None, "linux"), service.pull(name, None, "linux")
+        )
         assert first == second
         blobs = [r.path for r in registry.requests if "/blobs/" in r.path]
         assert len(blobs) == len(set(blobs)) == 8
@@ -101,8 +110,12 @@ def test_two_processes_share_the_work(play: Callable[..., Any], tmp_path: Path) 
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         registry.add("app:1", app(layers=4))
         name = f"{registry.host}/app:1"
-        other = ImageService(tmp_path / "images")  # its locks are as strange to the first as another process's
-        found, again = await asyncio.gather(service.pull(name, None, "linux"), other.pull(name, None, "linux"))
+        other = ImageService(
+            tmp_path / "images"
+        )  # its locks are as strange to the first as another process's
+        found, again = await asyncio.gather(
+            service.pull(name, None, "linux"), other.pull(name, None, "linux")
+        )
         assert found.id == again.id
         layers = [r.path for r in registry.requests if "/blobs/" in r.path]
         counts = [layers.count(path) for path in set(layers)]
@@ -113,7 +126,9 @@ def test_two_processes_share_the_work(play: Callable[..., Any], tmp_path: Path) 
 
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_cuts_at_random_end_in_the_right_bytes(play: Callable[..., Any], seed: int, ranges: bool) -> None:
+def test_cuts_at_random_end_in_the_right_bytes(
+    play: Callable[..., Any], seed: int, ranges: bool
+) -> None:
     chance = random.Random(seed)
     left = {"cuts": 25}
 
@@ -147,11 +162,17 @@ def test_a_download_goes_on_where_an_earlier_process_was_killed(play: Callable[.
         registry.add("app:1", built)
         good, bad = built.layers
         service.store.content.part(digest_of(good)).write_bytes(good[:777])
-        service.store.content.part(digest_of(bad)).write_bytes(b"x" * 777)  # the disk has lost what was not synced
+        service.store.content.part(digest_of(bad)).write_bytes(
+            b"x" * 777
+        )  # the disk has lost what was not synced
         await service.pull(f"{registry.host}/app:1", None, "linux")
         assert service.store.content.read(digest_of(good)) == good
         assert service.store.content.read(digest_of(bad)) == bad
-        starts = {r.path.rpartition(":")[2]: r.headers.get("range") for r in registry.requests if "/blobs/" in r.path}
+        starts = {
+            r.path.rpartition(":")[2]: r.headers.get("range")
+            for r in registry.requests
+            if "/blobs/" in r.path
+        }
         assert starts[digest_of(good)[7:]] == "bytes=777-"
         assert starts[digest_of(bad)[7:]] is None  # the last request was for all of it
 
@@ -167,7 +188,8 @@ def test_wrong_bytes_are_refused_and_leave_nothing(play: Callable[..., Any]) -> 
         problem = await failure(service.pull(f"{registry.host}/app:1", None, "linux"))
         wrong = digest_of(registry.blobs[digest])
         assert problem.description.endswith(
-            f'failed commit on ref "layer-{digest}": unexpected commit digest {wrong}, expected {digest}: failed precondition'
+            f'failed commit on ref "layer-{digest}": unexpected commit digest {wrong}, '
+            f"expected {digest}: failed precondition"
         )
         assert not service.store.content.has(digest) and service.list() == []
         registry.blobs[digest] = built.layers[0] + b"more"
@@ -179,18 +201,29 @@ def test_wrong_bytes_are_refused_and_leave_nothing(play: Callable[..., Any]) -> 
     play(scenario)
 
 
-# ---- authorization -----------------------------------------------------------------------------------------------
+# ---- authorization
+# -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("server", "auth"), [
-    ({"auth": "bearer"}, None), ({"auth": "bearer", "public": False}, AUTH), ({"auth": "bearer-post", "public": False}, AUTH),
-    ({"auth": "basic"}, AUTH), ({"auth": "bearer"}, AUTH),
-])
-def test_authorization(play: Callable[..., Any], server: dict[str, Any], auth: Auth | None) -> None:
+@pytest.mark.parametrize(
+    ("server", "auth"),
+    [
+        ({"auth": "bearer"}, None),
+        ({"auth": "bearer", "public": False}, AUTH),
+        ({"auth": "bearer-post", "public": False}, AUTH),
+        ({"auth": "basic"}, AUTH),
+        ({"auth": "bearer"}, AUTH),
+    ],
+)
+def test_authorization(
+    play: Callable[..., Any], server: dict[str, Any], auth: AuthConfig | None
+) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         registry.add("team/app:1", app())
         await service.pull(f"{registry.host}/team/app:1", auth, "linux")
-        assert sum(r.path.startswith("/token") for r in registry.requests) <= 2  # one token for all, POST or GET or both
+        assert (
+            sum(r.path.startswith("/token") for r in registry.requests) <= 2
+        )  # one token for all, POST or GET or both
 
     play(scenario, **server)
 
@@ -199,20 +232,34 @@ def test_refusals(play: Callable[..., Any]) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         registry.add("team/app:1", app())
         name = f"{registry.host}/team/app:1"
-        start = (f'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": '
-                 f'failed to resolve reference "{name}": ')
+        start = (
+            f'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": '
+            f'failed to resolve reference "{name}": '
+        )
         assert str(await failure(service.pull(name, None, "linux"))) == start + (
-            "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: "
+            "pull access denied, repository does not exist or may require authorization: "
+            "server message: insufficient_scope: "
             "authorization failed"
         )
-        assert str(await failure(service.pull(name, Auth("ann", "wrong"), "linux"))) == start + (
+        assert str(
+            await failure(service.pull(name, AuthConfig("ann", "wrong"), "linux"))
+        ) == start + (
             "failed to authorize: failed to fetch oauth token: unexpected status: 401 Unauthorized"
         )
         registry.auth = "basic"
         expected = start + "unexpected status code [manifests 1]: 401 Unauthorized"
         assert str(await failure(service.pull(name, None, "linux"))) == expected
-        assert str(await failure(service.pull(name, Auth("ann", "wrong"), "linux"))) == expected
-        assert str(await failure(service.pull(name, Auth(*USER, server="elsewhere.example"), "linux"))) == expected
+        assert (
+            str(await failure(service.pull(name, AuthConfig("ann", "wrong"), "linux"))) == expected
+        )
+        assert (
+            str(
+                await failure(
+                    service.pull(name, AuthConfig(*USER, server="elsewhere.example"), "linux")
+                )
+            )
+            == expected
+        )
         registry.auth = ""
         for missing in ("team/app:2", "team/none:1", "team/app@sha256:" + "0" * 64):
             wanted = f"{registry.host}/{missing}"
@@ -247,7 +294,9 @@ def test_blobs_elsewhere_get_no_credentials(play: Callable[..., Any]) -> None:
             await service.pull(f"{registry.host}/team/app:1", AUTH, "linux")
             assert len(cdn.requests) == 3
             assert not any("authorization" in r.headers for r in cdn.requests)
-            assert all("authorization" in r.headers for r in registry.requests if "/blobs/" in r.path)
+            assert all(
+                "authorization" in r.headers for r in registry.requests if "/blobs/" in r.path
+            )
 
     play(scenario, auth="basic")
 
@@ -258,10 +307,17 @@ def test_an_expired_token_is_replaced(play: Callable[..., Any]) -> None:
         expired: list[str] = []
 
         def override(request: Request) -> tuple[int, dict[str, str], bytes] | None:
-            if "/blobs/" not in request.path or len(expired) > 0 or "authorization" not in request.headers:
+            if (
+                "/blobs/" not in request.path
+                or len(expired) > 0
+                or "authorization" not in request.headers
+            ):
                 return None
             expired.append(request.path)
-            header = f'Bearer realm="http://{registry.host}/token",service="reg, of tests",error="invalid_token"'
+            header = (
+                f'Bearer realm="http://{registry.host}/token",service="reg, of '
+                'tests",error="invalid_token"'
+            )
             return 401, {"WWW-Authenticate": header}, b""
 
         registry.override = override
@@ -272,7 +328,9 @@ def test_an_expired_token_is_replaced(play: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_registry_in_trouble_gets_time(play: Callable[..., Any], clock: Hasty, status: int) -> None:
+def test_a_registry_in_trouble_gets_time(
+    play: Callable[..., Any], clock: Hasty, status: int
+) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         registry.add("app:1", app())
         troubles: dict[str, int] = {}
@@ -298,7 +356,8 @@ def test_registries_without_head_or_digest(play: Callable[..., Any]) -> None:
     play(scenario, head_digest=False)
 
 
-# ---- what a name stands for --------------------------------------------------------------------------------------
+# ---- what a name stands for
+# --------------------------------------------------------------------------------------
 
 
 def windows(build: str, **more: Any) -> Built:
@@ -306,35 +365,50 @@ def windows(build: str, **more: Any) -> Built:
 
 
 def platform(system: str, version: str = "", architecture: str = "amd64") -> dict[str, Any]:
-    return {"os": system, "architecture": architecture} | ({"os.version": version} if version else {})
+    return {"os": system, "architecture": architecture} | (
+        {"os.version": version} if version else {}
+    )
 
 
 def test_one_name_for_both_systems_and_several_builds(play: Callable[..., Any]) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         linux, old, new = app(), windows("10.0.17763.1697"), windows("10.0.20348.587")
-        top = index((linux, platform("linux")), (old, platform("windows", "10.0.17763.1697")),
-                    (new, platform("windows", "10.0.20348.587")))
+        top = index(
+            (linux, platform("linux")),
+            (old, platform("windows", "10.0.17763.1697")),
+            (new, platform("windows", "10.0.20348.587")),
+        )
         registry.add("app:1", linux, old, new, index=top)
         name = f"{registry.host}/app:1"
-        for system, build, wanted in (("linux", 0, linux), ("windows", 17763, old), ("windows", 20348, new)):
+        for system, build, wanted in (
+            ("linux", 0, linux),
+            ("windows", 17763, old),
+            ("windows", 20348, new),
+        ):
             assert service.find(name, system, build) is None
             found = await service.pull(name, None, system, build)
             assert found.id == wanted.id and found.build == build
             assert found.digests == (f"{registry.host}/app@{digest_of(top)}",)
             assert service.find(name, system, build) == found
         problem = await failure(service.pull(name, None, "windows", 19041))
-        assert str(problem) == (f'rpc error: code = NotFound desc = failed to pull and unpack image "{name}": '
-                                "no match for platform in manifest: not found")
+        assert str(problem) == (
+            f'rpc error: code = NotFound desc = failed to pull and unpack image "{name}": '
+            "no match for platform in manifest: not found"
+        )
         assert service.find(name, "windows", 19041) is None
         assert read(service.find(name, "windows", 17763), "app.exe") == b"10.0.17763.1697"  # type: ignore[arg-type]
 
     play(scenario)
 
 
-def test_entries_without_platform_are_judged_by_their_configuration(play: Callable[..., Any]) -> None:
+def test_entries_without_platform_are_judged_by_their_configuration(
+    play: Callable[..., Any],
+) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         linux, other = app(), windows("10.0.17763.1")
-        registry.add("app:1", linux, other, index=index((linux, None), (other, None), kind=model.OCI_INDEX))
+        registry.add(
+            "app:1", linux, other, index=index((linux, None), (other, None), kind=model.OCI_INDEX)
+        )
         assert (await service.pull(f"{registry.host}/app:1", None, "windows", 17763)).id == other.id
         assert (await service.pull(f"{registry.host}/app:1", None, "linux")).id == linux.id
 
@@ -342,8 +416,15 @@ def test_entries_without_platform_are_judged_by_their_configuration(play: Callab
 
 
 def test_windows_own_layers_are_never_downloaded(play: Callable[..., Any]) -> None:
-    steps = [{"created_by": "Apply image 10.0.17763.1"}, {"created_by": "Install update 10.0.17763.9"}, {"created_by": "cmd"}]
-    base = [tar(E("Files/Windows/big.dll", bytes(1000))), tar(E("Files/Windows/big.dll", bytes(2000)))]
+    steps = [
+        {"created_by": "Apply image 10.0.17763.1"},
+        {"created_by": "Install update 10.0.17763.9"},
+        {"created_by": "cmd"},
+    ]
+    base = [
+        tar(E("Files/Windows/big.dll", bytes(1000))),
+        tar(E("Files/Windows/big.dll", bytes(2000))),
+    ]
     own = tar(E("Files/app.exe", b"MZ"), E("Hives/System_Delta", b"regf"))
 
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
@@ -363,45 +444,67 @@ def test_windows_own_layers_are_never_downloaded(play: Callable[..., Any]) -> No
 
 def test_manifests_that_are_refused(play: Callable[..., Any]) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
-        registry.manifests["old:1"] = orjson.dumps({"schemaVersion": 1, "name": "old", "fsLayers": [],
-                                                    "mediaType": model.SCHEMA1[0]})
+        registry.manifests["old:1"] = orjson.dumps(
+            {"schemaVersion": 1, "name": "old", "fsLayers": [], "mediaType": model.SCHEMA1[0]}
+        )
         problem = await failure(service.pull(f"{registry.host}/old:1", None, "linux"))
         assert f'media type "{model.SCHEMA1[0]}" is no longer supported' in problem.description
         linux = app()
         registry.add("linux:1", linux)
         problem = await failure(service.pull(f"{registry.host}/linux:1", None, "windows", 17763))
-        assert "hcsshim::ImportLayer failed in Win32: The system cannot find the path specified. (0x3)" in str(problem)
+        assert (
+            "hcsshim::ImportLayer failed in Win32: The system cannot find the path specified. (0x3)"
+            in str(problem)
+        )
         document = orjson.loads(linux.manifest)
         document["layers"].pop()
         registry.add("less:1", Built(orjson.dumps(document), linux.config, linux.layers))
         problem = await failure(service.pull(f"{registry.host}/less:1", None, "linux"))
         assert "mismatched image rootfs and manifest layers" in problem.description
         registry.override = lambda request: (200, {"Docker-Content-Digest": "sha256:oops"}, b"")
-        assert "in header not a valid digest" in str(await failure(service.pull(f"{registry.host}/x:1", None, "linux")))
+        assert "in header not a valid digest" in str(
+            await failure(service.pull(f"{registry.host}/x:1", None, "linux"))
+        )
 
     play(scenario)
 
 
 def test_a_bad_layer_is_discarded_and_the_image_is_not_there(play: Callable[..., Any]) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
-        registry.add("bad:1", image(tar(E("good", b"1")), tar(E("fine", b"1"), E("../../out", b"2"))))
+        registry.add(
+            "bad:1", image(tar(E("good", b"1")), tar(E("fine", b"1"), E("../../out", b"2")))
+        )
         problem = await failure(service.pull(f"{registry.host}/bad:1", None, "linux"))
-        assert "failed to extract layer sha256:" in problem.description and "invalid path" in problem.description
+        assert (
+            "failed to extract layer sha256:" in problem.description
+            and "invalid path" in problem.description
+        )
         assert service.list() == []
-        assert len([p for p in (service.store.folder / "layers").iterdir() if p.is_dir()]) == 1  # the good one
+        assert (
+            len([p for p in (service.store.folder / "layers").iterdir() if p.is_dir()]) == 1
+        )  # the good one
         assert service.store.sweep().freed > 0
-        assert list((service.store.folder / "layers").iterdir()) == list(service.store.content.digests()) == []
+        assert (
+            list((service.store.folder / "layers").iterdir())
+            == list(service.store.content.digests())
+            == []
+        )
 
     play(scenario)
 
 
-# ---- TLS, mirrors, ends ------------------------------------------------------------------------------------------
+# ---- TLS, mirrors, ends
+# ------------------------------------------------------------------------------------------
 
 
 def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> None:
     ca = pki.make_ca("tests")
-    pki.save(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
-    pki.save(pki.issue_server(ca, "registry", ["registry.test"], []), tmp_path / "tls.crt", tmp_path / "tls.key")
+    pki.save_key_pair(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
+    pki.save_key_pair(
+        pki.issue_server(ca, "registry", ["registry.test"], []),
+        tmp_path / "tls.crt",
+        tmp_path / "tls.key",
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
 
@@ -417,7 +520,11 @@ def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> No
                 return sock
 
             def service(**settings: Any) -> ImageService:
-                return ImageService(tmp_path / "images", clock=clock, registries=Registries(connect=connect, **settings))
+                return ImageService(
+                    tmp_path / "images",
+                    clock=clock,
+                    registries=Registries(connect=connect, **settings),
+                )
 
             for server in (registry, plain):
                 server.add("app:1", built)
@@ -427,8 +534,13 @@ def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> No
             assert (await trusted.pull(name, None, "linux")).id == built.id
             await service(insecure=frozenset(("registry.test",))).pull(name, None, "linux")
             refused = await failure(service().pull("plain.test/app:1", None, "linux"))
-            assert 'Head "https://plain.test/v2/app/manifests/1"' in refused.description and not plain.requests
-            await service(insecure=frozenset(("plain.test",))).pull("plain.test/app:1", None, "linux")
+            assert (
+                'Head "https://plain.test/v2/app/manifests/1"' in refused.description
+                and not plain.requests
+            )
+            await service(insecure=frozenset(("plain.test",))).pull(
+                "plain.test/app:1", None, "linux"
+            )
             assert plain.requests
 
     asyncio.run(scenario())
@@ -446,7 +558,9 @@ def test_mirrors_come_first_and_get_no_credentials(tmp_path: Path, clock: Hasty)
             await service.pull(f"{registry.host}/app:1", AUTH, "linux")
             assert not registry.requests
             await service.pull(f"{registry.host}/app:2", AUTH, "linux")
-            assert registry.requests and not any("authorization" in r.headers for r in mirror.requests)
+            assert registry.requests and not any(
+                "authorization" in r.headers for r in mirror.requests
+            )
 
     asyncio.run(scenario())
 
@@ -456,7 +570,7 @@ def test_a_pull_that_nobody_waits_for_ends(play: Callable[..., Any]) -> None:
         registry.add("app:1", app())
         reached, name = asyncio.Event(), f"{registry.host}/app:1"
 
-        def tell(news: Progress) -> None:
+        def tell(news: PullProgress) -> None:
             reached.set()
 
         one = asyncio.create_task(service.pull(name, None, "linux", progress=tell))
@@ -476,7 +590,10 @@ def test_a_pull_that_nobody_waits_for_ends(play: Callable[..., Any]) -> None:
     play(scenario)
 
 
-def test_a_process_killed_in_the_middle_leaves_a_store_that_works(tmp_path: Path, clock: Hasty) -> None:
+@pytest.mark.loop_budget(None)  # the test packs layers itself
+def test_a_process_killed_in_the_middle_leaves_a_store_that_works(
+    tmp_path: Path, clock: Hasty
+) -> None:
     """It is killed at some point of a pull, again and again; then one goes through."""
     code = textwrap.dedent("""
         import asyncio, sys
@@ -493,12 +610,16 @@ def test_a_process_killed_in_the_middle_leaves_a_store_that_works(tmp_path: Path
             for number in range(4):
                 reached, last = asyncio.Event(), len(registry.requests) + 3 + number
 
-                def watch(request: Request, reached: asyncio.Event = reached, last: int = last) -> None:
+                def watch(
+                    request: Request, reached: asyncio.Event = reached, last: int = last
+                ) -> None:
                     if len(registry.requests) >= last:
                         reached.set()
 
                 registry.override = watch
-                victim = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path), name)
+                victim = await asyncio.create_subprocess_exec(
+                    sys.executable, "-c", code, str(tmp_path), name
+                )
                 ends = [asyncio.create_task(reached.wait()), asyncio.create_task(victim.wait())]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if victim.returncode is None:
@@ -507,7 +628,9 @@ def test_a_process_killed_in_the_middle_leaves_a_store_that_works(tmp_path: Path
                 ends[0].cancel()
             service = ImageService(tmp_path, clock=clock)
             found = await service.pull(name, None, "linux")
-            assert found.id == built.id and all(service.store.content.read(d) == data for d, data in built.blobs.items())
+            assert found.id == built.id and all(
+                service.store.content.read(d) == data for d, data in built.blobs.items()
+            )
             assert len(read(found, "app/2")) == 2_000_000
             service.store.sweep()
             assert not any(path.name.startswith(".") for path in (tmp_path / "layers").iterdir())

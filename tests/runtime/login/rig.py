@@ -8,13 +8,17 @@ from typing import Any, NamedTuple
 
 from tests.runtime.sim import rig
 
-from transom.hosts.windows.hns import Adapter
-from transom.hosts.windows.host import WindowsHost
-from transom.runtime.sim import programs
+from transom.machines.windows.hns import Adapter
+from transom.machines.windows.host import WindowsHost
 from transom.runtime.sim.login import scripts
 from transom.runtime.sim.login.machine import BINARIES, WindowsMachine
+from transom.userland.start import start_program
 
-PATHS = {"kubelet": r"C:\k\kubelet.exe", "kube-proxy": r"C:\k\kube-proxy.exe", "flanneld": r"C:\flannel\flanneld.exe"}
+PATHS = {
+    "kubelet": r"C:\k\kubelet.exe",
+    "kube-proxy": r"C:\k\kube-proxy.exe",
+    "flanneld": r"C:\flannel\flanneld.exe",
+}
 
 
 class Started(NamedTuple):
@@ -47,6 +51,8 @@ class Binaries:
         self.now: dict[str, Program] = {}
         self.started: list[Started] = []
         self.refuse = False  # to start, with a reason
+        self.network = "cbr0"  # that flanneld makes
+        self.plugins: list[tuple[str, str, bytes]] = []
 
     def boot(self) -> None:
         self.now = {binary: Program() for binary in BINARIES}
@@ -57,33 +63,65 @@ class Binaries:
             program.end(1)
         self.now = {}
 
+    services = BINARIES
+
     def usual(self, binary: str) -> tuple[str, list[str]]:
         return PATHS[binary], ["--v=2"]
 
     def environment(self, binary: str) -> Mapping[str, str]:
-        return {"kube-proxy": {"KUBE_NETWORK": "cbr0"}, "flanneld": {"NODE_NAME": "win-1"}}.get(binary, {})
+        return {"kube-proxy": {"KUBE_NETWORK": "cbr0"}, "flanneld": {"NODE_NAME": "win-1"}}.get(
+            binary, {}
+        )
 
     def running(self, binary: str) -> Program | None:
         found = self.now.get(binary)
         return None if found is None or found.code.done() else found
 
     async def launch(
-        self, binary: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Callable[[bytes], None]
+        self,
+        binary: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Callable[[bytes], None],
     ) -> Program:
         self.started.append(Started(binary, list(argv), dict(environment), directory))
         program = self.now[binary] = Program()
         output(f"{binary} begins\n".encode())
+        if binary == "kubelet" and "--v=2" in argv:
+            output(b"Successfully registered node win-1\n")
         if self.refuse:
             output(b"unknown flag\n")
             program.end(1)
         elif binary == "flanneld":
-            self.host.hns.create("network", {
-                "Name": "cbr0", "Type": "L2Bridge", "SchemaVersion": {"Major": 2, "Minor": 0},
-                "Ipams": [{"Type": "Static", "Subnets": [{
-                    "IpAddressPrefix": "10.244.1.0/24", "Routes": [{"NextHop": "10.244.1.1", "DestinationPrefix": "0.0.0.0/0"}],
-                }]}],
-            })  # fmt: skip
+            self.host.hns.create(
+                "network",
+                {
+                    "Name": self.network,
+                    "Type": "Overlay" if self.network == "vxlan0" else "L2Bridge",
+                    "SchemaVersion": {"Major": 2, "Minor": 0},
+                    "Ipams": [
+                        {
+                            "Type": "Static",
+                            "Subnets": [
+                                {
+                                    "IpAddressPrefix": "10.244.1.0/24",
+                                    "Routes": [
+                                        {"NextHop": "10.244.1.1", "DestinationPrefix": "0.0.0.0/0"}
+                                    ],
+                                }
+                            ],
+                        }
+                    ],
+                },
+            )
         return program
+
+    def run_plugin(
+        self, name: str, environment: Mapping[str, str], request: bytes
+    ) -> tuple[int, bytes]:
+        self.plugins.append((name, environment["CNI_COMMAND"], request))
+        return 0, b'{"ip4": {"ip": "10.244.1.9/24"}}'
 
 
 class Said(NamedTuple):
@@ -96,21 +134,32 @@ class Login:
     """To be made in a running loop."""
 
     def __init__(self, adapter: str = "Ethernet") -> None:
-        self.rig = rig.make("windows", start=programs.start)
+        self.rig = rig.make("windows", start=start_program)
         assert isinstance(self.rig.host, WindowsHost)
         self.host = self.rig.host
         self.clock = self.rig.clock
-        self.host.hns.set_adapters([Adapter(adapter, "00-15-5D-00-00-01", "10.0.0.1/24", "10.0.0.254")])
+        self.host.hns.set_adapters(
+            [Adapter(adapter, "00-15-5D-00-00-01", "10.0.0.1/24", "10.0.0.254")]
+        )
         self.binaries = Binaries(self.host)
         self.binaries.boot()
         self.looks = 0
-        scripts.install(self.host.files)
-        self.machine = WindowsMachine(self.host, self.host.clock, self.binaries, self._look)
+        scripts.install_node_scripts(self.host.files)
+        self.machine = WindowsMachine(
+            self.host,
+            self.host.clock,
+            self.binaries,
+            self._look,
+            self.rig.runtime.version.name,
+            self.rig.runtime,
+        )
 
     def _look(self) -> None:
         self.looks += 1
 
-    async def __call__(self, *command: str, seconds: float = 60.0, stdin: bytes | None = None) -> Said:
+    async def __call__(
+        self, *command: str, seconds: float = 60.0, stdin: bytes | None = None
+    ) -> Said:
         """While so much time goes by, at most."""
         said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
 

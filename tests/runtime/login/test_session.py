@@ -1,4 +1,6 @@
-"""Who logs in to a machine: which commands there are, where output goes, what stays when they have gone."""
+"""Who logs in to a machine: which commands there are, where output goes, what stays when they have
+gone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from tests.runtime.login.rig import Login, run
 from tests.runtime.sim import rig
 
-from transom.runtime.sim import programs
+from transom.userland.start import start_program
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,9 @@ def test_a_command_that_is_not_there() -> None:
         for command in (("dance",), ("dance", "fast")):
             said = await login(*command)
             assert said.code == 1
-            assert said.err.startswith("dance : The term 'dance' is not recognized as the name of a cmdlet")
+            assert said.err.startswith(
+                "dance : The term 'dance' is not recognized as the name of a cmdlet"
+            )
 
     run(body)
 
@@ -67,22 +71,34 @@ def test_ipconfig_shows_the_address_of_the_machine() -> None:
         assert "Ethernet adapter vEthernet (Ethernet):" in after
         assert "Ethernet adapter Ethernet:" not in after  # the switch has it
         assert "   IPv4 Address. . . . . . . . . . . : 10.0.0.1(Preferred) \r\n" in after
-        address = await login("(Get-NetIPAddress -AddressFamily IPv4 -InterfaceAlias 'vEthernet (Ethernet)').IPAddress")
+        address = await login(
+            "(Get-NetIPAddress -AddressFamily IPv4 -InterfaceAlias 'vEthernet "
+            "(Ethernet)').IPAddress"
+        )
         assert address.out == "10.0.0.1\r\n"
 
     run(body)
 
 
 @pytest.mark.windows("TRB-117", "TRB-118", "SUP-TRB-018")
-@pytest.mark.parametrize(("name", "value"), [
-    ("HTTP_PROXY", "http://proxy.example.com:80/"), ("HTTPS_PROXY", "http://proxy.example.com:443/"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTP_PROXY", "http://proxy.example.com:80/"),
+        ("HTTPS_PROXY", "http://proxy.example.com:443/"),
+    ],
+)
 def test_variables_of_the_machine_are_those_of_later_processes(name: str, value: str) -> None:
     async def body() -> None:
         login = Login()
-        change = f'[Environment]::SetEnvironmentVariable("{name}", "{value}", [EnvironmentVariableTarget]::Machine)'
+        change = (
+            f'[Environment]::SetEnvironmentVariable("{name}", "{value}", '
+            "[EnvironmentVariableTarget]::Machine)"
+        )
         assert (await login(f"{change}; $env:{name}")).out == ""  # this process has begun before
-        assert (await login(f'[Environment]::GetEnvironmentVariable("{name}", "Machine")')).out == f"{value}\r\n"
+        assert (
+            await login(f'[Environment]::GetEnvironmentVariable("{name}", "Machine")')
+        ).out == f"{value}\r\n"
         assert (await login("cmd", "/c", f"echo %{name}%")).out == f"{value}\r\n"
         await login("Restart-Service kubelet")
         assert login.binaries.started[-1].environment[name] == value
@@ -97,12 +113,15 @@ def test_a_variable_of_the_process_is_for_what_it_starts() -> None:
     async def body() -> None:
         login = Login()
         await login("Stop-Service flanneld")
-        said = asyncio.ensure_future(login(
-            '[Environment]::SetEnvironmentVariable("NODE_NAME", "win-1"); C:\\flannel\\flanneld.exe --iface=10.0.0.1'
-        ))  # fmt: skip
+        said = asyncio.ensure_future(
+            login(
+                '[Environment]::SetEnvironmentVariable("NODE_NAME", "win-1"); '
+                "C:\\flannel\\flanneld.exe --iface=10.0.0.1"
+            )
+        )
         await login.clock.run_for(1)
         assert login.binaries.started[-1].environment["NODE_NAME"] == "win-1"
-        assert login.machine.variable("NODE_NAME") is None
+        assert "NODE_NAME" not in login.machine.system.variables()
         program = login.binaries.running("flanneld")
         assert program is not None
         program.end(3)
@@ -115,9 +134,13 @@ def test_a_program_in_the_foreground_ends_with_who_logged_in_and_one_in_a_window
     async def body() -> None:
         login = Login()
         await login("Stop-Service kubelet; Stop-Service kube-proxy")
-        await login("Start-Process C:\\k\\kube-proxy.exe -ArgumentList '--v=1 --feature-gates=\"A=true\"'")
+        await login(
+            "Start-Process C:\\k\\kube-proxy.exe -ArgumentList '--v=1 --feature-gates=\"A=true\"'"
+        )
         assert login.binaries.started[-1].argv == ["--v=1", "--feature-gates=A=true"]
-        session = login.rig.runtime.login(login.machine, ("C:\\k\\kubelet.exe", "--v=1"), lambda stream, data: None)
+        session = login.rig.runtime.login(
+            login.machine, ("C:\\k\\kubelet.exe", "--v=1"), lambda stream, data: None
+        )
         await login.clock.run_for(1)
         assert login.binaries.running("kubelet") is not None
         session.close()
@@ -133,7 +156,9 @@ def test_control_c_ends_the_command_and_not_the_shell() -> None:
     async def body() -> None:
         login = Login()
         said = bytearray()
-        shell = login.rig.runtime.login(login.machine, (), lambda stream, data: said.extend(data), stdin=True, tty=True)
+        shell = login.rig.runtime.login(
+            login.machine, (), lambda stream, data: said.extend(data), stdin=True, tty=True
+        )
         await login.clock.run_for(1)
         assert said.endswith(b"PS C:\\k> ")
         shell.write(b"Get-Content -Wait C:\\k\\stop.ps1\r")
@@ -152,12 +177,14 @@ def test_control_c_ends_the_command_and_not_the_shell() -> None:
 def test_who_is_logged_in_goes_with_the_machine(os: Literal["linux", "windows"]) -> None:
     async def body() -> None:
         login = Login() if os == "windows" else None
-        place = login.rig if login is not None else rig.make("linux", start=programs.start)
-        shell = place.runtime.login(login.machine if login else None, (), lambda stream, data: None, stdin=True, tty=True)
+        place = login.rig if login is not None else rig.make("linux", start=start_program)
+        shell = place.runtime.login(
+            login.machine if login else None, (), lambda stream, data: None, stdin=True, tty=True
+        )
         await place.clock.run_for(1)
         place.host.reboot()
         await place.clock.run_for(1)
-        assert await shell.wait() == 137
+        assert await shell.wait() == {"linux": 137, "windows": 0xFFFFFFFF}[os]
 
     run(body)
 
@@ -169,7 +196,9 @@ def test_a_log_is_followed() -> None:
         said = bytearray()
         line = "Get-Content -Tail 1 -Wait C:\\k\\kubelet.log"
         login.host.files.write(r"C:\k\kubelet.log", b"one\r\ntwo\r\n")
-        session = login.rig.runtime.login(login.machine, (line,), lambda stream, data: said.extend(data))
+        session = login.rig.runtime.login(
+            login.machine, (line,), lambda stream, data: said.extend(data)
+        )
         await login.clock.run_for(2)
         login.host.files.append(r"C:\k\kubelet.log", b"three\r\n")
         await login.clock.run_for(2)
@@ -190,7 +219,7 @@ def test_a_log_is_followed() -> None:
 )
 def test_a_linux_machine_has_a_plain_shell(command: tuple[str, ...], out: str, code: int) -> None:
     async def body() -> None:
-        machine = rig.make("linux", start=programs.start)
+        machine = rig.make("linux", start=start_program)
         said = bytearray()
         session = machine.runtime.login(None, command, lambda stream, data: said.extend(data))
         await machine.clock.run_for(1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transom.runtime.api import Auth, Filesystem, Image, RuntimeFailure
+from transom.runtime.api import AuthConfig, FilesystemUsage, Image, RuntimeFailure
 
 BUSYBOX = Path("/bin/busybox")
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:33:www:/var/www:/bin/sh\nuser:x:1000:1000::/home:/bin/sh\n"
@@ -38,7 +38,9 @@ class FakeImages:
             (layer / "tmp").chmod(0o1777)
             (layer / "bin/busybox").write_bytes(BUSYBOX.read_bytes())
             (layer / "bin/busybox").chmod(0o755)
-            for applet in subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split():
+            for applet in subprocess.run(
+                [BUSYBOX, "--list"], capture_output=True, text=True, check=True
+            ).stdout.split():
                 if applet != "busybox":
                     (layer / "bin" / applet).symlink_to("busybox")
             (layer / "etc/passwd").write_text(_PASSWD)
@@ -54,14 +56,21 @@ class FakeImages:
     def add_windows(self, name: str, **config: Any) -> str:
         """Windows itself, for which Wine stands in."""
         identity = f"sha256:{len(self.known):064x}"
-        document = {"os": "windows", "os.version": "10.0.17763.1697", "architecture": "amd64", "config": config}
+        document = {
+            "os": "windows",
+            "os.version": "10.0.17763.1697",
+            "architecture": "amd64",
+            "config": config,
+        }
         self.known[name] = FakeImage(identity, document, [])
         return identity
 
-    async def pull(self, image: str, auth: Auth | None) -> str:
+    async def pull(self, image: str, auth: AuthConfig | None) -> str:
         found = self.find(image)
         if found is None:
-            raise RuntimeFailure("NotFound", f'failed to pull and unpack image "{image}": not found')
+            raise RuntimeFailure(
+                "NotFound", f'failed to pull and unpack image "{image}": not found'
+            )
         return found.id
 
     def find(self, image: str) -> FakeImage | None:
@@ -75,7 +84,14 @@ class FakeImages:
         name = next(name for name, other in self.known.items() if other is found)
         user = str(found.config["config"].get("User") or "").partition(":")[0]
         number = int(user) if user.isdigit() else None
-        return Image(found.id, (name,), (f"{name}@{found.id}",), 1000, number, "" if number is not None else user)
+        return Image(
+            found.id,
+            (name,),
+            (f"{name}@{found.id}",),
+            1000,
+            number,
+            "" if number is not None else user,
+        )
 
     def views(self) -> list[Image]:
         return [view for name in self.known if (view := self.view(name)) is not None]
@@ -89,5 +105,5 @@ class FakeImages:
     def release(self, owner: str) -> None:
         self.leases.pop(owner, None)
 
-    def filesystem(self) -> Filesystem:
-        return Filesystem(str(self.folder), 1000, 10)
+    def filesystem(self) -> FilesystemUsage:
+        return FilesystemUsage(str(self.folder), 1000, 10)

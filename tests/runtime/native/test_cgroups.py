@@ -1,5 +1,6 @@
-"""Control groups of version 2, in a folder that behaves as the kernel's; and of either version, removed by one while another
-makes its own."""
+"""Control groups of version 2, in a folder that behaves as the kernel's; and of either version,
+removed by one while another makes its own.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from transom.runtime.native import cgroups
-from transom.runtime.native.cgroups import Hierarchies
-from transom.runtime.native.platform import Limits
+from transom.runtime.native.cgroups import CgroupHierarchies
+from transom.runtime.native.platform import CgroupLimits
 
 CONTROLLERS = "cpuset cpu io memory hugetlb pids rdma misc"
 
 
 class Kernel:
-    """Folders have files in them when they are made, and go away with those. `before` is called before each is made."""
+    """Folders have files in them when they are made, and go away with those. `before` is called
+    before each is made.
+    """
 
     def __init__(self, root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.version = root, version
@@ -26,11 +29,15 @@ class Kernel:
         self._mkdir, self._rmdir = os.mkdir, os.rmdir
         root.mkdir()
         self._fill(root, CONTROLLERS)
-        mounts = {"": str(root)} if version == 2 else {"cpu": str(root / "cpu"), "memory": str(root / "memory")}
+        mounts = (
+            {"": str(root)}
+            if version == 2
+            else {"cpu": str(root / "cpu"), "memory": str(root / "memory")}
+        )
         for mount in mounts.values():
             os.makedirs(mount, exist_ok=True)
-        cgroups_of_test = Hierarchies(2 if version == 2 else 1, mounts)
-        monkeypatch.setattr(cgroups, "hierarchies", lambda: cgroups_of_test)
+        cgroups_of_test = CgroupHierarchies(2 if version == 2 else 1, mounts)
+        monkeypatch.setattr(cgroups, "cgroup_hierarchies", lambda: cgroups_of_test)
         monkeypatch.setattr(os, "mkdir", self.mkdir)
         monkeypatch.setattr(os, "rmdir", self.rmdir)
 
@@ -39,7 +46,9 @@ class Kernel:
         self.before(folder)
         self._mkdir(folder, mode)
         if self.version == 2:
-            self._fill(folder, (folder.parent / "cgroup.subtree_control").read_text().replace("+", ""))
+            self._fill(
+                folder, (folder.parent / "cgroup.subtree_control").read_text().replace("+", "")
+            )
 
     def _fill(self, folder: Path, controllers: str) -> None:
         (folder / "cgroup.controllers").write_text(controllers)
@@ -55,7 +64,10 @@ class Kernel:
         self._rmdir(path)
 
     def texts(self, name: str) -> dict[str, str]:
-        return {str(path.parent.relative_to(self.root)): path.read_text() for path in sorted(self.root.rglob(name))}
+        return {
+            str(path.parent.relative_to(self.root)): path.read_text()
+            for path in sorted(self.root.rglob(name))
+        }
 
 
 @pytest.fixture
@@ -64,7 +76,9 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 @pytest.fixture(params=[1, 2])
-def kernel(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Kernel:
     return Kernel(tmp_path / "cgroup", request.param, monkeypatch)
 
 
@@ -73,55 +87,80 @@ def _mount(point: str, kind: str, options: str) -> str:
 
 
 UNIFIED = _mount("/sys/fs/cgroup", "cgroup2", "rw,nsdelegate,memory_recursiveprot")
-MEMORY, CPU = (_mount(f"/sys/fs/cgroup/{name}", "cgroup", f"rw,{name}") for name in ("memory", "cpu,cpuacct"))
+MEMORY, CPU = (
+    _mount(f"/sys/fs/cgroup/{name}", "cgroup", f"rw,{name}") for name in ("memory", "cpu,cpuacct")
+)
 HYBRID = _mount("/sys/fs/cgroup/unified", "cgroup2", "rw")
-OLD = {"memory": "/sys/fs/cgroup/memory", "cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct"}
+OLD = {
+    "memory": "/sys/fs/cgroup/memory",
+    "cpu": "/sys/fs/cgroup/cpu,cpuacct",
+    "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
+}
 
 
-@pytest.mark.parametrize(("lines", "found"), [
-    ([], Hierarchies(0, {})),
-    ([_mount("/", "ext4", "rw")], Hierarchies(0, {})),
-    ([UNIFIED], Hierarchies(2, {"": "/sys/fs/cgroup"})),
-    ([UNIFIED, _mount("/srv/box/sys/fs/cgroup", "cgroup2", "rw")], Hierarchies(2, {"": "/sys/fs/cgroup"})),
-    ([MEMORY, CPU], Hierarchies(1, OLD)),
-    ([HYBRID, MEMORY, CPU, _mount("/srv/box/memory", "cgroup", "rw,memory")],
-     Hierarchies(1, {**OLD, "": "/sys/fs/cgroup/unified"})),
-    ([_mount("/sys/fs/cgroup/systemd", "cgroup", "rw,xattr,name=systemd"), HYBRID],
-     Hierarchies(2, {"": "/sys/fs/cgroup/unified"})),
-])  # fmt: skip
-def test_which_version_a_machine_has(lines: list[str], found: Hierarchies) -> None:
-    assert cgroups.mounted(lines) == found
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([], CgroupHierarchies(0, {})),
+        ([_mount("/", "ext4", "rw")], CgroupHierarchies(0, {})),
+        ([UNIFIED], CgroupHierarchies(2, {"": "/sys/fs/cgroup"})),
+        (
+            [UNIFIED, _mount("/srv/box/sys/fs/cgroup", "cgroup2", "rw")],
+            CgroupHierarchies(2, {"": "/sys/fs/cgroup"}),
+        ),
+        ([MEMORY, CPU], CgroupHierarchies(1, OLD)),
+        (
+            [HYBRID, MEMORY, CPU, _mount("/srv/box/memory", "cgroup", "rw,memory")],
+            CgroupHierarchies(1, {**OLD, "": "/sys/fs/cgroup/unified"}),
+        ),
+        (
+            [_mount("/sys/fs/cgroup/systemd", "cgroup", "rw,xattr,name=systemd"), HYBRID],
+            CgroupHierarchies(2, {"": "/sys/fs/cgroup/unified"}),
+        ),
+    ],
+)
+def test_which_version_a_machine_has(lines: list[str], found: CgroupHierarchies) -> None:
+    assert cgroups.mounted_cgroups(lines) == found
 
 
 def test_every_level_but_the_last_has_controllers_for_the_next(two: Kernel) -> None:
-    cgroups.claim("/transom/c/node1")
-    cgroups.make("/transom/c/node1/kubepods/pod1", "pause")
+    cgroups.claim_cgroup("/transom/c/node1")
+    cgroups.make_cgroup("/transom/c/node1/kubepods/pod1", "pause")
     given = "+cpu +memory +pids"
     assert two.texts("cgroup.subtree_control") == {
-        ".": given, "transom": given, "transom/c": given, "transom/c/node1": given, "transom/c/node1/kubepods": given,
-        "transom/c/node1/kubepods/pod1": given, "transom/c/node1/kubepods/pod1/pause": "",
-    }  # fmt: skip
+        ".": given,
+        "transom": given,
+        "transom/c": given,
+        "transom/c/node1": given,
+        "transom/c/node1/kubepods": given,
+        "transom/c/node1/kubepods/pod1": given,
+        "transom/c/node1/kubepods/pod1/pause": "",
+    }
 
 
 def test_controllers_that_are_there_are_not_asked_for_again(two: Kernel) -> None:
     control = two.root / "cgroup.subtree_control"
     control.write_text("cpuset memory pids")
-    cgroups.claim("/transom")
+    cgroups.claim_cgroup("/transom")
     assert control.read_text() == "+cpu"
     control.write_text("cpu memory pids")
-    cgroups.claim("/other")
+    cgroups.claim_cgroup("/other")
     assert control.read_text() == "cpu memory pids"
 
 
-@pytest.mark.parametrize(("controllers", "problem"), [("memory pids", "no controller for cpu"), ("", "cpu and memory")])
+@pytest.mark.parametrize(
+    ("controllers", "problem"), [("memory pids", "no controller for cpu"), ("", "cpu and memory")]
+)
 def test_a_machine_without_controllers(two: Kernel, controllers: str, problem: str) -> None:
     (two.root / "cgroup.controllers").write_text(controllers)
     with pytest.raises(OSError, match=problem):
-        cgroups.claim("/transom/c/node1")
+        cgroups.claim_cgroup("/transom/c/node1")
     assert not (two.root / "transom").exists()
 
 
-def test_a_root_that_is_none_loses_its_processes(two: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_is_none_loses_its_processes(
+    two: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a container: its root may not have both processes and groups with controllers."""
     (two.root / "cgroup.procs").write_text("1\n17\n")
     moved: list[int | str] = []
@@ -139,8 +178,11 @@ def test_a_root_that_is_none_loses_its_processes(two: Kernel, monkeypatch: pytes
 
     monkeypatch.setattr(cgroups, "_enable", refuse)
     monkeypatch.setattr(cgroups, "_write", write)
-    cgroups.claim("/transom")
-    assert moved == [1, 17] and (two.root / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    cgroups.claim_cgroup("/transom")
+    assert (
+        moved == [1, 17]
+        and (two.root / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    )
 
 
 WEIGHTS = [(0, "1"), (2, "1"), (102, "4"), (1024, "39"), (262144, "10000"), (1 << 30, "10000")]
@@ -148,75 +190,95 @@ WEIGHTS = [(0, "1"), (2, "1"), (102, "4"), (1024, "39"), (262144, "10000"), (1 <
 
 @pytest.mark.parametrize(("shares", "weight"), WEIGHTS)
 def test_weights(two: Kernel, shares: int, weight: str) -> None:
-    cgroups.claim("/pod")
-    cgroups.set_shares("/pod", shares)
+    cgroups.claim_cgroup("/pod")
+    cgroups.set_cgroup_shares("/pod", shares)
     assert two.texts("cpu.weight") == {"pod": weight}
 
 
 def test_a_node_is_as_large_as_its_machine(two: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    cgroups.claim("/node1")
-    cgroups.confine("/node1", cpus=2, memory=4096)
-    assert (two.texts("cpu.max"), two.texts("memory.max")) == ({"node1": "200000 100000"}, {"node1": "4096"})
-    cgroups.claim("/node2")
-    cgroups.confine("/node2", cpus=8, memory=1 << 60)
+    cgroups.claim_cgroup("/node1")
+    cgroups.confine_cgroup("/node1", cpus=2, memory=4096)
+    assert (two.texts("cpu.max"), two.texts("memory.max")) == (
+        {"node1": "200000 100000"},
+        {"node1": "4096"},
+    )
+    cgroups.claim_cgroup("/node2")
+    cgroups.confine_cgroup("/node2", cpus=8, memory=1 << 60)
     assert list(two.texts("cpu.max")) == list(two.texts("memory.max")) == ["node1"]
 
 
 def test_what_it_has_counted(two: Kernel) -> None:
-    assert cgroups.usage("/pod") is None
-    cgroups.make("/pod", "c")
+    assert cgroups.cgroup_usage("/pod") is None
+    cgroups.make_cgroup("/pod", "c")
     for name, text in {
-        "cpu.stat": "usage_usec 1500\nuser_usec 1000\nnr_throttled 2\n", "memory.current": "5000\n", "pids.current": "3\n",
+        "cpu.stat": "usage_usec 1500\nuser_usec 1000\nnr_throttled 2\n",
+        "memory.current": "5000\n",
+        "pids.current": "3\n",
         "memory.stat": "anon 1000\nfile 3000\ninactive_file 1800\npgfault 7\npgmajfault 1\n",
-    }.items():  # fmt: skip
+    }.items():
         (two.root / "pod/c" / name).write_text(text)
-    found = cgroups.usage("/pod/c")
+    found = cgroups.cgroup_usage("/pod/c")
     assert found is not None
-    assert (found.cpu_nanoseconds, found.usage, found.working_set, found.rss) == (1_500_000, 5000, 3200, 1000)
+    assert (found.cpu_nanoseconds, found.usage, found.working_set, found.rss) == (
+        1_500_000,
+        5000,
+        3200,
+        1000,
+    )
     assert (found.page_faults, found.major_page_faults, found.processes) == (7, 1, 3)
 
 
 def test_names_of_files(two: Kernel) -> None:
-    assert cgroups.processes("/a/b") == f"{two.root}/a/b/cgroup.procs"
+    assert cgroups.processes_file("/a/b") == f"{two.root}/a/b/cgroup.procs"
     assert cgroups.oom_counter("/a/b") == f"{two.root}/a/b/memory.events"
 
 
 def test_what_may_be_reclaimed_is_not_protected_instead(two: Kernel) -> None:
-    """What version 1 calls a soft limit has no counterpart: runc would make memory.low of it, which is the opposite."""
-    assert cgroups.resources(Limits(memory_soft=1 << 20)) == {"cpu": {"shares": 2}}
+    """What version 1 calls a soft limit has no counterpart: runc would make memory.low of it, which
+    is the opposite.
+    """
+    assert cgroups.cgroup_resources(CgroupLimits(memory_soft=1 << 20)) == {"cpu": {"shares": 2}}
 
 
-def test_huge_pages_are_limited_where_there_is_a_controller(two: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_pages_are_limited_where_there_is_a_controller(
+    two: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listdir, isdir = os.listdir, os.path.isdir
     folder = "/sys/kernel/mm/hugepages"
-    monkeypatch.setattr(os, "listdir", lambda at: ["hugepages-2048kB"] if at == folder else listdir(at))
+    monkeypatch.setattr(
+        os, "listdir", lambda at: ["hugepages-2048kB"] if at == folder else listdir(at)
+    )
     monkeypatch.setattr(os.path, "isdir", lambda at: at == folder or isdir(at))
-    limits = Limits(hugepages={"2MB": 4096, "1GB": 1})
-    assert cgroups.resources(limits)["hugepageLimits"] == [{"pageSize": "2MB", "limit": 4096}]
+    limits = CgroupLimits(hugepages={"2MB": 4096, "1GB": 1})
+    assert cgroups.cgroup_resources(limits)["hugepageLimits"] == [
+        {"pageSize": "2MB", "limit": 4096}
+    ]
     (two.root / "cgroup.controllers").write_text("cpu memory")
-    assert cgroups.resources(limits)["hugepageLimits"] == []
+    assert cgroups.cgroup_resources(limits)["hugepageLimits"] == []
 
 
 def test_the_group_above_is_removed_while_one_is_made(kernel: Kernel) -> None:
-    """Every cluster removes /transom when it finds it empty; another one may just be about to make its own group there."""
+    """Every cluster removes /transom when it finds it empty; another one may just be about to make
+    its own group there.
+    """
     removals: list[Path] = []
 
     def remove_empty_parent(folder: Path) -> None:
         if folder.name == "b" and len(removals) < 3:
             removals.append(folder)
-            cgroups.remove_empty(["/transom"])
+            cgroups.remove_empty_cgroup(["/transom"])
 
-    cgroups.claim("/transom/a/node1")
+    cgroups.claim_cgroup("/transom/a/node1")
     kernel.before = remove_empty_parent
-    cgroups.remove_surely("/transom/a")
-    cgroups.claim("/transom/b/node1")
+    cgroups.kill_and_remove_cgroup("/transom/a")
+    cgroups.claim_cgroup("/transom/b/node1")
     assert len(removals) == 3
-    cgroups.remove_empty(["/transom/b", "/transom"])  # in use
-    for mount in cgroups.hierarchies().mounts.values():
+    cgroups.remove_empty_cgroup(["/transom/b", "/transom"])  # in use
+    for mount in cgroups.cgroup_hierarchies().mounts.values():
         assert Path(mount, "transom/b/node1").is_dir()
-    assert cgroups.remove_surely("/transom/b")
-    cgroups.remove_empty(["/transom"])
+    assert cgroups.kill_and_remove_cgroup("/transom/b")
+    cgroups.remove_empty_cgroup(["/transom"])
     assert not list(kernel.root.rglob("transom"))
 
 
@@ -227,4 +289,4 @@ def test_a_group_that_can_never_be_made(kernel: Kernel) -> None:
 
     kernel.before = vanish
     with pytest.raises(FileNotFoundError):
-        cgroups.claim("/transom/b/node1")
+        cgroups.claim_cgroup("/transom/b/node1")

@@ -19,9 +19,16 @@ _NOBODY = 65535
 
 
 def _order(folder: Path, **changed: Any) -> dict[str, Any]:
-    pause.install(folder / "pause")
-    order = {"program": "/pause", "root": str(folder / "pause"), "user": _NOBODY, "group": _NOBODY, "oom_score_adj": 500,
-             "network": "", "processes": ""}  # fmt: skip
+    pause.install_pause_program(folder / "pause")
+    order = {
+        "program": "/pause",
+        "root": str(folder / "pause"),
+        "user": _NOBODY,
+        "group": _NOBODY,
+        "oom_score_adj": 500,
+        "network": "",
+        "processes": "",
+    }
     return order | changed
 
 
@@ -41,13 +48,21 @@ def test_it_holds_a_network_and_is_nobody(tmp_path: Path) -> None:
         ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         monitor.listen("one", ended.set_result)
         try:
-            one = (await monitor.ask("launch", id="one", hold=_order(tmp_path), folder=str(tmp_path)))["pid"]
+            one = (
+                await monitor.ask("launch", id="one", hold=_order(tmp_path), folder=str(tmp_path))
+            )["pid"]
             held = f"/proc/{one}/ns/net"
             order = _order(tmp_path, network=held)
-            other = (await monitor.ask("launch", id="other", hold=order, folder=str(tmp_path)))["pid"]
+            other = (await monitor.ask("launch", id="other", hold=order, folder=str(tmp_path)))[
+                "pid"
+            ]
             order = _order(tmp_path, network=None)
             ours = (await monitor.ask("launch", id="ours", hold=order, folder=str(tmp_path)))["pid"]
-            assert os.readlink(held) == os.readlink(f"/proc/{other}/ns/net") != os.readlink("/proc/self/ns/net")
+            assert (
+                os.readlink(held)
+                == os.readlink(f"/proc/{other}/ns/net")
+                != os.readlink("/proc/self/ns/net")
+            )
             assert os.readlink(f"/proc/{ours}/ns/net") == os.readlink("/proc/self/ns/net")
             assert "127.0.0.1" in _read(one, "net/fib_trie"), "its loopback is up"
             status = _status(one)
@@ -56,7 +71,9 @@ def test_it_holds_a_network_and_is_nobody(tmp_path: Path) -> None:
             assert int(status["CapEff"][0], 16) == 0
             assert status["NoNewPrivs"] == ["1"]
             assert os.readlink(f"/proc/{one}/root") == str(tmp_path / "pause")
-            assert {os.readlink(f"/proc/{one}/fd/{fd}") for fd in os.listdir(f"/proc/{one}/fd")} == {os.devnull}
+            assert {
+                os.readlink(f"/proc/{one}/fd/{fd}") for fd in os.listdir(f"/proc/{one}/fd")
+            } == {os.devnull}
             assert _read(one, "oom_score_adj") == "500\n"
             monitor.tell("kill", id="one", number=signal.SIGTERM)
             assert (await asyncio.wait_for(ended, 10))["status"] == 128 + signal.SIGTERM
@@ -80,7 +97,9 @@ def test_it_says_what_was_in_the_way(tmp_path: Path, changed: dict[str, Any], te
         await monitor.open()
         try:
             with pytest.raises(MonitorFailure) as failure:
-                await monitor.ask("launch", id="one", hold=_order(tmp_path, **changed), folder=str(tmp_path))
+                await monitor.ask(
+                    "launch", id="one", hold=_order(tmp_path, **changed), folder=str(tmp_path)
+                )
             assert failure.value.text == text
         finally:
             await monitor.shutdown()

@@ -1,7 +1,8 @@
-"""A process that starts containers and is then killed: `python -m tests.runtime.oci.child FOLDER CGROUP [churn]`.
+"""A process that starts containers and is then killed: `python -m tests.runtime.oci.child FOLDER
+CGROUP [churn]`.
 
-It writes one line of JSON when everything runs: the names of what it has made. With `churn` it makes and removes pods, six
-at a time, without end, and writes a line for each.
+It writes one line of JSON when everything runs: the names of what it has made. With `churn` it
+makes and removes pods, six at a time, without end, and writes a line for each.
 """
 
 from __future__ import annotations
@@ -22,18 +23,32 @@ async def main(folder: Path, cgroup: str) -> None:
     images = FakeImages(folder / "images")
     images.add("busybox", Cmd=["sh"])
     host, runtime, network, _ = await started(folder, cgroup, images)
-    bench = Bench("oci", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network, images.add, folder, cgroup)
+    bench = Bench(
+        "oci",
+        runtime,
+        host,
+        Posix(),
+        "busybox",
+        "/var/log/pods/ns_web_uid-1",
+        network,
+        images.add,
+        folder,
+        cgroup,
+    )
     sandbox = await bench.sandbox()
     made = {
         "sandbox": sandbox,
         "stopped": await bench.sandbox("uid-2"),
         "ticks": await bench.run(("sh", "-c", TICK), sandbox),
         "input": await bench.run(("cat",), sandbox, stdin=True, tty=True),
-        "ends": await bench.run(("sh", "-c", "while ! test -e /volume/go; do sleep 0.02; done; exit 7"), sandbox,
-                                mounts=(_volume(bench),)),
+        "ends": await bench.run(
+            ("sh", "-c", "while ! test -e /volume/go; do sleep 0.02; done; exit 7"),
+            sandbox,
+            mounts=(_volume(bench),),
+        ),
         "ended": await bench.run(("sh", "-c", "exit 3"), sandbox),
         "created": await bench.create(("true",), sandbox),
-    }  # fmt: skip
+    }
     await bench.ended(made["ended"])
     await runtime.stop_sandbox(made["stopped"])
     sys.stdout.write(json.dumps(made) + "\n")
@@ -45,7 +60,18 @@ async def churn(folder: Path, cgroup: str) -> None:
     images = FakeImages(folder / "images")
     images.add("busybox", Cmd=["sh"])
     host, runtime, network, _ = await started(folder, cgroup, images)
-    bench = Bench("oci", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network, images.add, folder, cgroup)
+    bench = Bench(
+        "oci",
+        runtime,
+        host,
+        Posix(),
+        "busybox",
+        "/var/log/pods/ns_web_uid-1",
+        network,
+        images.add,
+        folder,
+        cgroup,
+    )
     for sandbox in runtime.sandboxes():  # of the one before
         assert sandbox.state in ("ready", "notready")
 

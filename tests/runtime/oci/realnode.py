@@ -1,4 +1,6 @@
-"""A whole node in real time: an API server, a kubelet, and a runtime whose containers are processes of this machine."""
+"""A whole node in real time: an API server, a kubelet, and a runtime whose containers are processes
+of this machine.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from tests.kubelet.conftest import IP, NODE, NoServices
 from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench
 
-from transom.apiserver.context import User
-from transom.apiserver.inprocess import InProcessClient
-from transom.apiserver.server import ServerOptions, build
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.events import EventRecorder
 from transom.client.resources import EVENTS, PODS, SERVICE_ACCOUNTS
 from transom.kit.clock import RealClock
 from transom.kubelet import os_linux, os_windows
-from transom.kubelet.base import Env
+from transom.kubelet.base import KubeletContext
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import Kubelet
 from transom.machinery.errors import ApiError
@@ -35,8 +37,12 @@ class RealNode:
         self.bench = bench
         self.clock = RealClock()
         self.rng = random.Random()
-        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
-        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.api = build_api_server(
+            ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng)
+        )
+        self.client = InProcessClient(
+            self.api, UserInfo("admin", ("system:masters", "system:authenticated"))
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -52,22 +58,33 @@ class RealNode:
         await self.start_kubelet()
 
     async def start_kubelet(self) -> None:
-        user = User(f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
+        user = UserInfo(f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
         client = InProcessClient(self.api, user, user_agent="kubelet")
         events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
         settings: dict[str, Any] = {}
         if self.bench.windows:
             settings = {
-                "cgroups_per_qos": False, "enforce_node_allocatable": (), "resolv_conf": "",
-                "root_dir": "C:\\var\\lib\\kubelet", "pod_logs_dir": "C:\\var\\log\\pods",
-            }  # fmt: skip
+                "cgroups_per_qos": False,
+                "enforce_node_allocatable": (),
+                "resolv_conf": "",
+                "root_dir": "C:\\var\\lib\\kubelet",
+                "pod_logs_dir": "C:\\var\\log\\pods",
+            }
         # A full disk of the machine that runs the tests is no business of theirs.
         settings["eviction_hard"] = {"memory.available": "1Mi"}
-        env = Env(
+        self.env = env = KubeletContext(
             KubeletConfig(NODE, IP, cluster_dns=("10.96.0.10",), **settings),
-            os_windows.RULES if self.bench.windows else os_linux.RULES, client, self.clock, self.rng, events,
-            self.bench.host, self.bench.runtime, NoServices(), _no_dial, lambda: None,
-        )  # fmt: skip
+            os_windows.RULES if self.bench.windows else os_linux.RULES,
+            client,
+            self.clock,
+            self.rng,
+            events,
+            self.bench.host,
+            self.bench.runtime,
+            NoServices(),
+            _no_dial,
+            lambda: None,
+        )
         self.kubelet = Kubelet(env)
         self._tasks = [asyncio.create_task(self.kubelet.run()), asyncio.create_task(events.run())]
 
@@ -80,16 +97,26 @@ class RealNode:
         await self.stop_kubelet()
         await self.api.stop()
 
-    async def create(self, name: str, *command: str, container: Object | None = None, **spec: Any) -> Object:
+    async def create(
+        self, name: str, *command: str, container: Object | None = None, **spec: Any
+    ) -> Object:
         """A pod with one container `c`."""
-        one = {"name": "c", "image": self.bench.image, "imagePullPolicy": "IfNotPresent", "command": list(command)}
+        one = {
+            "name": "c",
+            "image": self.bench.image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": list(command),
+        }
         pod = {
             "metadata": {"name": name},
             "spec": {
-                "nodeName": NODE, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
-                "containers": [{**one, **(container or {})}], **spec,
+                "nodeName": NODE,
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{**one, **(container or {})}],
+                **spec,
             },
-        }  # fmt: skip
+        }
         return await self.client.create(PODS, "default", pod)
 
     async def pod(self, name: str) -> Object:
@@ -106,7 +133,9 @@ class RealNode:
                         return found
                     await asyncio.sleep(0.005)
         except TimeoutError:
-            raise AssertionError(found.get("status"), [e["message"] for e in await self.events()]) from None
+            raise AssertionError(
+                found.get("status"), [e["message"] for e in await self.events()]
+            ) from None
 
     async def gone(self, name: str) -> None:
         async with asyncio.timeout(PATIENCE):

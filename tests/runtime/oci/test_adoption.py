@@ -1,4 +1,6 @@
-"""Containers outlive who started them: kill -9 of that process, of the monitor, of a start in the middle."""
+"""Containers outlive who started them: kill -9 of that process, of the monitor, of a start in the
+middle.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench, Posix
 from tests.runtime.native.images import FakeImages
 
-from transom.hosts import mounting
-from transom.hosts.realfiles import RealFiles
+from transom.machines import mounting
+from transom.machines.realfiles import RealFiles
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.native import cgroups
 from transom.runtime.native.client import Monitor
 from transom.runtime.native.runtime import destroy_cluster
 
-pytestmark = pytest.mark.skipif(bool(behaviour.unavailable("oci")), reason=behaviour.unavailable("oci"))
+pytestmark = pytest.mark.skipif(
+    bool(behaviour.unavailable("oci")), reason=behaviour.unavailable("oci")
+)
 ROOT = Path(__file__).parents[3]
 Made = dict[str, str]
 
@@ -52,7 +56,18 @@ def adopted(folder: Path, scenario: Callable[[Bench, Made], Awaitable[None]]) ->
         host, runtime, network, monitor = await behaviour.started(folder, cgroup, images)
         try:
             directory = "/var/log/pods/ns_web_uid-1"
-            b = Bench("oci", runtime, host, Posix(), "busybox", directory, network, images.add, folder, cgroup)
+            b = Bench(
+                "oci",
+                runtime,
+                host,
+                Posix(),
+                "busybox",
+                directory,
+                network,
+                images.add,
+                folder,
+                cgroup,
+            )
             runtime.subscribe(b.heard)
             async with asyncio.timeout(60):
                 await scenario(b, made)
@@ -66,18 +81,31 @@ def adopted(folder: Path, scenario: Callable[[Bench, Made], Awaitable[None]]) ->
     finally:
         asyncio.run(destroy_cluster(folder / "native", cgroup))
         RealFiles(folder / "node1").destroy()
-    assert mounting.mounts(str(folder)) == []
-    assert cgroups.leaves(cgroup) == []
+    assert mounting.mount_points(str(folder)) == []
+    assert cgroups.cgroup_leaves(cgroup) == []
 
 
 def test_everything_is_as_it_was(tmp_path: Path) -> None:
     async def scenario(b: Bench, made: Made) -> None:
-        states = {name: b.state(made[name]).state for name in ("ticks", "input", "ends", "ended", "created")}
-        assert states == {"ticks": "running", "input": "running", "ends": "running", "ended": "exited", "created": "created"}
+        states = {
+            name: b.state(made[name]).state
+            for name in ("ticks", "input", "ends", "ended", "created")
+        }
+        assert states == {
+            "ticks": "running",
+            "input": "running",
+            "ends": "running",
+            "ended": "exited",
+            "created": "created",
+        }
         assert (b.state(made["ended"]).exit_code, b.state(made["ended"]).reason) == (3, "Error")
         assert [s.state for s in b.runtime.sandboxes()] == ["notready", "ready"]
         (sandbox,) = b.runtime.sandboxes("uid-1")
-        assert (sandbox.id, len(sandbox.ips), sandbox.config.hostname) == (made["sandbox"], 1, "web")
+        assert (sandbox.id, len(sandbox.ips), sandbox.config.hostname) == (
+            made["sandbox"],
+            1,
+            "web",
+        )
         ticks = b.state(made["ticks"])
         assert ticks.started_at > 0
 
@@ -87,7 +115,9 @@ def test_everything_is_as_it_was(tmp_path: Path) -> None:
         await b.until(lambda: len(b.said(ticks.id)) > len(seen))
         assert (await b.runtime.exec_sync(ticks.id, ("echo", "hello"))).stdout == b"hello\n"
         said: list[bytes] = []
-        process = await b.runtime.attach(made["input"], lambda stream, data: said.append(data), stdin=True, tty=True)
+        process = await b.runtime.attach(
+            made["input"], lambda stream, data: said.append(data), stdin=True, tty=True
+        )
         process.write(b"typed\n")
         await b.until(lambda: b"".join(said).count(b"typed") == 2)  # its echo, and what cat says
         process.close()
@@ -105,7 +135,7 @@ def test_everything_is_as_it_was(tmp_path: Path) -> None:
         for found in list(b.runtime.sandboxes()):
             await b.runtime.remove_sandbox(found.id)
         assert b.runtime.containers() == []
-        assert cgroups.leaves(f"{b.cgroup}/node1") in ([], [f"{b.cgroup}/node1/pods"])
+        assert cgroups.cgroup_leaves(f"{b.cgroup}/node1") in ([], [f"{b.cgroup}/node1/pods"])
 
     adopted(tmp_path, scenario)
 
@@ -159,14 +189,16 @@ def test_what_was_half_made_is_cleared_away(tmp_path: Path) -> None:
         b.runtime.close()
         half = tmp_path / "native/node1/containers" / ("a" * 64)
         (half / "rootfs").mkdir(parents=True)
-        mounting.mount("tmpfs", str(half / "rootfs"), "tmpfs")
+        mounting.mount_filesystem("tmpfs", str(half / "rootfs"), "tmpfs")
         group = f"{b.cgroup}/node1/pods/podgone/{'a' * 64}"
-        for mount in set(cgroups.hierarchies().mounts.values()):
+        for mount in set(cgroups.cgroup_hierarchies().mounts.values()):
             os.makedirs(f"{mount}{group}")
-        _, runtime, _, monitor = await behaviour.started(tmp_path, b.cgroup, FakeImages(tmp_path / "images"))
+        _, runtime, _, monitor = await behaviour.started(
+            tmp_path, b.cgroup, FakeImages(tmp_path / "images")
+        )
         try:
             assert not half.exists()
-            assert group not in cgroups.leaves(b.cgroup)
+            assert group not in cgroups.cgroup_leaves(b.cgroup)
             ticks = runtime.container(made["ticks"])
             assert ticks is not None
             assert ticks.state == "running"
@@ -193,10 +225,14 @@ def test_killed_again_and_again_in_the_middle(tmp_path: Path) -> None:
                 assert (await runtime.exec_sync(c.id, ("echo", "alive"))).stdout == b"alive\n"
             await asyncio.gather(*(runtime.remove_sandbox(s.id) for s in found))
             assert (runtime.sandboxes(), runtime.containers()) == ([], [])
-            assert [p for kind in ("sandboxes", "containers") for p in (tmp_path / "native/node1" / kind).iterdir()] == []
-            mounted = [entry.point for entry in mounting.mounts(str(tmp_path / "native"))]
+            assert [
+                p
+                for kind in ("sandboxes", "containers")
+                for p in (tmp_path / "native/node1" / kind).iterdir()
+            ] == []
+            mounted = [entry.point for entry in mounting.mount_points(str(tmp_path / "native"))]
             assert mounted == []
-            assert cgroups.members(cgroup) == []
+            assert cgroups.cgroup_members(cgroup) == []
         finally:
             runtime.close()
             monitor.close()

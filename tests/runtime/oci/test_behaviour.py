@@ -1,5 +1,6 @@
-"""What a kubelet relies on, shown on every kind of runtime: simulated, Linux containers through runc, Windows ones through
-Wine. Whoever writes another adds it to `tests/runtime/behaviour.py`."""
+"""What a kubelet relies on, shown on every kind of runtime: simulated, Linux containers through
+runc, Windows ones through Wine. Whoever writes another adds it to `tests/runtime/behaviour.py`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ def test_the_life_of_a_sandbox(bench: Play) -> None:
         assert b.runtime.sandboxes("uid-1") == []
         await b.runtime.stop_sandbox(first)
         await b.runtime.remove_sandbox(first)
-        assert [e.kind for e in b.events if e.container_id == first] == ["sandbox", "sandbox", "removed"]
+        assert [e.kind for e in b.events if e.container_id == first] == [
+            "sandbox",
+            "sandbox",
+            "removed",
+        ]
 
     bench(scenario)
 
@@ -42,11 +47,18 @@ def test_the_life_of_a_sandbox(bench: Play) -> None:
 def test_the_life_of_a_container(bench: Play) -> None:
     async def scenario(b: Bench) -> None:
         sandbox = await b.sandbox()
-        made = await b.create(b.programs.leave(3), sandbox, labels={"a": "b"}, annotations={"c": "d"}, attempt=2)
+        made = await b.create(
+            b.programs.leave(3), sandbox, labels={"a": "b"}, annotations={"c": "d"}, attempt=2
+        )
         assert b.state(made).state == "created"
         await b.runtime.start_container(made)
         ended = await b.ended(made)
-        assert (ended.exit_code, ended.reason, ended.sandbox_id, ended.attempt) == (3, "Error", sandbox, 2)
+        assert (ended.exit_code, ended.reason, ended.sandbox_id, ended.attempt) == (
+            3,
+            "Error",
+            sandbox,
+            2,
+        )
         assert (ended.labels, ended.annotations) == ({"a": "b"}, {"c": "d"})
         assert 0 < ended.created_at <= ended.started_at <= ended.finished_at
         other = await b.run(b.programs.say("x"), sandbox)
@@ -74,7 +86,9 @@ def test_what_it_says_is_in_its_log(bench: Play) -> None:
         await b.ended(spoken)
         assert b.said(spoken) == ["good news"]
         raw = b.host.files.read(b.state(spoken).log_path).decode()
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z stdout F good news *\r?\n", raw)
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z stdout F good news *\r?\n", raw
+        )
         bad = await b.run(b.programs.complain("bad news"), sandbox)
         await b.ended(bad)
         assert b.said(bad, "stderr") == ["bad news"]
@@ -108,7 +122,11 @@ def test_it_is_made_to_leave(bench: Play) -> None:
         removed = await b.run(b.programs.insist(), b.state(made).sandbox_id)
         await b.runtime.remove_container(removed)
         assert b.runtime.container(removed) is None
-        assert [e.kind for e in b.events if e.container_id == removed] == ["started", "died", "removed"]
+        assert [e.kind for e in b.events if e.container_id == removed] == [
+            "started",
+            "died",
+            "removed",
+        ]
 
     bench(scenario)
 
@@ -135,7 +153,8 @@ def test_what_cannot_start(bench: Play) -> None:
         assert ended.message == failure.value.description
         if not b.windows:
             assert failure.value.description == (
-                "failed to create containerd task: OCI runtime create failed: container_linux.go:370: starting container "
+                "failed to create containerd task: OCI runtime create failed: "
+                "container_linux.go:370: starting container "
                 'process caused: exec: "nosuchprogram": executable file not found in $PATH: unknown'
             )
         await b.runtime.remove_container(made)
@@ -149,7 +168,9 @@ def test_its_surroundings(bench: Play) -> None:
         programs = b.programs
         (name,) = await b.output(programs.hostname(), sandbox)
         assert name.lower() == "web-0"
-        assert await b.output(programs.variable("GREETING"), sandbox, env=(("GREETING", "hello"),)) == ["hello"]
+        assert await b.output(
+            programs.variable("GREETING"), sandbox, env=(("GREETING", "hello"),)
+        ) == ["hello"]
 
     bench(scenario)
 

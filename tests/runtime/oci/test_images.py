@@ -9,13 +9,15 @@ import pytest
 from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench, Posix
 
-from transom.hosts.realhost import RealLinuxHost
 from transom.kit.clock import RealClock
+from transom.machines.realhost import RealLinuxHost
 from transom.runtime.images.service import ImageService
 from transom.runtime.native.store import NodeImages
 from transom.runtime.oci.platform import LinuxPlatform
 
-pytestmark = pytest.mark.skipif(bool(behaviour.unavailable("oci")), reason=behaviour.unavailable("oci"))
+pytestmark = pytest.mark.skipif(
+    bool(behaviour.unavailable("oci")), reason=behaviour.unavailable("oci")
+)
 
 
 def test_a_container_keeps_its_image(tmp_path: Path) -> None:
@@ -24,8 +26,23 @@ def test_a_container_keeps_its_image(tmp_path: Path) -> None:
 
     async def main() -> None:
         host = RealLinuxHost("node1", RealClock(), tmp_path / "node1")
-        async with behaviour.native(tmp_path, host, LinuxPlatform(), images) as (runtime, network, cgroup):
-            b = Bench("oci", runtime, host, Posix(), "busybox", "/var/log/pods/x", network, None, tmp_path, cgroup)
+        async with behaviour.native(tmp_path, host, LinuxPlatform(), images) as (
+            runtime,
+            network,
+            cgroup,
+        ):
+            b = Bench(
+                "oci",
+                runtime,
+                host,
+                Posix(),
+                "busybox",
+                "/var/log/pods/x",
+                network,
+                None,
+                tmp_path,
+                cgroup,
+            )
             made = await b.run(("sh", "-c", "echo ready; sleep 1000"))
             await b.ready(made)
             view = runtime.image("busybox")

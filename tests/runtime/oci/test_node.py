@@ -37,20 +37,44 @@ def running(pod: dict) -> bool:
 
 def test_a_pod(node: Play) -> None:
     async def scenario(n: RealNode) -> None:
-        await n.create("web", "sh", "-c", "echo $HOSTNAME; cat /etc/hosts | tail -1; cat /cm/*; echo; sleep 1000", container={
-            "env": [{"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
-            "volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "cm", "mountPath": "/cm"}],
-            "readinessProbe": {"exec": {"command": ["sh", "-c", "test -e /v/ready"]}, "periodSeconds": 1},
-            "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}},
-        }, volumes=[{"name": "v", "emptyDir": {}}, {"name": "cm", "downwardAPI": {"items": [
-            {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}])  # fmt: skip
+        await n.create(
+            "web",
+            "sh",
+            "-c",
+            "echo $HOSTNAME; cat /etc/hosts | tail -1; cat /cm/*; echo; sleep 1000",
+            container={
+                "env": [
+                    {"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+                ],
+                "volumeMounts": [
+                    {"name": "v", "mountPath": "/v"},
+                    {"name": "cm", "mountPath": "/cm"},
+                ],
+                "readinessProbe": {
+                    "exec": {"command": ["sh", "-c", "test -e /v/ready"]},
+                    "periodSeconds": 1,
+                },
+                "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}},
+            },
+            volumes=[
+                {"name": "v", "emptyDir": {}},
+                {
+                    "name": "cm",
+                    "downwardAPI": {
+                        "items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]
+                    },
+                },
+            ],
+        )
         pod = await n.until("web", running)
         identity = status(pod)["containerID"].removeprefix("containerd://")
         ip = pod["status"]["podIP"]
         await n.bench.until(lambda: len(n.bench.said(identity)) == 3)
         assert n.bench.said(identity) == ["web", f"{ip}\tweb", "web"]
         assert status(pod)["ready"] is False
-        done = await n.bench.runtime.exec_sync(identity, ("sh", "-c", "touch /v/ready; echo $WHERE"))
+        done = await n.bench.runtime.exec_sync(
+            identity, ("sh", "-c", "touch /v/ready; echo $WHERE")
+        )
         assert done.stdout == b"node1\n"
         await n.until("web", lambda pod: status(pod)["ready"])
         await n.delete("web")
@@ -62,21 +86,41 @@ def test_a_pod(node: Play) -> None:
 
 def test_a_pod_that_ends_and_one_that_crashes(node: Play) -> None:
     async def scenario(n: RealNode) -> None:
-        await n.create("job", "sh", "-c", "echo 'the result' > /dev/termination-log", restartPolicy="Never")
+        await n.create(
+            "job", "sh", "-c", "echo 'the result' > /dev/termination-log", restartPolicy="Never"
+        )
         pod = await n.until("job", lambda pod: pod["status"].get("phase") == "Succeeded")
         ended = status(pod)["state"]["terminated"]
-        assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "the result\n")
+        assert (ended["exitCode"], ended["reason"], ended["message"]) == (
+            0,
+            "Completed",
+            "the result\n",
+        )
         await n.create("crash", "sh", "-c", "exit 9")
         pod = await n.until("crash", lambda pod: status(pod).get("restartCount", 0) >= 1)
         assert status(pod)["lastState"]["terminated"]["exitCode"] == 9
-        await n.create("hungry", "sh", "-c", "x=0123456789abcdef; while true; do x=$x$x; done", restartPolicy="Never",
-                       container={"resources": {"limits": {"memory": "16Mi"}}})  # fmt: skip
+        await n.create(
+            "hungry",
+            "sh",
+            "-c",
+            "x=0123456789abcdef; while true; do x=$x$x; done",
+            restartPolicy="Never",
+            container={"resources": {"limits": {"memory": "16Mi"}}},
+        )
         pod = await n.until("hungry", lambda pod: pod["status"].get("phase") == "Failed")
         assert status(pod)["state"]["terminated"]["reason"] == "OOMKilled"
         await n.create("wrong", "nothing")
         broken = ("RunContainerError", "CrashLoopBackOff")
-        await n.until("wrong", lambda pod: ((status(pod).get("state") or {}).get("waiting") or {}).get("reason") in broken)
-        assert any("executable file not found in $PATH: unknown" in event["message"] for event in await n.events())
+        await n.until(
+            "wrong",
+            lambda pod: (
+                ((status(pod).get("state") or {}).get("waiting") or {}).get("reason") in broken
+            ),
+        )
+        assert any(
+            "executable file not found in $PATH: unknown" in event["message"]
+            for event in await n.events()
+        )
 
     node(scenario)
 
@@ -100,7 +144,9 @@ def test_the_machine_is_switched_off(node: Play) -> None:
         await n.create("web", "sleep", "1000")
         before = status(await n.until("web", running))
         n.bench.host.reboot()
-        after = await n.until("web", lambda pod: running(pod) and status(pod)["containerID"] != before["containerID"])
+        after = await n.until(
+            "web", lambda pod: running(pod) and status(pod)["containerID"] != before["containerID"]
+        )
         assert status(after)["restartCount"] == 1
 
     node(scenario)

@@ -1,4 +1,6 @@
-"""Without root: the monitor is root in namespaces of its own, and what cannot work there is said."""
+"""Without root: the monitor is root in namespaces of its own, and what cannot work there is
+said.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def _why_not() -> str:
     for tool in ("runc", "unshare", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
-    if subprocess.run([*_become(), "unshare", "-Urm", "true"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [*_become(), "unshare", "-Urm", "true"], capture_output=True, check=False
+    ).returncode:
         return "users may not have namespaces of their own here"
     if _python() is None:
         return "no Python that others may run"
@@ -40,14 +44,20 @@ def _python() -> str | None:
     for program in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         command = [*_become(), program, "-c", "import transom.runtime.native.runtime"]
         if Path(program).exists():
-            tried = subprocess.run(command, cwd="/", env=_environment(), capture_output=True, check=False)
+            tried = subprocess.run(
+                command, cwd="/", env=_environment(), capture_output=True, check=False
+            )
             if tried.returncode == 0:
                 return program
     return None
 
 
 def _environment() -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join([str(ROOT), *filter(None, sys.path)]), "HOME": "/"}
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": ":".join([str(ROOT), *filter(None, sys.path)]),
+        "HOME": "/",
+    }
 
 
 def test_containers_without_root() -> None:
@@ -59,7 +69,15 @@ def test_containers_without_root() -> None:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
         command = [*_become(), str(_python()), "-m", "tests.runtime.oci.rootless", str(folder)]
-        done = subprocess.run(command, cwd="/", env=_environment(), capture_output=True, text=True, check=False, timeout=100)
+        done = subprocess.run(
+            command,
+            cwd="/",
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == "everything is gone"
     finally:

@@ -1,4 +1,6 @@
-"""A runtime on an emulated machine in virtual time, with programs that do what their first argument says."""
+"""A runtime on an emulated machine in virtual time, with programs that do what their first argument
+says.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,19 @@ from typing import Any, Literal, TypeVar
 
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
-from transom.hosts.linux import LinuxHost
-from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import VirtualClock
-from transom.runtime.api import Container, ContainerConfig, Event, Process, Runtime, SandboxConfig
+from transom.machines.linux import LinuxHost
+from transom.machines.windows.host import WindowsHost
+from transom.runtime.api import (
+    Container,
+    ContainerConfig,
+    ContainerProcess,
+    ContainerRuntime,
+    RuntimeEvent,
+    SandboxConfig,
+)
 from transom.runtime.sim.engine import Flavour, SimRuntime
-from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.userland.api import Program, ProgramContext
 from transom.windows.builds import BUILDS
 
 T = TypeVar("T")
@@ -24,7 +33,9 @@ LOG_DIRECTORY = {"linux": "/var/log/pods/ns_web_uid-1", "windows": r"C:\var\log\
 
 
 class Scripted:
-    """`serve PORT [ADDRESS]`, `ignore`, `polite`, `say TEXT`, `exit N`, `eat BYTES`, `cat`, `missing`, `/no/path`, `denied`."""
+    """`serve PORT [ADDRESS]`, `ignore`, `polite`, `say TEXT`, `exit N`, `eat BYTES`, `cat`,
+    `missing`, `/no/path`, `denied`.
+    """
 
     def __init__(self, context: ProgramContext) -> None:
         self.context = context
@@ -33,7 +44,7 @@ class Scripted:
         verb, *rest = context.argv
         match verb:
             case "serve":
-                context.listen(int(rest[0]), self.accept, *rest[1:])
+                context.network.listen(int(rest[0]), self.accept, *rest[1:])
             case "say":
                 context.out(rest[0].encode())
             case "exit":
@@ -87,15 +98,20 @@ class Rig:
         os = self.host.identity.operating_system
         self.host.files.mkdir(LOG_DIRECTORY[os])
         fields = {"hostname": "web", "log_directory": LOG_DIRECTORY[os], **fields}
-        return await self.do(self.runtime.run_sandbox(SandboxConfig("web", "ns", uid, **fields), handler))
+        return await self.do(
+            self.runtime.run_sandbox(SandboxConfig("web", "ns", uid, **fields), handler)
+        )
 
-    async def container(self, *command: str, image: str = "busybox", sandbox: str = "", **fields: Any) -> str:
+    async def container(
+        self, *command: str, image: str = "busybox", sandbox: str = "", **fields: Any
+    ) -> str:
         """Started."""
         sandbox = sandbox or await self.sandbox(annotations=fields.pop("wishes", {}))
         reference = await self.do(self.runtime.pull_image(image))
         fields = {"attempt": 0, "log_path": "main_0.log", **fields}
         made = await self.runtime.create_container(
-            sandbox, ContainerConfig("main", image=image, image_ref=reference, command=command, **fields)
+            sandbox,
+            ContainerConfig("main", image=image, image_ref=reference, command=command, **fields),
         )
         await self.runtime.start_container(made)
         return made
@@ -110,18 +126,30 @@ class Rig:
         name = {"linux": "/", "windows": "\\"}[os] + "main_0.log"
         return self.host.files.read(LOG_DIRECTORY[os] + name).decode()
 
-    async def exec(self, container: str, *command: str, **how: bool) -> tuple[Process, list[tuple[str, bytes]]]:
+    async def exec(
+        self, container: str, *command: str, **how: bool
+    ) -> tuple[ContainerProcess, list[tuple[str, bytes]]]:
         said: list[tuple[str, bytes]] = []
-        process = await self.runtime.exec(container, command, lambda stream, data: said.append((stream, data)), **how)
+        process = await self.runtime.exec(
+            container, command, lambda stream, data: said.append((stream, data)), **how
+        )
         return process, said
 
 
 def make(
-    os: Literal["linux", "windows"] = "linux", flavour: Flavour = "docker", *, build: int = 17763, **options: Any
+    os: Literal["linux", "windows"] = "linux",
+    flavour: Flavour = "docker",
+    *,
+    build: int = 17763,
+    **options: Any,
 ) -> Rig:
     clock = VirtualClock()
     host: LinuxHost | WindowsHost
-    host = LinuxHost("node-1", clock) if os == "linux" else WindowsHost("win-1", clock, build=BUILDS[build])
+    host = (
+        LinuxHost("node-1", clock)
+        if os == "linux"
+        else WindowsHost("win-1", clock, build=BUILDS[build])
+    )
     dataplane = TableDataplane()
     network = TableNetwork(dataplane, "10.0.0.1", "10.244.1.0/24")
     programs: list[Scripted] = []
@@ -133,13 +161,13 @@ def make(
 
     options = {"start": start, "addresses": ("10.0.0.1",), **options}
     runtime = SimRuntime(host, clock, random.Random(1), network, dataplane, flavour, **options)
-    check: Runtime = runtime  # the seam, by type
+    check: ContainerRuntime = runtime  # the seam, by type
     rig = Rig(host, clock, dataplane, network, runtime, programs)
     check.subscribe(lambda event: note(rig, event))
     return rig
 
 
-def note(rig: Rig, event: Event) -> None:
+def note(rig: Rig, event: RuntimeEvent) -> None:
     rig.events.append((event.kind, event.pod_uid))
 
 

@@ -29,9 +29,13 @@ def test_log_lines() -> None:
         context.exit(3)
         stamp = "2020-01-02T03:04:07.000000000Z"
         assert r.log().splitlines() == [
-            f"{stamp} stdout F one", f"{stamp} stdout F two", f"{stamp} stdout F three",
-            f"{stamp} stderr P {'x' * 16384}", f"{stamp} stderr F {'x' * 3616}", f"{stamp} stdout P open end",
-        ]  # fmt: skip
+            f"{stamp} stdout F one",
+            f"{stamp} stdout F two",
+            f"{stamp} stdout F three",
+            f"{stamp} stderr P {'x' * 16384}",
+            f"{stamp} stderr F {'x' * 3616}",
+            f"{stamp} stdout P open end",
+        ]
 
     rig.run(test)
 
@@ -120,23 +124,43 @@ def test_who_leaves_ends_his_command_and_no_container() -> None:
 @pytest.mark.parametrize(
     ("os", "flavour", "text"),
     [
-        ("linux", "docker", 'OCI runtime exec failed: exec failed: container_linux.go:370: starting container process caused: '
-         'exec: "missing": executable file not found in $PATH: unknown\r\n'),
-        ("windows", "docker", "container ID encountered an error during hcsshim::System::CreateProcess: failure in a Windows "
-         "system call: The system cannot find the file specified. (0x2)\r\n"),
-        ("linux", "containerd", 'OCI runtime exec failed: exec failed: container_linux.go:370: starting container process '
-         'caused: exec: "missing": executable file not found in $PATH: unknown'),
+        (
+            "linux",
+            "docker",
+            "OCI runtime exec failed: exec failed: container_linux.go:370: starting "
+            "container process caused: "
+            'exec: "missing": executable file not found in $PATH: unknown\r\n',
+        ),
+        (
+            "windows",
+            "docker",
+            "container ID encountered an error during hcsshim::System::CreateProcess: "
+            "failure in a Windows "
+            "system call: The system cannot find the file specified. (0x2)\r\n",
+        ),
+        (
+            "linux",
+            "containerd",
+            "OCI runtime exec failed: exec failed: container_linux.go:370: starting "
+            "container process "
+            'caused: exec: "missing": executable file not found in $PATH: unknown',
+        ),
     ],
-)  # fmt: skip
+)
 def test_exec_of_nothing(os: str, flavour: Flavour, text: str) -> None:
     async def test() -> None:
         r = rig.make(os, flavour)  # type: ignore[arg-type]
-        main = await r.container("ignore", image="mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox")
+        main = await r.container(
+            "ignore",
+            image="mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox",
+        )
         if flavour == "docker":
             result = await r.runtime.exec_sync(main, ["missing"])
             assert (result.stdout.decode(), result.exit_code) == (text.replace("ID", main), 126)
         else:
-            with pytest.raises(RuntimeFailure, match='failed to exec in container: failed to start exec "') as raised:
+            with pytest.raises(
+                RuntimeFailure, match='failed to exec in container: failed to start exec "'
+            ) as raised:
                 await r.runtime.exec_sync(main, ["missing"])
             assert raised.value.description.endswith(f'": {text}')
 
@@ -147,7 +171,11 @@ def test_exec_of_nothing(os: str, flavour: Flavour, text: str) -> None:
     ("flavour", "text", "left"),
     [
         ("docker", "context deadline exceeded", True),
-        ("containerd", "failed to exec in container: timeout 2s exceeded: context deadline exceeded", False),
+        (
+            "containerd",
+            "failed to exec in container: timeout 2s exceeded: context deadline exceeded",
+            False,
+        ),
     ],
 )
 def test_a_probe_that_takes_too_long(flavour: Flavour, text: str, left: bool) -> None:
@@ -186,7 +214,10 @@ def test_attached_clients_share_a_container() -> None:
         r = rig.make()
         main = await r.container("cat", stdin=True, stdin_once=True)
         said: list[bytes] = []
-        first, second = [await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True) for _ in range(2)]
+        first, second = [
+            await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True)
+            for _ in range(2)
+        ]
         first.write(b"x\n")
         await r.clock.run_for(1)
         assert said == [b"> x\n", b"> x\n"]
@@ -204,7 +235,10 @@ def test_a_container_outlives_clients_of_its_input(flavour: Flavour) -> None:
         r = rig.make(flavour=flavour)
         main = await r.container("cat", stdin=True)
         said: list[bytes] = []
-        first, second = [await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True) for _ in range(2)]
+        first, second = [
+            await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True)
+            for _ in range(2)
+        ]
         first.end_input()
         assert await r.do(first.wait()) == 0
         second.write(b"x\n")
@@ -226,12 +260,14 @@ def test_ports() -> None:
         assert (await r.runtime.port_forward(sandbox, 81)).recv(9) == b"hello"
         context = r.programs[0].context
         for host in ("localhost", "127.0.0.1", "10.244.1.2", "web"):
-            assert (await context.connect(host, 80)).recv(9) == b"hello"
+            assert (await context.network.connect(host, 80)).recv(9) == b"hello"
         with pytest.raises(OSError, match="Address already in use"):
-            context.listen(81, lambda connection: None)
+            context.network.listen(81, lambda connection: None)
         with pytest.raises(RuntimeFailure) as raised:
             await r.runtime.port_forward(sandbox, 82)
-        assert raised.value.description.endswith("E connect(5, AF=2 127.0.0.1:82, 16): Connection refused\n")
+        assert raised.value.description.endswith(
+            "E connect(5, AF=2 127.0.0.1:82, 16): Connection refused\n"
+        )
         (stats,) = r.runtime.sandbox_stats("uid-1")
         assert stats.interfaces[0].name == "eth0"
         assert stats.interfaces[0].rx_bytes > 0
@@ -247,8 +283,8 @@ def test_low_ports_are_roots() -> None:
         r = rig.make()
         await r.container("ignore", linux=LinuxContainer(run_as_user=1000))
         with pytest.raises(PermissionError):
-            r.programs[0].context.listen(80, lambda connection: None)
-        r.programs[0].context.listen(8080, lambda connection: None)
+            r.programs[0].context.network.listen(80, lambda connection: None)
+        r.programs[0].context.network.listen(8080, lambda connection: None)
 
     rig.run(test)
 
@@ -260,7 +296,10 @@ def test_port_forward_on_windows_needs_wincat() -> None:
         sandbox = await r.sandbox()
         await r.container("serve", "80", image=image, sandbox=sandbox)
         assert (await r.runtime.port_forward(sandbox, 80)).recv(9) == b"hello"
-        with pytest.raises(RuntimeFailure, match=r"because dial tcp 127.0.0.1:81: connectex: No connection could be made"):
+        with pytest.raises(
+            RuntimeFailure,
+            match=r"because dial tcp 127.0.0.1:81: connectex: No connection could be made",
+        ):
             await r.runtime.port_forward(sandbox, 81)
         old = rig.make("windows", sandbox_image="mcr.microsoft.com/k8s/core/pause:1.1.0")
         sandbox = await old.sandbox()
@@ -286,13 +325,14 @@ def test_names_are_found_in_the_hosts_file_then_by_dns() -> None:
         await r.container("ignore", sandbox=await r.sandbox(dns=SEARCHES))
         context = r.programs[0].context
         assert context.files.read("/etc/resolv.conf") == (
-            b"nameserver 10.96.0.10\nsearch ns.svc.cluster.local svc.cluster.local\noptions ndots:5\n"
+            b"nameserver 10.96.0.10\nsearch ns.svc.cluster.local svc.cluster.local\noptions "
+            b"ndots:5\n"
         )
         context.files.append("/etc/hosts", b"1.2.3.4\tbackend other # not this\n")
-        assert await context.resolve("Other") == ["1.2.3.4"]
-        assert await context.resolve("db") == ["10.96.0.7"]
+        assert await context.network.resolve("Other") == ["1.2.3.4"]
+        assert await context.network.resolve("db") == ["10.96.0.7"]
         with pytest.raises(OSError, match="Name or service not known"):
-            await context.resolve("this")
+            await context.network.resolve("this")
 
     rig.run(test)
 
@@ -302,23 +342,24 @@ def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
         asked: list[tuple[str, int, str, str]] = []
 
         async def ask(address: str, port: int, payload: bytes, source: str = "") -> bytes:
-            message = wire.parse(payload)
+            message = wire.parse_dns_message(payload)
             assert message.question is not None
             name = message.question.name
-            asked.append((address, port, source, wire.text(name)))
-            found = [wire.Record(name, wire.A, 5, b"\x0a\x60\0\7")] if len(asked) == 2 else []
-            reply = wire.Packed(name, wire.NOERROR if found else wire.NXDOMAIN, found)
+            asked.append((address, port, source, wire.name_text(name)))
+            found = [wire.DnsRecord(name, wire.A, 5, b"\x0a\x60\0\7")] if len(asked) == 2 else []
+            reply = wire.PackedMessage(name, wire.NOERROR if found else wire.NXDOMAIN, found)
             return reply.message(message.id, name + b"\0\1\0\1", message.flags, 512)
 
         r = rig.make()
         r.dataplane.ask = ask
         await r.container("ignore", sandbox=await r.sandbox(dns=SEARCHES))
         context = r.programs[0].context
-        assert await context.resolve("db.other") == ["10.96.0.7"]
-        own = context.ips[0]
+        assert await context.network.resolve("db.other") == ["10.96.0.7"]
+        own = context.network.ips[0]
         assert asked == [
-            ("10.96.0.10", 53, own, "db.other.ns.svc.cluster.local"), ("10.96.0.10", 53, own, "db.other.svc.cluster.local"),
-        ]  # fmt: skip
+            ("10.96.0.10", 53, own, "db.other.ns.svc.cluster.local"),
+            ("10.96.0.10", 53, own, "db.other.svc.cluster.local"),
+        ]
 
     rig.run(test)
 
@@ -338,10 +379,10 @@ def test_where_nobody_listens_inside_the_network_decides_on_the_loopback_too() -
         await r.container("ignore")
         context = r.programs[0].context
         with pytest.raises(ConnectionRefusedError):
-            await context.connect("127.0.0.1", 54321)
-        assert asked == [("127.0.0.1", 54321, context.ips[0])]
-        context.listen(54321, socket.socket.close)
-        (await context.connect("127.0.0.1", 54321)).close()
+            await context.network.connect("127.0.0.1", 54321)
+        assert asked == [("127.0.0.1", 54321, context.network.ips[0])]
+        context.network.listen(54321, socket.socket.close)
+        (await context.network.connect("127.0.0.1", 54321)).close()
         assert len(asked) == 1
 
     rig.run(test)

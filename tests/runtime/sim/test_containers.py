@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.runtime.sim import rig
 
-from transom.hosts.windows.host import CREDENTIAL_SPECS
+from transom.machines.windows.host import CREDENTIAL_SPECS
 from transom.runtime.api import (
     LinuxContainer,
     LinuxResources,
@@ -16,8 +16,8 @@ from transom.runtime.api import (
     WindowsContainer,
     WindowsResources,
 )
-from transom.runtime.sim import programs
 from transom.runtime.sim.engine import Flavour
+from transom.userland.start import start_program
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,9 @@ from transom.runtime.sim.engine import Flavour
         ("windows", "containerd", "ignore", 30, -1, 30),
     ],
 )
-def test_stopping(os: str, flavour: Flavour, program: str, grace: float, code: int, seconds: float) -> None:
+def test_stopping(
+    os: str, flavour: Flavour, program: str, grace: float, code: int, seconds: float
+) -> None:
     async def test() -> None:
         r = rig.make(os, flavour)  # type: ignore[arg-type]
         image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
@@ -57,26 +59,61 @@ def test_images_choose_their_stop_signal() -> None:
 
 
 CANNOT = [
-    ("linux", "docker", "missing", 127, "ContainerCannotRun",
-     "OCI runtime create failed: container_linux.go:370: starting container process caused: "
-     'exec: "missing": executable file not found in $PATH: unknown'),
-    ("linux", "docker", "/no/path", 127, "ContainerCannotRun",
-     "OCI runtime create failed: container_linux.go:370: starting container process caused: "
-     'exec: "/no/path": stat /no/path: no such file or directory: unknown'),
-    ("linux", "docker", "denied", 126, "ContainerCannotRun",
-     'OCI runtime create failed: container_linux.go:370: starting container process caused: exec: "denied": '
-     "permission denied: unknown"),
-    ("linux", "containerd", "missing", 128, "StartError",
-     "failed to create containerd task: OCI runtime create failed: container_linux.go:370: starting container process caused: "
-     'exec: "missing": executable file not found in $PATH: unknown'),
-    ("windows", "docker", "missing", 127, "ContainerCannotRun",
-     "container ID encountered an error during hcsshim::System::CreateProcess: failure in a Windows system call: "
-     "The system cannot find the file specified. (0x2)"),
-]  # fmt: skip
+    (
+        "linux",
+        "docker",
+        "missing",
+        127,
+        "ContainerCannotRun",
+        "OCI runtime create failed: container_linux.go:370: starting container process caused: "
+        'exec: "missing": executable file not found in $PATH: unknown',
+    ),
+    (
+        "linux",
+        "docker",
+        "/no/path",
+        127,
+        "ContainerCannotRun",
+        "OCI runtime create failed: container_linux.go:370: starting container process caused: "
+        'exec: "/no/path": stat /no/path: no such file or directory: unknown',
+    ),
+    (
+        "linux",
+        "docker",
+        "denied",
+        126,
+        "ContainerCannotRun",
+        "OCI runtime create failed: container_linux.go:370: starting container process "
+        'caused: exec: "denied": '
+        "permission denied: unknown",
+    ),
+    (
+        "linux",
+        "containerd",
+        "missing",
+        128,
+        "StartError",
+        "failed to create containerd task: OCI runtime create failed: "
+        "container_linux.go:370: starting container process caused: "
+        'exec: "missing": executable file not found in $PATH: unknown',
+    ),
+    (
+        "windows",
+        "docker",
+        "missing",
+        127,
+        "ContainerCannotRun",
+        "container ID encountered an error during hcsshim::System::CreateProcess: failure in "
+        "a Windows system call: "
+        "The system cannot find the file specified. (0x2)",
+    ),
+]
 
 
 @pytest.mark.parametrize(("os", "flavour", "program", "code", "reason", "message"), CANNOT)
-def test_commands_that_are_not_there(os: str, flavour: Flavour, program: str, code: int, reason: str, message: str) -> None:
+def test_commands_that_are_not_there(
+    os: str, flavour: Flavour, program: str, code: int, reason: str, message: str
+) -> None:
     async def test() -> None:
         r = rig.make(os, flavour)  # type: ignore[arg-type]
         image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
@@ -85,7 +122,11 @@ def test_commands_that_are_not_there(os: str, flavour: Flavour, program: str, co
         (c,) = r.runtime.containers()
         assert (c.state, c.exit_code, c.reason) == ("exited", code, reason)
         assert c.message == message.replace("ID", c.id)
-        start = f'failed to start container "{c.id}": Error response from daemon: ' if flavour == "docker" else ""
+        start = (
+            f'failed to start container "{c.id}": Error response from daemon: '
+            if flavour == "docker"
+            else ""
+        )
         assert raised.value.description == start + c.message
         assert ("died", "uid-1") in r.events
         assert ("started", "uid-1") not in r.events
@@ -110,11 +151,15 @@ def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
             (nano, r"NT AUTHORITY\NETWORK SERVICE", "NETWORK SERVICE"),
         ):
             r = rig.make("windows", flavour)
-            await r.container("ignore", image=image, windows=WindowsContainer(run_as_user_name=asked))
+            await r.container(
+                "ignore", image=image, windows=WindowsContainer(run_as_user_name=asked)
+            )
             assert r.programs[0].context.env["USERNAME"] == r.programs[0].context.user == user
         r = rig.make("windows", flavour)
         with pytest.raises(RuntimeFailure):
-            await r.container("ignore", image=nano, windows=WindowsContainer(run_as_user_name="FooLish"))
+            await r.container(
+                "ignore", image=nano, windows=WindowsContainer(run_as_user_name="FooLish")
+            )
         (c,) = r.runtime.containers()
         assert c.reason == reason
         assert text in c.message
@@ -126,14 +171,27 @@ def test_what_a_program_is_told() -> None:
     async def test() -> None:
         r = rig.make()
         await r.container(
-            image="nginx", args=("nginx", "-T"), env=(("A", "1"), ("NGINX_VERSION", "2")), working_dir="/srv",
+            image="nginx",
+            args=("nginx", "-T"),
+            env=(("A", "1"), ("NGINX_VERSION", "2")),
+            working_dir="/srv",
             linux=LinuxContainer(run_as_user=101, supplemental_groups=(5,)),
-        )  # fmt: skip
+        )
         context = r.programs[0].context
         assert context.argv == ("/docker-entrypoint.sh", "nginx", "-T")
         assert context.env["A"] + context.env["NGINX_VERSION"] == "12"
-        assert (context.env["HOSTNAME"], context.env["HOME"], context.cwd) == ("web", "/nonexistent", "/srv")
-        assert (context.user, context.uid, context.groups, context.pid, context.ips) == ("nginx", 101, (5,), 1, ("10.244.1.2",))
+        assert (context.env["HOSTNAME"], context.env["HOME"], context.cwd) == (
+            "web",
+            "/nonexistent",
+            "/srv",
+        )
+        assert (context.user, context.uid, context.groups, context.pid, context.network.ips) == (
+            "nginx",
+            101,
+            (5,),
+            1,
+            ("10.244.1.2",),
+        )
         assert context.files.stat("/srv").kind == "directory"
         assert context.files.read("/etc/hostname") == b"web\n"
 
@@ -160,7 +218,9 @@ def test_memory_past_the_limit_kills_on_linux_and_is_refused_on_windows() -> Non
         assert (r.state(main).exit_code, r.state(main).reason) == (137, "OOMKilled")
         w = rig.make("windows")
         small = WindowsContainer(resources=WindowsResources(memory_limit=64 << 20))
-        main = await w.container("eat", str(100 << 20), image="mcr.microsoft.com/windows/nanoserver:1809", windows=small)
+        main = await w.container(
+            "eat", str(100 << 20), image="mcr.microsoft.com/windows/nanoserver:1809", windows=small
+        )
         assert w.state(main).state == "running"
         assert "stderr F no memory" in w.log()
 
@@ -181,7 +241,10 @@ def test_a_machine_without_memory_kills_the_largest() -> None:
 def test_limits_hold_the_processor() -> None:
     async def test() -> None:
         r = rig.make()
-        main = await r.container("ignore", linux=LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000)))
+        main = await r.container(
+            "ignore",
+            linux=LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000)),
+        )
         r.programs[0].context.usage.cpu(3)
         (first,) = r.runtime.container_stats()
         assert first.cpu is not None
@@ -190,7 +253,10 @@ def test_limits_hold_the_processor() -> None:
         (second,) = r.runtime.container_stats("uid-1")
         assert second.cpu is not None
         assert second.id == main
-        assert (second.cpu.core_nanoseconds - first.cpu.core_nanoseconds, second.cpu.nano_cores) == (10 * 10**9, 500_000_000)
+        assert (
+            second.cpu.core_nanoseconds - first.cpu.core_nanoseconds,
+            second.cpu.nano_cores,
+        ) == (10 * 10**9, 500_000_000)
 
     rig.run(test)
 
@@ -198,21 +264,40 @@ def test_limits_hold_the_processor() -> None:
 @pytest.mark.parametrize(
     ("os", "limits", "jobs", "cores"),
     [
-        ("linux", {"linux": LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000))}, 8, 0.5),
+        (
+            "linux",
+            {"linux": LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000))},
+            8,
+            0.5,
+        ),
         ("linux", {}, 3, 3),
         ("linux", {}, 8, 4),  # processors that there are
-        ("windows", {"windows": WindowsContainer(resources=WindowsResources(cpu_maximum=1250))}, 8, 0.5),
+        (
+            "windows",
+            {"windows": WindowsContainer(resources=WindowsResources(cpu_maximum=1250))},
+            8,
+            0.5,
+        ),
         ("windows", {}, 8, 4),
     ],
 )
-def test_limits_hold_scripts_that_compute(os: str, limits: dict[str, Any], jobs: int, cores: float) -> None:
+def test_limits_hold_scripts_that_compute(
+    os: str, limits: dict[str, Any], jobs: int, cores: float
+) -> None:
     async def test() -> None:
-        r = rig.make(os, start=programs.start)  # type: ignore[arg-type]
+        r = rig.make(os, start=start_program)  # type: ignore[arg-type]
         loop = "while true; do :; done"
         busy = " & ".join([loop] * jobs)
         command = ("sh", "-c", busy)
         if os == "windows":
-            command = ("powershell", "-c", f"foreach ($n in 1..{jobs}) {{ Start-Job {{ while(1) {{}} }} }}; get-job | wait-job")
+            command = (
+                "powershell",
+                "-c",
+                (
+                    f"foreach ($n in 1..{jobs}) {{ Start-Job {{ while(1) {{}} }} }}; get-job | "
+                    "wait-job"
+                ),
+            )
         image = "mcr.microsoft.com/windows/servercore:1809" if os == "windows" else "busybox"
         main = await r.container(*command, image=image, **limits)
         r.runtime.container_stats()
@@ -220,7 +305,9 @@ def test_limits_hold_scripts_that_compute(os: str, limits: dict[str, Any], jobs:
         await r.clock.run_for(40)
         (stats,) = r.runtime.container_stats()
         assert stats.cpu is not None
-        assert stats.cpu.nano_cores == pytest.approx(cores * 1e9, rel=0.03)  # the system wants its part, too
+        assert stats.cpu.nano_cores == pytest.approx(
+            cores * 1e9, rel=0.03
+        )  # the system wants its part, too
         assert r.host.cpu_seconds() - begun < 40.1 * r.host.hardware.cpus
         await r.do(r.runtime.stop_container(main, 0))
         assert not r.runtime.container_stats()
@@ -232,7 +319,10 @@ def test_mounts() -> None:
     async def test() -> None:
         r = rig.make()
         r.host.files.mkdir("/data")
-        mounts = (Mount("/mnt/data", "/data"), Mount("/mnt/new", "/made/by/the/runtime", read_only=True))
+        mounts = (
+            Mount("/mnt/data", "/data"),
+            Mount("/mnt/new", "/made/by/the/runtime", read_only=True),
+        )
         await r.container("ignore", mounts=mounts, linux=LinuxContainer(read_only_root=True))
         files = r.programs[0].context.files
         files.write("/mnt/data/x", b"1")
@@ -252,12 +342,15 @@ def test_docker_on_windows_mounts_no_files() -> None:
         for flavour in ("docker", "containerd"):
             r = rig.make("windows", flavour)  # type: ignore[arg-type]
             r.host.files.write(r"C:\file", b"x")
-            mounted = r.container("ignore", image=image, mounts=(Mount(r"c:\f", r"C:\file", read_only=True),))
+            mounted = r.container(
+                "ignore", image=image, mounts=(Mount(r"c:\f", r"C:\file", read_only=True),)
+            )
             if flavour == "docker":
                 with pytest.raises(RuntimeFailure) as raised:
                     await mounted
                 assert raised.value.description == (
-                    r"Error response from daemon: invalid volume specification: 'C:\file:c:\f:ro': invalid mount config for "
+                    r"Error response from daemon: invalid volume specification: "
+                    r"'C:\file:c:\f:ro': invalid mount config for "
                     'type "bind": source path must be a directory'
                 )
             else:
@@ -271,12 +364,14 @@ def test_credential_specs_go_through_dockers_registry() -> None:
     async def test() -> None:
         r = rig.make("windows")
         spec = WindowsContainer(credential_spec='{"a":1}')
-        main = await r.container("ignore", image="mcr.microsoft.com/windows/nanoserver:1809", windows=spec)
+        main = await r.container(
+            "ignore", image="mcr.microsoft.com/windows/nanoserver:1809", windows=spec
+        )
         values = r.host.registry.values(CREDENTIAL_SPECS)  # type: ignore[union-attr]
         (name,) = values or ()
         assert name.startswith("k8s-cred-spec-")
         assert len(name) == len("k8s-cred-spec-") + 80
-        assert r.programs[0].context.credential_spec == '{"a":1}'
+        assert r.programs[0].context.windows.credential_spec == '{"a":1}'
         await r.runtime.remove_container(main)
         assert not r.host.registry.values(CREDENTIAL_SPECS)  # type: ignore[union-attr]
 
@@ -290,7 +385,11 @@ def test_processes_of_a_pod_can_be_shared() -> None:
         first = await r.container("polite", sandbox=sandbox)
         await r.container("ignore", sandbox=sandbox)
         table = r.programs[1].context.processes
-        assert [(row.pid, row.argv) for row in table.list()] == [(1, ("/pause",)), (2, ("polite",)), (3, ("ignore",))]
+        assert [(row.pid, row.argv) for row in table.list()] == [
+            (1, ("/pause",)),
+            (2, ("polite",)),
+            (3, ("ignore",)),
+        ]
         assert table.signal(2, "SIGTERM")
         assert r.state(first).exit_code == 0
         assert not table.signal(2, "SIGTERM")

@@ -5,10 +5,15 @@ import asyncio
 import pytest
 from tests.runtime.sim import rig
 
-from transom.runtime.api import Auth, RuntimeFailure
-from transom.runtime.sim.catalogue import CatalogueError, catalogue_with, parse_catalogue, parse_size
+from transom.runtime.api import AuthConfig, RuntimeFailure
+from transom.runtime.sim.catalogue import (
+    CatalogueError,
+    catalogue_with,
+    parse_catalogue,
+    parse_image_size,
+)
 from transom.runtime.sim.engine import Flavour
-from transom.runtime.sim.names import parse
+from transom.runtime.sim.names import parse_image_name
 
 MINE = """
 images:
@@ -39,70 +44,159 @@ images:
         ("index.docker.io/me/app", "docker.io/me/app:latest", "me/app"),
         ("localhost/app", "localhost/app:latest", "localhost/app"),
         ("host:5000/app:2", "host:5000/app:2", "host:5000/app"),
-        ("mcr.microsoft.com/windows/nanoserver:1809", "mcr.microsoft.com/windows/nanoserver:1809",
-         "mcr.microsoft.com/windows/nanoserver"),
+        (
+            "mcr.microsoft.com/windows/nanoserver:1809",
+            "mcr.microsoft.com/windows/nanoserver:1809",
+            "mcr.microsoft.com/windows/nanoserver",
+        ),
         ("nginx:1.19@sha256:" + "a" * 64, "docker.io/library/nginx@sha256:" + "a" * 64, "nginx"),
     ],
-)  # fmt: skip
+)
 def test_names_are_made_whole(image: str, whole: str, familiar: str) -> None:
-    assert (str(parse(image)), parse(image).familiar) == (whole, familiar)
+    assert (str(parse_image_name(image)), parse_image_name(image).familiar) == (whole, familiar)
 
 
-@pytest.mark.parametrize(("image", "userland"), [
-    ("nginx:1.15", "gnu"), ("nginx:1.15-alpine", "busybox"), ("redis:5.0.5-alpine3.12", "busybox"), ("nginx:alpine", "busybox"),
-    ("coredns/coredns:1-alpine", "none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "userland"),
+    [
+        ("nginx:1.15", "gnu"),
+        ("nginx:1.15-alpine", "busybox"),
+        ("redis:5.0.5-alpine3.12", "busybox"),
+        ("nginx:alpine", "busybox"),
+        ("coredns/coredns:1-alpine", "none"),
+    ],
+)
 def test_a_tag_that_names_alpine_brings_its_commands(image: str, userland: str) -> None:
-    found = catalogue_with("images: []", "mine").find(parse(image))
+    found = catalogue_with("images: []", "mine").find(parse_image_name(image))
     assert found.spec(found.platforms[0]).info.userland == userland
 
 
-@pytest.mark.parametrize(("image", "builds"), [
-    ("mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019", {17763}),
-    ("mcr.microsoft.com/dotnet/framework/aspnet:4.8-windowsservercore-ltsc2022", {20348}),
-    ("microsoft/iis:windowsservercore-1709", {16299}),
-    ("mcr.microsoft.com/dotnet/samples:aspnetapp-nanoserver-1809", {17763}),
-    ("registry.example/listed:1", {14393, 20348}),
-    ("nginx:1809", {0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "builds"),
+    [
+        ("mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019", {17763}),
+        ("mcr.microsoft.com/dotnet/framework/aspnet:4.8-windowsservercore-ltsc2022", {20348}),
+        ("microsoft/iis:windowsservercore-1709", {16299}),
+        ("mcr.microsoft.com/dotnet/samples:aspnetapp-nanoserver-1809", {17763}),
+        ("registry.example/listed:1", {14393, 20348}),
+        ("nginx:1809", {0}),
+    ],
+)
 def test_a_tag_that_names_a_build_is_of_that_build_alone(image: str, builds: set[int]) -> None:
-    platforms = catalogue_with(MINE.replace("[mine]", '["1809"]'), "mine").find(parse(image)).platforms
+    platforms = (
+        catalogue_with(MINE.replace("[mine]", '["1809"]'), "mine")
+        .find(parse_image_name(image))
+        .platforms
+    )
     assert {platform.build for platform in platforms} == builds
 
 
 PULLS: list[tuple[str, Flavour, int, str, str]] = [
-    ("windows", "docker", 17763, "k8s.gcr.io/pause:3.2",
-     "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries"),
-    ("windows", "containerd", 17763, "mcr.microsoft.com/windows/servercore:1909",
-     'NotFound: failed to pull and unpack image "mcr.microsoft.com/windows/servercore:1909": '
-     "no match for platform in manifest: not found"),
-    ("windows", "docker", 17763, "mcr.microsoft.com/windows/servercore:1909",
-     "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries"),
-    ("windows", "docker", 17763, "registry.example/new",
-     "Unknown: a Windows version 10.0.20348-based image is incompatible with a 10.0.17763 host"),
-    ("windows", "docker", 17763, "someone/linux-app",
-     'Unknown: image operating system "linux" cannot be used on this platform'),
-    ("linux", "docker", 0, "someone/windows-app:ltsc2019",
-     'Unknown: image operating system "windows" cannot be used on this platform'),
-    ("linux", "docker", 0, "mcr.microsoft.com/windows/nanoserver:1809",
-     "Unknown: no matching manifest for linux/amd64 in the manifest list entries"),
-    ("linux", "docker", 0, "nginx:1.161",
-     "Unknown: Error response from daemon: manifest for nginx:1.161 not found: manifest unknown: manifest unknown"),
-    ("linux", "containerd", 0, "nginx:1.161",
-     'NotFound: failed to pull and unpack image "docker.io/library/nginx:1.161": failed to resolve reference '
-     '"docker.io/library/nginx:1.161": docker.io/library/nginx:1.161: not found'),
-    ("linux", "docker", 0, "nonexistent-image",
-     "Unknown: Error response from daemon: pull access denied for nonexistent-image, repository does not exist or may "
-     "require 'docker login': denied: requested access to the resource is denied"),
-    ("linux", "docker", 0, "webserver:404",
-     "Unknown: Error response from daemon: manifest for webserver:404 not found: manifest unknown: manifest unknown"),
-    ("linux", "docker", 0, "registry.invalid/app:1",
-     "Unknown: Error response from daemon: Get https://registry.invalid/v2/: dial tcp: lookup registry.invalid: no such host"),
-]  # fmt: skip
+    (
+        "windows",
+        "docker",
+        17763,
+        "k8s.gcr.io/pause:3.2",
+        "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries",
+    ),
+    (
+        "windows",
+        "containerd",
+        17763,
+        "mcr.microsoft.com/windows/servercore:1909",
+        'NotFound: failed to pull and unpack image "mcr.microsoft.com/windows/servercore:1909": '
+        "no match for platform in manifest: not found",
+    ),
+    (
+        "windows",
+        "docker",
+        17763,
+        "mcr.microsoft.com/windows/servercore:1909",
+        "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries",
+    ),
+    (
+        "windows",
+        "docker",
+        17763,
+        "registry.example/new",
+        "Unknown: a Windows version 10.0.20348-based image is incompatible with a 10.0.17763 host",
+    ),
+    (
+        "windows",
+        "docker",
+        17763,
+        "someone/linux-app",
+        'Unknown: image operating system "linux" cannot be used on this platform',
+    ),
+    (
+        "linux",
+        "docker",
+        0,
+        "someone/windows-app:ltsc2019",
+        'Unknown: image operating system "windows" cannot be used on this platform',
+    ),
+    (
+        "linux",
+        "docker",
+        0,
+        "mcr.microsoft.com/windows/nanoserver:1809",
+        "Unknown: no matching manifest for linux/amd64 in the manifest list entries",
+    ),
+    (
+        "linux",
+        "docker",
+        0,
+        "nginx:1.161",
+        (
+            "Unknown: Error response from daemon: manifest for nginx:1.161 not found: manifest "
+            "unknown: manifest unknown"
+        ),
+    ),
+    (
+        "linux",
+        "containerd",
+        0,
+        "nginx:1.161",
+        'NotFound: failed to pull and unpack image "docker.io/library/nginx:1.161": failed '
+        "to resolve reference "
+        '"docker.io/library/nginx:1.161": docker.io/library/nginx:1.161: not found',
+    ),
+    (
+        "linux",
+        "docker",
+        0,
+        "nonexistent-image",
+        "Unknown: Error response from daemon: pull access denied for nonexistent-image, "
+        "repository does not exist or may "
+        "require 'docker login': denied: requested access to the resource is denied",
+    ),
+    (
+        "linux",
+        "docker",
+        0,
+        "webserver:404",
+        (
+            "Unknown: Error response from daemon: manifest for webserver:404 not found: manifest "
+            "unknown: manifest unknown"
+        ),
+    ),
+    (
+        "linux",
+        "docker",
+        0,
+        "registry.invalid/app:1",
+        (
+            "Unknown: Error response from daemon: Get https://registry.invalid/v2/: dial tcp: "
+            "lookup registry.invalid: no such host"
+        ),
+    ),
+]
 
 
 @pytest.mark.parametrize(("os", "flavour", "build", "image", "failure"), PULLS)
-def test_what_cannot_be_pulled_says_why(os: str, flavour: Flavour, build: int, image: str, failure: str) -> None:
+def test_what_cannot_be_pulled_says_why(
+    os: str, flavour: Flavour, build: int, image: str, failure: str
+) -> None:
     async def test() -> None:
         r = rig.make(os, flavour, build=build or 17763, catalogue=catalogue_with(MINE, "mine"))  # type: ignore[arg-type]
         with pytest.raises(RuntimeFailure) as raised:
@@ -131,10 +225,14 @@ def test_private_images_want_credentials() -> None:
         r = rig.make(catalogue=catalogue_with(MINE, "mine"))
         with pytest.raises(RuntimeFailure, match="pull access denied"):
             await r.do(r.runtime.pull_image("registry.example/secret"))
-        assert await r.do(r.runtime.pull_image("registry.example/secret", Auth("anyone", "x")))
+        assert await r.do(
+            r.runtime.pull_image("registry.example/secret", AuthConfig("anyone", "x"))
+        )
         with pytest.raises(RuntimeFailure, match="incorrect username or password"):
-            await r.do(r.runtime.pull_image("registry.example/locked", Auth("ann", "wrong")))
-        assert await r.do(r.runtime.pull_image("registry.example/locked", Auth("ann", "word")))
+            await r.do(r.runtime.pull_image("registry.example/locked", AuthConfig("ann", "wrong")))
+        assert await r.do(
+            r.runtime.pull_image("registry.example/locked", AuthConfig("ann", "word"))
+        )
 
     rig.run(test)
 
@@ -142,11 +240,19 @@ def test_private_images_want_credentials() -> None:
 def test_an_image_has_an_id_tags_digests_and_a_user() -> None:
     async def test() -> None:
         mine = catalogue_with(MINE, "mine")
-        docker, containerd = rig.make(catalogue=mine), rig.make(flavour="containerd", catalogue=mine)
+        docker, containerd = (
+            rig.make(catalogue=mine),
+            rig.make(flavour="containerd", catalogue=mine),
+        )
         reference = await docker.do(docker.runtime.pull_image("nginx:mine"))
         image = docker.runtime.image("nginx:mine")
         assert image is not None
-        assert (image.tags, image.digests, image.uid, image.size) == (("nginx:mine",), (reference,), 4711, 2_000_000_000)
+        assert (image.tags, image.digests, image.uid, image.size) == (
+            ("nginx:mine",),
+            (reference,),
+            4711,
+            2_000_000_000,
+        )
         assert docker.runtime.image(image.id) == docker.runtime.image(reference) == image
         assert docker.runtime.image("nginx") is None
         assert await containerd.do(containerd.runtime.pull_image("nginx:mine")) == image.id
@@ -165,9 +271,9 @@ def test_a_pull_takes_time_and_room_once() -> None:
         r = rig.make()
         used = r.host.disk().used
         pulls = [asyncio.ensure_future(r.runtime.pull_image("nginx")) for _ in range(2)]
-        await r.clock.run_for(0.1)
+        await r.clock.run_for(0.15)
         assert not any(pull.done() for pull in pulls)
-        await r.clock.run_for(0.1)
+        await r.clock.run_for(0.15)
         assert all(pull.done() for pull in pulls)
         assert r.host.disk().used - used == r.runtime.image_filesystem().used == 133_000_000
         r.host.fill_disk()
@@ -194,4 +300,10 @@ def test_a_bad_catalogue_is_refused(text: str, complaint: str) -> None:
 
 
 def test_sizes() -> None:
-    assert [parse_size(text) for text in ("10", "1.5kB", "2MiB", "5GB", 7)] == [10, 1500, 2 << 20, 5 * 10**9, 7]
+    assert [parse_image_size(text) for text in ("10", "1.5kB", "2MiB", "5GB", 7)] == [
+        10,
+        1500,
+        2 << 20,
+        5 * 10**9,
+        7,
+    ]

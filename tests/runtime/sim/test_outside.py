@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.runtime.sim import rig
 
-from transom.hosts.windows.host import WindowsHost
-from transom.hosts.windows.variables import MACHINE
+from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.variables import MACHINE
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.sim.engine import Flavour
 from transom.runtime.sim.outside import host_of
@@ -17,27 +17,41 @@ IMAGE = "mcr.microsoft.com/windows/nanoserver:1809"
 PROXY = "http://proxy.example.com:80/"
 MANIFEST = "https://mcr.microsoft.com/v2/windows/nanoserver/manifests/1809"
 DOCKER = "Error response from daemon: Get https://mcr.microsoft.com/v2/: "
-SILENT = "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)"
+SILENT = (
+    "net/http: request canceled while waiting for connection (Client.Timeout exceeded while "
+    "awaiting headers)"
+)
 CONTAINERD = (
-    f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": failed to do request: '
+    f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": '
+    "failed to do request: "
     f'Head "{MANIFEST}": '
 )
 LATE = (
-    "connectex: A connection attempt failed because the connected party did not properly respond after a period of time, or "
+    "connectex: A connection attempt failed because the connected party did not properly "
+    "respond after a period of time, or "
     "established connection failed because connected host has failed to respond."
 )
 
 
 @pytest.mark.windows("TRB-116", "TRB-117", "TRB-118")
-@pytest.mark.parametrize(("flavour", "variables", "failure"), [
-    ("docker", {}, DOCKER + SILENT),
-    ("docker", {"HTTP_PROXY": PROXY}, DOCKER + SILENT),
-    ("docker", {"HTTPS_PROXY": "http://other:80/"}, DOCKER + "proxyconnect tcp: dial tcp: lookup other: no such host"),
-    ("docker", {"HTTP_PROXY": PROXY, "HTTPS_PROXY": "http://proxy.example.com:443/"}, ""),
-    ("containerd", {}, f"{CONTAINERD}dial tcp 192.0.2.1:443: {LATE}"),
-    ("containerd", {"https_proxy": "proxy.example.com:443"}, ""),
-])  # fmt: skip
-def test_a_machine_behind_a_proxy_needs_to_be_told(flavour: Flavour, variables: dict[str, str], failure: str) -> None:
+@pytest.mark.parametrize(
+    ("flavour", "variables", "failure"),
+    [
+        ("docker", {}, DOCKER + SILENT),
+        ("docker", {"HTTP_PROXY": PROXY}, DOCKER + SILENT),
+        (
+            "docker",
+            {"HTTPS_PROXY": "http://other:80/"},
+            DOCKER + "proxyconnect tcp: dial tcp: lookup other: no such host",
+        ),
+        ("docker", {"HTTP_PROXY": PROXY, "HTTPS_PROXY": "http://proxy.example.com:443/"}, ""),
+        ("containerd", {}, f"{CONTAINERD}dial tcp 192.0.2.1:443: {LATE}"),
+        ("containerd", {"https_proxy": "proxy.example.com:443"}, ""),
+    ],
+)
+def test_a_machine_behind_a_proxy_needs_to_be_told(
+    flavour: Flavour, variables: dict[str, str], failure: str
+) -> None:
     async def test() -> None:
         r = rig.make("windows", flavour)
         assert isinstance(r.host, WindowsHost)
@@ -56,8 +70,15 @@ def test_a_machine_behind_a_proxy_needs_to_be_told(flavour: Flavour, variables: 
     asyncio.run(test())
 
 
-@pytest.mark.parametrize(("text", "host"), [
-    (PROXY, "proxy.example.com"), ("proxy:3128", "proxy"), ("http://me:word@proxy/", "proxy"), ("", ""), ("http://[", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        (PROXY, "proxy.example.com"),
+        ("proxy:3128", "proxy"),
+        ("http://me:word@proxy/", "proxy"),
+        ("", ""),
+        ("http://[", ""),
+    ],
+)
 def test_hosts_of_proxies(text: str, host: str) -> None:
     assert host_of(text) == host

@@ -18,29 +18,57 @@ def test_a_sandbox_has_an_address_until_it_is_stopped() -> None:
         assert r.state(main).exit_code == 137
         assert r.runtime.sandboxes()[0].state == "notready"
         await r.runtime.remove_sandbox(sandbox)
-        assert (r.runtime.sandboxes(), r.runtime.containers("uid-1"), r.runtime.container(main)) == ([], [], None)
+        assert (
+            r.runtime.sandboxes(),
+            r.runtime.containers("uid-1"),
+            r.runtime.container(main),
+        ) == ([], [], None)
         assert r.events == [
-            ("sandbox", "uid-1"), ("started", "uid-1"), ("died", "uid-1"), ("sandbox", "uid-1"),
-            ("removed", "uid-1"), ("removed", "uid-1"),
-        ]  # fmt: skip
+            ("sandbox", "uid-1"),
+            ("started", "uid-1"),
+            ("died", "uid-1"),
+            ("sandbox", "uid-1"),
+            ("removed", "uid-1"),
+            ("removed", "uid-1"),
+        ]
 
     rig.run(test)
 
 
 FAILURES = [
-    ("windows", "docker", {"sandbox_image": "k8s.gcr.io/pause:3.2"}, "",
-     'failed pulling image "k8s.gcr.io/pause:3.2": no matching manifest for windows/amd64 10.0.17763 in the manifest list '
-     "entries"),
-    ("windows", "containerd", {"sandbox_image": "k8s.gcr.io/pause:3.2"}, "",
-     'failed to get sandbox image "k8s.gcr.io/pause:3.2": failed to pull image "k8s.gcr.io/pause:3.2": failed to pull and '
-     'unpack image "k8s.gcr.io/pause:3.2": no match for platform in manifest: not found'),
+    (
+        "windows",
+        "docker",
+        {"sandbox_image": "k8s.gcr.io/pause:3.2"},
+        "",
+        'failed pulling image "k8s.gcr.io/pause:3.2": no matching manifest for windows/amd64 '
+        "10.0.17763 in the manifest list "
+        "entries",
+    ),
+    (
+        "windows",
+        "containerd",
+        {"sandbox_image": "k8s.gcr.io/pause:3.2"},
+        "",
+        'failed to get sandbox image "k8s.gcr.io/pause:3.2": failed to pull image '
+        '"k8s.gcr.io/pause:3.2": failed to pull and '
+        'unpack image "k8s.gcr.io/pause:3.2": no match for platform in manifest: not found',
+    ),
     ("linux", "docker", {}, "kata", 'RuntimeHandler "kata" not supported'),
-    ("linux", "containerd", {}, "kata", 'failed to get sandbox runtime: no runtime for "kata" is configured'),
-]  # fmt: skip
+    (
+        "linux",
+        "containerd",
+        {},
+        "kata",
+        'failed to get sandbox runtime: no runtime for "kata" is configured',
+    ),
+]
 
 
 @pytest.mark.parametrize(("os", "flavour", "options", "handler", "text"), FAILURES)
-def test_sandboxes_that_cannot_be(os: str, flavour: str, options: dict[str, str], handler: str, text: str) -> None:
+def test_sandboxes_that_cannot_be(
+    os: str, flavour: str, options: dict[str, str], handler: str, text: str
+) -> None:
     async def test() -> None:
         r = rig.make(os, flavour, **options)  # type: ignore[arg-type]
         with pytest.raises(RuntimeFailure) as raised:
@@ -62,13 +90,19 @@ def test_no_address_no_sandbox() -> None:
             f'failed to set up sandbox container "{left.id}" network for pod "web": '
             'networkPlugin cni failed to set up pod "web_ns" network: cni config uninitialized'
         )
-        assert r.runtime.status().network_message == "docker: network plugin is not ready: cni config uninitialized"
+        assert (
+            r.runtime.status().network_message
+            == "docker: network plugin is not ready: cni config uninitialized"
+        )
         c = rig.make(flavour="containerd")
         c.network.fault = "cni config uninitialized"
         with pytest.raises(RuntimeFailure, match='failed to setup network for sandbox "'):
             await c.sandbox()
         assert c.runtime.sandboxes() == []
-        assert c.runtime.status().network_message == "Network plugin returns error: cni plugin not initialized"
+        assert (
+            c.runtime.status().network_message
+            == "Network plugin returns error: cni plugin not initialized"
+        )
 
     rig.run(test)
 
@@ -85,7 +119,8 @@ def test_the_hosts_network_is_there_on_linux_only() -> None:
         with pytest.raises(RuntimeFailure) as raised:
             await d.sandbox(linux=host)
         assert raised.value.description == (
-            'failed to start sandbox container for pod "web": Error response from daemon: network host not found'
+            'failed to start sandbox container for pod "web": Error response from daemon: '
+            "network host not found"
         )
         c = rig.make("windows", "containerd")
         await c.sandbox(linux=host)
@@ -118,17 +153,28 @@ def test_builds_must_match_in_process_isolation() -> None:
             await r.container("ignore", image=image, sandbox=sandbox)
         (c,) = r.runtime.containers()
         assert raised.value.description.startswith(
-            f'failed to start container "{c.id}": Error response from daemon: hcsshim::CreateComputeSystem {c.id}: '
-            'The container operating system does not match the host operating system.\n(extra info: {"SystemType":"Container"'
+            f'failed to start container "{c.id}": Error response from daemon: '
+            f"hcsshim::CreateComputeSystem {c.id}: "
+            "The container operating system does not match the host operating "
+            'system.\n(extra info: {"SystemType":"Container"'
         )
-        assert (c.state, c.exit_code, c.reason, c.started_at) == ("exited", 128, "ContainerCannotRun", c.created_at)
+        assert (c.state, c.exit_code, c.reason, c.started_at) == (
+            "exited",
+            128,
+            "ContainerCannotRun",
+            c.created_at,
+        )
         d = rig.make("windows", "containerd")
         with pytest.raises(RuntimeFailure) as raised:
             await d.container("ignore", image=image)
         (c,) = d.runtime.containers()
-        assert raised.value.description == c.message == (
-            f"failed to create containerd task: hcs::CreateComputeSystem {c.id}: "
-            "The container operating system does not match the host operating system.: unknown"
+        assert (
+            raised.value.description
+            == c.message
+            == (
+                f"failed to create containerd task: hcs::CreateComputeSystem {c.id}: "
+                "The container operating system does not match the host operating system.: unknown"
+            )
         )
         assert (c.exit_code, c.reason, c.started_at) == (128, "StartError", 0.0)
 
@@ -138,7 +184,10 @@ def test_builds_must_match_in_process_isolation() -> None:
 def test_a_pause_image_of_another_build() -> None:
     async def test() -> None:
         r = rig.make("windows", "docker", build=18362, sandbox_image="kubeletwin/pause")
-        with pytest.raises(RuntimeFailure, match="The container operating system does not match the host operating system"):
+        with pytest.raises(
+            RuntimeFailure,
+            match="The container operating system does not match the host operating system",
+        ):
             await r.sandbox()
 
     rig.run(test)
@@ -155,8 +204,10 @@ def test_hyperv_isolation_takes_older_builds() -> None:
         assert r.runtime.sandboxes()[0].ips == ("10.244.1.2",)
         off = rig.make("windows", "docker")
         with pytest.raises(RuntimeFailure):
-            await off.container("ignore", image=old, sandbox=await off.sandbox(annotations=annotation))
-        c = rig.make("windows", "containerd")
+            await off.container(
+                "ignore", image=old, sandbox=await off.sandbox(annotations=annotation)
+            )
+        c = rig.make("windows", "containerd", version="1.7.0")
         sandbox = await c.sandbox("runhcs-wcow-hypervisor")
         assert await c.container("ignore", image=old, sandbox=sandbox)
         with pytest.raises(RuntimeFailure):

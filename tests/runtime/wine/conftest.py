@@ -1,4 +1,6 @@
-"""A machine for Windows containers: the platform, and `Box`, one container run by runc itself, without a runtime around it."""
+"""A machine for Windows containers: the platform, and `Box`, one container run by runc itself,
+without a runtime around it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +25,7 @@ from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, Mount, SandboxConfig
 from transom.runtime.native import cgroups
 from transom.runtime.native.platform import ContainerRequest, SandboxFacts, SandboxPlan, Spec
+from transom.runtime.wine import bundle, jobs
 from transom.runtime.wine.platform import WinePlatform
 
 PROBE = probe.PATH
@@ -52,7 +56,7 @@ def wine(cache: Path) -> Iterator[WinePlatform]:
     platform = WinePlatform(cache)
     asyncio.run(platform.prepare())
     yield platform
-    assert cgroups.remove_surely(f"/{_CGROUP}")
+    assert cgroups.kill_and_remove_cgroup(f"/{_CGROUP}")
 
 
 class Host:
@@ -60,10 +64,21 @@ class Host:
 
     def bind(self, mount: Mount, destination: str, options: Sequence[str] = ()) -> Spec:
         access = "ro" if mount.read_only else "rw"
-        return {"destination": destination, "type": "bind", "source": mount.host_path, "options": [*options, "rbind", access]}
+        return {
+            "destination": destination,
+            "type": "bind",
+            "source": mount.host_path,
+            "options": [*options, "rbind", access],
+        }
 
     def real(self, path: str) -> str:
         return path
+
+    def stat(self, path: str) -> os.stat_result:
+        return os.stat(path)
+
+    def read(self, path: str) -> bytes:
+        return Path(path).read_bytes()
 
 
 class Image:
@@ -74,16 +89,29 @@ class Image:
 
 
 class Box:
-    def __init__(self, platform: WinePlatform, folder: Path, config: ContainerConfig, image: Image, dns: DnsConfig) -> None:
+    def __init__(
+        self,
+        platform: WinePlatform,
+        folder: Path,
+        config: ContainerConfig,
+        image: Image,
+        dns: DnsConfig,
+    ) -> None:
         self.id = f"wine-{uuid.uuid4().hex[:12]}"
         self.platform = platform
         self.folder = folder
         self.snapshot = folder / "rootfs"
         facts = SandboxFacts(
-            self.id, SandboxConfig("pod", "default", "uid", hostname="web-0", dns=dns), SandboxPlan("web-0", network=False), 0,
-            folder, ("127.0.0.1",),
-        )  # fmt: skip
-        self.request = ContainerRequest(self.id, facts, config, image, folder, self.snapshot, Host())
+            self.id,
+            SandboxConfig("pod", "default", "uid", hostname="web-0", dns=dns),
+            SandboxPlan("web-0", network=False),
+            0,
+            folder,
+            ("127.0.0.1",),
+        )
+        self.request = ContainerRequest(
+            self.id, facts, config, image, folder, self.snapshot, Host()
+        )
         self.process: subprocess.Popen[bytes] | None = None
         self._mounted = False
 
@@ -92,7 +120,9 @@ class Box:
         for name in ("upper", "work", "rootfs"):
             (self.folder / name).mkdir(parents=True)
         options = f"lowerdir={':'.join(map(str, reversed(layers)))},upperdir={self.folder}/upper,workdir={self.folder}/work"
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.snapshot)], check=True)
+        subprocess.run(
+            ["mount", "-t", "overlay", "overlay", "-o", options, str(self.snapshot)], check=True
+        )
         self._mounted = True
         spec = asyncio.run(self.platform.create(self.request))
         spec["ociVersion"] = "1.0.2"
@@ -105,7 +135,10 @@ class Box:
     def start(self, stdin: int = subprocess.DEVNULL) -> Box:
         """Returns when Windows has made the process."""
         self.process = subprocess.Popen(
-            ["runc", "run", "--bundle", str(self.folder), self.id], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ["runc", "run", "--bundle", str(self.folder), self.id],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         asyncio.run(self.platform.started(self))
         return self
@@ -134,7 +167,9 @@ class Box:
 
         def enter() -> None:  # a thread of its own, for it stays there
             with open(f"/proc/{self.inside}/ns/net") as namespace:
-                assert ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) == 0
+                assert (
+                    ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) == 0
+                )
             made.append(socket.socket(socket.AF_INET, kind))
 
         thread = threading.Thread(target=enter)
@@ -146,19 +181,32 @@ class Box:
         assert self.process is not None and self.process.stdout is not None
         return self.process.stdout.readline().decode().rstrip("\r\n")
 
-    def result(self, given: bytes | None = None, seconds: float = 30.0) -> tuple[int, str, str]:
+    def result(self, given: bytes | None = None, seconds: float = 100.0) -> tuple[int, str, str]:
         """Waits for its end: the exit code as CRI has it, and what it has said."""
         assert self.process is not None
         out, err = self.process.communicate(given, timeout=seconds)
-        return self.platform.exit_code(self.request, self.process.returncode), out.decode(), err.decode()
+        return (
+            self.platform.exit_code(self.request, self.process.returncode),
+            out.decode(),
+            err.decode(),
+        )
 
     def exec(self, *command: str, name: str = "exec") -> tuple[int, str]:
         process = self.platform.exec_process(self, command, tty=False, exec_id=name)
         process["terminal"] = False
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(process))
-        done = subprocess.run(["runc", "exec", "--process", str(path), self.id], capture_output=True, timeout=60, check=False)
-        assert b"exec failed" not in done.stderr, done.stderr
+        done = subprocess.run(
+            ["runc", "exec", "--process", str(path), self.id],
+            capture_output=True,
+            timeout=100,
+            check=False,
+        )
+        reported = jobs.read_job(bundle.bundle_places(self.request).prefix, name)
+        assert reported.what == "exit", (reported, done)  # runc, or Wine itself, has failed
+        sys.stderr.write(
+            f"{command}: {done.stderr.decode(errors='replace')}\n"
+        )  # pytest shows it when the test fails
         return self.platform.exit_code(self.request, done.returncode, name), done.stdout.decode()
 
     def memory(self) -> int:
@@ -169,7 +217,7 @@ class Box:
     def remove(self) -> None:
         subprocess.run(["runc", "delete", "--force", self.id], capture_output=True, check=False)
         if self.process is not None:
-            self.process.communicate(timeout=30)
+            self.process.communicate(timeout=100)
         if self._mounted:
             subprocess.run(["umount", str(self.snapshot)], check=True)
             self._mounted = False
@@ -189,15 +237,24 @@ def box(wine: WinePlatform, tmp_path: Path) -> Iterator[Make]:
     made: list[Box] = []
 
     def make(
-        *command: str, image: dict[str, Any] | None = None, platform: WinePlatform | None = None, dns: DnsConfig = _NO_DNS,
-        version: str = "10.0.17763.1697", **fields: Any,
-    ) -> Box:  # fmt: skip
+        *command: str,
+        image: dict[str, Any] | None = None,
+        platform: WinePlatform | None = None,
+        dns: DnsConfig = _NO_DNS,
+        version: str = "10.0.17763.1697",
+        **fields: Any,
+    ) -> Box:
         config = ContainerConfig("c", 0, "image", "sha256:0", command=command, **fields)
-        new = Box(platform or wine, tmp_path / f"box-{len(made)}", config, Image([layer], image or {}, version), dns)
+        new = Box(
+            platform or wine,
+            tmp_path / f"box-{len(made)}",
+            config,
+            Image([layer], image or {}, version),
+            dns,
+        )
         made.append(new)
         return new
 
     yield make
     for old in made:
         old.remove()
-

@@ -1,4 +1,6 @@
-"""The Windows program that tests run: how it is built (`python -m tests.runtime.wine.probe`) and where it is."""
+"""The Windows program that tests run: how it is built (`python -m tests.runtime.wine.probe`) and
+where it is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ PROBE = dataclasses.replace(
     helpers.HELPERS["winrun.exe"],
     name="probe.exe",
     sources=("probe.c",),
-    libraries=("-lkernel32", "-lntdll", "-lws2_32", "-ladvapi32", "-lshell32"),
+    libraries=("-lkernel32", "-lntdll", "-lws2_32", "-ladvapi32", "-lshell32", "-luser32"),
 )
 
 PATH = r"C:\app\probe.exe"  # where `layer` has it
@@ -28,4 +30,4 @@ def layer(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    helpers.rebuild(FOLDER, (PROBE,), FOLDER)
+    helpers.rebuild_helpers(FOLDER, (PROBE,), FOLDER)

@@ -1,4 +1,6 @@
-"""Command lines: whatever is quoted is what a program gets, and what comes from an image is left as it is."""
+"""Command lines: whatever is quoted is what a program gets, and what comes from an image is left as
+it is.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transom.kit.argv import join_arguments, quote_argument
 from transom.runtime.api import ContainerConfig
 from transom.runtime.wine import commandline
 
@@ -19,7 +22,10 @@ _PROGRAM = st.text(alphabet=st.sampled_from(" \\ab:."), min_size=1, max_size=12)
 
 @given(_PROGRAM, st.lists(_ARGUMENT, max_size=6))
 def test_what_is_quoted_is_what_arrives(program: str, arguments: list[str]) -> None:
-    assert commandline.split(commandline.join([program, *arguments])) == [program, *arguments]
+    assert commandline.split_windows_command_line(join_arguments([program, *arguments])) == [
+        program,
+        *arguments,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,13 +39,13 @@ def test_what_is_quoted_is_what_arrives(program: str, arguments: list[str]) -> N
         ('a"b', r"a\"b"),
         (r"C:\dir", r"C:\dir"),
         ("C:\\my dir\\", '"C:\\my dir\\\\"'),
-        (r'x\"y', r"x\\\"y"),
+        (r"x\"y", r"x\\\"y"),
         ("%PATH%", "%PATH%"),
         ("a&b|c", "a&b|c"),
     ],
 )
 def test_one_argument(argument: str, quoted: str) -> None:
-    assert commandline.quote(argument) == quoted
+    assert quote_argument(argument) == quoted
 
 
 @pytest.mark.parametrize(
@@ -48,18 +54,22 @@ def test_one_argument(argument: str, quoted: str) -> None:
         ("", []),
         ("a b  c", ["a", "b", "c"]),
         (r'"C:\Program Files\x.exe" -a', [r"C:\Program Files\x.exe", "-a"]),
-        (r'x\"y z', [r"x\y", "z"]),  # in the program's name backslashes mean nothing
+        (r"x\"y z", [r"x\y", "z"]),  # in the program's name backslashes mean nothing
         (r'p a\\\"b "c d"e', ["p", r"a\"b", "c de"]),
         ('p "a""b"', ["p", 'a"b']),
         (r"p a\\b\ ", ["p", r"a\\b" + "\\"]),
     ],
 )
 def test_taken_apart(line: str, words: list[str]) -> None:
-    assert commandline.split(line) == words
+    assert commandline.split_windows_command_line(line) == words
 
 
 _SHELL = {"Entrypoint": None, "Cmd": ["cmd /S /C echo %A% b"], "ArgsEscaped": True}
-_ENTRY = {"Entrypoint": ["powershell -File C:\\run me.ps1"], "Cmd": ["a b", "c"], "ArgsEscaped": True}
+_ENTRY = {
+    "Entrypoint": ["powershell -File C:\\run me.ps1"],
+    "Cmd": ["a b", "c"],
+    "ArgsEscaped": True,
+}
 _EXEC = {"Entrypoint": ["C:\\my app\\x.exe"], "Cmd": ["-v", "a b"]}
 
 
@@ -79,6 +89,8 @@ _EXEC = {"Entrypoint": ["C:\\my app\\x.exe"], "Cmd": ["-v", "a b"]}
         (_EXEC, (), ("-q",), '"C:\\my app\\x.exe" -q'),
     ],
 )
-def test_of_a_container(image: dict[str, Any], command: tuple[str, ...], args: tuple[str, ...], line: str) -> None:
+def test_of_a_container(
+    image: dict[str, Any], command: tuple[str, ...], args: tuple[str, ...], line: str
+) -> None:
     config = ContainerConfig("c", 0, "image", "id", command=command, args=args)
-    assert commandline.of_container(config, image) == line
+    assert commandline.container_command_line(config, image) == line

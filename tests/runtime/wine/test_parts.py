@@ -1,4 +1,6 @@
-"""What a Windows container is made of, each part alone: registry, paths, variables, accounts, limits, jobs."""
+"""What a Windows container is made of, each part alone: registry, paths, variables, accounts,
+limits, jobs.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,23 @@ from typing import Any
 
 import pytest
 
-from transom.hosts.windows import accounts as known
+from transom.machines.windows import accounts as known
 from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, Mount, WindowsContainer, WindowsResources
-from transom.runtime.native.platform import Limits, Usage
-from transom.runtime.wine import accounts, bundle, drives, environment, jobs, limits, registry, roots, template
+from transom.runtime.native.platform import CgroupLimits, CgroupUsage
+from transom.runtime.wine import (
+    accounts,
+    bundle,
+    drives,
+    environment,
+    jobs,
+    limits,
+    registry,
+    roots,
+    template,
+)
 from transom.runtime.wine.helpers import Helpers
-from transom.runtime.wine.installation import Installation
+from transom.runtime.wine.installation import WineInstallation
 from transom.runtime.wine.platform import WinePlatform
 from transom.windows.builds import BUILDS
 
@@ -23,18 +35,25 @@ _MIB = 1 << 20
 
 
 def test_registry_sections() -> None:
-    values = {"n": registry.number(10), 'q"': registry.text("C:\\x"), "ü": registry.expanded("%A%\n")}
-    assert registry.sections({r"A\B": values}) == (
+    values = {
+        "n": registry.registry_number(10),
+        'q"': registry.registry_text("C:\\x"),
+        "ü": registry.registry_expand_text("%A%\n"),
+    }
+    assert registry.registry_sections({r"A\B": values}) == (
         '\n[A\\\\B] 0\n"n"=dword:0000000a\n"q\\""="C:\\\\x"\n"\\x00fc"=str(2):"%A%\\n"\n'
     )
-    content = "HEAD\n\n[A\\\\B] 1\n\"x\"=\"y\"\n\n[A\\\\B\\\\C] 1\n\n[A\\\\BC] 1\n\n[D] 1\n"
-    assert registry.without(content, [r"a\b" + "\\"]) == 'HEAD\n\n[A\\\\B] 1\n"x"="y"\n\n[A\\\\BC] 1\n\n[D] 1\n'
-    assert registry.without(content, [r"A\B"]) == "HEAD\n\n[D] 1\n"
+    content = 'HEAD\n\n[A\\\\B] 1\n"x"="y"\n\n[A\\\\B\\\\C] 1\n\n[A\\\\BC] 1\n\n[D] 1\n'
+    assert (
+        registry.without_sections(content, [r"a\b" + "\\"])
+        == 'HEAD\n\n[A\\\\B] 1\n"x"="y"\n\n[A\\\\BC] 1\n\n[D] 1\n'
+    )
+    assert registry.without_sections(content, [r"A\B"]) == "HEAD\n\n[D] 1\n"
 
 
 def test_identity_of_every_build() -> None:
     for build in BUILDS.values():
-        text = template.identity(build)
+        text = template.template_identity(build)
         assert f'"CurrentBuild"="{build.number}"' in text and f'"UBR"=dword:{build.ubr:08x}' in text
         assert f'"ProductName"="{build.product}"' in text
 
@@ -52,23 +71,35 @@ def test_identity_of_every_build() -> None:
     ],
 )
 def test_paths(path: str, found: tuple[str, list[str]]) -> None:
-    assert drives.split(path) == found
+    assert drives.split_windows_path(path) == found
 
 
 def test_spelling(tmp_path: Path) -> None:
     (tmp_path / "Program Files" / "App").mkdir(parents=True)
-    assert str(drives.spelt(tmp_path, ["program files", "APP", "New", "x"])) == "Program Files/App/New/x"
+    assert (
+        str(drives.spelled_path(tmp_path, ["program files", "APP", "New", "x"]))
+        == "Program Files/App/New/x"
+    )
 
 
 def test_what_layers_spell_otherwise_is_united(tmp_path: Path) -> None:
     base, layer, snapshot = tmp_path / "template", tmp_path / "layer", tmp_path / "snapshot"
     (base / "windows" / "system32").mkdir(parents=True)
     (layer / "Windows").mkdir(parents=True)
-    for path in ("windows/system32/a.dll", "Windows/System32/A.dll", "Windows/System32/New/b", "Windows/win.ini"):
+    for path in (
+        "windows/system32/a.dll",
+        "Windows/System32/A.dll",
+        "Windows/System32/New/b",
+        "Windows/win.ini",
+    ):
         (snapshot / path).parent.mkdir(parents=True, exist_ok=True)
         (snapshot / path).write_text(path)
-    drives.unite(snapshot, base, [layer])
-    found = {str(path.relative_to(snapshot)): path.read_text() for path in snapshot.rglob("*") if path.is_file()}
+    drives.join_windows_path(snapshot, base, [layer])
+    found = {
+        str(path.relative_to(snapshot)): path.read_text()
+        for path in snapshot.rglob("*")
+        if path.is_file()
+    }
     assert found == {
         "windows/system32/a.dll": "Windows/System32/A.dll",
         "windows/system32/New/b": "Windows/System32/New/b",
@@ -83,12 +114,22 @@ def test_programs_are_found_as_createprocess_does(tmp_path: Path) -> None:
         (drive / path).touch()
     (tmp_path / "drives" / "d").mkdir(parents=True)
     (tmp_path / "drives" / "d" / "x.exe").touch()
-    folders = environment.search_path({"PATH": r"C:\Tools;D:\\"})
+    folders = environment.windows_search_path({"PATH": r"C:\Tools;D:\\"})
     table = {
-        "cmd": True, "CMD.EXE": True, "server": True, r".\SERVER.exe": True, r"C:\App\server": True, "run.bat": True,
-        "run": False, "x": True, r"D:\x.exe": True, r"E:\x.exe": False, r"tools\server.exe": False, "nothing": False,
-    }  # fmt: skip
-    assert {name: drives.find_program(tmp_path, name, folders, r"C:\app") for name in table} == table
+        "cmd": True,
+        "CMD.EXE": True,
+        "server": True,
+        r".\SERVER.exe": True,
+        r"C:\App\server": True,
+        "run.bat": True,
+        "run": False,
+        "x": True,
+        r"D:\x.exe": True,
+        r"E:\x.exe": False,
+        r"tools\server.exe": False,
+        "nothing": False,
+    }
+    assert {name: drives.has_program(tmp_path, name, folders, r"C:\app") for name in table} == table
 
 
 def test_where_volumes_go(tmp_path: Path) -> None:
@@ -107,10 +148,16 @@ def test_where_volumes_go(tmp_path: Path) -> None:
 
 
 def test_variables() -> None:
-    image = environment.of_image(["PATH=C:\\app", "EMPTY=", "broken", "a=1"])
-    env = environment.of_process(known.USER, "a-very-long-hostname", 4, image, [("A", "2"), ("Temp", "C:\\t")])
+    image = environment.image_environment(["PATH=C:\\app", "EMPTY=", "broken", "a=1"])
+    env = environment.process_environment(
+        known.USER, "a-very-long-hostname", 4, image, [("A", "2"), ("Temp", "C:\\t")]
+    )
     assert (env["Path"], env["EMPTY"], env["a"], env["TEMP"]) == ("C:\\app", "", "2", "C:\\t")
-    assert (env["COMPUTERNAME"], env["USERNAME"], env["NUMBER_OF_PROCESSORS"]) == ("A-VERY-LONG-HOS", "ContainerUser", "4")
+    assert (env["COMPUTERNAME"], env["USERNAME"], env["NUMBER_OF_PROCESSORS"]) == (
+        "A-VERY-LONG-HOS",
+        "ContainerUser",
+        "4",
+    )
     assert env["APPDATA"] == r"C:\Users\ContainerUser\AppData\Roaming"
 
 
@@ -128,11 +175,13 @@ def test_variables() -> None:
         ("nobody", {"User": "app"}, None, 0),
     ],
 )
-def test_accounts(tmp_path: Path, asked: str, image: dict[str, Any], name: str | None, number: int) -> None:
+def test_accounts(
+    tmp_path: Path, asked: str, image: dict[str, Any], name: str | None, number: int
+) -> None:
     (tmp_path / "Users" / "svc").mkdir(parents=True)
     (tmp_path / "Users" / "Public").mkdir()
     config = ContainerConfig("c", 0, "i", "i", windows=WindowsContainer(run_as_user_name=asked))
-    found = accounts.find(config, image, [tmp_path], "web")
+    found = accounts.find_wine_account(config, image, [tmp_path], "web")
     assert (found.name if found else None) == name
     assert found is None or accounts.unix_id(found) == number
 
@@ -140,34 +189,48 @@ def test_accounts(tmp_path: Path, asked: str, image: dict[str, Any], name: str |
 @pytest.mark.parametrize(
     "asked, cpus, given",
     [
-        (WindowsResources(), 4, Limits()),
-        (WindowsResources(cpu_maximum=2500), 4, Limits(cpu_quota=100_000, cpu_period=100_000)),
-        (WindowsResources(cpu_maximum=10_000), 4, Limits()),
-        (WindowsResources(cpu_maximum=1), 4, Limits(cpu_quota=1000, cpu_period=100_000)),
-        (WindowsResources(cpu_count=2), 4, Limits(cpu_quota=200_000, cpu_period=100_000)),
-        (WindowsResources(cpu_count=2, cpu_maximum=5000), 4, Limits(cpu_quota=100_000, cpu_period=100_000)),
-        (WindowsResources(cpu_shares=5000, cpu_maximum=100), 4, Limits(cpu_shares=1024)),
-        (WindowsResources(memory_limit=_MIB), 4, Limits(memory_soft=_MIB)),
+        (WindowsResources(), 4, CgroupLimits()),
+        (
+            WindowsResources(cpu_maximum=2500),
+            4,
+            CgroupLimits(cpu_quota=100_000, cpu_period=100_000),
+        ),
+        (WindowsResources(cpu_maximum=10_000), 4, CgroupLimits()),
+        (WindowsResources(cpu_maximum=1), 4, CgroupLimits(cpu_quota=1000, cpu_period=100_000)),
+        (WindowsResources(cpu_count=2), 4, CgroupLimits(cpu_quota=200_000, cpu_period=100_000)),
+        (
+            WindowsResources(cpu_count=2, cpu_maximum=5000),
+            4,
+            CgroupLimits(cpu_quota=100_000, cpu_period=100_000),
+        ),
+        (WindowsResources(cpu_shares=5000, cpu_maximum=100), 4, CgroupLimits(cpu_shares=1024)),
+        (WindowsResources(memory_limit=_MIB), 4, CgroupLimits(memory_soft=_MIB)),
     ],
 )
-def test_limits(asked: WindowsResources, cpus: int, given: Limits) -> None:
-    assert limits.of(asked, cpus) == given
+def test_limits(asked: WindowsResources, cpus: int, given: CgroupLimits) -> None:
+    assert limits.limits_of_resources(asked, cpus) == given
 
 
 def test_a_share_is_one_of_the_nodes_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubelet has divided by those, and the machine may have others."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    config = ContainerConfig("c", 0, "i", "i", windows=WindowsContainer(resources=WindowsResources(cpu_maximum=1000)))
+    config = ContainerConfig(
+        "c", 0, "i", "i", windows=WindowsContainer(resources=WindowsResources(cpu_maximum=1000))
+    )
     assert WinePlatform(Path("/nonexistent")).limits(config, 4).cpu_quota == 40_000
 
 
 def test_memory_beyond_the_limit_is_paged() -> None:
-    counted = Usage(1, 300 * _MIB, 250 * _MIB, 200 * _MIB, 0, 0, 3)
-    assert limits.shown(WindowsResources(), counted) == counted
-    shown = limits.shown(WindowsResources(memory_limit=100 * _MIB), counted)
+    counted = CgroupUsage(1, 300 * _MIB, 250 * _MIB, 200 * _MIB, 0, 0, 3)
+    assert limits.shown_usage(WindowsResources(), counted) == counted
+    shown = limits.shown_usage(WindowsResources(memory_limit=100 * _MIB), counted)
     assert (shown.working_set, shown.paged, shown.usage) == (100 * _MIB, 150 * _MIB, 300 * _MIB)
-    assert 100 * _MIB < limits.of_process(WindowsResources(memory_limit=100 * _MIB)) < 130 * _MIB
-    assert limits.of_process(WindowsResources()) == 0
+    assert (
+        100 * _MIB
+        < limits.process_data_limit(WindowsResources(memory_limit=100 * _MIB))
+        < 130 * _MIB
+    )
+    assert limits.process_data_limit(WindowsResources()) == 0
 
 
 @pytest.mark.parametrize(
@@ -187,18 +250,23 @@ def test_exit_codes(tmp_path: Path, written: str | None, status: int, code: int)
     (tmp_path / "jobs").mkdir()
     if written is not None:
         (tmp_path / "jobs" / "main.status").write_text(written)
-    assert jobs.exit_code(jobs.read(tmp_path, "main"), status) == code
+    assert jobs.job_exit_code(jobs.read_job(tmp_path, "main"), status) == code
 
 
 def test_one_suffix() -> None:
     dns = DnsConfig(("10.96.0.10",), ("ns.svc.cluster.local", "svc.cluster.local"), ("ndots:5",))
-    assert roots.resolver(dns) == "nameserver 10.96.0.10\nsearch ns.svc.cluster.local\noptions timeout:2 attempts:2\n"
+    assert (
+        roots.root_resolver(dns)
+        == "nameserver 10.96.0.10\nsearch ns.svc.cluster.local\noptions timeout:2 attempts:2\n"
+    )
 
 
 def test_containers_that_would_have_the_same_root_share_it(tmp_path: Path) -> None:
-    def root(user: known.User = known.USER, server: str = "10.96.0.10") -> Path:
+    def root(user: known.WindowsUser = known.USER, server: str = "10.96.0.10") -> Path:
         dns, own = DnsConfig((server,)), Helpers(tmp_path)
-        return roots.root(tmp_path / "roots", ("usr", "tmp"), "/wine", "/x/hosts", user, own, dns)
+        return roots.prefix_root(
+            tmp_path / "roots", ("usr", "tmp"), "/wine", "/x/hosts", user, own, dns
+        )
 
     first = root()
     made = {first, root(), root(server="10.96.0.11"), root(known.ADMINISTRATOR)}
@@ -217,7 +285,9 @@ def test_a_prefix_that_cannot_be_made_leaves_no_processes(tmp_path: Path) -> Non
     for script in (loader, server):
         script.chmod(0o755)
     with pytest.raises(subprocess.CalledProcessError):
-        template.prepare(tmp_path / "cache", Installation(loader, server, tmp_path), Helpers(tmp_path))
+        template.prepare_template(
+            tmp_path / "cache", WineInstallation(loader, server, tmp_path), Helpers(tmp_path)
+        )
     what, prefix = said.read_text().split()
     assert what == "--kill" and prefix.startswith(str(tmp_path / "cache" / "making-"))
     assert not list((tmp_path / "cache").glob("making-*"))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
 import socket
 import subprocess
 import threading
@@ -14,7 +18,15 @@ from tests.runtime.wine import probe
 from tests.runtime.wine.conftest import PROBE, Box, Image, Make
 
 from transom.network.api import DnsConfig
-from transom.runtime.api import ContainerConfig, Mount, RuntimeFailure, WindowsContainer, WindowsResources
+from transom.runtime.api import (
+    ContainerConfig,
+    LinuxSandbox,
+    Mount,
+    RuntimeFailure,
+    SandboxConfig,
+    WindowsContainer,
+    WindowsResources,
+)
 from transom.runtime.native.platform import CannotStart
 from transom.runtime.wine.helpers import HELPERS, Helpers
 from transom.runtime.wine.platform import WinePlatform
@@ -23,11 +35,22 @@ _MIB = 1 << 20
 
 
 def test_cmd_tells_its_build_and_gets_the_words_of_its_line(box: Make) -> None:
-    code, out, _ = box("cmd", "/c", "ver & echo one  two & echo %A%", env=(("a", "x y"),)).create().start().result()
-    assert (code, out.split("\r\n")[1:]) == (0, ["Microsoft Windows 10.0.17763", "one  two ", "x y", ""])
+    code, out, _ = (
+        box("cmd", "/c", "ver & echo one  two & echo %A%", env=(("a", "x y"),))
+        .create()
+        .start()
+        .result()
+    )
+    assert (code, out.split("\r\n")[1:]) == (
+        0,
+        ["Microsoft Windows 10.0.17763", "one  two ", "x y", ""],
+    )
 
 
-@pytest.mark.parametrize("asked, told", [("0", 0), ("300", 300), ("3000000000", -1294967296), ("3221225786", -1073741510)])
+@pytest.mark.parametrize(
+    "asked, told",
+    [("0", 0), ("300", 300), ("3000000000", -1294967296), ("3221225786", -1073741510)],
+)
 def test_all_32_bits_of_an_exit_code(box: Make, asked: str, told: int) -> None:
     assert box(PROBE, "exit", asked).create().start().result()[0] == told
 
@@ -42,15 +65,35 @@ def test_what_go_programs_need(box: Make) -> None:
 
 
 def test_arguments_arrive_as_they_were(box: Make) -> None:
-    words = ["plain", "with space", "", 'quo"te', "back\\slash", "end\\", "end space\\", 'a\\"b', "tab\there", "ü €", "%OS%"]
+    words = [
+        "plain",
+        "with space",
+        "",
+        'quo"te',
+        "back\\slash",
+        "end\\",
+        "end space\\",
+        'a\\"b',
+        "tab\there",
+        "ü €",
+        "%OS%",
+    ]
     _, out, _ = box(PROBE, "args", *words).create().start().result()
     assert out.splitlines() == words
 
 
 def test_shell_form_of_an_image_is_a_command_line_already(box: Make) -> None:
-    image = {"Cmd": ['cmd /S /C echo "a  b" %OS%'], "ArgsEscaped": True, "Env": ["X=1"], "WorkingDir": "c:\\APP"}
+    image = {
+        "Cmd": ['cmd /S /C echo "a  b" %OS%'],
+        "ArgsEscaped": True,
+        "Env": ["X=1"],
+        "WorkingDir": "c:\\APP",
+    }
     assert box(image=image).create().start().result()[1] == '"a  b" Windows_NT\r\n'
-    assert box("cmd", "/c", "echo %X%& cd", image=image).create().start().result()[1] == "1\r\nc:\\APP\r\n"
+    assert (
+        box("cmd", "/c", "echo %X%& cd", image=image).create().start().result()[1]
+        == "1\r\nc:\\APP\r\n"
+    )
 
 
 def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
@@ -58,19 +101,24 @@ def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
     with pytest.raises(CannotStart) as failed:
         made.start()
     assert str(failed.value) == (
-        f'rpc error: code = Unknown desc = failed to start containerd task "{made.id}": hcs::System::CreateProcess {made.id}: '
+        f'rpc error: code = Unknown desc = failed to start containerd task "{made.id}": '
+        f"hcs::System::CreateProcess {made.id}: "
         "The system cannot find the file specified.: unknown"
     )
     docker = box("nothing.exe", platform=WinePlatform(cache, engine="docker")).create()
     with pytest.raises(CannotStart) as failed:
         docker.start()
     assert (failed.value.exit_code, failed.value.message) == (
-        127, f"container {docker.id} encountered an error during hcsshim::System::CreateProcess: failure in a Windows system "
+        127,
+        f"container {docker.id} encountered an error during hcsshim::System::CreateProcess: "
+        "failure in a Windows system "
         "call: The system cannot find the file specified. (0x2)",
-    )  # fmt: skip
-    assert box("probe", "exit", "7", working_dir="C:/App").create().start().result()[0] == 7  # beside it
+    )
+    assert (
+        box("probe", "exit", "7", working_dir="C:/App").create().start().result()[0] == 7
+    )  # beside it
     with pytest.raises(CannotStart, match="The directory name is invalid"):
-        box("cmd", "/c", "ver", working_dir="C:\\nowhere").create().start()
+        box("cmd", "/c", "ver", working_dir="C:\\app\\probe.exe").create().start()
 
 
 @pytest.mark.parametrize(
@@ -81,8 +129,12 @@ def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
         ("none", [], 0xC000013A),
     ],
 )
-@pytest.mark.parametrize("command", [(PROBE, "wait"), ("cmd", "/c", PROBE, "wait")], ids=["itself", "shell"])
-def test_shutdown_is_told_to_all_processes(box: Make, command: tuple[str, ...], how: str, said: list[str], code: int) -> None:
+@pytest.mark.parametrize(
+    "command", [(PROBE, "wait"), ("cmd", "/c", PROBE, "wait")], ids=["itself", "shell"]
+)
+def test_shutdown_is_told_to_all_processes(
+    box: Make, command: tuple[str, ...], how: str, said: list[str], code: int
+) -> None:
     made = box(*command, how).create().start()
     assert made.line() == "ready"
     made.signal(15)
@@ -100,7 +152,11 @@ def test_who_does_not_leave_is_killed(box: Make) -> None:
 
 
 def test_standard_input_reaches_the_program(box: Make) -> None:
-    made = box("cmd", "/v:on", "/c", "set /p first= & echo got !first!").create().start(stdin=subprocess.PIPE)
+    made = (
+        box("cmd", "/v:on", "/c", "set /p first= & echo got !first!")
+        .create()
+        .start(stdin=subprocess.PIPE)
+    )
     assert made.result(b"one\r\ntwo\r\n")[1].strip().startswith("got one")
 
 
@@ -117,39 +173,62 @@ def test_commands_in_a_container(box: Make) -> None:
     made = box(PROBE, "wait", "end", env=(("A", "b"),)).create().start()
     assert made.exec("cmd", "/c", "echo %A% %COMPUTERNAME%") == (0, "b WEB-0\r\n")
     assert made.exec(PROBE, "exit", "70000") == (70000, "")
-    with pytest.raises(RuntimeFailure, match=r'failed to start exec "exec": hcs::System::CreateProcess .*cannot find the file'):
+    with pytest.raises(
+        RuntimeFailure,
+        match=r'failed to start exec "exec": hcs::System::CreateProcess .*cannot find the file',
+    ):
         made.exec("nothing.exe")
     assert made.memory() < 36 * _MIB
 
 
-@pytest.mark.parametrize("command", [("cmd", "/c", "nothing"), (r"C:\Windows\System32\CMD.EXE", "/c", "nothing")])
+@pytest.mark.parametrize(
+    "command", [("cmd", "/c", "nothing"), (r"C:\Windows\System32\CMD.EXE", "/c", "nothing")]
+)
 def test_the_shell_finds_no_program(box: Make, command: tuple[str, ...]) -> None:
     made = box(*command, env=(("PATH", r"C:\none;;C:\Windows\System32;"),)).create().start()
     code, _, err = made.result()
-    said = "'nothing' is not recognized as an internal or external command, operable program or batch file."
+    said = (
+        "'nothing' is not recognized as an internal or external command, operable program or "
+        "batch file."
+    )
     assert (code, " ".join(err.split())) == (1, said)
 
 
 def test_accounts(box: Make) -> None:
-    script = r"whoami & echo %USERPROFILE%& echo x> C:\Windows\x & echo y> C:\app\y & mkdir C:\new & dir /b C:\app C:\windows\x"
+    script = (
+        r"whoami & echo %USERPROFILE%& echo x> C:\Windows\x & echo y> C:\app\y & mkdir C:\new & "
+        r"dir /b C:\app C:\windows\x"
+    )
     user = WindowsContainer(run_as_user_name="ContainerUser")
     _, out, err = box("cmd", "/c", script, windows=user).create().start().result()
-    assert out.splitlines()[:2] == ["WEB-0\\ContainerUser", "C:\\Users\\ContainerUser"]
+    assert out.splitlines()[:2] == ["user manager\\containeruser", r"C:\Users\ContainerUser"]
     assert "y" in out.splitlines() and "x" not in out.splitlines() and "denied" in err
-    _, out, _ = box("cmd", "/c", "echo %USERNAME%& cd %TEMP% && cd", image={"User": "web"}).create().start().result()
+    _, out, _ = (
+        box("cmd", "/c", "echo %USERNAME%& cd %TEMP% && cd", image={"User": "web"})
+        .create()
+        .start()
+        .result()
+    )
     assert out == "web\r\nC:\\Users\\web\\AppData\\Local\\Temp\r\n"
     nobody = box("cmd", windows=WindowsContainer(run_as_user_name="nobody"))
-    with pytest.raises(CannotStart, match=r"CreateProcess .*: The user name or password is incorrect.: unknown$"):
+    with pytest.raises(
+        CannotStart, match=r"CreateProcess .*: The user name or password is incorrect.: unknown$"
+    ):
         nobody.create()
 
 
 def test_the_registry_is_that_of_the_build(box: Make) -> None:
     query = r"HKEY_LOCAL_MACHINE\Software\Microsoft\Windows NT\CurrentVersion"
     made = box(PROBE, "wait", "end").create().start()
-    said = [made.exec("reg", "query", query, "/v", name)[1].split() for name in ("ProductName", "UBR", "CurrentBuild")]
+    said = [
+        made.exec("reg", "query", query, "/v", name)[1].split()
+        for name in ("ProductName", "UBR", "CurrentBuild")
+    ]
     assert [" ".join(words[words.index("NT\\CurrentVersion") + 1 :]) for words in said] == [
-        "ProductName REG_SZ Windows Server 2019 Datacenter", "UBR REG_DWORD 0x6a1", "CurrentBuild REG_SZ 17763",
-    ]  # fmt: skip
+        "ProductName REG_SZ Windows Server 2019 Datacenter",
+        "UBR REG_DWORD 0x6a1",
+        "CurrentBuild REG_SZ 17763",
+    ]
 
 
 @pytest.mark.parametrize("number", [18363, 19041, 20348])
@@ -161,7 +240,8 @@ def test_builds(box: Make, cache: Path, number: int) -> None:
     with pytest.raises(CannotStart) as failed:
         other.create()
     assert str(failed.value) == (
-        f"rpc error: code = Unknown desc = failed to create containerd task: hcs::CreateComputeSystem {other.id}: "
+        "rpc error: code = Unknown desc = failed to create containerd task: "
+        f"hcs::CreateComputeSystem {other.id}: "
         "The container operating system does not match the host operating system.: unknown"
     )
 
@@ -177,9 +257,13 @@ def test_services(box: Make) -> None:
     made = box(PROBE, "wait", "end").create().start()
     assert made.exec("sc", "create", "probe", "binPath=", f"{PROBE} service")[0] == 0
     assert made.exec("sc", "start", "probe")[0] == 0
-    assert "RUNNING" in made.exec("sc", "query", "probe")[1]
+    while "START_PENDING" in (state := made.exec("sc", "query", "probe")[1]):  # sc does not wait
+        pass
+    assert "RUNNING" in state
     assert made.exec("sc", "stop", "probe")[0] == 0
-    assert "STOPPED" in made.exec("sc", "query", "probe")[1]
+    while "STOP_PENDING" in (state := made.exec("sc", "query", "probe")[1]):
+        pass
+    assert "STOPPED" in state
 
 
 def test_volumes(box: Make, tmp_path: Path) -> None:
@@ -196,17 +280,24 @@ def test_volumes(box: Make, tmp_path: Path) -> None:
         Mount("C:\\app\\file.txt", str(secret / "..data" / "key"), read_only=True),
     )
     script = (
-        r"echo a> C:\data\one& echo b> C:\Data\inner\two& echo c> D:\three& type C:\Windows\System32\secret\key&"
+        r"echo a> C:\data\one& echo b> C:\Data\inner\two& echo c> D:\three& type "
+        r"C:\Windows\System32\secret\key&"
         r"type C:\app\file.txt& echo d> C:\Windows\System32\secret\four"
     )
     _, out, _ = box("cmd", "/c", script, mounts=mounts).create().start().result()
     assert out == "valuevalue"
-    assert sorted(str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file()) == ["one", "sub/two", "three"]
+    assert sorted(
+        str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file()
+    ) == ["one", "sub/two", "three"]
     assert not (secret / "four").exists()
 
 
-def _answer(server: socket.socket, asked: list[str], known: Mapping[str, bytes] = MappingProxyType({})) -> None:
-    """There is no such name, unless it is known: by the records of its answer, which begin after the name."""
+def _answer(
+    server: socket.socket, asked: list[str], known: Mapping[str, bytes] = MappingProxyType({})
+) -> None:
+    """There is no such name, unless it is known: by the records of its answer, which begin after
+    the name.
+    """
     while True:
         try:
             query, client = server.recvfrom(512)
@@ -233,7 +324,9 @@ def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
         assert made.exec(PROBE, "lookup", "WEB-0")[1] == "127.0.0.1\n"
         made.exec(PROBE, "lookup", "a.b")
         made.exec(PROBE, "lookup", "single")
-        made.exec("cmd", "/c", r"echo 10.9.8.7 db db.example>> C:\Windows\System32\drivers\etc\hosts")
+        made.exec(
+            "cmd", "/c", r"echo 10.9.8.7 db db.example>> C:\Windows\System32\drivers\etc\hosts"
+        )
         for name in ("db", "db.example"):
             assert made.exec(PROBE, "lookup", name)[1] == "10.9.8.7\n"
     assert asked == ["a.b", "single.ns.svc.cluster.local", "single"]
@@ -250,14 +343,20 @@ def test_nslookup(box: Make) -> None:
     dns = DnsConfig(servers=("127.0.0.1",), searches=("ns.svc.cluster.local", "svc.cluster.local"))
     made = box(PROBE, "wait", "end", dns=dns).create().start()
     head = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4"
-    known = {"web.ns.svc.cluster.local 1": head + bytes((10, 1, 2, 3)), "a.b 1": head + bytes((10, 9, 8, 7))}
+    known = {
+        "web.ns.svc.cluster.local 1": head + bytes((10, 1, 2, 3)),
+        "a.b 1": head + bytes((10, 9, 8, 7)),
+    }
     server, asked = "Server:  UnKnown\r\nAddress:  127.0.0.1\r\n\r\n", list[str]()
     with made.socket(socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 53))
         threading.Thread(target=_answer, args=(listening, asked, known), daemon=True).start()
         said = f"{server}Name:    web.ns.svc.cluster.local\r\nAddress:  10.1.2.3\r\n\r\n"
         assert made.exec("nslookup", "-type=A", "web") == (0, said)
-        assert made.exec("nslookup", "-type=A", "a.b")[1] == f"{server}Name:    a.b\r\nAddress:  10.9.8.7\r\n\r\n"
+        assert (
+            made.exec("nslookup", "-type=A", "a.b")[1]
+            == f"{server}Name:    a.b\r\nAddress:  10.9.8.7\r\n\r\n"
+        )
         assert made.exec("nslookup", "none.") == (0, server)
     names = [name for name in asked if not name.endswith(".arpa")]
     assert names == ["web.ns.svc.cluster.local", "a.b.ns.svc.cluster.local", "a.b", "none"]
@@ -266,7 +365,10 @@ def test_nslookup(box: Make) -> None:
 _ANSWERS = {
     "GET /plain": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain",
     "GET /close": b"HTTP/1.0 200 OK\r\n\r\nclose",
-    "GET /chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=1\r\n0123456789\r\n0\r\n\r\n",
+    "GET /chunks": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n3\r\nabc\r\nA;x=1\r\n0123456789\r\n0\r\n\r\n"
+    ),
     "GET /none": b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone",
     "GET /there": b"HTTP/1.1 302 Found\r\nLocation: plain\r\nContent-Length: 0\r\n\r\n",
     "HEAD /plain": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
@@ -310,15 +412,27 @@ def test_curl(browser: tuple[Box, list[str]], words: str, code: int, out: str) -
     assert made.exec("curl", *words.split()) == (code, out)
     if "/form" in words:
         head, _, body = asked[-1].partition("\r\n\r\n")
-        assert body == "a=1&b=2" and {"Host: 127.0.0.1:8000", "X-One:1", "Content-Length: 7"} <= set(head.split("\r\n"))
+        assert body == "a=1&b=2" and {
+            "Host: 127.0.0.1:8000",
+            "X-One:1",
+            "Content-Length: 7",
+        } <= set(head.split("\r\n"))
 
 
 @pytest.fixture(scope="module")
-def browser(wine: WinePlatform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Box, list[str]]]:
+def browser(
+    wine: WinePlatform, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Box, list[str]]]:
     """A container with a web server at its own address, and what that was asked."""
     folder, asked = tmp_path_factory.mktemp("browser"), list[str]()
     config = ContainerConfig("c", 0, "image", "sha256:0", command=(PROBE, "wait", "end"))
-    made = Box(wine, folder / "box", config, Image([probe.layer(folder / "layer")], {}, "10.0.17763.1697"), DnsConfig())
+    made = Box(
+        wine,
+        folder / "box",
+        config,
+        Image([probe.layer(folder / "layer")], {}, "10.0.17763.1697"),
+        DnsConfig(),
+    )
     made.create().start()
     with made.socket() as listening:
         listening.bind(("127.0.0.1", 8000))
@@ -332,9 +446,15 @@ def test_ipconfig_tells_the_name_servers(box: Make) -> None:
     dns = DnsConfig(servers=("10.96.0.10", "1.1.1.1"), searches=("ns.svc.cluster.local",))
     made = box(PROBE, "wait", "end", dns=dns).create().start()
     code, out = made.exec("ipconfig", "/all")
-    assert code == 0 and out.startswith("\r\nWindows IP Configuration\r\n\r\n   Host Name . . . . . . . . . . . . : ")
-    for words in ("link add Ethernet type veth peer name other", "address add 10.244.3.7/24 dev Ethernet",
-                  "link set other up", "link set Ethernet up"):  # fmt: skip
+    assert code == 0 and out.startswith(
+        "\r\nWindows IP Configuration\r\n\r\n   Host Name . . . . . . . . . . . . : "
+    )
+    for words in (
+        "link add Ethernet type veth peer name other",
+        "address add 10.244.3.7/24 dev Ethernet",
+        "link set other up",
+        "link set Ethernet up",
+    ):
         subprocess.run(["nsenter", "-t", str(made.inside), "-n", "ip", *words.split()], check=True)
     key = r"HKLM\System\CurrentControlSet\Services\TCPIP\Parameters\Interfaces"
     words = made.exec("reg", "query", key, "/s", name="registry")[1].split()
@@ -371,8 +491,92 @@ def test_without_helpers_less_works_but_containers_run(
     box: Make, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as nothing:
-        nothing.setattr("shutil.which", lambda name: None)
+        nothing.setattr("transom.runtime.wine.helpers.find_program", lambda name: None)
         helpers = Helpers(tmp_path, shipped=tmp_path)
     assert len(helpers.missing()) == len(HELPERS)
-    made = box("cmd", "/c", "echo %A%& exit 300", env=(("A", "b"),), platform=WinePlatform(cache, helpers=helpers))
+    made = box(
+        "cmd",
+        "/c",
+        "echo %A%& exit 300",
+        env=(("A", "b"),),
+        platform=WinePlatform(cache, helpers=helpers),
+    )
     assert made.create().start().result()[:2] == (300 % 256, "b\r\n")
+
+
+def test_a_main_process_that_is_killed_has_not_succeeded(box: Make) -> None:
+    made = box("cmd", "/c", "ping -t localhost").create().start()
+    assert made.line() == "" and made.line().startswith("Pinging")
+    [shell] = _named(made, "cmd")
+    os.kill(shell, signal.SIGKILL)
+    assert made.result()[0] == -1
+
+
+def test_children_that_are_killed_do_not_change_the_exit_code(box: Make) -> None:
+    made = box("cmd", "/c", "cmd /c ping -t localhost & exit 0").create().start()
+    assert made.line() == "" and made.line().startswith("Pinging")
+    _, inner = _named(made, "cmd")
+    pings = [*_named(made, "ping"), *_named(made, "ping.exe")]
+    os.kill(inner, signal.SIGKILL)
+    for pid in pings:
+        with contextlib.suppress(ProcessLookupError):  # the container may have ended by now
+            os.kill(pid, signal.SIGKILL)
+    assert made.result()[0] == 0
+
+
+def test_a_working_directory_that_is_missing_is_made(box: Make) -> None:
+    made = box("cmd", "/c", "cd", working_dir=r"C:\srv\New Folder").create().start()
+    assert made.result()[:2] == (0, "C:\\srv\\New Folder\r\n")
+    user = WindowsContainer(run_as_user_name="ContainerUser")
+    made = (
+        box("cmd", "/c", r"echo x> here.txt& cd", windows=user, image={"WorkingDir": r"C:\work"})
+        .create()
+        .start()
+    )
+    assert made.result()[:2] == (0, "C:\\work\r\n")
+
+
+def test_docker_takes_directories_only_and_no_network_of_the_host(
+    box: Make, cache: Path, tmp_path: Path
+) -> None:
+    docker = WinePlatform(cache, engine="docker")
+    file = tmp_path / "file.txt"
+    file.write_text("x")
+    for mount, why in (
+        (Mount("C:\\file.txt", str(file)), "source path must be a directory"),
+        (
+            Mount("C:\\data", str(tmp_path / "none")),
+            f"bind source path does not exist: {tmp_path / 'none'}",
+        ),
+    ):
+        with pytest.raises(RuntimeFailure, match=re.escape(why)):
+            box("cmd", platform=docker, mounts=(mount,)).create()
+    config = SandboxConfig("pod", "default", "uid", linux=LinuxSandbox(host_network=True))
+    with pytest.raises(
+        RuntimeFailure,
+        match=r'failed to start sandbox container for pod "pod": .*: network host not found',
+    ):
+        docker.sandbox(config, "node")
+    assert WinePlatform(cache).sandbox(config, "node").network
+
+
+def test_docker_says_that_a_build_does_not_fit_in_its_own_words(box: Make, cache: Path) -> None:
+    docker = WinePlatform(cache, build=20348, engine="docker")
+    with pytest.raises(CannotStart) as failed:
+        box("cmd", "/c", "ver", platform=docker).create()
+    text = str(failed.value)
+    assert "Error response from daemon: hcsshim::CreateComputeSystem" in text
+    assert "The container operating system does not match the host operating system." in text
+
+
+def _named(made: Box, name: str) -> list[int]:
+    """Processes of the container by what Unix calls them, the oldest first."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if (
+                made.id in Path(f"/proc/{entry}/cgroup").read_text()
+                and Path(f"/proc/{entry}/comm").read_text() == f"{name}\n"
+            ):
+                found.append(int(entry))
+    return sorted(found)

@@ -1,4 +1,6 @@
-"""Windows containers of a node: through the runtime, as kubelets see them, from the built-in images."""
+"""Windows containers of a node: through the runtime, as kubelets see them, from the built-in
+images.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from tests.runtime.behaviour import Bench
 from tests.runtime.wine import probe
 from tests.runtime.wine.conftest import unavailable
 
-from transom.hosts.realhost import RealWindowsHost
 from transom.kit.clock import RealClock
+from transom.machines.realhost import RealWindowsHost
 from transom.runtime.api import Mount, RuntimeFailure, WindowsContainer, WindowsResources
 from transom.runtime.images.service import ImageService
 from transom.runtime.native.store import NodeImages
@@ -38,7 +40,16 @@ async def node(folder: Path, cache: Path) -> AsyncIterator[Bench]:
         host.files.mkdir(r"C:\app")
         host.files.write(r"C:\app\probe.exe", (probe.FOLDER / "probe.exe").read_bytes())
         yield Bench(
-            "wine", runtime, host, behaviour.Windows(), NANOSERVER, r"C:\var\log\pods\web", network, None, folder, cgroup
+            "wine",
+            runtime,
+            host,
+            behaviour.Windows(),
+            NANOSERVER,
+            r"C:\var\log\pods\web",
+            network,
+            None,
+            folder,
+            cgroup,
         )
 
 
@@ -74,7 +85,9 @@ def test_nanoserver_says_what_it_is(play: Play) -> None:
 
 def test_a_server_is_reached_asked_measured_and_stopped(play: Play) -> None:
     async def scenario(b: Bench) -> None:
-        limits = WindowsContainer(resources=WindowsResources(memory_limit=200 * _MIB, cpu_maximum=2500))
+        limits = WindowsContainer(
+            resources=WindowsResources(memory_limit=200 * _MIB, cpu_maximum=2500)
+        )
         sandbox = await b.sandbox()
         made = await b.run((PROBE, "serve", "80"), sandbox, mounts=APP, windows=limits)
         await b.until(lambda: b.said(made) == ["ready"])
@@ -107,6 +120,75 @@ def test_who_ignores_the_shutdown_is_killed_after_the_grace(play: Play) -> None:
     play(scenario)
 
 
+def test_a_window_gets_wm_close_when_its_container_stops(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run((PROBE, "window"), mounts=APP)
+        await b.until(lambda: b.said(made) == ["ready"])
+        await b.runtime.stop_container(made, 20)
+        assert b.state(made).exit_code == 43
+        assert b.said(made) == ["ready", "message 16"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_services_are_notified_before_their_container_ends(play: Play, stopped: bool) -> None:
+    """Whether the container is stopped or its main program is killed."""
+
+    async def scenario(b: Bench) -> None:
+        b.host.files.mkdir(r"C:\log")
+        mounts = (*APP, Mount(r"C:\log", r"C:\log", read_only=False))
+        windows = WindowsContainer(run_as_user_name="ContainerAdministrator")
+        program = (PROBE, "wait", "end") if stopped else ("ping", "-n", "3600", "127.0.0.1")
+        made = await b.run(program, mounts=mounts, windows=windows)
+        command = rf"{PROBE} service C:\log\controls"
+        await b.runtime.exec_sync(made, ("sc", "create", "probe", "binPath=", command))
+        await b.runtime.exec_sync(made, ("sc", "start", "probe"))
+        state = b""
+        while b"RUNNING" not in state:
+            state = (await b.runtime.exec_sync(made, ("sc", "query", "probe"))).stdout
+        if not stopped:
+            await b.exec(made, ("taskkill", "/f", "/im", "ping.exe"))
+        if stopped:
+            await b.runtime.stop_container(made, 60)
+        assert (await b.ended(made)).exit_code == (42 if stopped else 1)
+        assert b.host.files.read(r"C:\log\controls") == b"control 5\n"
+
+    play(scenario)
+
+
+def test_the_registry_of_a_container_limits_its_shutdown(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run((PROBE, "wait", "stay"), mounts=APP)
+        await b.until(lambda: b.said(made) == ["ready"])
+        key = r"HKLM\SYSTEM\CurrentControlSet\Control"
+        setting = ("/v", "WaitToKillServiceTimeout", "/d", "3000", "/f")
+        process, _ = await b.exec(made, ("reg", "add", key, *setting))
+        assert await process.wait() == 0
+        async with asyncio.timeout(30):
+            await b.runtime.stop_container(made, 60)
+        assert b.said(made) == ["ready", "event 6"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name, sid", [("ContainerUser", 2), ("ContainerAdministrator", 1)])
+def test_programs_see_the_account_and_variables_of_windows(play: Play, name: str, sid: int) -> None:
+    async def scenario(b: Bench) -> None:
+        windows = WindowsContainer(run_as_user_name=name)
+        line = f"{PROBE} identity & whoami & {PROBE} variables"
+        own = (("WINERY", "1"), ("WINEDLLDIRS", "2"), ("WINE", "3"))
+        said = await b.output(("cmd", "/c", line), mounts=APP, windows=windows, env=own)
+        account = f"User Manager\\{name}"
+        assert said[:3] == [f"S-1-5-93-2-{sid}", account, account.lower()]
+        listed = sorted(line for line in said if line[2:].startswith("WINE"))
+        expected = sorted(f"{kind} {key}={value}" for kind in "AW" for key, value in own)
+        assert listed == expected
+        assert any(line.startswith("W Path=") for line in said)
+
+    play(scenario)
+
+
 def test_clients_of_commands_and_of_the_container(play: Play) -> None:
     async def scenario(b: Bench) -> None:
         made = await b.run((PROBE, "repeat"), mounts=APP, stdin=True)
@@ -123,7 +205,10 @@ def test_clients_of_commands_and_of_the_container(play: Play) -> None:
         client.close()
         done = await b.runtime.exec_sync(made, (PROBE, "exit", "3221225477"))
         assert done.exit_code == -1073741819
-        with pytest.raises(RuntimeFailure, match=r"CreateProcess .*: The system cannot find the file specified.: unknown"):
+        with pytest.raises(
+            RuntimeFailure,
+            match=r"CreateProcess .*: The system cannot find the file specified.: unknown",
+        ):
             await b.runtime.exec_sync(made, ("bash",))
         assert (await b.runtime.exec_sync(made, ("CMD", "/c", "echo hi"))).stdout == b"hi\r\n"
 
@@ -152,7 +237,9 @@ def test_a_container_that_is_a_terminal(play: Play) -> None:
     async def scenario(b: Bench) -> None:
         made = await b.run(("cmd",), stdin=True, tty=True)
         said: list[tuple[str, bytes]] = []
-        client = await b.runtime.attach(made, lambda stream, data: said.append((stream, data)), stdin=True, tty=True)
+        client = await b.runtime.attach(
+            made, lambda stream, data: said.append((stream, data)), stdin=True, tty=True
+        )
         client.resize(120, 40)
         await b.until(lambda: rb"C:\>" in _plain(said) + b.host.files.read(b.state(made).log_path))
         client.write(b"echo one^two\r")

@@ -1,4 +1,6 @@
-"""PowerShell and its like in containers that are real: both halves, Wine between them, and the kernel around them."""
+"""PowerShell and its like in containers that are real: both halves, Wine between them, and the
+kernel around them.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ def test_scripts_and_exit_codes(running: Box) -> None:
     assert powershell(running, "echo hi; exit 42", "a") == (42, "hi\r\n")
     assert powershell(running, "exit -1", "b") == (-1, "")
     assert powershell(running, "(Get-Process -Id $PID).Name; $PSVersionTable.Note", "c") == (
-        0, "powershell\r\na stand-in of Transom's, not Microsoft's PowerShell\r\n",
-    )  # fmt: skip
+        0,
+        "powershell\r\na stand-in of Transom's, not Microsoft's PowerShell\r\n",
+    )
     assert running.exec("pwsh", "-c", "$PSVersionTable.PSEdition", name="d") == (0, "Core\r\n")
 
 
 def test_programs_of_the_container_are_its_children(running: Box) -> None:
-    script = r"$env:A = 'b'; cmd /c 'echo %A%& exit 7'; $LASTEXITCODE; $p = hostname; 'on ' + $p; 'x', 'y' | findstr y"
+    script = (
+        r"$env:A = 'b'; cmd /c 'echo %A%& exit 7'; $LASTEXITCODE; $p = hostname; 'on ' + $p; "
+        r"'x', 'y' | findstr y"
+    )
     assert powershell(running, script) == (0, "b\r\n7\r\non WEB-0\r\ny\r\n")
 
 
@@ -47,18 +53,27 @@ def test_processes_are_started_seen_and_ended(running: Box) -> None:
 
 
 def test_services_are_those_of_wine(running: Box) -> None:
-    script = "(Get-Service Spooler).Status; Start-Service Spooler; (Get-Service Spooler).Status; Stop-Service nobody"
+    script = (
+        "(Get-Service Spooler).Status; Start-Service Spooler; (Get-Service Spooler).Status; "
+        "Stop-Service nobody"
+    )
     assert powershell(running, script) == (1, "Stopped\r\nRunning\r\n")
 
 
 def test_one_drive_for_all_programs(running: Box) -> None:
-    assert powershell(running, r"Set-Content C:\x.txt hello; cmd /c type C:\X.TXT") == (0, "hello\r\n")
+    assert powershell(running, r"Set-Content C:\x.txt hello; cmd /c type C:\X.TXT") == (
+        0,
+        "hello\r\n",
+    )
     assert (running.snapshot / "x.txt").read_bytes() == b"hello\r\n"
 
 
 def test_a_user_may_do_what_windows_lets_a_user_do(box: Make) -> None:
     made = box(*_SLEEP, windows=WindowsContainer(run_as_user_name="ContainerUser")).create().start()
-    assert powershell(made, r"Set-Content C:\mine.txt x; $env:USERNAME", "a") == (0, "ContainerUser\r\n")
+    assert powershell(made, r"Set-Content C:\mine.txt x; $env:USERNAME", "a") == (
+        0,
+        "ContainerUser\r\n",
+    )
     assert (made.snapshot / "mine.txt").stat().st_uid != 0
     assert powershell(made, r"Set-Content C:\Windows\System32\evil.txt x", "b") == (1, "")
     assert not (made.snapshot / "windows/system32/evil.txt").exists()
@@ -72,7 +87,10 @@ def test_standard_input_is_a_script_or_a_childs(box: Make) -> None:
 
 
 def test_other_programs(running: Box) -> None:
-    assert running.exec("cmd", "/c", "echo needle| findstr /i NEEDLE", name="a") == (0, "needle\r\n")
+    assert running.exec("cmd", "/c", "echo needle| findstr /i NEEDLE", name="a") == (
+        0,
+        "needle\r\n",
+    )
     assert "powershell.exe" in running.exec("tasklist", name="b")[1]
     assert "OS Version:                10.0.17763" in running.exec("systeminfo", name="c")[1]
     begin = time.monotonic()
@@ -108,8 +126,10 @@ def test_whoever_loses_its_other_half_ends(box: Make) -> None:
 
 def test_a_server_in_a_script(box: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
-        "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); $l.Start(); 'up'; while ($l.IsListening) "
-        "{ $c = $l.GetContext(); $b = [Text.Encoding]::UTF8.GetBytes('you asked for ' + $c.Request.Url.AbsolutePath); "
+        "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); "
+        "$l.Start(); 'up'; while ($l.IsListening) "
+        "{ $c = $l.GetContext(); $b = [Text.Encoding]::UTF8.GetBytes('you asked for ' + "
+        "$c.Request.Url.AbsolutePath); "
         "$c.Response.OutputStream.Write($b, 0, $b.Length); $c.Response.Close() }"
     )
     made = box("powershell", "-Command", script).create().start()

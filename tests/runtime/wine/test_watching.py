@@ -20,7 +20,7 @@ def no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_written_wakes(tmp_path: Path) -> None:
     async def play(file: int) -> None:
-        with watching.watch(tmp_path, os.getpid()) as news:
+        with watching.watch_job(tmp_path, os.getpid()) as news:
             for word in (b"pid 1\n", b"exit 0\n"):
                 os.write(file, word)
                 await asyncio.wait_for(news.wait(), 10)
@@ -33,7 +33,7 @@ def test_what_is_written_wakes(tmp_path: Path) -> None:
 
 def test_an_end_wakes_again_and_again_until_it_is_seen(tmp_path: Path) -> None:
     async def play(pid: int) -> None:
-        with watching.watch(tmp_path, pid) as news:
+        with watching.watch_job(tmp_path, pid) as news:
             for _ in range(3):
                 await asyncio.wait_for(news.wait(), 10)
 
@@ -43,7 +43,7 @@ def test_an_end_wakes_again_and_again_until_it_is_seen(tmp_path: Path) -> None:
 
 def test_without_the_kernel_there_is_a_timer(tmp_path: Path) -> None:
     async def play() -> None:
-        with watching.watch(tmp_path / "none", os.getpid()) as news:
+        with watching.watch_job(tmp_path / "none", os.getpid()) as news:
             began = time.monotonic()
             await asyncio.wait_for(news.wait(), 10)
             assert time.monotonic() - began < 5
@@ -54,7 +54,7 @@ def test_without_the_kernel_there_is_a_timer(tmp_path: Path) -> None:
 def test_nothing_stays_open(tmp_path: Path) -> None:
     async def play() -> None:
         before = os.listdir("/proc/self/fd")
-        with watching.watch(tmp_path, os.getpid()):
+        with watching.watch_job(tmp_path, os.getpid()):
             assert len(os.listdir("/proc/self/fd")) == len(before) + 2
         assert len(os.listdir("/proc/self/fd")) == len(before)
 

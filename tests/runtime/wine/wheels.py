@@ -1,4 +1,6 @@
-"""Single files of wheels, without downloading the rest: a wheel is a zip archive, whose list of contents is at its end."""
+"""Single files of wheels, without downloading the rest: a wheel is a zip archive, whose list of
+contents is at its end.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,28 @@ def open_wheel(package: str, number: str, tag: str, platform: str) -> zipfile.Zi
 
 def _links(package: str, tag: str, platform: str) -> Sequence[str]:
     """Where pip would get a package from; it says so when it is asked for the versions."""
-    options = ("--only-binary=:all:", f"--platform={platform}", f"--python-version={tag}", "--retries=1", "--timeout=15")
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", package, "-vvv", *options]
+    options = (
+        "--only-binary=:all:",
+        f"--platform={platform}",
+        f"--python-version={tag}",
+        "--retries=1",
+        "--timeout=15",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "index",
+        "versions",
+        package,
+        "-vvv",
+        *options,
+    ]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        told = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired as problem:
         raise Unobtainable(f"no answer from where pip looks for {package}") from problem
     return re.findall(r"Found link ([^\s#]+)", told.stdout)
@@ -46,7 +66,9 @@ class _Remote(io.RawIOBase):
     def __init__(self, url: str) -> None:
         self._url = url
         self._at = 0
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method="HEAD"), timeout=_SECONDS
+        ) as answer:
             self._size = int(answer.headers["Content-Length"])
 
     def readable(self) -> bool:
@@ -64,7 +86,9 @@ class _Remote(io.RawIOBase):
         end = min(self._at + len(view), self._size)
         if end <= self._at:
             return 0
-        request = urllib.request.Request(self._url, headers={"Range": f"bytes={self._at}-{end - 1}"})
+        request = urllib.request.Request(
+            self._url, headers={"Range": f"bytes={self._at}-{end - 1}"}
+        )
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             if answer.status != 206:
                 raise OSError("the server has only whole files")

@@ -1,7 +1,8 @@
 """A Python for Windows under Wine, made of wheels: as a package there is none.
 
-The wheel of Panda3D has CPython's own libraries, for games that are frozen; that of freeze-core has a program that loads them.
-What is written in Python is that of the Python that runs the tests. The files, 6 MB of the wheels' 70, are kept under .tools.
+The wheel of Panda3D has CPython's own libraries, for games that are frozen; that of freeze-core has
+a program that loads them. What is written in Python is that of the Python that runs the tests. The
+files, 6 MB of the wheels' 70, are kept under .tools.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.runtime.wine.wheels import Unobtainable, open_wheel
 import transom
 from transom.runtime.wine import installation, template
 from transom.runtime.wine.helpers import BUILT, Helpers
-from transom.runtime.wine.installation import Installation
+from transom.runtime.wine.installation import WineInstallation
 from transom.windows import builds
 
 _TAG = f"{sys.version_info.major}{sys.version_info.minor}"
@@ -43,7 +44,11 @@ _WHEELS = {
     "httptools": (version("httptools"), r"(httptools/.*\.pyd?)"),
     "pyyaml": (version("pyyaml"), r"(yaml/.*\.pyd?)"),
 }
-_KEPT = Path(__file__).parents[3] / ".tools" / f"python{_TAG}-windows-{zlib.crc32(repr(_WHEELS).encode()):08x}"
+_KEPT = (
+    Path(__file__).parents[3]
+    / ".tools"
+    / f"python{_TAG}-windows-{zlib.crc32(repr(_WHEELS).encode()):08x}"
+)
 # What the program of freeze-core runs first.
 _START = """
 import sys
@@ -60,7 +65,7 @@ def run(name):
 class WindowsPython:
     """In a Windows of its own. Drive Z: is this machine."""
 
-    def __init__(self, wine: Installation, folder: Path, before: Sequence[str]) -> None:
+    def __init__(self, wine: WineInstallation, folder: Path, before: Sequence[str]) -> None:
         self._before = before
         self.wine = wine
         self.prefix = folder / "prefix"
@@ -78,7 +83,9 @@ class WindowsPython:
     def end(self) -> None:
         """And everything that runs in it."""
         for option in ("--kill", "--wait"):
-            subprocess.run([self.wine.server, option], env=self._environment, timeout=_SECONDS, check=False)
+            subprocess.run(
+                [self.wine.server, option], env=self._environment, timeout=_SECONDS, check=False
+            )
 
 
 def path_of(path: Path) -> str:
@@ -88,9 +95,10 @@ def path_of(path: Path) -> str:
 
 @contextmanager
 def running(cache: Path, before: Sequence[str] = ()) -> Iterator[WindowsPython]:
-    """For a test, which is skipped where there can be none. `cache` has Wine's template, or gets it; `before` is what all
-    programs are started with."""
-    wine = installation.find()
+    """For a test, which is skipped where there can be none. `cache` has Wine's template, or gets
+    it; `before` is what all programs are started with.
+    """
+    wine = installation.find_wine()
     if wine is None:
         pytest.skip("Wine is not installed")
     if sysconfig.get_platform() != "linux-x86_64":
@@ -100,7 +108,7 @@ def running(cache: Path, before: Sequence[str] = ()) -> Iterator[WindowsPython]:
             _fetch()
     except (Unobtainable, OSError) as problem:
         pytest.skip(f"a Python for Windows cannot be had: {problem}")
-    windows = template.prepare(cache, wine, Helpers(cache))
+    windows = template.prepare_template(cache, wine, Helpers(cache))
     folder = Path(tempfile.mkdtemp(prefix="winpython-"))
     made = WindowsPython(wine, folder, before)
     try:
@@ -109,8 +117,13 @@ def running(cache: Path, before: Sequence[str] = ()) -> Iterator[WindowsPython]:
         shutil.copytree(windows.drive, made.prefix / "drive_c", symlinks=True)
         (made.prefix / "dosdevices/z:").symlink_to("/")
         shutil.copytree(_KEPT, made.program.parent)
-        paths = (Path(transom.__file__).parents[1], *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")))
-        (made.program.parent / "lib/__init__python.py").write_text(_START.format(paths=[path_of(each) for each in paths]))
+        paths = (
+            Path(transom.__file__).parents[1],
+            *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")),
+        )
+        (made.program.parent / "lib/__init__python.py").write_text(
+            _START.format(paths=[path_of(each) for each in paths])
+        )
         _boot(made)
         yield made
     finally:
@@ -119,8 +132,12 @@ def running(cache: Path, before: Sequence[str] = ()) -> Iterator[WindowsPython]:
 
 
 def _boot(made: WindowsPython) -> None:
-    """The first program has Wine's own for children. They keep open what it writes to, and stay while any program does."""
-    keeper = made.start(BUILT / "pipeserve.exe", r"\\.\pipe\keeper", **dict.fromkeys(STREAMS, subprocess.PIPE))
+    """The first program has Wine's own for children. They keep open what it writes to, and stay
+    while any program does.
+    """
+    keeper = made.start(
+        BUILT / "pipeserve.exe", r"\\.\pipe\keeper", **dict.fromkeys(STREAMS, subprocess.PIPE)
+    )
     assert keeper.stderr is not None
     assert keeper.stderr.read(1) == b".", "Windows does not start"
 
@@ -131,7 +148,11 @@ def _fetch() -> None:
     try:
         for package, (number, wanted) in _WHEELS.items():
             _extract(package, number, wanted, work / "lib")
-        for pattern, name in (("console-*.exe", "python.exe"), ("python*.dll", ""), ("VCRUNTIME140.dll", "")):
+        for pattern, name in (
+            ("console-*.exe", "python.exe"),
+            ("python*.dll", ""),
+            ("VCRUNTIME140.dll", ""),
+        ):
             for file in work.glob(f"lib/{pattern}"):
                 file.rename(work / (name or file.name))
         (work / "lib/BUILD_CONSTANTS.py").write_text('__EXECUTABLES__ = "python.exe"\n')

@@ -11,13 +11,18 @@
  * serve PORT       as `wait end`, and echoes what it gets over TCP
  * lookup NAME      prints the address of a name, or the error
  * pipe NAME TEXT   writes a text to a named pipe and prints the answer
- * service          is the service "probe"
+ * service FILE     is the service "probe"; appends the controls that it gets to a file
+ * window           prints "ready" and shows a window; on WM_CLOSE prints it and ends with 43
+ * variables        prints the names of all variables, as the two functions of Windows list them
+ * identity         prints its SID, and what Windows calls that account
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>
 #include <windows.h>
+#include <sddl.h>
 
 #define ENDED_BY_EVENT 42
+#define ENDED_BY_MESSAGE 43
 
 static HANDLE output, over;
 static char mode;
@@ -186,12 +191,24 @@ static DWORD commit(void)
 
 static SERVICE_STATUS_HANDLE service;
 static SERVICE_STATUS status = {.dwServiceType = SERVICE_WIN32_OWN_PROCESS, .dwCurrentState = SERVICE_RUNNING,
-                                .dwControlsAccepted = SERVICE_ACCEPT_STOP};
+                                .dwControlsAccepted = SERVICE_ACCEPT_STOP | SERVICE_ACCEPT_SHUTDOWN};
+static const WCHAR *control_log = L"";
+
+static void log_control(DWORD what)
+{
+    HANDLE file = CreateFileW(control_log, FILE_APPEND_DATA, FILE_SHARE_READ, NULL, OPEN_ALWAYS, 0, NULL);
+    if (file == INVALID_HANDLE_VALUE)
+        return;
+    output = file;
+    say_number("control ", what);
+    CloseHandle(file);
+}
 
 static DWORD WINAPI control(DWORD what, DWORD type, void *data, void *context)
 {
     (void)type, (void)data, (void)context;
-    if (what == SERVICE_CONTROL_STOP)
+    log_control(what);
+    if (what == SERVICE_CONTROL_STOP || what == SERVICE_CONTROL_SHUTDOWN)
         SetEvent(over);
     return NO_ERROR;
 }
@@ -205,6 +222,71 @@ static void WINAPI service_main(DWORD count, WCHAR **arguments)
     WaitForSingleObject(over, INFINITE);
     status.dwCurrentState = SERVICE_STOPPED;
     SetServiceStatus(service, &status);
+}
+
+static LRESULT CALLBACK on_message(HWND window, UINT message, WPARAM first, LPARAM second)
+{
+    if (message == WM_CLOSE) {
+        say_number("message ", message);
+        PostQuitMessage(ENDED_BY_MESSAGE);
+        return 0;
+    }
+    return DefWindowProcW(window, message, first, second);
+}
+
+static DWORD show_window(void)
+{
+    WNDCLASSW class = {.lpfnWndProc = on_message, .lpszClassName = L"probe"};
+    MSG message = {0};
+    RegisterClassW(&class);
+    if (!CreateWindowW(L"probe", L"probe", WS_OVERLAPPEDWINDOW | WS_VISIBLE, 0, 0, 90, 90, NULL, NULL, NULL, NULL))
+        return 1;
+    say("ready\n");
+    while (GetMessageW(&message, NULL, 0, 0) > 0)
+        DispatchMessageW(&message);
+    return (DWORD)message.wParam;
+}
+
+static DWORD list_variables(void)
+{
+    static char text[65536];
+    for (WCHAR *at = GetEnvironmentStringsW(); *at; at += lstrlenW(at) + 1) {
+        to_utf8(at, text, sizeof text);
+        say("W ");
+        say(text);
+        say("\n");
+    }
+    for (char *at = GetEnvironmentStrings(); *at; at += length_of(at) + 1) {
+        say("A ");
+        say(at);
+        say("\n");
+    }
+    return 0;
+}
+
+static DWORD identify(void)
+{
+    BYTE user[256];
+    WCHAR *text, name[64], domain[64];
+    char bytes[256];
+    DWORD size, name_size = 64, domain_size = 64;
+    SID_NAME_USE use;
+    HANDLE token;
+    OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token);
+    GetTokenInformation(token, TokenUser, user, sizeof user, &size);
+    ConvertSidToStringSidW(((TOKEN_USER *)user)->User.Sid, &text);
+    to_utf8(text, bytes, sizeof bytes);
+    say(bytes);
+    say("\n");
+    if (!LookupAccountSidW(NULL, ((TOKEN_USER *)user)->User.Sid, name, &name_size, domain, &domain_size, &use))
+        return GetLastError();
+    to_utf8(domain, bytes, sizeof bytes);
+    say(bytes);
+    say("\\");
+    to_utf8(name, bytes, sizeof bytes);
+    say(bytes);
+    say("\n");
+    return 0;
 }
 
 static DWORD run(int count, WCHAR **arguments)
@@ -237,7 +319,14 @@ static DWORD run(int count, WCHAR **arguments)
             say(text);
             say("\n");
         }
+    if (equal(what, L"window"))
+        return show_window();
+    if (equal(what, L"variables"))
+        return list_variables();
+    if (equal(what, L"identity"))
+        return identify();
     if (equal(what, L"service")) {
+        control_log = first;
         SERVICE_TABLE_ENTRYW services[] = {{L"probe", service_main}, {NULL, NULL}};
         StartServiceCtrlDispatcherW(services);
     }

@@ -1,4 +1,6 @@
-"""The Win32 half of a stand-in, played by a thread: what a program says to it, and what it answers."""
+"""The Win32 half of a stand-in, played by a thread: what a program says to it, and what it
+answers.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from transom.runtime.wine.standin.channel import Reader, numbers, texts, variables
-from transom.runtime.wine.standin.main import serve
+from transom.runtime.wine.standin.channel import (
+    FrameReader,
+    encode_numbers,
+    encode_texts,
+    encode_variables,
+)
+from transom.runtime.wine.standin.main import serve_stand_in
 
 POWERSHELL = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
 CONSOLE = 7
@@ -25,28 +32,47 @@ class Started(NamedTuple):
 
 
 class Half(threading.Thread):
-    """`children`: by command line, the exit code and the output of each program that may be started."""
+    """`children`: by command line, the exit code and the output of each program that may be
+    started.
+    """
 
     def __init__(
-        self, connection: socket.socket, line: str, program: str, *, env: Mapping[str, str], given: Sequence[bytes],
-        children: Mapping[str, tuple[int, bytes]], console: bool,
-    ) -> None:  # fmt: skip
+        self,
+        connection: socket.socket,
+        line: str,
+        program: str,
+        *,
+        env: Mapping[str, str],
+        given: Sequence[bytes],
+        children: Mapping[str, tuple[int, bytes]],
+        console: bool,
+        service_manager_error: int = 0,
+        spooler: Sequence[int] = (1,),
+    ) -> None:
         super().__init__(daemon=True)
         self.output, self.error, self.fed = bytearray(), bytearray(), bytearray()
         self.code = -1
         self.started: list[Started] = []
         self.killed: list[int] = []
+        self.service_manager_error = service_manager_error
+        self.spooler = list(
+            spooler
+        )  # the states that the service has, one for each question, the last one from then on
         self._connection = connection
         self._given = list(given)
         self._children = children
-        hello = numbers(100, CONSOLE if console else 0, 120, 30) + texts(line, program, "C:\\") + variables(env.items())
+        hello = (
+            encode_numbers(100, CONSOLE if console else 0, 120, 30)
+            + encode_texts(line, program, "C:\\")
+            + encode_variables(env.items())
+        )
         self._send("H", hello)
 
     def _send(self, letter: str, content: bytes = b"") -> None:
         self._connection.sendall(struct.pack("<I", 1 + len(content)) + letter.encode() + content)
 
     def control_c(self) -> None:
-        self._send("C", numbers(0))
+        self._send("C", encode_numbers(0))
 
     def run(self) -> None:
         stream = self._connection.makefile("rb")
@@ -57,7 +83,7 @@ class Half(threading.Thread):
         self._connection.close()
 
     def _act(self, letter: str, content: bytes) -> bool:
-        reader = Reader(content)
+        reader = FrameReader(content)
         if letter == "o":
             self.output += content
         elif letter == "e":
@@ -71,49 +97,83 @@ class Half(threading.Thread):
             self.fed += reader.rest()
         elif letter == "l":
             started = (1600000000 + 11644473600) * 10_000_000
-            entry = numbers(100, 32, 5) + struct.pack("<QQQ", 9 << 20, started, 15_000_000) + texts("powershell.exe")
+            entry = (
+                encode_numbers(100, 32, 5)
+                + struct.pack("<QQQ", 9 << 20, started, 15_000_000)
+                + encode_texts("powershell.exe")
+            )
             self._send("L", entry)
         elif letter == "v":
-            self._send("V", numbers(4) + texts("Web", "World Wide Web") + numbers(1) + texts("Spooler", "Print Spooler"))
+            web = encode_numbers(4) + encode_texts("Web", "World Wide Web")
+            state = self.spooler.pop(0) if len(self.spooler) > 1 else self.spooler[0]
+            listed = (
+                b""
+                if self.service_manager_error
+                else web + encode_numbers(state) + encode_texts("Spooler", "Print Spooler")
+            )
+            self._send("V", encode_numbers(self.service_manager_error) + listed)
         elif letter == "k":
             self.killed.append(reader.number())
-            self._send("K", numbers(0 if self.killed[-1] == 100 else 87))
+            self._send("K", encode_numbers(0 if self.killed[-1] == 100 else 87))
         elif letter == "x":
             self.code = reader.number()
         return letter == "x"
 
-    def _start(self, reader: Reader) -> None:
-        number, flags, line, directory = reader.number(), reader.number(), reader.text(), reader.text()
+    def _start(self, reader: FrameReader) -> None:
+        number, flags, line, directory = (
+            reader.number(),
+            reader.number(),
+            reader.text(),
+            reader.text(),
+        )
         env = []
         while variable := reader.text():
             env.append(variable)
         self.started.append(Started(flags, line, directory, env))
         if line not in self._children:
-            self._send("F", numbers(number, 193))
+            self._send("F", encode_numbers(number, 193))
             return
         code, said = self._children[line]
-        self._send("P", numbers(number, 200))
+        self._send("P", encode_numbers(number, 200))
         for stream in (1, 2):
             if flags & stream:
                 if stream == 1:
-                    self._send("O", numbers(number) + b"\1" + said)
-                self._send("O", numbers(number) + bytes([stream]))
+                    self._send("O", encode_numbers(number) + b"\1" + said)
+                self._send("O", encode_numbers(number) + bytes([stream]))
         if not flags & 1:
             self.output += said
-        self._send("X", numbers(number, code))
+        self._send("X", encode_numbers(number, code))
 
 
 def run(
-    prefix: Path, line: str, program: str = POWERSHELL, *, env: Mapping[str, str] | None = None, given: Sequence[bytes] = (),
-    children: Mapping[str, tuple[int, bytes]] | None = None, console: bool = False,
-) -> Half:  # fmt: skip
+    prefix: Path,
+    line: str,
+    program: str = POWERSHELL,
+    *,
+    env: Mapping[str, str] | None = None,
+    given: Sequence[bytes] = (),
+    children: Mapping[str, tuple[int, bytes]] | None = None,
+    console: bool = False,
+    service_manager_error: int = 0,
+    spooler: Sequence[int] = (1,),
+) -> Half:
     """A stand-in from its start to its end."""
 
     async def both() -> Half:
         ours, theirs = socket.socketpair()
-        half = Half(theirs, line, program, env=env or {}, given=given, children=children or {}, console=console)
+        half = Half(
+            theirs,
+            line,
+            program,
+            env=env or {},
+            given=given,
+            children=children or {},
+            console=console,
+            service_manager_error=service_manager_error,
+            spooler=spooler,
+        )
         half.start()
-        await asyncio.wait_for(serve(ours, prefix), 20)
+        await asyncio.wait_for(serve_stand_in(ours, prefix), 20)
         half.join(5)
         return half
 

@@ -35,20 +35,22 @@ def test_a_web_server_in_a_script_answers_one_request_after_another(tmp_path: Pa
         Wait-Job $job | Out-Null
         Receive-Job $job
     """
-    half = run(tmp_path, "powershell -Command -", given=[script.replace("\n", " ;").encode() + b"\n"])
+    half = run(
+        tmp_path, "powershell -Command -", given=[script.replace("\n", " ;").encode() + b"\n"]
+    )
     assert half.output.decode() == "page /1\r\npage /2\r\n", half.error.decode()
 
 
 def test_ports_that_somebody_has() -> None:
     async def attempt() -> None:
         port = free_port()
-        close = network.listen(port, lambda connection: connection.close())
+        close = network.listen_stand_in(port, lambda connection: connection.close())
         with pytest.raises(OSError, match="in use"):
-            network.listen(port, lambda connection: connection.close())
-        (await network.connect(["127.0.0.1"], port)).close()
+            network.listen_stand_in(port, lambda connection: connection.close())
+        (await network.connect_stand_in(["127.0.0.1"], port)).close()
         close()
         with pytest.raises(ConnectionRefusedError):
-            await network.connect(["127.0.0.1"], port)
+            await network.connect_stand_in(["127.0.0.1"], port)
 
     asyncio.run(attempt())
 
@@ -60,9 +62,9 @@ def test_datagrams_are_asked_and_answered() -> None:
         async def respond(payload: bytes, caller: str) -> bytes:
             return payload.upper() + caller.encode()
 
-        close = network.answer(port, respond)
+        close = network.answer_stand_in(port, respond)
         try:
-            return await network.ask("127.0.0.1", port, b"hi ")
+            return await network.ask_stand_in("127.0.0.1", port, b"hi ")
         finally:
             close()
 

@@ -1,4 +1,6 @@
-"""Stand-ins over a folder that is a C: drive, with a Win32 half that is played: no Wine is needed."""
+"""Stand-ins over a folder that is a C: drive, with a Win32 half that is played: no Wine is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def prefix(tmp_path: Path) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / SYSTEM / "ping.exe").write_bytes(b"MZ")
     (tmp_path / "drive_c/Tools/build.cmd").write_text("rem\n")
-    (tmp_path / "system.reg").write_text('"CurrentBuild"="7601"\n"CurrentBuild"="20348"\n"UBR"=dword:000001ec\n')
+    (tmp_path / "system.reg").write_text(
+        '"CurrentBuild"="7601"\n"CurrentBuild"="20348"\n"UBR"=dword:000001ec\n'
+    )
     return tmp_path
 
 
@@ -41,7 +45,11 @@ def command(script: str) -> str:
         ("[Environment]::OSVersion.VersionString", 0, "Microsoft Windows NT 10.0.20348.0\r\n"),
         ("$i = 0; while ($i -lt 2000) { $i++ }; $i", 0, "2000\r\n"),
         ("Get-Service | % { $_.Name + ' ' + $_.Status }", 0, "Spooler Stopped\r\nWeb Running\r\n"),
-        ("Get-Process | % { $_.Name, $_.Id, $_.Handles, $_.CPU, $_.WS }", 0, "powershell\r\n100\r\n5\r\n1.5\r\n9437184\r\n"),
+        (
+            "Get-Process | % { $_.Name, $_.Id, $_.Handles, $_.CPU, $_.WS }",
+            0,
+            "powershell\r\n100\r\n5\r\n1.5\r\n9437184\r\n",
+        ),
         ("(Get-Process).StartTime.Year", 0, "2020\r\n"),
     ],
 )
@@ -50,8 +58,25 @@ def test_scripts(prefix: Path, script: str, code: int, said: str) -> None:
     assert (half.code, half.output.decode(), half.error.decode()) == (code, said, "")
 
 
+def test_a_service_manager_that_does_not_answer_is_no_missing_service(prefix: Path) -> None:
+    half = run(prefix, command("Get-Service Spooler"), service_manager_error=1722)
+    assert half.code == 1
+    assert "Cannot open Service Control Manager on computer '.'." in half.error.decode()
+
+
+def test_start_service_waits_until_the_service_runs(prefix: Path) -> None:
+    (prefix / SYSTEM / "net.exe").write_bytes(b"MZ")
+    script = "Start-Service Spooler; (Get-Service Spooler).Status"
+    net = {r"C:\Windows\System32\net.exe start Spooler": (0, b"")}
+    half = run(prefix, command(script), env=PATH, children=net, spooler=(1, 2, 2, 4))
+    assert (half.code, half.output.decode(), half.error.decode()) == (0, "Running\r\n", "")
+
+
 def test_files_are_those_of_the_drive_in_any_spelling(prefix: Path) -> None:
-    script = r"Set-Content c:\TOOLS\New.txt hi; Get-Content C:\tools\new.TXT; Test-Path D:\; 'x' > E:\y.txt; (ls C:\).Name"
+    script = (
+        r"Set-Content c:\TOOLS\New.txt hi; Get-Content C:\tools\new.TXT; Test-Path D:\; 'x' > "
+        r"E:\y.txt; (ls C:\).Name"
+    )
     half = run(prefix, command(script))
     assert half.output.decode() == "hi\r\nFalse\r\nTools\r\nwindows\r\n"
     assert (prefix / "drive_c/Tools/New.txt").read_bytes() == b"hi\r\n"
@@ -67,8 +92,12 @@ def test_what_the_kernel_forbids_is_denied(prefix: Path) -> None:
 
 
 def test_a_program_gets_the_handles_the_folder_and_the_variables(prefix: Path) -> None:
-    half = run(prefix, command(r"$env:B = '2'; cd C:\Tools; ping -n 1 'a b'; $LASTEXITCODE"), env=PATH,
-               children={rf'{PING} -n 1 "a b"': (3221225786, b"pinged\r\n")})  # fmt: skip
+    half = run(
+        prefix,
+        command(r"$env:B = '2'; cd C:\Tools; ping -n 1 'a b'; $LASTEXITCODE"),
+        env=PATH,
+        children={rf'{PING} -n 1 "a b"': (3221225786, b"pinged\r\n")},
+    )
     assert half.output.decode() == "pinged\r\n-1073741510\r\n"
     [started] = half.started
     assert (started.flags, started.directory) == (0, r"C:\Tools")
@@ -76,7 +105,12 @@ def test_a_program_gets_the_handles_the_folder_and_the_variables(prefix: Path) -
 
 
 def test_output_of_a_program_is_a_list_of_lines(prefix: Path) -> None:
-    half = run(prefix, command("$p = 'in' | ping; $p.Count; $p[1]"), env=PATH, children={PING: (0, b"one\r\ntwo\r\n")})
+    half = run(
+        prefix,
+        command("$p = 'in' | ping; $p.Count; $p[1]"),
+        env=PATH,
+        children={PING: (0, b"one\r\ntwo\r\n")},
+    )
     assert half.output.decode() == "2\r\ntwo\r\n"
     assert (half.started[0].flags, bytes(half.fed)) == (5, b"in\r\n")
 
@@ -88,14 +122,19 @@ def test_errors_that_a_script_throws_away_are_not_for_the_console(prefix: Path) 
 
 def test_batch_files_are_for_the_shell(prefix: Path) -> None:
     line = r"C:\Windows\System32\cmd.exe /c C:\Tools\build.cmd all"
-    half = run(prefix, command("build all; exit $LASTEXITCODE"), env=PATH, children={line: (3, b"")})
+    half = run(
+        prefix, command("build all; exit $LASTEXITCODE"), env=PATH, children={line: (3, b"")}
+    )
     assert half.code == 3
 
 
 def test_programs_that_are_not_there_or_none(prefix: Path) -> None:
     half = run(prefix, command("nothing; ping"), env=PATH)
     assert "The term 'nothing' is not recognized" in half.error.decode()
-    assert "Program 'ping' failed to run: The specified executable is not a valid application" in half.error.decode()
+    assert (
+        "Program 'ping' failed to run: The specified executable is not a valid application"
+        in half.error.decode()
+    )
 
 
 def test_ending_processes(prefix: Path) -> None:
@@ -110,7 +149,12 @@ def test_a_script_on_standard_input(prefix: Path) -> None:
 
 
 def test_the_prompt(prefix: Path) -> None:
-    half = run(prefix, "powershell", given=[b"cd C:\\Tools\r\n", b"if (1) {\r\n", b"2 }\r\n", b"exit 3\r\n"], console=True)
+    half = run(
+        prefix,
+        "powershell",
+        given=[b"cd C:\\Tools\r\n", b"if (1) {\r\n", b"2 }\r\n", b"exit 3\r\n"],
+        console=True,
+    )
     lines = half.output.decode().split("\r\n")
     assert lines[0].startswith("Windows PowerShell") and "stand-in" in lines[2]
     assert (half.code, lines[4:]) == (3, [r"PS C:\> PS C:\Tools> >> 2", r"PS C:\Tools> "])
@@ -120,19 +164,25 @@ def test_other_programs_by_their_names(prefix: Path) -> None:
     half = run(prefix, "sort /R", r"C:\Windows\System32\sort.exe", given=[b"a\r\nb\r\n"])
     assert (half.code, half.output.decode()) == (0, "b\r\na\r\n")
     half = run(prefix, "tasklist /fo csv /nh", r"C:\windows\system32\tasklist.exe")
-    assert half.output.decode().splitlines()[-1] == '"powershell.exe","100","Services","2","9,216 K"'
+    assert (
+        half.output.decode().splitlines()[-1] == '"powershell.exe","100","Services","2","9,216 K"'
+    )
 
 
 def test_nothing_but_the_standard_library_is_imported() -> None:
     """In a container there are no site-packages."""
     modules = (
-        "transom.runtime.wine.standin.main", "transom.runtime.sim.programs.powershell.main",
-        "transom.runtime.sim.programs.win.launch", "transom.runtime.sim.programs.win.system",
-        "transom.runtime.sim.programs.win.text",
-    )  # fmt: skip
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(transom.__file__).parents[1])!r}); import {', '.join(modules)}; "
-        "from transom.runtime.sim.programs.powershell import cmdlets; cmdlets.find('x')"
+        "transom.runtime.wine.standin.main",
+        "transom.userland.powershell.main",
+        "transom.userland.windows.system",
+        "transom.userland.windows.text",
     )
-    done = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(transom.__file__).parents[1])!r}); import "
+        f"{', '.join(modules)}; "
+        "from transom.userland.powershell import cmdlet_table; cmdlet_table.container_cmdlets()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,1079 @@
+"""Identity x verb x path form x resource: what the server decides and touches, against the oracle.
+
+For every request of the generated matrix:
+- it is forbidden, with Kubernetes' exact message, exactly when RBAC forbids the attributes that
+  Kubernetes would compute;
+- a forbidden request changes nothing, returns nothing and connects to nothing;
+- an allowed request reads and writes only the objects that were authorized.
+
+The whole matrix has over 120,000 rows. An ordinary run takes a fixed quarter of them; with
+TRANSOM_FULL_MATRIX=1 it takes all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+from tests.apiserver.harness import ADMIN, Api, FakeStream, start
+
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.kubelets.options import KubeletOptions
+from transom.apiserver.serving.inprocess import InProcessClient, InProcessWatch
+from transom.client.api import ObjectList
+from transom.client.resources import GroupVersionResource
+from transom.http.messages import (
+    HttpRequest,
+    HttpResponse,
+    PeerCertificate,
+    StreamResponse,
+    decode_path,
+)
+from transom.machinery.errors import ApiError
+
+from . import oracle
+from .oracle import Attributes, Identity, Rule
+
+RBAC = "rbac.authorization.k8s.io"
+NAMESPACES = ("default", "team")
+NAMES = ("a", "b")
+NEW = "new"
+MISMATCH = "fieldSelector metadata.name doesn't match requested name"
+NODE_IP, POD_IPS = "10.0.0.7", {"a": "10.244.0.1", "b": "10.244.0.2"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A resource of the matrix. `upsert`: an update creates what does not exist."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    upsert: bool = False
+    writable: bool = True
+    custom: bool = False
+    body: dict[str, Any] = field(default_factory=dict, hash=False, compare=False)
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def bucket(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", special: str = "") -> str:
+        parts = [
+            self.root,
+            special,
+            f"namespaces/{namespace}" if namespace and self.namespaced else "",
+            self.plural,
+            name,
+        ]
+        return "/".join(part for part in parts if part)
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.bucket}/{namespace}/{name}" if self.namespaced else f"{self.bucket}/{name}"
+
+    def object(self, namespace: str, name: str) -> dict[str, Any]:
+        meta = {"name": name, **({"namespace": namespace} if self.namespaced else {})}
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return {"apiVersion": version, "kind": self.kind, "metadata": meta, **self.body}
+
+
+_POD = {
+    "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}],
+    "nodeName": "n1",
+    "automountServiceAccountToken": False,
+    "terminationGracePeriodSeconds": 0,
+}
+_TEMPLATE = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+SECRETS = Kind("", "v1", "secrets", "Secret", body={"stringData": {"k": "v"}})
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
+PODS = Kind(
+    "",
+    "v1",
+    "pods",
+    "Pod",
+    writable=False,
+    body={"spec": _POD},
+    subresources=("status", "log", "exec", "attach", "portforward", "proxy", "eviction", "binding"),
+)
+ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", upsert=True)
+NAMESPACE = Kind(
+    "", "v1", "namespaces", "Namespace", namespaced=False, subresources=("status", "finalize")
+)
+NODES = Kind("", "v1", "nodes", "Node", namespaced=False, subresources=("status", "proxy"))
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", upsert=True)
+DEPLOYMENTS = Kind(
+    "apps",
+    "v1",
+    "deployments",
+    "Deployment",
+    subresources=("status", "scale"),
+    body={"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE}},
+)
+WIDGETS = Kind("example.com", "v1", "widgets", "Widget", custom=True, subresources=("status",))
+GADGETS = Kind("example.com", "v1", "gadgets", "Gadget", namespaced=False, custom=True)
+KINDS = (
+    SECRETS,
+    CONFIG_MAPS,
+    PODS,
+    ENDPOINTS,
+    NAMESPACE,
+    NODES,
+    LEASES,
+    DEPLOYMENTS,
+    WIDGETS,
+    GADGETS,
+)
+
+ALL = "*"
+IDENTITIES = (
+    Identity("admin", ("system:masters",)),
+    Identity("nobody"),
+    Identity("reader-of-a", namespaced={"default": (Rule("get list watch", ALL, names="a"),)}),
+    Identity(
+        "reader",
+        namespaced={
+            "default": (Rule("get list watch", "secrets configmaps pods widgets deployments"),)
+        },
+    ),
+    Identity("watcher-of-a", cluster=(Rule("watch", ALL, names="a"),)),
+    Identity("lister", cluster=(Rule("list", ALL),)),
+    Identity(
+        "cluster-reader", cluster=(Rule("get list watch", ALL), Rule("get", urls="/metrics /logs*"))
+    ),
+    Identity("updater", namespaced={"default": (Rule("update patch", ALL),)}),
+    Identity("updater-everywhere", cluster=(Rule("update patch get", ALL),)),
+    Identity("creator-of-new", cluster=(Rule("update patch", ALL), Rule("create", ALL, names=NEW))),
+    Identity("creator", namespaced={"default": (Rule("create", ALL),)}),
+    Identity(
+        "deleter-of-a", namespaced={"default": (Rule("delete deletecollection", ALL, names="a"),)}
+    ),
+    Identity(
+        "collector", namespaced={"team": (Rule("deletecollection", "configmaps widgets leases"),)}
+    ),
+    Identity("owner-of-default", namespaced={"default": (Rule(ALL, ALL),)}),
+    Identity("status-writer", cluster=(Rule("get update patch", "*/status pods/proxy"),)),
+    Identity(
+        "connector-of-a",
+        cluster=(
+            Rule("get create", "pods/exec pods/log pods/proxy nodes/proxy", names="a"),
+            Rule("create", "pods/eviction deployments/scale"),
+        ),
+    ),
+    Identity("scaler", namespaced={"default": (Rule("get patch update", "*/scale", "apps"),)}),
+    Identity("resource-without-subresources", cluster=(Rule(ALL, "pods nodes namespaces"),)),
+    Identity("prober", cluster=(Rule("get head", urls="/metrics /livez/*"),)),
+    Identity("system:node:n1", ("system:nodes",)),
+)
+# Pods of the node n1 refer to these.
+RELATED = frozenset({("secrets", "default", "a"), ("configmaps", "default", "a")})
+
+NAME_QUERIES = (
+    "fieldSelector=metadata.name%3Da",
+    "fieldSelector=metadata.name%3D%3Da",
+    "fieldSelector=metadata.name%3Db",
+    "fieldSelector=metadata.name%21%3Da",
+    "fieldSelector=metadata.name%3Da%2Cmetadata.name%3Db",
+    "fieldSelector=metadata.name%3Db&fieldSelector=metadata.name%3Da",
+    "fieldSelector=",
+    "fieldSelector=metadata.name%3D..",
+    "fieldSelector=metadata.namespace%3Dteam%2Cmetadata.name%3Da",
+    "limit=x&fieldSelector=metadata.name%3Da",
+    "limit=1;fieldSelector=metadata.name%3Da",
+    "labelSelector=x%3Dy&fieldSelector=metadata.name%3Da",
+)
+WATCH_QUERIES = (
+    "watch=1",
+    "watch=true&resourceVersion=0",
+    "watch",
+    "watch=false",
+    "watch=0",
+    "watch=FALSE",
+    "watch=no",
+)
+PATCHES = {
+    "application/merge-patch+json": {"metadata": {"labels": {"touched": "yes"}}},
+    "application/strategic-merge-patch+json": {"metadata": {"labels": {"touched": "yes"}}},
+    "application/json-patch+json": [
+        {"op": "add", "path": "/metadata/labels", "value": {"touched": "yes"}}
+    ],
+}
+APPLY = "application/apply-patch+yaml"
+SPDY = {
+    "connection": "Upgrade",
+    "upgrade": "SPDY/3.1",
+    "x-stream-protocol-version": "v4.channel.k8s.io",
+}
+WEBSOCKET = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "sec-websocket-version": "13",
+    "sec-websocket-protocol": "v4.channel.k8s.io",
+}
+OVERRIDE = {"x-http-method-override": "GET", "x-http-method": "GET", "x-method-override": "GET"}
+
+
+@dataclass(frozen=True)
+class Row:
+    method: str
+    target: str
+    body: Any = None
+    media: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    kind: Kind | None = None  # of what may be touched, when the request is allowed
+    serves: bool = False  # a plain request that succeeds when it is allowed
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method} {self.target} "
+            f"{self.media if self.body is not None else ''}{sorted(self.headers)}"
+        )
+
+
+def spellings(path: str) -> Iterator[str]:
+    """Other ways to write a path. Some mean the same, some something else: the oracle knows."""
+    head, _, last = path.rpartition("/")
+    yield path + "/"
+    yield path + "//"
+    yield "/" + path
+    yield f"{head}//{last}"
+    yield f"{head}/./{last}"
+    yield f"{head}/../{last}"
+    yield f"{head}/x/../{last}"
+    yield f"{head}%2F{last}"
+    yield f"{head}%2f{last}"
+    yield f"{head}/%{ord(last[0]):02x}{last[1:]}"
+    yield f"{head}/{last.upper()}"
+    yield f"{head}/{last}%20"
+    yield f"{head}/{last}%00"
+    yield f"{head};x/{last}"
+    yield f"{head}/{last};x=y"
+    yield f"{head}/{last}%3Fwatch=1"
+    yield f"{head}/{last}%23x"
+    yield "https://kubernetes.example.com" + path
+    yield path.replace("/namespaces/", "/namespaces//")
+    yield path.replace("/v1/", "//v1/")
+    yield path.replace("/v1/", "/v1//")
+    yield path.replace("/api", "/API")
+    yield path.replace("/api/v1", "/apis//v1")
+
+
+def reads(kind: Kind) -> Iterator[Row]:
+    namespaces = NAMESPACES if kind.namespaced else ("",)
+    for namespace in (*namespaces, ""):
+        for special in ("", "watch"):
+            collection = kind.path(namespace, special=special)
+            yield Row("GET", collection, kind=kind, serves=True)
+            for query in (
+                *NAME_QUERIES,
+                *WATCH_QUERIES,
+                "watch=1&" + NAME_QUERIES[0],
+                "watch=true&" + NAME_QUERIES[2],
+            ):
+                yield Row("GET", f"{collection}?{query}", kind=kind)
+    for namespace in namespaces:
+        for name in (*NAMES, NEW):
+            yield Row("GET", kind.path(namespace, name), kind=kind, serves=name != NEW)
+            yield Row("GET", kind.path(namespace, name, "watch"), kind=kind, serves=True)
+        one = kind.path(namespace, "a")
+        for query in (*NAME_QUERIES, *WATCH_QUERIES):
+            yield Row("GET", f"{one}?{query}", kind=kind)
+            yield Row("GET", f"{kind.path(namespace, 'a', 'watch')}?{query}", kind=kind)
+        for spelled in (
+            *spellings(one),
+            *spellings(kind.path(namespace)),
+            *spellings(kind.path(namespace, "a", "watch")),
+        ):
+            yield Row("GET", spelled, kind=kind)
+        for method in ("HEAD", "OPTIONS", "TRACE", "CONNECT"):
+            yield Row(method, one, kind=kind)
+            yield Row(method, kind.path(namespace), kind=kind)
+        yield Row("GET", one, headers=OVERRIDE, kind=kind, serves=True)
+        yield Row("POST", kind.path(namespace, "a", "watch"), body={}, kind=kind)
+        yield Row("DELETE", kind.path(namespace, "a", "watch"), kind=kind)
+        yield Row("GET", kind.path(namespace, "a", "proxy"), kind=kind)
+        yield Row("GET", kind.path(namespace, "a/b/c", "proxy"), kind=kind)
+        if not kind.namespaced:
+            for other in NAMESPACES:
+                for method in ("GET", "DELETE"):
+                    yield Row(method, f"{kind.root}/namespaces/{other}/{kind.plural}/a", kind=kind)
+                    yield Row(method, f"{kind.root}/namespaces/{other}/{kind.plural}", kind=kind)
+        else:
+            yield Row("GET", f"{kind.root}/{kind.plural}/a", kind=kind)
+            yield Row("GET", f"{kind.root}/watch/{kind.plural}/a", kind=kind)
+            yield Row("DELETE", f"{kind.root}/{kind.plural}/a", kind=kind)
+
+
+def writes(kind: Kind) -> Iterator[Row]:
+    for namespace in NAMESPACES if kind.namespaced else ("",):
+        collection = kind.path(namespace)
+        for dry in ("", "?dryRun=All"):
+            yield Row("POST", collection + dry, kind.object(namespace, NEW), kind=kind, serves=True)
+            for name in ("a", NEW):
+                one = kind.path(namespace, name)
+                yield Row("PUT", one + dry, kind.object(namespace, name), kind=kind)
+                for media, body in PATCHES.items():
+                    yield Row("PATCH", one + dry, body, media, kind=kind)
+                query = f"?fieldManager=m&force=true&{dry[1:]}"
+                yield Row(
+                    "PATCH",
+                    one + query,
+                    kind.object(namespace, name),
+                    APPLY,
+                    kind=kind,
+                    serves=True,
+                )
+                yield Row("DELETE", one + dry, kind=kind, serves=name != NEW)
+        yield Row("PUT", kind.path(namespace, "a"), kind.object(namespace, "b"), kind=kind)
+        yield Row(
+            "PATCH",
+            kind.path(namespace, "a"),
+            {"metadata": {"name": "b"}},
+            "application/merge-patch+json",
+            kind=kind,
+        )
+        yield Row(
+            "PATCH",
+            kind.path(namespace, "a") + "?fieldManager=m",
+            kind.object(namespace, "b"),
+            APPLY,
+            kind=kind,
+        )
+        if kind.namespaced:
+            other = "team" if namespace == "default" else "default"
+            yield Row("POST", collection, kind.object(other, NEW), kind=kind)
+            yield Row("PUT", kind.path(namespace, "a"), kind.object(other, "a"), kind=kind)
+            yield Row(
+                "PATCH",
+                kind.path(namespace, NEW) + "?fieldManager=m",
+                kind.object(other, NEW),
+                APPLY,
+                kind=kind,
+            )
+        listed = {"apiVersion": "v1", "kind": "List", "items": [kind.object(namespace, NEW)]}
+        yield Row("POST", collection, listed, kind=kind)
+        yield Row(
+            "POST",
+            collection,
+            kind.object(namespace, NEW),
+            headers={"x-http-method-override": "DELETE"},
+            kind=kind,
+        )
+        yield Row("POST", kind.path(namespace, "a"), kind.object(namespace, "a"), kind=kind)
+        for query in (
+            "",
+            "?dryRun=All",
+            *(f"?{q}" for q in NAME_QUERIES),
+            "?labelSelector=none%3Dx",
+            "?limit=1",
+        ):
+            yield Row("DELETE", collection + query, kind=kind)
+        yield Row(
+            "DELETE",
+            collection,
+            {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]},
+            kind=kind,
+        )
+        for spelled in spellings(kind.path(namespace, "a")):
+            yield Row("DELETE", spelled, kind=kind)
+        yield Row("PUT", kind.path(namespace, "a", "watch"), kind.object(namespace, "a"), kind=kind)
+    if kind.namespaced:
+        yield Row("POST", kind.path(), kind.object("default", NEW), kind=kind)
+        yield Row("DELETE", kind.path(), kind=kind)
+
+
+def subresources(kind: Kind) -> Iterator[Row]:
+    for namespace in NAMESPACES if kind.namespaced else ("",):
+        for name in (*NAMES, NEW):
+            for sub in (*kind.subresources, "nonsense"):
+                path = f"{kind.path(namespace, name)}/{sub}"
+                if sub in ("exec", "attach", "portforward", "proxy", "log"):
+                    tails = (
+                        ("", "/", "/x/y", "//", "/../b/proxy")
+                        if sub == "proxy"
+                        else ("?command=a&stdout=1",)
+                    )
+                    for tail in tails:
+                        for headers in ({}, SPDY, WEBSOCKET):
+                            for method in (
+                                "GET",
+                                "POST",
+                                "PUT",
+                                "PATCH",
+                                "DELETE",
+                                "HEAD",
+                                "OPTIONS",
+                            ):
+                                yield Row(method, path + tail, headers=headers, kind=kind)
+                    continue
+                yield Row("GET", path, kind=kind)
+                for method in ("POST", "DELETE"):
+                    yield Row(method, path, {} if method == "POST" else None, kind=kind)
+                if sub != "nonsense":
+                    for dry in ("", "?dryRun=All"):
+                        yield Row(
+                            "PATCH",
+                            path + dry,
+                            PATCHES["application/merge-patch+json"],
+                            "application/merge-patch+json",
+                            kind=kind,
+                        )
+                        yield Row("PUT", path + dry, kind.object(namespace, name), kind=kind)
+                yield Row("GET", f"{path}/more", kind=kind)
+                yield Row("GET", f"{path}?watch=1", kind=kind)
+                yield Row("GET", f"{kind.path(namespace, name, 'watch')}/{sub}", kind=kind)
+                yield Row("GET", f"{kind.path(namespace)}//{sub}", kind=kind)
+        if kind is PODS:
+            for name in ("http:a:80", "https:b:", "a:80", ":a", "b:81"):
+                yield Row("GET", f"{kind.path(namespace, name)}/proxy/", kind=kind)
+
+
+def others() -> Iterator[Row]:
+    for path in (
+        "/",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/apps/v1",
+        "/healthz",
+        "/healthz/ping",
+        "/livez/ping",
+        "/metrics",
+        "/logs",
+        "/logs/x",
+        "/version",
+        "/version/",
+        "/openapi/none",
+        "/nonsense",
+        "/API/v1/secrets",
+        "/metrics/",
+        "//metrics",
+        "/metrics/../api/v1/secrets",
+        "/healthz/../metrics",
+        "/api/v1/watch",
+        "/apis/apps/v1/watch",
+        "/api/v1/nonsense",
+        "/api/v2/secrets",
+        "/apis/none.example.com/v1/things/a",
+    ):
+        for method in ("GET", "HEAD", "POST", "DELETE", "OPTIONS"):
+            yield Row(method, path)
+
+
+# ---- the server
+# --------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """A server with two objects of each kind in each place, which are put back after every
+    change.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.dialed: list[tuple[str, int]] = []
+        self.objects: dict[str, bytes] = {}
+        self.revision = 0
+
+    def remember(self) -> None:
+        store = self.api.server.storage.store
+        self.objects = {record.key: record.value for record in store.list("").records}
+        self.revision = store.revision
+
+    async def changes(self) -> dict[str, bytes | None]:
+        """What was changed since `remember`; afterwards it is as before."""
+        store = self.api.server.storage.store
+        if store.revision == self.revision:
+            return {}
+        now = {record.key: record.value for record in store.list("").records}
+        changed = {
+            k: now.get(k) for k in {**now, **self.objects} if now.get(k) != self.objects.get(k)
+        }
+        for key in changed:
+            before = self.objects.get(key)
+            if before is None:
+                await store.delete(key)
+                continue
+            obj = orjson.loads(before)
+
+            def encode(revision: int, obj: Any = obj) -> bytes:
+                obj["metadata"]["resourceVersion"] = str(revision)
+                return orjson.dumps(obj)
+
+            self.objects[key] = (await store.put(key, encode)).value
+        self.revision = store.revision
+        return changed
+
+    async def touch(self, kind: Kind) -> None:
+        """An event for every object of the kind."""
+        store = self.api.server.storage.store
+        for key, value in self.objects.items():
+            if key.startswith(kind.bucket + "/"):
+                obj = orjson.loads(value)
+
+                def encode(revision: int, obj: Any = obj) -> bytes:
+                    obj["metadata"]["resourceVersion"] = str(revision)
+                    return orjson.dumps(obj)
+
+                self.objects[key] = (await store.put(key, encode)).value
+        self.revision = store.revision
+
+    def names(self, kind: Kind) -> set[tuple[str, str]]:
+        found = {
+            tuple(key.split("/")[1:]) for key in self.objects if key.startswith(kind.bucket + "/")
+        }
+        return {(k[0], k[1]) if kind.namespaced else ("", k[0]) for k in found}
+
+
+async def make_bench() -> Bench:
+    dialed: list[tuple[str, int]] = []
+
+    async def refuse(host: str, port: int) -> socket.socket:
+        dialed.append((host, port))
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    api = await start(kubelets=KubeletOptions(connect=refuse))
+    await asyncio.sleep(0)  # each step in a callback of its own
+    await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
+    for kind in (WIDGETS, GADGETS):
+        version = {
+            "name": "v1",
+            "served": True,
+            "storage": True,
+            "subresources": {"status": {}},
+            "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            },
+        }
+        names = {
+            "plural": kind.plural,
+            "kind": kind.kind,
+            "singular": kind.plural[:-1],
+            "listKind": f"{kind.kind}List",
+        }
+        spec = {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [version],
+            "names": names,
+        }
+        await api.ok(
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {"metadata": {"name": f"{kind.plural}.{kind.group}"}, "spec": spec},
+        )
+        for _ in range(100):
+            if (await api.call("GET", kind.path()))[0] == 200:
+                break
+            await asyncio.sleep(0)
+    for namespace in NAMESPACES:
+        await api.ok(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts",
+            {"metadata": {"name": "default"}},
+        )
+    await api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+    status = {"addresses": [{"type": "InternalIP", "address": NODE_IP}]}
+    for kind in KINDS:
+        await asyncio.sleep(0)
+        for namespace in NAMESPACES if kind.namespaced else ("",):
+            for name in NAMES:
+                body = kind.object(namespace, name)
+                if kind is PODS and (namespace, name) == ("default", "a"):
+                    volumes = [
+                        {"name": "s", "secret": {"secretName": "a"}},
+                        {"name": "c", "configMap": {"name": "a"}},
+                    ]
+                    body["spec"] = {**_POD, "volumes": volumes}
+                await api.ok("POST", kind.path(namespace), body)
+                if kind is PODS:
+                    running = {
+                        "phase": "Running",
+                        "podIP": POD_IPS[name],
+                        "podIPs": [{"ip": POD_IPS[name]}],
+                    }
+                    await api.ok(
+                        "PATCH",
+                        kind.path(namespace, name) + "/status",
+                        {"status": running},
+                        media="application/merge-patch+json",
+                    )
+    for node in ("n1", *NAMES):
+        await api.ok(
+            "PATCH",
+            f"/api/v1/nodes/{node}/status",
+            {"status": status},
+            media="application/merge-patch+json",
+        )
+    for identity in IDENTITIES:
+        await asyncio.sleep(0)
+        for namespace, rules in {"": identity.cluster, **identity.namespaced}.items():
+            if not rules:
+                continue
+            name = identity.name.replace(":", "-")
+            prefix, scope = (
+                ("", f"/apis/{RBAC}/v1/namespaces/{namespace}")
+                if namespace
+                else ("cluster", f"/apis/{RBAC}/v1")
+            )
+            await api.ok(
+                "POST",
+                f"{scope}/{prefix}roles",
+                {"metadata": {"name": name}, "rules": [rule.as_object() for rule in rules]},
+            )
+            await api.ok(
+                "POST",
+                f"{scope}/{prefix}rolebindings",
+                {
+                    "metadata": {"name": name},
+                    "roleRef": {
+                        "apiGroup": RBAC,
+                        "kind": "Role" if namespace else "ClusterRole",
+                        "name": name,
+                    },
+                    "subjects": [{"kind": "User", "apiGroup": RBAC, "name": identity.name}],
+                },
+            )
+    bench = Bench(api)
+    bench.dialed = dialed
+    bench.remember()
+    return bench
+
+
+# ---- judging
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    status: int
+    found: Any = None  # the decoded body
+    text: str = ""
+    seen: set[tuple[str, str]] = field(default_factory=set)  # objects that a list or watch showed
+    stream: bool = False
+
+
+async def ask(bench: Bench, who: Identity, row: Row) -> Outcome:
+    raw = row.target.encode()
+    path = decode_path(raw)
+    assert path is not None
+    headers = {k.encode(): v.encode() for k, v in row.headers.items()}
+    headers |= {b"accept": b"application/json", b"user-agent": b"matrix/1"}
+    if row.body is not None:
+        headers[b"content-type"] = row.media.encode()
+    body = b"" if row.body is None else orjson.dumps(row.body)
+    peer = PeerCertificate(who.name, list(who.groups)) if who.name != "admin" else ADMIN
+    answer = bench.api.server.handler(
+        HttpRequest(row.method, raw, path, headers, body, peer, remote="127.0.0.1")
+    )
+    answer = await answer if hasattr(answer, "__await__") else answer
+    if isinstance(answer, StreamResponse):
+        stream = FakeStream()
+        answer.start(stream)  # type: ignore[arg-type]
+        if row.kind is not None:
+            await bench.touch(row.kind)
+            await asyncio.sleep(0)
+        seen = {_where(event["object"]) for event in stream.events() if event["type"] != "BOOKMARK"}
+        if stream.on_close is not None:
+            stream.on_close()
+        return Outcome(answer.status, seen=seen, stream=True)
+    if not isinstance(answer, HttpResponse):
+        return Outcome(answer.status)
+    data = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return Outcome(answer.status, text=data.decode(errors="replace"))
+    out = Outcome(answer.status, found)
+    if isinstance(found, dict) and answer.status < 300:
+        if isinstance(found.get("items"), list):
+            out.seen = {_where(item) for item in found["items"]}
+        elif found.get("kind") not in (
+            "Status",
+            "APIResourceList",
+            "APIGroupList",
+            "APIVersions",
+            None,
+        ):
+            out.seen = {_where(found)}
+    return out
+
+
+def _where(obj: Any) -> tuple[str, str]:
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta.get("name", "")
+
+
+def problems(
+    bench: Bench, who: Identity, row: Row, got: Outcome, changed: dict[str, bytes | None]
+) -> Iterator[str]:
+    try:
+        asked = oracle.attributes(row.method, row.target)
+    except oracle.NoRequestInfo:
+        if got.status != 500 or "failed to create RequestInfo" not in got.text:
+            yield f"expected 500, got {got}"
+        return
+    decision = oracle.decide(who, asked, RELATED)
+    if not decision.allowed:
+        expected = oracle.forbidden(who, asked, decision.reason)
+        message = got.found.get("message") if isinstance(got.found, dict) else got.text
+        if (got.status, message) != (403, expected):
+            yield f"expected 403 {expected!r}, got {got.status} {message!r}"
+        if changed:
+            yield f"forbidden, but changed {sorted(changed)}"
+        if got.seen:
+            yield f"forbidden, but showed {got.seen}"
+        if bench.dialed:
+            yield f"forbidden, but connected to {bench.dialed}"
+        return
+    yield from _reach(bench, row, asked, got, changed)
+    second = _create_denied(bench, who, row, asked)
+    if second is not None:
+        message = got.found.get("message") if isinstance(got.found, dict) else got.text
+        if (got.status, message) != (403, second):
+            yield f"expected 403 {second!r}, got {got.status} {message!r}"
+        if changed:
+            yield f"may not create, but changed {sorted(changed)}"
+    elif got.status == 403 and not who.node:
+        yield f"allowed, but got 403 {got.found}"
+    elif row.serves and got.status >= 300:
+        yield f"allowed, but got {got.status} {got.found or got.text}"
+
+
+def _create_denied(bench: Bench, who: Identity, row: Row, asked: Attributes) -> str | None:
+    """The message when an update of what does not exist is allowed, and creating it is not."""
+    kind = row.kind
+    if (
+        kind is None
+        or asked.verb not in ("update", "patch")
+        or asked.subresource
+        or not isinstance(row.body, dict)
+    ):
+        return None
+    if (
+        not (row.media == APPLY or (asked.verb == "update" and kind.upsert))
+        or asked.resource != kind.plural
+    ):
+        return None
+    meta = row.body["metadata"]
+    if kind.key(asked.namespace, asked.name) in bench.objects or meta["name"] != asked.name:
+        return None
+    if kind.namespaced and meta["namespace"] != asked.namespace:
+        return None
+    create = Attributes(
+        "create", asked.path, True, asked.group, asked.namespace, asked.resource, "", asked.name
+    )
+    decision = oracle.decide(who, create, RELATED)
+    full = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    return None if decision.allowed else f'{full} "{asked.name}" is forbidden: {decision.reason}'
+
+
+def _reach(
+    bench: Bench, row: Row, asked: Attributes, got: Outcome, changed: dict[str, bytes | None]
+) -> Iterator[str]:
+    """What an allowed request may show and change."""
+    kind = row.kind
+    if kind is None:
+        if changed:
+            yield f"changed {sorted(changed)}"
+        return
+    _, query = oracle.split_target(row.target)
+    terms = oracle.field_terms(query.get("fieldSelector", [""])[0])
+    there = bench.names(kind)
+    scope = asked.namespace if kind.namespaced else ""
+    in_scope = {
+        (ns, name)
+        for ns, name in there
+        if (not scope or ns == scope) and (not asked.name or name == asked.name)
+    }
+    # Rights in a namespace reach no object outside of it; a Namespace is in itself.
+    if (
+        asked.namespace
+        and not kind.namespaced
+        and not (kind is NAMESPACE and asked.name == asked.namespace)
+    ):
+        if got.seen or changed:
+            yield f"asked in namespace {asked.namespace}, and reached {got.seen or sorted(changed)}"
+        return
+    if asked.verb in ("list", "watch"):
+        if not got.seen <= in_scope:
+            yield f"showed {got.seen - in_scope}"
+        selected = terms is not None and all(
+            t[0] in ("metadata.name", "metadata.namespace") for t in terms
+        )
+        plain = (
+            got.status == 200
+            and not asked.subresource
+            and asked.resource == kind.plural
+            and (got.stream or got.found)
+        )
+        if plain and selected and terms is not None and not {"labelSelector", "limit"} & set(query):
+            expected = {(ns, name) for ns, name in in_scope if oracle.matches(terms, ns, name)}
+            if got.seen != expected:
+                yield f"showed {got.seen} instead of {expected}"
+        if terms and asked.name and "/watch/" in asked.path and row.method == "GET":
+            another = oracle.exact_name(terms) != asked.name
+            if another and got.status not in (400, 404):
+                yield f"a selector of another name, and got {got.status}"
+            message = got.found.get("message") if got.status == 400 else MISMATCH
+            if message != MISMATCH and _legal(terms, kind) and "limit" not in query:
+                yield f"unexpected message {message!r}"
+    elif asked.verb == "get" and not asked.subresource and not got.seen <= {(scope, asked.name)}:
+        yield f"showed {got.seen}"
+    yield from _changes(kind, row, asked, terms or [], there, changed)
+    hosts = {host for host, _ in bench.dialed}
+    if hosts:
+        pod = asked.name.split(":")[1] if asked.name.count(":") == 2 else asked.name.split(":")[0]
+        wanted = (
+            {POD_IPS.get(pod)}
+            if (asked.resource, asked.subresource) == ("pods", "proxy")
+            else {NODE_IP}
+        )
+        if (
+            asked.subresource not in ("exec", "attach", "portforward", "proxy", "log")
+            or hosts != wanted
+        ):
+            yield f"connected to {hosts}, not {wanted}"
+
+
+def _legal(terms: list[oracle.Term], kind: Kind) -> bool:
+    return all(
+        name == "metadata.name" or (name == "metadata.namespace" and kind.namespaced)
+        for name, _, _ in terms
+    )
+
+
+def _changes(
+    kind: Kind,
+    row: Row,
+    asked: Attributes,
+    terms: list[oracle.Term],
+    there: set[tuple[str, str]],
+    changed: dict[str, bytes | None],
+) -> Iterator[str]:
+    if not changed:
+        return
+    scope = asked.namespace if kind.namespaced else ""
+    if "dryRun=All" in row.target or (isinstance(row.body, dict) and row.body.get("dryRun")):
+        yield f"a dry run changed {sorted(changed)}"
+    elif asked.verb in ("get", "list", "watch", "", "proxy"):
+        yield f"{asked.verb} changed {sorted(changed)}"
+    elif asked.verb == "deletecollection":
+        allowed = {
+            kind.key(ns, name)
+            for ns, name in there
+            if ns == scope and oracle.matches(terms, ns, name)
+        }
+        if not set(changed) <= allowed:
+            yield f"deleted {sorted(set(changed) - allowed)}"
+    else:
+        name = asked.name or row.body["metadata"]["name"]
+        if set(changed) != {kind.key(scope, name)}:
+            yield f"changed {sorted(changed)}, not {kind.key(scope, name)}"
+    for key, value in changed.items():
+        if value is not None and kind.key(*_where(orjson.loads(value))) != key:
+            yield f"{key} holds another object: {value!r}"
+
+
+# ---- the tests
+# --------------------------------------------------------------------------------------------------
+
+
+def rows_of(kind: Kind) -> list[Row]:
+    return [
+        *reads(kind),
+        *(writes(kind) if kind.writable else ()),
+        *(subresources(kind) if kind.subresources else ()),
+    ]
+
+
+def chosen(identities: tuple[Identity, ...], rows: list[Row]) -> Iterator[tuple[Identity, Row]]:
+    share = 1 if os.environ.get("TRANSOM_FULL_MATRIX") else 4
+    for who in identities:
+        for row in rows:
+            if zlib.crc32(f"{who.name} {row}".encode()) % share == 0:
+                yield who, row
+
+
+async def judge(bench: Bench, asked: list[tuple[Identity, Row]]) -> tuple[int, list[str]]:
+    allowed, failures = 0, []
+    for count, (who, row) in enumerate(asked):
+        bench.dialed.clear()
+        got = await ask(bench, who, row)
+        changed = await bench.changes()
+        allowed += got.status != 403
+        failures += [
+            f"{who.name}: {row}: {problem}" for problem in problems(bench, who, row, got, changed)
+        ]
+        if count % 20 == 0:
+            await asyncio.sleep(0)
+    return allowed, failures
+
+
+def run_matrix(identities: tuple[Identity, ...], rows: list[Row], at_least: int) -> None:
+    async def main() -> None:
+        bench = await make_bench()
+        pairs = list(chosen(identities, rows))
+        allowed, failures = await judge(bench, pairs)
+        asked = len(pairs)
+        assert not failures, f"{len(failures)} of {asked}:\n" + "\n".join(failures[:25])
+        assert asked >= at_least
+        assert at_least // 20 < allowed < asked  # neither everything nor nothing
+        await bench.api.server.stop()
+
+    asyncio.run(main())
+
+
+PEOPLE = tuple(who for who in IDENTITIES if not who.node)
+NODES_ALONE = tuple(who for who in IDENTITIES if who.node)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_what_is_decided_is_what_is_done(kind: Kind) -> None:
+    run_matrix(PEOPLE, rows_of(kind), 1300)
+
+
+@pytest.mark.parametrize("kind", [SECRETS, CONFIG_MAPS], ids=lambda kind: kind.plural)
+def test_a_kubelet_reads_what_its_pods_refer_to(kind: Kind) -> None:
+    run_matrix(NODES_ALONE, rows_of(kind), 100)
+
+
+def test_other_paths() -> None:
+    run_matrix(PEOPLE, list(others()), 500)
+
+
+# ---- components in the process
+# ---------------------------------------------------------------------------------------
+
+
+def component_calls(
+    client: InProcessClient, kind: Kind
+) -> Iterator[tuple[str, str, Callable[[], Awaitable[Any]]]]:
+    """The request that a call stands for, and the call."""
+    resource = GroupVersionResource(kind.group, kind.version, kind.plural, kind.namespaced)
+    for namespace in NAMESPACES if kind.namespaced else ("",):
+        path = kind.path(namespace)
+        yield "POST", path, partial(client.create, resource, namespace, kind.object(namespace, NEW))
+        yield "DELETE", path, partial(client.delete_collection, resource, namespace)
+        selectors = {
+            "": "",
+            f"?{NAME_QUERIES[0]}": "metadata.name=a",
+            f"?{NAME_QUERIES[3]}": "metadata.name!=a",
+        }
+        for query, selector in selectors.items():
+            yield (
+                "GET",
+                path + query,
+                partial(client.list, resource, namespace, field_selector=selector),
+            )
+            watched = f"{path}{query}{'&' if query else '?'}watch=1"
+            yield (
+                "GET",
+                watched,
+                partial(client.watch, resource, namespace, field_selector=selector),
+            )
+        for name in ("a", NEW):
+            one, obj = kind.path(namespace, name), kind.object(namespace, name)
+            yield "GET", one, partial(client.get, resource, namespace, name)
+            yield "PUT", one, partial(client.update, resource, obj)
+            yield (
+                "PATCH",
+                one,
+                partial(
+                    client.patch, resource, namespace, name, {"metadata": {"labels": {"x": "y"}}}
+                ),
+            )
+            yield (
+                "PATCH",
+                f"{one}?apply",
+                partial(client.patch, resource, namespace, name, obj, APPLY, field_manager="m"),
+            )
+            yield "DELETE", one, partial(client.delete, resource, namespace, name)
+            for sub in kind.subresources:
+                if sub in ("status", "scale"):
+                    yield (
+                        "GET",
+                        f"{one}/{sub}",
+                        partial(client.get, resource, namespace, name, subresource=sub),
+                    )
+
+
+@pytest.mark.parametrize(
+    "kind", [SECRETS, LEASES, NAMESPACE, NODES, DEPLOYMENTS, WIDGETS], ids=lambda kind: kind.plural
+)
+def test_components_are_authorized_like_everybody_else(kind: Kind) -> None:
+    async def main() -> None:
+        bench = await make_bench()
+        failures = []
+        for who in PEOPLE:
+            client = InProcessClient(
+                bench.api.server, UserInfo(who.name, (*who.groups, "system:authenticated"))
+            )
+            for method, target, call in component_calls(client, kind):
+                await asyncio.sleep(0)
+                try:
+                    done = await call()
+                    got = Outcome(200, found={})
+                    if isinstance(done, ObjectList):
+                        got.seen = {_where(item) for item in done.items}
+                    elif isinstance(done, InProcessWatch):
+                        got.seen = (
+                            {_where(event.object) for event in await done.next()}
+                            if done._batches
+                            else set()
+                        )
+                        done.close()
+                    elif (
+                        isinstance(done, dict)
+                        and "metadata" in done
+                        and done.get("kind") != "Status"
+                    ):
+                        got.seen = {_where(done)}
+                except ApiError as problem:
+                    got = Outcome(problem.code, {"message": problem.message})
+                changed = await bench.changes()
+                applied = target.endswith("?apply")
+                body = (
+                    kind.object(*_of(target, kind))
+                    if method in ("POST", "PUT") or applied
+                    else None
+                )
+                row = Row(
+                    method,
+                    target.removesuffix("?apply"),
+                    body,
+                    APPLY if applied else "application/json",
+                    kind=kind,
+                )
+                failures += [
+                    f"{who.name}: {row}: {text}" for text in problems(bench, who, row, got, changed)
+                ]
+        assert not failures, f"{len(failures)}:\n" + "\n".join(failures[:25])
+        await bench.api.server.stop()
+
+    asyncio.run(main())
+
+
+def _of(target: str, kind: Kind) -> tuple[str, str]:
+    """The namespace and name of the object that a component sends there."""
+    asked = oracle.attributes("GET", target)
+    return (asked.namespace if kind.namespaced else ""), asked.name or NEW

@@ -1,0 +1,84 @@
+"""Lists: pages, tokens, and what a resourceVersion of 0 or a name does to them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+from tests.apiserver.harness import Api, start
+
+CM = "/api/v1/namespaces/default/configmaps"
+
+
+async def _three() -> Api:
+    api = await start()
+    for name in "abc":
+        await api.ok("POST", CM, {"metadata": {"name": name}})
+    return api
+
+
+def _names(listing: Any) -> list[str]:
+    return [o["metadata"]["name"] for o in listing["items"]]
+
+
+def test_a_limit_counts_unless_any_version_will_do() -> None:
+    async def main() -> None:
+        api = await _three()
+        page = await api.ok("GET", CM + "?limit=1")
+        assert (_names(page), page["metadata"]["remainingItemCount"]) == (["a"], 2)
+        whole = await api.ok("GET", CM + "?limit=1&resourceVersion=0")
+        assert (sorted(_names(whole)), list(whole["metadata"])) == (
+            ["a", "b", "c"],
+            ["resourceVersion"],
+        )
+        token = page["metadata"]["continue"]
+        assert _names(await api.ok("GET", f"{CM}?limit=1&resourceVersion=0&continue={token}")) == [
+            "b"
+        ]
+        assert _names(
+            await api.ok("GET", f"{CM}?fieldSelector=metadata.name%3Da&continue={token}")
+        ) == ["a"]
+
+    asyncio.run(main())
+
+
+def _token(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("a", "illegal base64 data at input byte 0"),
+        ("ab=", "illegal base64 data at input byte 2"),
+        ("abc", "invalid character 'i' looking for beginning of value"),
+        (_token('{"v":'), "unexpected end of JSON input"),
+        (_token("[]"), "json: cannot unmarshal array into Go value of type etcd3.continueToken"),
+        (_token("{}"), 'server does not recognize this encoded version ""'),
+        (
+            _token('{"v":"v9","rv":1,"start":"a"}'),
+            'server does not recognize this encoded version "v9"',
+        ),
+        (
+            _token('{"v":"meta.k8s.io/v1","start":"a"}'),
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        ),
+        (
+            _token('{"v":"meta.k8s.io/v1","rv":1}'),
+            "encoded start key empty (version meta.k8s.io/v1)",
+        ),
+        (_token('{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}'), "../x"),
+    ],
+)
+def test_a_bad_token_is_told_what_is_wrong_with_it(token: str, why: str) -> None:
+    async def main() -> None:
+        api = await start()
+        status, problem = await api.call("GET", f"{CM}?continue={token}")
+        assert (status, problem["message"]) == (
+            400,
+            f"invalid continue token: continue key is not valid: {why}",
+        )
+
+    asyncio.run(main())

@@ -1,0 +1,120 @@
+"""The request chain: its order, and that both transports run through it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from tests.apiserver.harness import Api, start
+
+from transom.apiserver.core.call import DocumentResult
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import Authorized, parse_request_info
+from transom.apiserver.core.resources import ResourceRegistry
+from transom.apiserver.serving import http
+from transom.apiserver.serving.inprocess import InProcessClient
+from transom.client.resources import builtin_resource
+from transom.machinery.errors import ApiError
+
+CONFIG_MAPS = builtin_resource("/ConfigMap")
+PODS = builtin_resource("/Pod")
+
+
+def run(body: Any) -> None:
+    async def main() -> None:
+        api = await start()
+        try:
+            await body(api)
+        finally:
+            await api.server.stop()
+
+    asyncio.run(main())
+
+
+def test_the_order_of_the_steps() -> None:
+    async def body(api: Api) -> None:
+        names = [type(step).__name__ for step in api.server.chain._steps]
+        assert names == ["Authenticate", "Impersonate", "FlowControl", "Authorize", "Execute"]
+
+    run(body)
+
+
+def test_every_served_subresource_has_a_handler_for_each_of_its_verbs() -> None:
+    async def body(api: Api) -> None:
+        execute = api.server.chain._steps[-1]
+        table = execute._dispatch._subresources  # type: ignore[attr-defined]
+        for kind in api.server.resources.kinds():
+            for version in kind.versions:
+                for sub in kind.subresources_of(version):
+                    found = table.get((kind.key, sub.name)) or table.get(("*", sub.name)) or {}
+                    missing = set(sub.verbs) - set(found) - {"get"}
+                    assert not missing, (kind.key, sub.name, missing)
+
+    run(body)
+
+
+def test_both_transports_reject_what_the_user_may_not_do() -> None:
+    async def body(api: Api) -> None:
+        client = InProcessClient(api.server, UserInfo("jane", ("system:authenticated",)))
+        with pytest.raises(ApiError) as forbidden:
+            await client.create(CONFIG_MAPS, "default", {"metadata": {"name": "a"}})
+        status, answer = await api.call(
+            "POST",
+            "/api/v1/namespaces/default/configmaps",
+            {"metadata": {"name": "a"}},
+            headers={b"impersonate-user": b"jane"},
+        )
+        assert (status, answer["message"]) == (403, str(forbidden.value))
+
+    run(body)
+
+
+def test_the_in_process_client_gets_objects_and_not_bytes() -> None:
+    async def body(api: Api) -> None:
+        client = InProcessClient(api.server, UserInfo("admin", ("system:masters",)))
+        made = await client.create(CONFIG_MAPS, "default", {"metadata": {"name": "a"}})
+        assert await client.get(CONFIG_MAPS, "default", "a") is made
+        status, answer = await api.call("GET", "/api/v1/namespaces/default/configmaps/a")
+        assert (status, answer) == (200, {**made, "metadata": dict(made["metadata"])})
+
+    run(body)
+
+
+def test_a_defect_of_a_verb_reaches_each_transport_in_its_own_form() -> None:
+    async def body(api: Api) -> None:
+        client = InProcessClient(api.server, UserInfo("admin", ("system:masters",)))
+
+        def broken(call: Any) -> DocumentResult:
+            raise ZeroDivisionError("a defect")
+
+        table = api.server.chain._steps[-1]._dispatch._stored  # type: ignore[attr-defined]
+        table["get"] = table["get"]._replace(handler=broken)
+        with pytest.raises(ZeroDivisionError):
+            await client.get(CONFIG_MAPS, "default", "a")
+        status, answer = await api.call("GET", "/api/v1/namespaces/default/configmaps/a")
+        assert (status, answer["reason"]) == (500, "InternalError")
+
+    run(body)
+
+
+def test_the_short_way_through_route_checks_lets_nothing_else_pass() -> None:
+    resources = ResourceRegistry()
+    parts = ("", "a", "b")
+    checked = 0
+    for plural in ("pods", "nodes", "namespaces", "bindings", "componentstatuses"):
+        res = resources.require("", "v1", plural)
+        for prefix, name, sub in itertools.product(
+            ("", "namespaces/x/", "namespaces//", "watch/", "watch/namespaces/x/"), parts, parts
+        ):
+            path = f"/api/v1/{prefix}{plural}/{name}/{sub}"
+            for end in (path, path.rstrip("/"), f"{path}/more"):
+                info = Authorized(parse_request_info("GET", end))
+                if info.resource != plural or not http._is_ordinary(res, info):
+                    continue
+                checked += 1
+                http._check_path(res, info)
+                http._check_method(res, info, "GET")
+                http._check_parameters(info)
+    assert checked >= 5

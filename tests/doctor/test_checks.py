@@ -1,0 +1,447 @@
+"""What any cluster may have: each row is one thing that is wrong, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.doctor.patients import NOW, endpoints, event, healthy, node, pod, service
+
+from transom.doctor.examine import (
+    GENERAL,
+    WINDOWS,
+    UnknownName,
+    _named,
+    checks,
+    examine,
+    places_to_check,
+)
+from transom.doctor.findings import DoctorFinding, merged_findings
+from transom.doctor.snapshot import ClusterSnapshot
+from transom.kit.clock import rfc3339
+
+HOOK = {
+    "metadata": {"name": "policy"},
+    "webhooks": [
+        {
+            "name": "check.example.com",
+            "clientConfig": {"service": {"namespace": "default", "name": "check"}},
+        },
+    ],
+}
+REPLICAS = {
+    "metadata": {"name": "web-1", "namespace": "default"},
+    "spec": {"replicas": 2},
+    "status": {"replicas": 1},
+}
+CRASH = {"reason": "CrashLoopBackOff"}
+CREATING = {"reason": "ContainerCreating"}
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+UNSCHEDULABLE = "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def unplaced(text: str = UNSCHEDULABLE) -> dict[str, Any]:
+    found = pod("web", "", ready=False)
+    found["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    ]
+    return found
+
+
+CASES: list[tuple[str, ClusterSnapshot, str, str, str]] = [
+    # of what, with what is wrong, how bad, what, what to do
+    (
+        "cluster",
+        healthy(unreachable="connection refused"),
+        "error",
+        "does not answer: connection refused",
+        "transom status",
+    ),
+    (
+        "cluster",
+        healthy(unhealthy=("etcd failed: reason withheld",)),
+        "error",
+        "not ready: etcd failed",
+        "log",
+    ),
+    (
+        "cluster",
+        healthy(unread={"events": "forbidden"}),
+        "info",
+        "events cannot be read: forbidden",
+        "account",
+    ),
+    (
+        "apiservice/v1.x",
+        healthy(
+            apiservices=[
+                {
+                    "metadata": {"name": "v1.x"},
+                    "status": {
+                        "conditions": [
+                            {
+                                "type": "Available",
+                                "status": "False",
+                                "reason": "MissingEndpoints",
+                                "message": "none",
+                            }
+                        ]
+                    },
+                }
+            ]
+        ),
+        "error",
+        "is not available: MissingEndpoints: none",
+        "Start the pods behind its service",
+    ),
+    (
+        "mutatingwebhookconfiguration/policy",
+        healthy(mutatingwebhookconfigurations=[HOOK]),
+        "error",
+        "webhook check.example.com calls service default/check, which does not exist",
+        "Start its pods",
+    ),
+    (
+        "validatingwebhookconfiguration/policy",
+        healthy(
+            validatingwebhookconfigurations=[HOOK],
+            services=[service("check")],
+            endpoints=[endpoints("check")],
+        ),
+        "error",
+        "default/check, which has no ready endpoints",
+        "remove the configuration",
+    ),
+    (
+        "node/linux-1",
+        healthy(
+            nodes=[
+                node(
+                    "linux-1",
+                    "linux",
+                    ready="Unknown",
+                    message="Kubelet stopped posting node status.",
+                )
+            ]
+        ),
+        "error",
+        "is not Ready: KubeletNotReady: Kubelet stopped posting",
+        "reaches the API server",
+    ),
+    (
+        "node/linux-1",
+        healthy(nodes=[node("linux-1", "linux", unschedulable=True)]),
+        "info",
+        "is cordoned",
+        "kubectl uncordon",
+    ),
+    ("cluster", healthy(nodes=[]), "warning", "there are no nodes", "Add nodes"),
+    (
+        "service/default/web",
+        healthy(services=[service("web", {"app": "web"})]),
+        "warning",
+        "no pod has the labels that it selects (app=web)",
+        "Correct its selector",
+    ),
+    (
+        "service/default/web",
+        healthy(services=[service("web", {"app": "a"})], pods=[pod("a", "linux-1", ready=True)]),
+        "warning",
+        "none of its 1 pods is ready",
+        "kubectl get pods --namespace default --selector app=a",
+    ),
+    (
+        "pod/default/web",
+        healthy(pods=[unplaced()]),
+        "error",
+        "cannot be scheduled: the nodes that it may run on have not enough free cpu",
+        "explain-schedule default/web",
+    ),
+    (
+        "pod/default/web",
+        healthy(nodes=[node("linux-1", "linux", taints=[TAINT])], pods=[unplaced()]),
+        "error",
+        "it does not tolerate the taint team=a:NoSchedule",
+        "Add the toleration {key: team, operator: Equal, value: a",
+    ),
+    (
+        "pod/default/web",
+        healthy(pods=[pod("web", "")]),
+        "error",
+        "no scheduler named default-scheduler runs",
+        "Check that the scheduler runs",
+    ),
+    (
+        "pod/default/a",
+        healthy(
+            pods=[pod("a", "linux-1", waiting={"reason": "ImagePullBackOff"})],
+            events=[
+                event("a", "Failed", "Error: ImagePullBackOff", ago=1),
+                event(
+                    "a",
+                    "Failed",
+                    (
+                        'Failed to pull image "app:1": rpc error: code = NotFound desc = app:1: '
+                        "not found"
+                    ),
+                    ago=9,
+                ),
+            ],
+        ),
+        "error",
+        "image app:1 does not exist in the registry (app:1: not found)",
+        "Correct the image's name",
+    ),
+    (
+        "pod/default/a",
+        healthy(pods=[pod("a", "linux-1", waiting=CRASH, last={"exitCode": 3})]),
+        "error",
+        "container c fails with exit code 3",
+        "kubectl logs a --namespace default --container c --previous",
+    ),
+    (
+        "pod/default/a",
+        healthy(
+            pods=[pod("a", "linux-1", waiting=CRASH, last={"exitCode": 137, "reason": "OOMKilled"})]
+        ),
+        "error",
+        "used more memory than its limit",
+        "Raise its memory limit",
+    ),
+    (
+        "pod/default/a",
+        healthy(
+            pods=[
+                pod(
+                    "a",
+                    "linux-1",
+                    waiting={
+                        "reason": "CreateContainerConfigError",
+                        "message": 'configmap "x" not found',
+                    },
+                )
+            ]
+        ),
+        "error",
+        '(CreateContainerConfigError: configmap "x" not found)',
+        "Create the ConfigMap x",
+    ),
+    (
+        "pod/default/a",
+        healthy(
+            pods=[pod("a", "linux-1", waiting=CREATING)],
+            events=[event("a", "FailedMount", 'secret "x" not found')],
+        ),
+        "error",
+        'the Secret x does not exist (FailedMount: secret "x"',
+        "Create the Secret x",
+    ),
+    (
+        "pod/default/a",
+        healthy(pods=[pod("a", "linux-1", waiting=CREATING, age=600)]),
+        "warning",
+        "is ContainerCreating for more than 120 seconds",
+        "kubectl describe pod",
+    ),
+    (
+        "replicaset/default/web-1",
+        healthy(
+            replicasets=[REPLICAS],
+            events=[
+                event(
+                    "web-1",
+                    "FailedCreate",
+                    'Error creating: pods "web-1-x" is forbidden: exceeded quota: q',
+                    kind="ReplicaSet",
+                )
+            ],
+        ),
+        "error",
+        (
+            "cannot create its pods: the ResourceQuota q allows no more (it is forbidden: "
+            "exceeded quota: q)"
+        ),
+        "Raise the quota",
+    ),
+    (
+        "replicaset/default/web-1",
+        healthy(
+            replicasets=[REPLICAS],
+            events=[
+                event(
+                    "web-1",
+                    "FailedCreate",
+                    'Internal error occurred: failed calling webhook "x": timeout',
+                    kind="ReplicaSet",
+                )
+            ],
+        ),
+        "error",
+        "failed calling webhook",
+        "Start the webhook's pods",
+    ),
+    (
+        "resourcequota/default/q",
+        healthy(
+            resourcequotas=[
+                {
+                    "metadata": {"name": "q", "namespace": "default"},
+                    "status": {
+                        "hard": {"pods": "9", "cpu": "2"},
+                        "used": {"pods": "9", "cpu": "1"},
+                    },
+                }
+            ]
+        ),
+        "info",
+        "is used up: pods",
+        "Raise",
+    ),
+    (
+        "persistentvolumeclaim/default/data",
+        healthy(
+            persistentvolumeclaims=[
+                {
+                    "metadata": {"name": "data", "namespace": "default"},
+                    "status": {"phase": "Pending"},
+                }
+            ],
+            events=[
+                event(
+                    "data",
+                    "ProvisioningFailed",
+                    'storageclass "fast" not found',
+                    kind="PersistentVolumeClaim",
+                )
+            ],
+        ),
+        "error",
+        'the StorageClass fast does not exist (storageclass "fast" not found)',
+        "Create the StorageClass fast",
+    ),
+    (
+        "namespace/old",
+        healthy(namespaces=[{"metadata": {"name": "old", "deletionTimestamp": rfc3339(NOW - 90)}}]),
+        "warning",
+        "is being deleted for more than a minute",
+        "finalizers",
+    ),
+]
+
+
+@pytest.mark.windows("TRB-01")
+@pytest.mark.parametrize(
+    ("where", "patient", "severity", "what", "remedy"), CASES, ids=[case[3][:40] for case in CASES]
+)
+def test_what_any_cluster_may_have(
+    where: str, patient: ClusterSnapshot, severity: str, what: str, remedy: str
+) -> None:
+    found = [one for one in examine(patient) if what in one.what]
+    assert [(one.severity, one.where or ("cluster",)) for one in found] == [(severity, (where,))], (
+        examine(patient)
+    )
+    assert remedy in found[0].remedy and found[0].why and not found[0].windows
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {
+            "pods": [
+                pod("a", "linux-1", ready=True, phase="Running"),
+                pod("b", waiting=CREATING, age=5),
+            ]
+        },
+        {
+            "services": [service("outside", type="ExternalName"), service("by-hand")],
+            "endpoints": [endpoints("by-hand", "10.0.0.9")],
+        },
+        {
+            "replicasets": [{**REPLICAS, "status": {"replicas": 2}}],  # it has got them since
+            "events": [event("web-1", "FailedCreate", "exceeded quota", kind="ReplicaSet")],
+        },
+        {
+            "replicasets": [REPLICAS],
+            "events": [
+                event("web-1", "FailedCreate", "exceeded quota", kind="ReplicaSet", ago=5000)
+            ],
+        },
+        {"events": [event("gone", "FailedMount", "no")]},
+        {
+            "pods": [pod("a", "linux-1", waiting=CREATING, age=100)],
+            "events": [event("a", "FailedMount", "mounted since", ago=900)],
+        },
+    ],
+)
+def test_what_is_well(more: dict[str, Any]) -> None:
+    assert examine(healthy(**more)) == []
+
+
+@pytest.mark.windows("TRB-01")
+def test_general_checks_come_first_and_what_is_worst_before_the_rest() -> None:
+    patient = healthy(
+        nodes=[
+            node("linux-1", "linux", unschedulable=True),
+            node("windows-1", ready="False", message="no subnet.env"),
+        ],
+        pods=[pod("a", "linux-1", waiting=CRASH, last={"exitCode": 3})],
+    )
+    assert [(one.windows, one.severity) for one in examine(patient)] == [
+        (False, "error"),
+        (False, "info"),
+        (True, "error"),
+    ]
+    outside = [row.title for row in (*GENERAL, *WINDOWS) if not row.inside]
+    assert [row.title for row in checks(patient)] == outside
+    general = [row for row in GENERAL if not row.inside]
+    assert checks(healthy(nodes=[node("linux-1", "linux")])) == general
+
+
+def test_the_same_in_many_places_is_told_once() -> None:
+    pods = [pod(f"web-{i}", "linux-1", waiting=CRASH, last={"exitCode": 1}) for i in range(3)]
+    [found] = examine(healthy(pods=pods))
+    assert found.where == ("pod/default/web-0", "pod/default/web-1", "pod/default/web-2")
+    [found] = merged_findings(
+        [DoctorFinding("error", "x", (f"pod/default/web-{i}",)) for i in (0, 1, 0)]
+    )
+    assert found.where == ("pod/default/web-0", "pod/default/web-1")
+
+
+def test_only_what_was_asked_about() -> None:
+    patient = healthy(
+        pods=[
+            pod("a", "linux-1", waiting=CRASH),
+            pod("b", "windows-1", waiting=CRASH),
+        ]
+    )
+    for text in ("linux-1", "node/linux-1", "a", "default/a", "pod/a", "po/default/a"):
+        assert [one.where for one in examine(patient, places_to_check(patient, [text]))] == [
+            ("pod/default/a",)
+        ], text
+    assert places_to_check(patient, ["b"], "default") == ["pod/default/b", "node/windows-1"]
+    for text in ("nobody", "other/a", "node/a", "pod/linux-1"):
+        with pytest.raises(UnknownName, match=text):
+            places_to_check(patient, [text])
+
+
+@pytest.mark.parametrize(
+    ("remedy", "expected"),
+    [
+        ("transom node start linux-1", "transom node start linux-1 --name blue"),
+        ("transom down, then transom up", "transom down --name blue, then transom up --name blue"),
+        (
+            "(transom node list); then transom down and transom up",
+            "(transom node list --name blue); "
+            "then transom down --name blue and transom up --name blue",
+        ),
+        (
+            "fault ends with: transom cloud set d1 detach-error=",
+            "fault ends with: transom cloud set d1 detach-error= --name blue",
+        ),
+        ("rm x && transom down --name blue", "rm x && transom down --name blue"),
+        ("kubectl uncordon linux-1", "kubectl uncordon linux-1"),
+    ],
+)
+def test_commands_of_a_remedy_name_the_cluster(remedy: str, expected: str) -> None:
+    assert _named(remedy, " --name blue") == expected
+    assert _named(remedy, "") == remedy

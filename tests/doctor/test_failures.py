@@ -1,0 +1,69 @@
+"""Doctor reports the right cause of every failure, about the right object, with a remedy that ends
+it when it is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.doctor.failures import FAILURES, Failure
+from tests.doctor.failures_cloud import CLOUD_FAILURES
+from tests.doctor.failures_events import EVENT_FAILURES
+from tests.doctor.failures_nodes import NODE_FAILURES
+from tests.doctor.failures_workloads import WORKLOAD_FAILURES
+from tests.doctor.virtual_cluster import VirtualCluster, about, virtual_cluster
+
+Play = Callable[[Callable[[VirtualCluster], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
+    """One cluster for all rows: each leaves it as it was, which the next one sees."""
+    with virtual_cluster(tmp_path_factory.mktemp("doctor")) as (cluster, run):
+        yield lambda scenario: run(scenario(cluster))
+
+
+ROWS = (*FAILURES, *CLOUD_FAILURES, *EVENT_FAILURES, *WORKLOAD_FAILURES, *NODE_FAILURES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name.replace(" ", "-") for row in ROWS])
+def test_a_failure_is_reported_and_its_remedy_ends_it(row: Failure, play: Play) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        made: list[Any] = [*row.first, *row.objects, *(row.fixed or ())]
+        try:
+            await cluster.apply(*row.first)
+            if row.first:
+                await cluster.settled()
+            if row.do is not None:
+                await row.do(cluster)
+            await cluster.apply(*row.objects)
+            if row.harmless:
+                await cluster.clock.sleep(60)
+                assert await cluster.doctor() == []
+                return
+            finding = await cluster.finding(row.where, row.what, row.seconds)
+            assert row.remedy in finding.remedy, finding
+            assert finding.why and finding.record == row.record, finding
+            others = [
+                one
+                for one in await cluster.doctor()
+                if about(one, row.where)
+                and row.what not in one.what
+                and not any(text in one.what for text in row.also)
+            ]
+            assert not others, (finding, others)
+            # The remedy.
+            if row.undo is not None:
+                await row.undo(cluster)
+            await cluster.delete(
+                *(one for one in row.objects if one["kind"] in ("Pod", "Job") or row.fixed is None)
+            )
+            await cluster.apply(*(row.fixed or ()))
+            await cluster.silence()
+        finally:
+            await cluster.delete(*made)
+            await cluster.silence()
+
+    play(scenario)

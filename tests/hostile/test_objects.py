@@ -1,0 +1,274 @@
+"""Objects whose processing could cost far more than their size."""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.hostile.conftest import MIB, Attack, Victim
+
+DEFAULT = "/api/v1/namespaces/default"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def definition(number: int, properties: int = 1) -> dict[str, Any]:
+    group, name = f"h{number}.example", f"thing{number}"
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {f"p{i}": {"type": "string"} for i in range(properties)},
+            }
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{name}s.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "plural": f"{name}s",
+                "singular": name,
+                "kind": f"Thing{number}",
+                "listKind": f"Thing{number}List",
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def test_many_definitions(victim: Victim, attack: Attack, rounds: int) -> None:
+    client = victim.client()
+    count = min(1000, 60 * rounds)
+    with attack(rss=100 * MIB + count * 300_000):
+        for number in range(count):
+            client.ok("POST", DEFINITIONS, definition(number))
+        client.ok("GET", "/apis")
+        for number in range(count):
+            client("GET", f"/apis/h{number}.example/v1")
+            client("GET", f"/apis/none{number}.example/v1")
+        client.ok("GET", "/openapi/v2")
+        time.sleep(1)  # the garbage collector follows discovery
+    for number in range(count):
+        client.ok("DELETE", f"{DEFINITIONS}/thing{number}s.h{number}.example")
+    client.close()
+
+
+def test_a_definition_of_many_versions_and_columns(victim: Victim, attack: Attack) -> None:
+    client = victim.client()
+    many = definition(900)
+    (first,) = many["spec"]["versions"]
+    columns = [
+        {"name": f"c{i}", "type": "string", "jsonPath": f".spec.a.c{i}"} for i in range(3000)
+    ]
+    many["spec"]["versions"] = [
+        {**first, "additionalPrinterColumns": columns},
+        *({**first, "name": f"v{number}", "storage": False} for number in range(2, 800)),
+    ]
+    with attack():
+        assert client("POST", DEFINITIONS, many).status == 201
+        for _ in range(100):
+            if client("GET", "/apis/h900.example").status == 200:
+                break
+            time.sleep(0.1)
+        time.sleep(0.5)
+        client.ok("DELETE", f"{DEFINITIONS}/{many['metadata']['name']}")
+        time.sleep(0.5)
+    client.close()
+
+
+def test_a_large_definition(victim: Victim, attack: Attack) -> None:
+    client = victim.client()
+    with attack(rss=150 * MIB):
+        client.ok("POST", DEFINITIONS, definition(5000, 25_000))
+        client.ok("GET", "/openapi/v2")
+        time.sleep(1)
+        spec = {f"p{i}": "x" for i in range(25_000)}
+        client(
+            "POST",
+            "/apis/h5000.example/v1/namespaces/default/thing5000s",
+            {
+                "apiVersion": "h5000.example/v1",
+                "kind": "Thing5000",
+                "metadata": {"name": "a"},
+                "spec": spec,
+            },
+        )
+    client.ok("DELETE", f"{DEFINITIONS}/thing5000s.h5000.example")
+    client.close()
+
+
+def test_thousands_of_owners(victim: Victim, attack: Attack, rounds: int) -> None:
+    client = victim.client()
+    owners = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": f"x{i}",
+            "uid": f"{i:08}-0000-0000-0000-000000000000",
+        }
+        for i in range(8000)
+    ]
+    with attack(
+        rss=100 * MIB + rounds * 20 * MIB
+    ):  # the history of the store keeps each of them for a while
+        for number in range(rounds):
+            client.ok(
+                "POST",
+                f"{DEFAULT}/configmaps",
+                {"metadata": {"name": f"owned-{number}", "ownerReferences": owners}},
+            )
+        deadline = time.monotonic() + 20 + 5 * rounds
+        while client("GET", f"{DEFAULT}/configmaps/owned-{rounds - 1}").status != 404:
+            assert (
+                time.monotonic() < deadline
+            )  # the garbage collector removes what has no owner left
+            time.sleep(0.2)
+    client.close()
+
+
+def test_thousands_of_finalizers_managers_and_references(victim: Victim, attack: Attack) -> None:
+    client = victim.client()
+    with attack():
+        client.ok(
+            "POST",
+            f"{DEFAULT}/configmaps",
+            {"metadata": {"name": "held", "finalizers": [f"a.b/x{i}" for i in range(8000)]}},
+        )
+        for number in range(300):
+            apply = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "shared"},
+                "data": {f"k{number}": "x"},
+            }
+            client.ok(
+                "PATCH",
+                f"{DEFAULT}/configmaps/shared?fieldManager=m{number}&force=true",
+                apply,
+                {"Content-Type": "application/apply-patch+yaml"},
+            )
+        client.ok(
+            "PATCH",
+            f"{DEFAULT}/configmaps/held",
+            {"metadata": {"finalizers": None}},
+            {"Content-Type": "application/merge-patch+json"},
+        )
+    client.ok("DELETE", f"{DEFAULT}/configmaps/held")
+    client.close()
+
+
+def test_taints_and_tolerations_by_the_thousand(
+    victim: Victim, attack: Attack, rounds: int
+) -> None:
+    client = victim.client()
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    node = {
+        "metadata": {"name": "tainted", "labels": {f"k{i}": "v" for i in range(5000)}},
+        "spec": {"taints": [{"key": f"k{i}", "effect": "NoSchedule"} for i in range(3000)]},
+        "status": {
+            "allocatable": resources,
+            "capacity": resources,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    term = [
+        {
+            "matchExpressions": [
+                {"key": f"k{i}", "operator": "In", "values": [f"v{j}" for j in range(20)]}
+            ]
+        }
+        for i in range(500)
+    ]
+    spec = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "a", "image": "b"}],
+        "tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(1, 3000)],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": term}
+            }
+        },
+    }
+    with attack(rss=100 * MIB + rounds * 10 * MIB):
+        client.ok("POST", "/api/v1/nodes", node)
+        for number in range(5 * rounds):
+            client.ok(
+                "POST",
+                f"{DEFAULT}/pods",
+                {"metadata": {"name": f"tolerant-{number}"}, "spec": spec},
+            )
+        time.sleep(2)
+    client.ok("DELETE", "/api/v1/nodes/tainted")
+    for number in range(5 * rounds):
+        client.ok("DELETE", f"{DEFAULT}/pods/tolerant-{number}?gracePeriodSeconds=0")
+    client.close()
+
+
+def test_everything_of_a_crowd_at_once(victim: Victim, attack: Attack, rounds: int) -> None:
+    """Lists of all pods in every form."""
+    client = victim.client()
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    with attack(rss=600 * MIB):
+        for _ in range(min(rounds, 3)):
+            for accept in (
+                "application/json",
+                table,
+                "application/vnd.kubernetes.protobuf",
+                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+            ):
+                assert (
+                    client("GET", "/api/v1/namespaces/crowd/pods", None, {"Accept": accept}).status
+                    == 200
+                )
+    client.close()
+
+
+def test_requests_for_certificates_that_are_mostly_marks(victim: Victim, attack: Attack) -> None:
+    """The search for the end of each block must not begin anew for each beginning."""
+    client = victim.client()
+    begin, end = b"-----BEGIN CERTIFICATE REQUEST-----\n", b"-----END CERTIFICATE REQUEST-----\n"
+    with attack(rss=150 * MIB):
+        for text in (
+            begin * 30_000,
+            begin * 20_000 + end,
+            (begin + end) * 15_000,
+            end * 30_000,
+            b"\n" * MIB,
+            b"-" * MIB,
+            begin + b"A" * MIB + b"\n" + end,
+            b"-----BEGIN X-----\nAAAA\n-----END Y-----\n" * 20_000,
+        ):
+            body = {
+                "metadata": {"name": "bomb"},
+                "spec": {
+                    "signerName": "example.com/x",
+                    "usages": ["client auth"],
+                    "request": base64.b64encode(text).decode(),
+                },
+            }
+            answer = client("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", body)
+            assert answer.status == 422, answer
+    client.close()
+
+
+def test_tools_that_look_at_everything(victim: Victim, attack: Attack, tmp_path: Path) -> None:
+    with attack(rss=200 * MIB):
+        victim.cluster.transom("doctor", "--name", victim.cluster.name, check=False)
+        file = str(tmp_path / "report.tar.gz")
+        done = victim.cluster.transom(
+            "report", "--name", victim.cluster.name, "--output", file, check=False
+        )
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,172 @@
+"""Pods that answer the proxy with far more than it seems: compressed bombs, huge pages, endless
+heads, slow bodies.
+
+The server runs in the test process, where the fixture `loop_budget` measures each callback of the
+loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import socket
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.apiserver.kubelets.support import POD_IP, World, world
+
+from transom.http.messages import Answer, HttpRequest, HttpResponse
+
+BASE = "/api/v1/namespaces/default/pods/p/proxy"
+HTML = (b"Content-Type", b"text/html")
+MIB = 1024 * 1024
+
+
+def peak(reset: bool = False) -> int:
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    field = "VmRSS" if reset else "VmHWM"
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def attacked(
+    folder: Path,
+    serve: Callable[[HttpRequest], Answer],
+    check: Callable[[World], Awaitable[None]],
+    rss: int,
+) -> None:
+    async def main() -> None:
+        async with world(folder) as w:
+            w.network.listen(POD_IP, 80, serve)
+            await w.pod()
+            before = peak(reset=True)
+            await check(w)
+            assert peak() - before < rss, f"grew by {(peak() - before) / MIB:.0f} MiB"
+
+    asyncio.run(main())
+
+
+def _deflated(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+BOMBS = {
+    "gzip": gzip.compress(bytes(200 * MIB)),
+    "gzip of many members": gzip.compress(bytes(2 * MIB)) * 100,
+    "gzip of small members": gzip.compress(b"") * 20_000,
+    "deflate": _deflated(b"<a href=/x>" * (20 * MIB)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_compressed_bomb_passes_as_it_is(tmp_path: Path, name: str) -> None:
+    bomb, encoding = BOMBS[name], name.split()[0].encode()
+
+    async def check(w: World) -> None:
+        got = await asyncio.gather(*(w.ask("GET", f"{BASE}/") for _ in range(4)))
+        for answer in got:
+            assert answer.status == 200
+            assert answer.body == bomb or (
+                name == "gzip of small members" and gzip.decompress(answer.body) == b""
+            )
+
+    attacked(
+        tmp_path,
+        lambda _: HttpResponse(200, [HTML, (b"Content-Encoding", encoding)], bomb),
+        check,
+        80 * MIB,
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b'<a href="/x">' * 100_000,
+        b"<" * 3_000_000,
+        b"<a " + b"x=1 " * 200_000,
+        b"<!--" * 700_000,
+        b'<a href="' * 200_000,
+        b"<script>" * 400_000,
+        b"<a href='&amp;" + b"&amp;" * 600_000 + b"'>",
+        b"<a" + b" " * 3_000_000,
+    ],
+    ids=[
+        "links",
+        "brackets",
+        "attributes",
+        "comments",
+        "open quotes",
+        "scripts",
+        "entities",
+        "blanks",
+    ],
+)
+def test_a_large_page_is_rewritten_beside_the_loop(tmp_path: Path, page: bytes) -> None:
+    async def check(w: World) -> None:
+        answer = await w.ask("GET", f"{BASE}/")
+        assert answer.status == 200
+        assert page[:13] != b'<a href="/x">' or answer.body.startswith(
+            f'<a href="{BASE}/x">'.encode()
+        )
+
+    attacked(tmp_path, lambda _: HttpResponse(200, [HTML], page), check, 150 * MIB)
+
+
+def test_a_page_that_is_too_large_passes_as_it_is(tmp_path: Path) -> None:
+    page = b'<a href="/x">' * MIB
+
+    async def check(w: World) -> None:
+        assert (await w.ask("GET", f"{BASE}/")).body == page
+
+    attacked(tmp_path, lambda _: HttpResponse(200, [HTML], page), check, 100 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (
+            [b"HTTP/1.1 200 OK\r\n", *[b"X-A: b\r\n" * 1000] * 10_000],
+            "server response headers exceeded 1048576 bytes; aborted",
+        ),
+        (
+            [b"HTTP/1.1 200 OK\r\nX: ", *[b"a" * 60_000] * 10_000],
+            "server response headers exceeded 1048576 bytes; aborted",
+        ),
+        (
+            [b"HTTP/1.1 100 Continue\r\n\r\n" * 1000] * 10_000,
+            "too many 1xx informational responses",
+        ),
+    ],
+    ids=["many headers", "one header", "interim answers"],
+)
+def test_an_endless_head_is_broken_off(tmp_path: Path, sent: list[bytes], expected: str) -> None:
+    class Hostile:
+        """Not an HTTP server: it sends those bytes to whoever connects."""
+
+        async def adopt(self, connection: socket.socket) -> None:
+            reader, writer = await asyncio.open_connection(sock=connection)
+            await reader.readuntil(b"\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                for piece in sent:
+                    writer.write(piece)
+                    await writer.drain()
+            writer.close()
+
+        async def stop(self, _grace: float) -> None:
+            """Every connection ends with its exchange."""
+
+    async def main() -> None:
+        async with world(tmp_path) as w:
+            w.network._servers[POD_IP, 80] = Hostile()  # type: ignore[assignment]
+            await w.pod()
+            before = peak(reset=True)
+            answer = await w.ask("GET", f"{BASE}/")
+            assert answer.status == 500 and expected in answer.body.decode(), answer.body
+            assert peak() - before < 60 * MIB
+
+    asyncio.run(main())

@@ -1,0 +1,315 @@
+"""Services of a Windows machine: what the manager refuses, what it starts before and after, what it
+does about failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.kit.clock import VirtualClock
+from transom.machines.windows.registry import WindowsRegistry
+from transom.machines.windows.services import (
+    KEY,
+    Report,
+    ServiceError,
+    ServiceManager,
+    WindowsService,
+)
+
+
+class Process:
+    def __init__(self, pid: int, *, answers: bool = True) -> None:
+        self.pid = pid
+        self.answers = answers
+        self.code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def ready(self) -> None:
+        if not self.answers:
+            await asyncio.Event().wait()
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self.code)
+
+    async def stop(self) -> None:
+        self.end(0)
+
+    def end(self, code: int) -> None:
+        if not self.code.done():
+            self.code.set_result(code)
+
+
+class Machine:
+    """With three services: `a`, `b` that needs `a`, and `off`, which is disabled."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.registry = WindowsRegistry()
+        self.launched: list[Process] = []
+        self.mute = self.stillborn = False
+        self.services = ServiceManager(self.clock, self.registry, self._launch)
+        self.services.create("a", "a.exe")
+        self.services.create("b", "b.exe", depends=("A",))
+        self.services.create("off", "off.exe", start="disabled")
+
+    async def _launch(self, service: WindowsService, report: Report) -> Process:
+        process = Process(len(self.launched) + 4, answers=not self.mute)
+        self.launched.append(process)
+        if self.stillborn:
+            process.end(1)
+        return process
+
+    def state(self, name: str) -> str:
+        return self.services.get(name).state
+
+
+def run(test: Callable[[Machine], Awaitable[None]]) -> None:
+    async def body() -> None:
+        await test(Machine())
+
+    asyncio.run(body())
+
+
+async def _refusal(work: Awaitable[Any] | None) -> int:
+    try:
+        if work is not None:
+            await work
+    except ServiceError as error:
+        return error.code
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "text"),
+    [
+        (
+            lambda s: s.start("missing"),
+            1060,
+            "The specified service does not exist as an installed service.",
+        ),
+        (
+            lambda s: s.stop("missing"),
+            1060,
+            "The specified service does not exist as an installed service.",
+        ),
+        (lambda s: s.stop("a"), 1062, "The service has not been started."),
+        (
+            lambda s: s.start("off"),
+            1058,
+            "The service cannot be started, either because it is disabled",
+        ),
+        (lambda s: s.create("A", "x.exe"), 1073, "The specified service already exists."),
+        (lambda s: s.create("a/b", "x.exe"), 87, "The parameter is incorrect."),
+        (
+            lambda s: s.delete("missing"),
+            1060,
+            "The specified service does not exist as an installed service.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_windows_own_number_and_changes_nothing(
+    ask: Callable[[ServiceManager], Any], code: int, text: str
+) -> None:
+    async def body(machine: Machine) -> None:
+        with pytest.raises(ServiceError) as refused:
+            asked = ask(machine.services)
+            if asyncio.iscoroutine(asked):
+                await asked
+        assert (refused.value.code, refused.value.text[: len(text)]) == (code, text)
+        assert not machine.launched
+        assert [(s.name, s.state) for s in machine.services.all()] == [
+            ("a", "STOPPED"),
+            ("b", "STOPPED"),
+            ("off", "STOPPED"),
+        ]
+
+    run(body)
+
+
+def test_a_service_starts_what_it_needs_and_cannot_lose_it() -> None:
+    async def body(machine: Machine) -> None:
+        await machine.services.start("b")
+        assert (machine.state("a"), machine.state("b")) == ("RUNNING", "RUNNING")
+        assert await _refusal(machine.services.start("a")) == 1056
+        assert await _refusal(machine.services.stop("a")) == 1051
+        await machine.services.stop("a", force=True)
+        assert (machine.state("a"), machine.state("b")) == ("STOPPED", "STOPPED")
+        machine.services.delete("a")
+        assert await _refusal(machine.services.start("b")) == 1075
+
+    run(body)
+
+
+def test_a_program_that_is_no_service_is_ended_after_thirty_seconds() -> None:
+    async def body(machine: Machine) -> None:
+        machine.mute = True
+        starting = asyncio.ensure_future(_refusal(machine.services.start("a")))
+        await machine.clock.run_for(29.9)
+        assert (machine.state("a"), starting.done()) == ("START_PENDING", False)
+        await machine.clock.run_for(0.2)
+        assert (await starting, machine.state("a")) == (1053, "STOPPED")
+        assert machine.launched[0].code.done()
+
+    run(body)
+
+
+def test_a_program_that_ends_at_once_has_not_answered() -> None:
+    async def body(machine: Machine) -> None:
+        machine.stillborn = True
+        assert await _refusal(machine.services.start("b")) == 1068  # because of what it needs
+        assert await _refusal(machine.services.start("a")) == 1053
+
+    run(body)
+
+
+@pytest.mark.windows("TRB-08", "SUP-TRB-003")
+def test_a_service_that_fails_is_started_again_as_its_recovery_says() -> None:
+    async def body(machine: Machine) -> None:
+        a = machine.services.get("a")
+        a.recovery = (("restart", 1000), ("restart", 5000), ("none", 0))
+        await machine.services.start("a")
+        for seconds in (1, 5):
+            machine.launched[-1].end(1)
+            await machine.clock.run_for(seconds - 0.1)
+            assert (a.state, a.exit_code) == ("STOPPED", 1067)
+            await machine.clock.run_for(0.2)
+            assert (a.state, a.pid) == ("RUNNING", machine.launched[-1].pid)
+        machine.launched[-1].end(1)
+        await machine.clock.run_for(60)
+        assert (a.state, len(machine.launched)) == ("STOPPED", 3)
+
+    run(body)
+
+
+def test_who_stops_a_service_does_not_make_it_fail() -> None:
+    async def body(machine: Machine) -> None:
+        machine.services.get("a").recovery = (("restart", 1000),)
+        await machine.services.start("a")
+        await machine.services.stop("a")
+        await machine.clock.run_for(60)
+        assert (machine.state("a"), len(machine.launched)) == ("STOPPED", 1)
+
+    run(body)
+
+
+def test_a_service_that_runs_is_deleted_when_it_stops() -> None:
+    async def body(machine: Machine) -> None:
+        await machine.services.start("a")
+        machine.services.delete("a")
+        assert await _refusal(machine.services.start("a")) == 1072
+        with pytest.raises(ServiceError, match="marked for deletion"):
+            machine.services.create("a", "other.exe")
+        assert machine.registry.exists(rf"{KEY}\a")
+        await machine.services.stop("a")
+        assert machine.services.find("a") is None
+        assert not machine.registry.exists(rf"{KEY}\a")
+
+    run(body)
+
+
+def test_a_start_goes_on_when_whoever_asked_has_gone() -> None:
+    async def body(machine: Machine) -> None:
+        machine.mute = True
+        asking = asyncio.ensure_future(machine.services.start("a"))
+        await machine.clock.run_for(1)
+        asking.cancel()
+        await machine.clock.run_for(1)
+        assert machine.state("a") == "START_PENDING"
+        await machine.clock.run_for(30)
+        assert machine.state("a") == "STOPPED"
+
+    run(body)
+
+
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(("start", "stop", "force", "crash", "wait")), st.sampled_from("ab")),
+    max_size=12,
+)
+
+
+@given(_STEPS)
+def test_a_service_runs_if_and_only_if_its_process_does(steps: list[tuple[str, str]]) -> None:
+    async def body(machine: Machine) -> None:
+        services = machine.services
+        services.get("a").recovery = (("restart", 1000),)
+        for step, name in steps:
+            process = services.get(name).process
+            if step == "start":
+                await _refusal(services.start(name))
+            elif step in ("stop", "force"):
+                await _refusal(services.stop(name, force=step == "force"))
+            elif step == "crash" and isinstance(process, Process):
+                process.end(1)
+                await machine.clock.run_for(0.1)
+            elif step == "wait":
+                await machine.clock.run_for(2)
+            alive = {one.pid for one in machine.launched if not one.code.done()}
+            assert {s.pid for s in services.all() if s.state == "RUNNING"} == alive
+
+    run(body)
+
+
+def test_services_are_found_again_in_the_registry() -> None:
+    machine = Machine()
+    own = machine.services.create(
+        "own", r"C:\own.exe -x", display_name="My service", start="auto", account=r".\bob"
+    )
+    own.description = "d"
+    machine.services.changed(own)
+    machine.services.delete("off")
+    machine.registry.set(rf"{KEY}\driver", "Group", "no program")
+    again = ServiceManager(machine.clock, machine.registry, machine._launch)
+    again.load(["A"])
+    assert [service.name for service in again.all()] == ["b", "own"]
+    assert again.get("b").depends == ("A",)
+    own = again.get("My service")
+    assert (own.bin_path, own.start, own.account, own.description, own.state) == (
+        r"C:\own.exe -x",
+        "auto",
+        r".\bob",
+        "d",
+        "STOPPED",
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.5, 20.0])
+def test_services_get_their_time_at_shutdown_and_none_is_restarted(seconds: float) -> None:
+    """One that never ends does not delay the shutdown, and the others are stopped meanwhile."""
+
+    async def scenario(machine: Machine) -> None:
+        clock, services = machine.clock, machine.services
+        await services.start("b")  # and `a`, which it needs
+        slow, quick = machine.launched
+        services.get("b").recovery = (("restart", 0),)
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        slow.stop = never  # type: ignore[method-assign]
+        begin = clock.monotonic()
+        stopping = asyncio.ensure_future(services.shut_down(seconds))
+        await clock.run_for(seconds - 0.1)
+        assert not stopping.done()
+        assert quick.code.done() and machine.state("b") == "STOPPED"
+        assert machine.state("a") == "STOP_PENDING"
+        await clock.run_for(0.2)
+        await stopping
+        assert clock.monotonic() - begin == pytest.approx(seconds + 0.1)
+        services.machine_stopped()
+        assert machine.state("a") == "STOPPED" and len(machine.launched) == 2
+
+    run(scenario)
+
+
+def test_a_shutdown_is_over_when_all_services_have_ended() -> None:
+    async def scenario(machine: Machine) -> None:
+        await machine.services.start("b")
+        await machine.services.shut_down(20)  # the clock does not move
+        assert [machine.state(name) for name in "ab"] == ["STOPPED", "STOPPED"]
+
+    run(scenario)

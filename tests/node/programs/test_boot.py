@@ -1,0 +1,115 @@
+"""Programs that a node starts when it boots: the same ones, from the same command lines, as those
+that users start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.node.programs.simulated_node import ProgramOutput, World, play
+
+from transom.machinery.objects import Object
+from transom.node.network_settings import MODES, NetworkSettings
+from transom.node.programs.command_lines import BINARIES
+
+
+@pytest.fixture(autouse=True)
+def data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def is_ready(node: Object) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+
+
+def test_nodes_boot_with_what_their_command_lines_say() -> None:
+    async def scenario(world: World) -> None:
+        for node in world.pool.nodes():
+            assert node.kubelet is not None
+            assert node.kubelet.env.config == node.kubelet_settings()
+            for binary in BINARIES:
+                process = node.programs.running(binary)
+                assert process is not None and process.started is not None
+                assert process.argv == node.programs.usual(binary)[1]
+            assert node.network.agent is not None and node.network.proxier is not None
+        files = world.pool.node("w").machine.files
+        assert not files.exists(r"C:\k\kubelet.exe.INFO")  # nobody has read the log yet
+        assert b"FLAG: --hostname-override" in await world.binaries.log("kubelet")
+        assert files.exists(r"C:\k\kubelet.exe.INFO")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        *(NetworkSettings(mode=mode) for mode in MODES),
+        NetworkSettings(dual_stack=True),
+        NetworkSettings(proxy_mode="userspace"),
+        NetworkSettings(dsr=True),
+    ],
+)
+@pytest.mark.parametrize("build", [17763, 19041])
+def test_every_program_runs_since_boot(network: NetworkSettings, build: int) -> None:
+    """A command line that its own program rejects leaves a Ready node without services."""
+
+    async def scenario(world: World) -> None:
+        for node in world.pool.nodes():
+            for binary in node.network.programs:
+                process = node.programs.running(binary)
+                assert process is not None and process.started is not None, (node, binary)
+
+    play(scenario, network, build=build)
+
+
+def test_programs_of_a_linux_node_stop_and_start() -> None:
+    async def scenario(world: World) -> None:
+        node = world.pool.node("l")
+        kubelet = node.programs.running("kubelet")
+        assert kubelet is not None
+        await kubelet.stop()
+        assert node.kubelet is None and node.programs.running("kubelet") is None
+
+        async def not_ready() -> bool:
+            return not is_ready(await world.node("l"))
+
+        async def ready() -> bool:
+            return is_ready(await world.node("l"))
+
+        await world.until(not_ready, 120)
+        output = ProgramOutput()
+        argv = [*node.programs.usual("kubelet")[1], "--max-pods=7"]
+        await node.programs.launch("kubelet", argv, {}, "/", output)
+        await world.until(ready)
+        assert (await world.node("l"))["status"]["capacity"]["pods"] == "7"
+        output = ProgramOutput()
+        argv = ["--kubeconfig=/nope"]
+        failed = await node.programs.launch("kube-proxy", argv, {}, "/", output)
+        assert await failed.wait() == 1 and "/nope: no such file or directory" in output.text
+
+    play(scenario)
+
+
+def test_a_node_boots_with_the_kubeconfig_on_its_disk() -> None:
+    async def scenario(world: World) -> None:
+        path = r"c:\k\config"
+        content = world.files.read(path)
+        server = world.pool.cluster.api_servers()[0].encode()
+        world.files.write(path, content.replace(server, b"https://192.0.2.1:6443"))
+        await world.pool.reboot("w")
+
+        async def not_ready() -> bool:
+            return not is_ready(await world.node())
+
+        async def ready() -> bool:
+            return is_ready(await world.node())
+
+        await world.until(not_ready, 120)
+        log = (await world.binaries.log("kubelet")).decode()
+        assert "dial tcp 192.0.2.1:6443: connectex: No connection could be made" in log
+        world.files.write(path, content)
+        await world.pool.reboot("w")
+        await world.until(ready)
+
+    play(scenario)

@@ -1,0 +1,589 @@
+"""kube-proxy.exe and flanneld.exe of a Windows node by their command lines: refusals, effects, and
+what stays without them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.node.programs.simulated_node import World, play
+
+from transom.client.resources import NODES, PODS
+from transom.node import spec as specs
+from transom.node.network_settings import NetworkSettings
+
+OVERLAY = NetworkSettings(mode="overlay")
+DSR = 1  # of a load balancer's flags
+ENV = r"C:\run\flannel\subnet.env"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+# ---- kube-proxy
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("TRB-57", "TRB-60", "TRB-62")
+def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        old = await world.service("a")
+        await world.clock.sleep(3)
+        await world.stop("kube-proxy")
+        assert world.balancers(old)  # although nobody has looked before
+        await world.runs("b")
+        new = await world.service("b")
+        await world.clock.sleep(60)
+        assert world.balancers(old) and not world.balancers(new)
+        world.files.mkdir(r"C:\logs")
+        said = await world.relaunch("kube-proxy", r"--log-dir=C:\logs")
+        await world.clock.sleep(3)
+        assert world.balancers(old) and world.balancers(new)
+        content = world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
+        assert "Using Kernelspace Proxier." in content and 'FLAG: --v="4"' in content
+        assert (
+            f"Hns LoadBalancer resource created for cluster resources {new}" in content
+        )  # only from four on
+        assert "LoadBalancer" not in said.text
+        await world.relaunch("kube-proxy", r"--log-dir=C:\logs", "--v=2")
+        await world.clock.sleep(3)
+        assert "LoadBalancer" not in world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-89")
+def test_those_since_boot_speak_when_somebody_listens() -> None:
+    async def scenario(world: World) -> None:
+        world.balancers("")
+        assert await world.binaries.log("kube-proxy")
+        await world.runs("a")
+        ip = await world.service("a")
+        await world.clock.sleep(3)
+        assert world.balancers(ip)
+        assert (
+            "Waiting for the Network to be created"
+            in (await world.binaries.log("flanneld")).decode()
+        )
+        assert (
+            f"created for cluster resources {ip}"
+            in world.files.read(r"C:\k\kube-proxy.exe.INFO").decode()
+        )
+
+    play(scenario)
+
+
+def test_a_reboot_ends_the_one_that_somebody_started() -> None:
+    async def scenario(world: World) -> None:
+        tracker = world.net.shared.endpoints
+        said = await world.relaunch("kube-proxy")
+        await world.clock.sleep(1)
+        assert tracker.listeners
+        by_hand = world.net.proxier
+        await world.pool.reboot("w")
+        assert await said.end() == 1
+        await world.until(lambda: world.pool.is_ready("w"))
+        assert (
+            not tracker.listeners
+            and world.net.proxier is not by_hand
+            and world.net.proxier is not None
+        )
+        assert world.binaries.running("kube-proxy") is not None
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-58")
+def test_other_modes_make_no_load_balancers() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        ip = await world.service("a")
+        for mode in ("userspace", ""):
+            await world.stop("kube-proxy")
+            for each in list(world.net.hns.loadbalancers):
+                world.net.hns.delete("loadbalancer", each)
+            said = await world.relaunch("kube-proxy", f"--proxy-mode={mode}", "--logtostderr=true")
+            await world.clock.sleep(5)
+            assert "Using userspace Proxier." in said.text and not world.balancers(ip)
+        await world.relaunch("kube-proxy")
+        await world.clock.sleep(5)
+        assert world.balancers(ip)
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-61")
+@pytest.mark.parametrize("dsr", [False, True])
+def test_direct_server_return(dsr: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        ip = await world.service("a")
+        await world.relaunch(
+            "kube-proxy",
+            f"--enable-dsr={str(dsr).lower()}",
+            f"--feature-gates=WinDSR={str(dsr).lower()}",
+            without="enable-dsr",
+        )
+        await world.clock.sleep(5)
+        (found,) = world.balancers(ip)
+        assert bool(found.get("Flags", 0) & DSR) is dsr
+
+    play(scenario, build=19041)
+
+
+REFUSED: Sequence[tuple[tuple[str, ...], str, int]] = (
+    (("--nope",), "Error: unknown flag: --nope", 1),
+    (("run",), '"kube-proxy" does not take any arguments, got ["run"]', 1),
+    (("--proxy-mode=fast",), 'Invalid value: "fast": must be kernelspace,userspace or blank', 255),
+    (
+        ("--feature-gates=WinUnderlay=true",),
+        "failed complete: unrecognized feature gate: WinUnderlay",
+        255,
+    ),
+    (
+        (r"--kubeconfig=c:\k\nope",),
+        r"CreateFile c:\k\nope: The system cannot find the file specified.",
+        1,
+    ),
+    (("--enable-dsr=true",), "unable to create proxier: WinDSR feature gate not enabled", 1),
+    (
+        (r"--config=C:\k\proxy.yaml",),
+        r"failed complete: open C:\k\proxy.yaml: The system cannot find the file specified.",
+        255,
+    ),
+)
+
+
+def test_what_kube_proxy_refuses() -> None:
+    async def scenario(world: World) -> None:
+        for more, text, code in REFUSED:
+            said = await world.relaunch("kube-proxy", *more)
+            assert await said.end() == code and text in said.text, said.text
+        said = await world.relaunch("kube-proxy")
+        twice = await world.launch(
+            "kube-proxy", *world.binaries.usual("kube-proxy")[1], KUBE_NETWORK="cbr0"
+        )
+        assert await twice.end() == 1 and not said.process.ended
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-56", "TRB-59", "TRB-60")
+def test_the_printed_line_has_no_kubeconfig() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("kube-proxy")
+        line = (
+            r"--v=4 --proxy-mode=kernelspace --hostname-override=w--kubeconfig=c:\k\config "
+            r"--enable-dsr=false --log-dir=C:\k"
+        )
+        said = await world.launch("kube-proxy", *line.split(), KUBE_NETWORK="cbr0")
+        assert await said.end() == 1
+        assert (
+            "Neither kubeconfig file nor master URL was specified. Falling back to "
+            "in-cluster config."
+        ) in said.text
+        assert "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined" in said.text
+        said = await world.launch(
+            "kube-proxy", *line.replace("w--", "w --").split(), KUBE_NETWORK="cbr0"
+        )
+        assert not said.process.ended
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-25", "TRB-60")
+def test_a_kubeconfig_that_leads_nowhere() -> None:
+    async def scenario(world: World) -> None:
+        usual = world.files.read(r"C:\k\config").decode()
+        world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
+        await world.runs("a")
+        said = await world.relaunch("kube-proxy", r"--kubeconfig=C:\k\other")
+        ip = await world.service("a")
+        await world.clock.sleep(60)
+        assert not world.balancers(ip) and not said.process.ended
+        assert (
+            'failed to list *v1.Service: Get "https://10.1.1.1:6443/api/v1/services?' in said.text
+        )
+        said = await world.relaunch("flanneld", r"--kubeconfig-file=C:\k\other")
+        assert not said.process.ended
+        await world.clock.sleep(601)
+        assert (
+            await said.end() == 1 and "error waiting for nodeController to sync state" in said.text
+        )
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-63", "TRB-68")
+def test_the_network_that_kube_proxy_is_told() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("kube-proxy")
+        usual = world.binaries.usual("kube-proxy")[1]
+        said = await world.launch("kube-proxy", *usual)
+        assert await said.end() == 1
+        assert "Environment variable KUBE_NETWORK and network-flag not initialized" in said.text
+        said = await world.launch(
+            "kube-proxy", *usual, "--network-name=later", "--logtostderr=true"
+        )
+        await world.clock.sleep(30)
+        assert (
+            not said.process.ended and "Unable to find HNS Network specified by later." in said.text
+        )
+        await said.process.stop()
+        said = await world.launch(
+            "kube-proxy", *usual, kube_network="cbr0"
+        )  # names of variables are written anyhow
+        await world.clock.sleep(5)
+        assert not said.process.ended
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-66", "TRB-67", "TRB-68", "TRB-69")
+def test_overlay_networks_need_the_gate_and_a_source_vip() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        ip = await world.service("a")
+        for without, more, text in (
+            ("source-vip", (), "source-vip flag not set"),
+            ("", ("--feature-gates=WinOverlay=false",), "WinOverlay feature gate not enabled"),
+        ):
+            said = await world.relaunch("kube-proxy", *more, without=without)
+            assert await said.end() == 1 and f"unable to create proxier: {text}" in said.text
+        line = world.binaries.usual("kube-proxy")[1]
+        assert "--network-name=vxlan0" in line and "--feature-gates=WinOverlay=true" in line
+        said = await world.relaunch("kube-proxy")
+        await world.clock.sleep(20)
+        assert not said.process.ended and world.balancers(ip)
+
+    play(scenario, OVERLAY)
+
+
+@pytest.mark.windows("TRB-59", "TRB-84", "TRB-85")
+@pytest.mark.parametrize(("name", "stays"), [("w", True), ("other", False)])
+def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(
+    name: str, stays: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        address = (await world.runs("a"))["status"]["podIP"]
+        ip = await world.service("a")
+        await world.relaunch(
+            "kube-proxy", f"--hostname-override={name}", without="hostname-override"
+        )
+        await world.clock.sleep(5)
+        assert world.balancers(ip)
+        labels = {"metadata": {"labels": {"app": "none"}}}
+        await world.client.patch(PODS, "default", "a", labels, "application/merge-patch+json")
+        await world.clock.sleep(5)
+        assert (
+            any(address in str(endpoint) for endpoint in world.net.hns.endpoints.values()) is stays
+        )
+
+    play(scenario, kubelet_version="v1.18.20")
+
+
+# ---- flanneld
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("TRB-27", "TRB-28", "TRB-92", "TRB-94", "TRB-96", "TRB-97", "TRB-98", "TRB-99")
+def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        before = world.routes()
+        await world.stop("flanneld")
+        world.pool.add(
+            specs.complete_specs(
+                world.pool.cluster.settings, [specs.NodeSpec("m")], world.pool.numbers()
+            )
+        )
+        await world.until(lambda: world.pool.is_ready("m"))
+        assert world.routes() == before
+        world.files.remove(ENV)
+        await world.pod("p")
+        missing = "open /run/flannel/subnet.env: The system cannot find the file specified."
+        await world.until(lambda: _told(world, "FailedCreatePodSandBox", missing))
+        said = await world.relaunch("flanneld", "--ip-masq=0", without="ip-masq")
+        assert (
+            "Wrote subnet file to /run/flannel/subnet.env" in said.text and not said.process.ended
+        )
+        cidr = (await world.node())["spec"]["podCIDR"]
+        first = cidr.replace(".0/", ".1/")
+        lines = [
+            "FLANNEL_NETWORK=10.244.0.0/16",
+            f"FLANNEL_SUBNET={first}",
+            "FLANNEL_MTU=1500",
+            "FLANNEL_IPMASQ={}",
+        ]
+        assert world.files.read(ENV).decode().splitlines() == [
+            line.format("false") for line in lines
+        ]
+        await world.relaunch("flanneld")
+        assert world.files.read(ENV).decode().splitlines() == [
+            line.format("true") for line in lines
+        ]
+        assert world.pool.cluster.pod_cidr("m") in world.routes()
+        await world.until(lambda: _running(world, "p"))
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-95", "TRB-97")
+def test_subnet_env_of_the_master_with_another_subnet() -> None:
+    """The subnet must be the one that the node's network has: HNS gives no address of another
+    one.
+    """
+
+    async def scenario(world: World) -> None:
+        await world.stop("flanneld")
+        world.files.remove(ENV)
+        own = (await world.node())["spec"]["podCIDR"].replace(".0/", ".1/")
+        master = world.pool.node("l").machine.files.read("/run/flannel/subnet.env").decode()
+        for number, subnet in enumerate(("10.244.44.1/24", own)):
+            changed = [
+                f"FLANNEL_SUBNET={subnet}" if "SUBNET" in line else line
+                for line in master.splitlines()
+            ]
+            world.files.write(ENV, "\n".join(changed).encode())
+            await world.pod(f"p{number}")
+            if subnet != own:
+                await world.until(
+                    lambda: _told(
+                        world,
+                        "FailedCreatePodSandBox",
+                        "An address provided is invalid or reserved.",
+                    )
+                )
+        await world.until(lambda: _running(world, "p1"))
+        address = (await world.client.get(PODS, "default", "p1"))["status"]["podIP"]
+        assert address.startswith(own.rpartition(".")[0] + ".")
+
+    play(scenario)
+
+
+async def _told(world: World, reason: str, text: str) -> bool:
+    return any(text in message for message in await world.events(reason))
+
+
+async def _running(world: World, name: str) -> bool:
+    return bool((await world.client.get(PODS, "default", name))["status"].get("phase") == "Running")
+
+
+@pytest.mark.windows("TRB-25", "TRB-26", "TRB-29", "TRB-91")
+def test_what_flanneld_refuses() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("flanneld")
+        usual = world.binaries.usual("flanneld")[1]
+        for argv, environment, code, text in (
+            (
+                [*usual, r"--kubeconfig-file=c:\k\nope"],
+                {"NODE_NAME": "w"},
+                1,
+                (
+                    r"Failed to create SubnetManager: fail to create kubernetes config: "
+                    r"CreateFile c:\k\nope: The system cannot find"
+                ),
+            ),
+            (
+                [usual[0], "--iface=10.9.9.9", *usual[2:]],
+                {"NODE_NAME": "w"},
+                1,
+                "error looking up interface 10.9.9.9: no interface with given IP found",
+            ),
+            (
+                [usual[0], "--iface=Ethernet 9", *usual[2:]],
+                {"NODE_NAME": "w"},
+                1,
+                "route ip+net: no such network interface",
+            ),
+            (
+                usual,
+                {},
+                1,
+                (
+                    "Failed to create SubnetManager: env variables POD_NAME and POD_NAMESPACE "
+                    "must be set"
+                ),
+            ),
+            (
+                usual,
+                {"NODE_NAME": "nobody"},
+                1,
+                'Error registering network: failed to acquire lease: node "nobody" not found',
+            ),
+            ([*usual, "--nope"], {"NODE_NAME": "w"}, 0, "flag provided but not defined: -nope"),
+            (
+                [*usual, "--net-config-path=/etc/nope.json"],
+                {"NODE_NAME": "w"},
+                1,
+                (
+                    "failed to read net conf: open /etc/nope.json: The system cannot find the "
+                    "file specified."
+                ),
+            ),
+        ):
+            said = await world.launch("flanneld", *argv, **environment)
+            assert await said.end() == code and text in said.text, said.text
+        said = await world.launch("flanneld", *usual, node_name="w")
+        assert not said.process.ended
+        node = await world.client.get(NODES, "", "w")
+        assert (
+            node["metadata"]["annotations"]["flannel.alpha.coreos.com/public-ip"]
+            == world.net.address
+        )
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-89", "TRB-90", "TRB-91", "TRB-92")
+@pytest.mark.parametrize("network", [NetworkSettings(), OVERLAY])
+def test_an_address_that_comes_late_keeps_flanneld_waiting(network: NetworkSettings) -> None:
+    async def scenario(world: World) -> None:
+        hns = world.net.hns
+        await world.stop("flanneld")
+        for made in list(hns.networks):
+            hns.delete("network", made)
+        hns.faults.switch("late-management-address", True)
+        said = await world.relaunch("flanneld")
+        assert await said.end() == 1 and "Waiting for the Network to be created" in said.text
+        assert (
+            "Error registering network: " in said.text
+            and "failed to get management IP" in said.text
+        )
+        hns.faults.switch("late-management-address", False)
+        said = await world.relaunch("flanneld")
+        assert not said.process.ended, said.text
+        await world.runs("p")
+
+    play(scenario, network)
+
+
+def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("flanneld")
+        said = await world.launch("flanneld", f"--iface={world.net.address}", NODE_NAME="w")
+        await world.clock.sleep(3)
+        assert (
+            said.text.count("etcd cluster is unavailable or misconfigured") > 2
+            and not said.process.ended
+        )
+        await said.process.stop()
+
+    play(scenario)
+
+
+def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
+    async def scenario(world: World) -> None:
+        said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
+        assert world.binaries.running("flanneld") is said.process
+        await said.process.stop()
+        assert world.binaries.running("flanneld") is not None and world.net.agent is not None
+        await world.stop("flanneld")
+        assert world.net.agent is None
+
+    play(scenario)
+
+
+def test_where_flannel_is_not_the_network() -> None:
+    async def scenario(world: World) -> None:
+        assert world.binaries.running("flanneld") is None
+        said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
+        assert (
+            await said.end() == 1
+            and "simulated: the network of this node is made by win-bridge" in said.text
+        )
+
+    play(scenario, NetworkSettings(plugin="win-bridge"))
+
+
+@pytest.mark.windows("TRB-86", "TRB-87", "TRB-88")
+def test_a_node_that_joins_again_has_the_source_vip_of_before() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a", "l")
+        ip = await world.service("a")
+        before = world.pool.cluster.pod_cidr("w")
+        for binary in ("kubelet", "flanneld"):
+            await world.stop(binary)
+        await world.client.delete(NODES, "", "w")
+        await world.relaunch("kubelet")
+        await world.until(lambda: world.pool.cluster.pod_cidr("w"))
+        now = world.pool.cluster.pod_cidr("w")
+        assert now != before
+        await world.relaunch("flanneld")
+        said = await world.relaunch("kube-proxy", "--logtostderr=true")
+        await world.clock.sleep(20)
+        assert (
+            _vip(world, before)
+            and "Source Vip endpoint creation failed" in said.text
+            and not world.balancers(ip)
+        )
+        for file in ("SourceVip.json", "SourceVipRequest.json"):
+            world.files.remove(f"C:\\k\\{file}")
+        assert _vip(world, now)
+        await world.relaunch("kube-proxy")
+        await world.clock.sleep(20)
+        assert world.balancers(ip)
+
+    play(scenario, OVERLAY)
+
+
+def _vip(world: World, cidr: str | None) -> bool:
+    """Whether the source VIP of the usual line is of these addresses."""
+    line = next(
+        word for word in world.binaries.usual("kube-proxy")[1] if word.startswith("--source-vip=")
+    )
+    return ipaddress.ip_address(line.partition("=")[2]) in ipaddress.ip_network(str(cidr))
+
+
+@pytest.mark.windows("CNI-04", "WIN-NET-007")
+@pytest.mark.parametrize(
+    ("version", "reached"), [("0.11.0", False), ("0.12.0", True), ("v0.13.0", True)]
+)
+def test_old_flannel_lets_no_overlay_node_reach_its_own_pods(version: str, reached: bool) -> None:
+    async def scenario(world: World) -> None:
+        said = await world.launch("flanneld", "--version")
+        assert said.text == f"v{version.removeprefix('v')}\n"
+        pod = await world.runs("a")
+        [network] = [n for n in world.net.hns.networks.values() if n["Name"] == "vxlan0"]
+        assert (
+            any(policy["Type"] == "HostRoute" for policy in network.get("Policies") or ())
+            is reached
+        )
+        answered = await world.pool.cluster.dataplane.echo(
+            pod["status"]["podIP"], world.net.address, 1.0
+        )  # type: ignore[attr-defined]
+        assert answered is reached
+        await world.relaunch("flanneld")  # the next one is of the same version
+        [network] = [n for n in world.net.hns.networks.values() if n["Name"] == "vxlan0"]
+        assert (
+            any(policy["Type"] == "HostRoute" for policy in network.get("Policies") or ())
+            is reached
+        )
+
+    play(scenario, NetworkSettings(mode="overlay", flannel_version=version))
+
+
+def test_services_of_a_transparent_network_are_load_balancers_of_ovn() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a", "l")
+        address = await world.service("a")
+        database = world.net.shared.ovn
+        assert database is not None
+
+        def known() -> bool:
+            world.net.sync()
+            return ("tcp", address, 80) in database.cluster_vips
+
+        await world.until(known)
+        assert world.net.programs == ("kubelet",)
+        assert not world.balancers(address)  # of the host networking service
+        own = database.switches[world.net.spec.name]
+        assert own.management_port in world.net.stack.links
+        assert own.management_port in [port.name for port in database.ports(own)]
+
+    play(scenario, NetworkSettings(mode="transparent"))

@@ -1,0 +1,416 @@
+"""kubelet.exe of a Windows node by its command line: what it refuses, what its flags do, and what
+goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node.programs.simulated_node import World, play
+
+from transom.client.resources import PODS
+from transom.node.network_settings import NetworkSettings
+from transom.node.programs.flags import kubelet
+from transom.node.programs.start import NO_CONFIGURATION
+
+DOCUMENT = (
+    "--hostname-override=w",
+    "--v=6",
+    "--pod-infra-container-image=mcr.microsoft.com/oss/kubernetes/pause:1.4.1",
+    "--resolv-conf=",
+    "--allow-privileged=true",
+    "--enable-debugging-handlers",
+    "--cluster-dns=10.96.0.10",
+    "--cluster-domain=cluster.local",
+    r"--kubeconfig=c:\k\config",
+    "--hairpin-mode=promiscuous-bridge",
+    "--image-pull-progress-deadline=20m",
+    "--cgroups-per-qos=false",
+    r"--log-dir=C:\k\logs",
+    "--logtostderr=false",
+    "--enforce-node-allocatable=",
+    "--network-plugin=cni",
+    r"--cni-bin-dir=c:\k\cni",
+    r"--cni-conf-dir=c:\k\cni\config",
+)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+async def ready(world: World, name: str = "w") -> str:
+    conditions = (await world.node(name))["status"].get("conditions") or ()
+    return next((f"{c['status']} {c['message']}" for c in conditions if c["type"] == "Ready"), "")
+
+
+async def is_ready(world: World, name: str = "w") -> bool:
+    return (await ready(world, name)).startswith("True")
+
+
+@pytest.mark.windows(
+    "TRB-33", "TRB-35", "TRB-38", "TRB-39", "TRB-42", "TRB-43", "TRB-46", "TRB-47", "TRB-49"
+)
+def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -> None:
+    async def scenario(world: World) -> None:
+        before = await world.runs("old")
+        world.files.mkdir(r"C:\k\logs")
+        await world.stop("kubelet")
+        assert world.binaries.running("kubelet") is None
+        ip = await world.service("old")
+        await world.clock.sleep(3)
+        assert world.balancers(ip)  # kube-proxy goes on
+        await world.clock.sleep(60)
+        assert (await ready(world)).startswith("Unknown")  # nobody speaks for the node
+        said = await world.launch("kubelet", *DOCUMENT)
+        await world.until(lambda: is_ready(world))
+        assert (
+            "Flag --allow-privileged has been deprecated" in said.text
+            and "unknown flag" not in said.text
+        )
+        after = await world.runs("new")
+        assert after["status"]["podIP"] != before["status"]["podIP"]
+        old = await world.client.get(PODS, "default", "old")
+        assert old["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+        names = world.files.listdir(r"C:\k\logs")
+        assert "kubelet.exe.INFO" in names and any(".log.INFO.20200102-" in name for name in names)
+        content = world.files.read(r"C:\k\logs\kubelet.exe.INFO").decode()
+        assert (
+            content.startswith("Log file created at: 2020/01/02 03:05:0")
+            and "Running on machine: W\n" in content
+        )
+        assert (
+            '"Event occurred" object="default/new" kind="Pod"' in content
+            and 'FLAG: --v="6"' in content
+        )
+        assert "Event occurred" not in said.text  # files, not the standard error
+        assert "Event occurred" in (await world.binaries.log("kubelet")).decode()
+        await said.process.stop()
+        assert await said.end() == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("network", "windows"),
+    [
+        (NetworkSettings(), {}),
+        (NetworkSettings(mode="overlay"), {}),
+        (NetworkSettings(dual_stack=True), {"runtime": "containerd", "build": 19041}),
+        (
+            NetworkSettings(),
+            {
+                "runtime": "containerd",
+                "max_pods": 30,
+                "labels": {"a": "b"},
+                "kube_reserved": {"cpu": "500m"},
+                "system_reserved": {"memory": "1Gi"},
+                "eviction_hard": {"memory.available": "1Gi"},
+                "taints": ({"key": "os", "value": "windows", "effect": "NoSchedule"},),
+                "feature_gates": {"WinDSR": True},
+                "priority_class": "HIGH_PRIORITY_CLASS",
+            },
+        ),
+    ],
+)
+def test_the_usual_line_gives_the_usual_settings(
+    network: NetworkSettings, windows: dict[str, Any]
+) -> None:
+    """What a node runs with since boot is what its command line says."""
+
+    async def scenario(world: World) -> None:
+        usual = world.pool.node("w").kubelet_settings()
+        said = await world.relaunch("kubelet")
+        assert not said.process.ended, said.text
+        await world.clock.sleep(1)
+        running = world.pool.node("w").kubelet
+        assert running is not None and running.env.config == usual
+        assert (
+            kubelet.kubelet_flags(
+                kubelet.parse_kubelet_flags(world.binaries.usual("kubelet")[1])
+            ).unused
+            == ()
+        )
+        await world.runs("p")
+
+    play(scenario, network, **windows)
+
+
+REFUSED: Sequence[tuple[tuple[str, ...], str]] = (
+    (("--nope",), "unknown flag: --nope"),
+    (("run",), "unknown command: run"),
+    (
+        ("--max-pods=many",),
+        (
+            'invalid argument "many" for "--max-pods" flag: strconv.ParseInt: parsing "many": '
+            "invalid syntax"
+        ),
+    ),
+    (
+        ("--cgroups-per-qos=true",),
+        "invalid configuration: CgroupsPerQOS (--cgroups-per-qos) true is not supported on Windows",
+    ),
+    (
+        ("--cgroups-per-qos=true", "--enforce-node-allocatable=pods"),
+        "EnforceNodeAllocatable (--enforce-node-allocatable) [pods] is not supported on Windows",
+    ),
+    (
+        ("--windows-priorityclass=URGENT",),
+        "unknown priority class URGENT, valid ones are available at",
+    ),
+    (("--feature-gates=WinUnderlay=true",), "unrecognized feature gate: WinUnderlay"),
+    (("--hairpin-mode=yes",), 'option "yes" specified for hairpinMode'),
+    (
+        (r"--kubeconfig=c:\k\nope",),
+        (
+            r"failed to run Kubelet: invalid kubeconfig: CreateFile c:\k\nope: The system cannot "
+            r"find the file specified."
+        ),
+    ),
+    (
+        (r"--kubeconfig=c:\k\empty",),
+        f"failed to run Kubelet: invalid kubeconfig: {NO_CONFIGURATION}",
+    ),
+    (("--network-plugin=nope",), 'failed to create kubelet: network plugin "nope" not found'),
+    (
+        ("--container-runtime=remote",),
+        "the container runtime endpoint address was not specified or empty",
+    ),
+    (
+        (
+            "--container-runtime=remote",
+            "--container-runtime-endpoint=npipe:////./pipe/containerd-containerd",
+        ),
+        (
+            "Error while dialing open ////./pipe/containerd-containerd: The system cannot find "
+            "the file specified."
+        ),
+    ),
+    ((r"--config=c:\k\kubelet.yaml",), r'failed to read kubelet config file "c:\k\kubelet.yaml"'),
+)
+
+
+@pytest.mark.windows("TRB-42", "TRB-45", "TRB-48", "FLAG-12")
+def test_what_it_refuses() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("kubelet")
+        world.files.write(r"C:\k\empty", b"apiVersion: v1\n")
+        usual = world.binaries.usual("kubelet")[1]
+        for more, text in REFUSED:
+            said = await world.launch("kubelet", *usual, *more)
+            assert said.process.ended and await said.end() == 255, more
+            assert text in said.text and "\nF0102 03:04:" in "\n" + said.text, said.text
+            assert text in (await world.binaries.log("kubelet")).decode()
+        assert world.binaries.running("kubelet") is None
+        assert (await (await world.launch("kubelet", "--version")).end()) == 0
+        said = await world.relaunch("kubelet")
+        twice = await world.launch("kubelet", *usual)
+        assert (
+            await twice.end() == 255
+            and "listen tcp 0.0.0.0:10250: bind: Only one usage" in twice.text
+        )
+        assert world.binaries.running("kubelet") is said.process
+
+    play(scenario)
+
+
+def test_docker_is_looked_for_where_containerd_is() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("kubelet")
+        said = await world.launch("kubelet", *DOCUMENT)
+        assert await said.end() == 255 and "failed to get docker version" in said.text
+
+    play(scenario, runtime="containerd")
+
+
+@pytest.mark.windows("TRB-40", "TRB-41", "TRB-36", "TRB-20")
+def test_what_pods_get_from_flags() -> None:
+    async def scenario(world: World) -> None:
+        image = "mcr.microsoft.com/oss/kubernetes/pause:1.3.0"
+        await world.relaunch(
+            "kubelet",
+            "--cluster-dns=10.96.0.99",
+            "--cluster-domain=example.org",
+            f"--pod-infra-container-image={image}",
+            without="cluster-dns",
+        )
+        await world.runs("p")
+        sandbox = world.pool.node("w").runtime.sandboxes()[0]
+        assert sandbox.config.dns.servers == ("10.96.0.99",)
+        assert sandbox.config.dns.searches[0] == "default.svc.example.org"
+        tags = [tag for known in world.pool.node("w").runtime.images() for tag in known.tags]
+        assert image in tags
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-34", "TRB-11")
+def test_another_name() -> None:
+    async def scenario(world: World) -> None:
+        await world.relaunch("kubelet", "--hostname-override=Minion")
+        await world.until(lambda: _there(world, "minion"))
+        await world.until(lambda: is_ready(world, "minion"))
+        container = {
+            "name": "c",
+            "image": "mcr.microsoft.com/windows/nanoserver:1809",
+            "command": ["cmd", "/c", "exit 0"],
+        }
+        await world.client.create(
+            PODS,
+            "default",
+            {
+                "metadata": {"name": "p"},
+                "spec": {"nodeName": "minion", "restartPolicy": "Never", "containers": [container]},
+            },
+        )
+        await world.until(lambda: _succeeded(world, "p"))
+        await world.clock.sleep(60)
+        assert (await ready(world, "w")).startswith("Unknown")
+
+    play(scenario)
+
+
+async def _there(world: World, name: str) -> bool:
+    return world.pool.cluster.pod_cidr(name) is not None
+
+
+async def _succeeded(world: World, name: str) -> bool:
+    return bool(
+        (await world.client.get(PODS, "default", name))["status"].get("phase") == "Succeeded"
+    )
+
+
+@pytest.mark.windows("TRB-51")
+def test_an_empty_folder_of_configuration() -> None:
+    async def scenario(world: World) -> None:
+        world.files.mkdir(r"C:\k\none")
+        said = await world.relaunch("kubelet", r"--cni-conf-dir=C:\k\none", "--logtostderr=true")
+        assert r"Unable to update cni config: no networks found in C:\k\none" in said.text
+        await world.until(lambda: _not_ready(world))
+        assert "network plugin is not ready: cni config uninitialized" in await ready(world)
+        await world.relaunch("kubelet")
+        await world.until(lambda: is_ready(world))
+
+    play(scenario)
+
+
+async def _not_ready(world: World) -> bool:
+    return (await ready(world)).startswith("False")
+
+
+@pytest.mark.windows("TRB-50")
+def test_a_folder_without_the_plugins_binary() -> None:
+    async def scenario(world: World) -> None:
+        world.files.mkdir(r"C:\k\some")
+        world.files.write(r"C:\k\some\flannel.exe", b"MZ")
+        await world.relaunch("kubelet", r"--cni-bin-dir=C:\k\some")
+        await world.pod("p")
+        missing = r'failed to find plugin "win-bridge" in path [C:\k\some]'
+        await world.until(lambda: _told(world, "FailedCreatePodSandBox", missing))
+
+    play(scenario)
+
+
+async def _told(world: World, reason: str, text: str) -> bool:
+    return any(text in message for message in await world.events(reason))
+
+
+@pytest.mark.windows("TRB-44")
+def test_a_pull_without_progress() -> None:
+    async def scenario(world: World) -> None:
+        await world.relaunch("kubelet", "--image-pull-progress-deadline=25s")
+        await world.pod("p", stall_pull="10m")
+        began = world.clock.time()
+        await world.until(
+            lambda: _told(world, "Failed", "rpc error: code = Unknown desc = context canceled"), 90
+        )
+        assert 30 <= world.clock.time() - began < 40  # it is looked at every ten seconds
+        await world.relaunch("kubelet", "--image-pull-progress-deadline=20m")
+        await world.client.delete(PODS, "default", "p")
+        await world.pod("q", stall_pull="10m")
+        await world.until(lambda: _told(world, "Pulled", "Successfully pulled image"), 700)
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-35", "TRB-42")
+def test_the_kubeconfig_says_where_the_api_server_is() -> None:
+    async def scenario(world: World) -> None:
+        usual = world.files.read(r"C:\k\config").decode()
+        world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
+        said = await world.relaunch("kubelet", r"--kubeconfig=C:\k\other", "--logtostderr=true")
+        await world.clock.sleep(60)
+        assert not said.process.ended and (await ready(world)).startswith("Unknown")
+        assert "dial tcp 10.1.1.1:6443: connectex: No connection could be made" in said.text
+        said = await world.relaunch("kubelet", "--logtostderr=true")
+        await world.until(lambda: is_ready(world))
+        assert "GET https://172.20.0.2:6443/api/v1/nodes/w 200 OK in 0 milliseconds" in said.text
+        said = await world.relaunch("kubelet", "--logtostderr=true", "--v=5")
+        await world.clock.sleep(15)
+        assert "milliseconds" not in said.text
+
+    play(scenario)
+
+
+def test_without_a_kubeconfig_it_is_alone() -> None:
+    async def scenario(world: World) -> None:
+        said = await world.relaunch("kubelet", "--kubeconfig=", "--logtostderr=true")
+        assert "standalone mode, no API client" in said.text and not said.process.ended
+        await world.clock.sleep(60)
+        assert (await ready(world)).startswith("Unknown")
+        await said.process.stop()
+
+    play(scenario)
+
+
+def test_a_configuration_file_counts_less_than_flags() -> None:
+    async def scenario(world: World) -> None:
+        content = (
+            b"kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: "
+            b"7\nclusterDomain: a.org\n"
+        )
+        world.files.write(r"C:\k\kubelet.yaml", content)
+        await world.relaunch("kubelet", r"--config=C:\k\kubelet.yaml")
+        await world.clock.sleep(1)
+        running = world.pool.node("w").kubelet
+        assert running is not None
+        assert (running.env.config.max_pods, running.env.config.cluster_domain) == (
+            7,
+            "cluster.local",
+        )
+
+    play(scenario)
+
+
+def test_a_full_disk_keeps_nobody_from_looking() -> None:
+    async def scenario(world: World) -> None:
+        host = world.pool.node("w").machine
+        host.fill_disk()
+        assert b"Version" in await world.binaries.log("kubelet")
+        assert world.binaries.running("kubelet") is not None
+        said = await world.relaunch("kubelet")
+        assert await said.end() == 2
+        assert "log: exiting because of error: log: cannot create log: open C:\\k\\" in said.text
+        assert said.text.endswith(": There is not enough space on the disk.\n")
+        assert world.binaries.running("kubelet") is None
+
+    play(scenario)
+
+
+def test_a_reboot_ends_what_people_started() -> None:
+    async def scenario(world: World) -> None:
+        said = await world.relaunch(
+            "kubelet", "--max-pods=3", "--pod-infra-container-image=nope/nope:404"
+        )
+        await world.pool.reboot("w")
+        assert await said.end() == 1
+        await world.until(lambda: is_ready(world))
+        assert world.binaries.running("kubelet") is not said.process
+        assert (await world.node())["status"]["capacity"]["pods"] == "110"
+        await world.runs("p")
+
+    play(scenario)

@@ -1,0 +1,120 @@
+"""systemctl and journalctl of a Linux node: they show its programs as they are, and change them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.node.programs.simulated_node import World, play
+from tests.node.test_login import is_ready
+
+from transom.node.login import run_login
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+class LinuxShell:
+    def __init__(self, world: World) -> None:
+        self.node = world.pool.node("l")
+
+    async def __call__(self, command: str, code: int = 0) -> str:
+        output = bytearray()
+        session = run_login(self.node, [command], lambda _stream, data: output.extend(data))
+        assert await session.wait() == code, output.decode()
+        return output.decode()
+
+
+def test_services_show_what_runs() -> None:
+    async def scenario(world: World) -> None:
+        shell = LinuxShell(world)
+        for unit in ("kubelet", "kube-proxy.service", "flanneld", "containerd"):
+            assert await shell(f"systemctl is-active {unit}") == "active\n"
+        status = await shell("systemctl status kubelet")
+        assert "Active: active (running) since " in status and "--hostname-override=l" in status
+        pid = (await shell("systemctl show -p MainPID --value kubelet")).strip()
+        assert f" {pid} root" in await shell("ps")
+        assert "Version: v1.20" in await shell("journalctl -u kube-proxy --no-pager")
+        assert len((await shell("journalctl -u kubelet -n 2")).splitlines()) == 2
+        assert await shell("systemctl status nope", 4) == "Unit nope.service could not be found.\n"
+        assert "No entries" in await shell("journalctl -u nope")
+
+    play(scenario)
+
+
+def test_a_stopped_kubelet_makes_the_node_not_ready_and_a_started_one_ready() -> None:
+    async def scenario(world: World) -> None:
+        shell = LinuxShell(world)
+        await shell("systemctl stop kubelet")
+        assert shell.node.kubelet is None
+        assert "inactive (dead)" in await shell("systemctl status kubelet", 3)
+
+        async def not_ready() -> bool:
+            return not await is_ready(world, "l")
+
+        await world.until(not_ready, 120)
+        await shell("service kubelet start")
+        await world.until(lambda: is_ready(world, "l"))
+
+    play(scenario)
+
+
+def test_a_drop_in_decides_what_starts_also_at_boot() -> None:
+    async def scenario(world: World) -> None:
+        shell = LinuxShell(world)
+        files = shell.node.machine.files
+        usual = " ".join(shell.node.programs.usual("kubelet")[1])
+        folder = "/etc/systemd/system/kubelet.service.d"
+        files.mkdir(folder)
+        text = f"[Service]\nExecStart=\nExecStart=/usr/bin/kubelet {usual} --max-pods=7\n"
+        files.write(f"{folder}/more.conf", text.encode())
+        await shell("systemctl daemon-reload && systemctl restart kubelet")
+
+        async def seven() -> bool:
+            return bool((await world.node("l"))["status"]["capacity"]["pods"] == "7")
+
+        await world.until(seven)
+        await world.pool.reboot("l")
+        await world.until(lambda: is_ready(world, "l"))
+        assert "--max-pods=7" in await shell("systemctl status kubelet")
+        await shell("systemctl disable kube-proxy")
+        await world.pool.reboot("l")
+        assert await shell("systemctl is-active kube-proxy", 3) == "inactive\n"
+
+    play(scenario)
+
+
+def test_a_program_that_cannot_start_is_a_failed_unit_with_its_reason() -> None:
+    async def scenario(world: World) -> None:
+        shell = LinuxShell(world)
+        await shell("systemctl stop kube-proxy && mv /etc/kubernetes/kubelet.conf /root/kept")
+        assert "Job for kube-proxy.service failed" in await shell("systemctl start kube-proxy", 1)
+        assert await shell("systemctl is-failed kube-proxy") == "failed\n"
+        status = await shell("systemctl status kube-proxy", 3)
+        assert "failed (Result: exit-code)" in status and "status=1/FAILURE" in status
+        assert "kubelet.conf: no such file or directory" in await shell(
+            "journalctl -xeu kube-proxy"
+        )
+        await shell("cp /root/kept /etc/kubernetes/kubelet.conf && systemctl start kube-proxy")
+        assert shell.node.network.proxier is not None
+
+    play(scenario)
+
+
+def test_containerd_that_was_stopped_makes_the_node_not_ready() -> None:
+    async def scenario(world: World) -> None:
+        shell = LinuxShell(world)
+        await shell("systemctl stop containerd")
+        assert "/run/containerd/containerd.sock" in await shell("crictl ps", 1)
+
+        async def down() -> bool:
+            conditions = (await world.node("l"))["status"]["conditions"]
+            return any("container runtime is down" in c["message"] for c in conditions)
+
+        await world.until(down, 120)
+        await shell("systemctl start containerd && crictl ps")
+        await world.until(lambda: is_ready(world, "l"))
+
+    play(scenario)

@@ -1,0 +1,305 @@
+"""What people do on a Windows node by logging in, and what the cluster sees of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.node.programs.simulated_node import World, play
+
+from transom.client.api import is_not_found
+from transom.http.messages import HttpRequest
+from transom.kit.user_errors import UserError
+from transom.machinery.errors import ApiError
+from transom.machines.windows.host import CONTROL, WindowsHost
+from transom.node.login import run_login, serve_login
+from transom.runtime.sim.engine import SimRuntime
+
+ADDRESS = "172.20.0.3"
+CREATE = (
+    'sc.exe create kubelet binPath= "C:\\k\\kubelet.exe --service --hostname-override '
+    "'minion' --kubeconfig=c:\\k\\config "
+    "--resolv-conf= --cgroups-per-qos=false --enforce-node-allocatable= --network-plugin=cni "
+    "--cni-bin-dir=c:\\k\\cni "
+    '--cni-conf-dir=c:\\k\\cni\\config"'
+)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+class Shell:
+    def __init__(self, world: World) -> None:
+        self.node = world.pool.node("w")
+
+    async def __call__(self, *command: str) -> str:
+        said = bytearray()
+        session = run_login(self.node, command, lambda stream, data: said.extend(data))
+        assert await session.wait() == 0, said.decode()
+        return said.decode().replace("\r\n", "\n")
+
+
+async def ready(world: World, name: str = "w") -> str:
+    try:
+        conditions = (await world.node(name))["status"].get("conditions") or ()
+    except ApiError as problem:
+        if not is_not_found(problem):
+            raise
+        return ""
+    return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
+
+
+async def is_ready(world: World, name: str = "w") -> bool:
+    return await ready(world, name) == "True"
+
+
+@pytest.mark.windows("TRB-12", "TRB-13", "SUP-TRB-003")
+def test_a_node_whose_kubelet_is_stopped_is_not_ready_after_a_while() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell("Stop-Service kubelet")
+        await world.clock.sleep(35)
+        assert await ready(world) == "True"
+        await world.clock.sleep(20)
+        assert await ready(world) == "Unknown"
+        await shell("Start-Service kubelet")
+        await world.until(lambda: is_ready(world))
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-08", "SUP-TRB-003")
+def test_a_node_whose_kubelet_crashes_stays_ready() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await world.runs("before")
+        await shell("Stop-Process -Name kubelet")
+        await world.until(lambda: world.binaries.running("kubelet") is None, 1)
+        for _ in range(12):
+            await world.clock.sleep(5)
+            assert await ready(world) == "True"
+        await world.runs("after")
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-11", "SUP-TRB-003")
+def test_a_kubelet_that_is_registered_with_another_name_is_another_node() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell("Stop-Service kubelet; sc.exe delete kubelet")
+        assert await ready(world, "minion") == ""
+        await shell(CREATE)
+        await shell("Start-Service kubelet")
+        await world.until(lambda: is_ready(world, "minion"))
+
+    play(scenario)
+
+
+@pytest.mark.windows(
+    "TRB-03",
+    "TRB-04",
+    "TRB-06",
+    "TRB-07",
+    "TRB-15",
+    "TRB-16",
+    "TRB-53",
+    "SUP-TRB-002",
+    "SUP-TRB-004",
+)
+@pytest.mark.parametrize("script", ["start", "register-svc"])
+def test_the_scripts_make_the_machine_a_node(script: str) -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell(".\\stop.ps1")
+        await world.clock.sleep(60)
+        assert await ready(world) == "Unknown"
+        await shell(f".\\{script}.ps1 -ManagementIP {ADDRESS}")
+        await world.until(lambda: is_ready(world))
+        await world.runs("after")
+        found = (await shell("(Get-Process kubelet, kube-proxy, flanneld).ProcessName")).split()
+        assert sorted(found) == ["flanneld", "kube-proxy", "kubelet"]
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-101", "TRB-102", "TRB-103", "TRB-104", "TRB-105", "SUP-TRB-015")
+def test_a_node_with_an_adapter_of_another_name() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        assert (
+            await shell('(Get-NetAdapter | ? Name -Like "vEthernet (Ethernet*").Name')
+        ) == "vEthernet (Ethernet 2)\n"
+        await world.client.delete_pod("before") if hasattr(world.client, "delete_pod") else None
+        await shell(".\\stop.ps1")
+        with pytest.raises(AssertionError, match="No network adapter is found"):
+            await shell(f".\\start.ps1 -ManagementIP {ADDRESS}")
+        assert await shell('Get-HnsNetwork | ? Name -ieq "cbr0"') == ""
+        await shell(f'.\\start.ps1 -ManagementIP {ADDRESS} -InterfaceName "Ethernet 2"')
+        await world.until(lambda: is_ready(world))
+        assert "cbr0" in await shell('Get-HnsNetwork | ? Name -ieq "cbr0"')
+
+    play(scenario, adapter="Ethernet 2")
+
+
+def test_services_are_found_again_after_a_reboot() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell("Stop-Service kube-proxy")
+        await world.pool.reboot("w")
+        await world.until(lambda: is_ready(world))
+        assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == [
+            "Running"
+        ] * 3
+        await shell("Restart-Service kube-proxy")
+        assert world.binaries.running("kube-proxy") is not None
+
+    play(scenario)
+
+
+def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> None:
+    key = r"HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
+
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await world.runs("pod")  # the network is there, with its adapters
+        listed = await shell(f"reg query {key} /s")
+        assert listed.count("EnableDHCP") > 1 and listed.count(ADDRESS) == 1
+        alias = f"(Get-NetIPAddress -IPAddress {ADDRESS}).InterfaceAlias"
+        change = f"Set-DnsClientServerAddress -InterfaceAlias ({alias}) -ServerAddresses 10.9.9.9"
+        await shell(change)
+        assert (await shell(f"reg query {key} /s")).count("10.9.9.9") == 1
+        assert (await shell("ipconfig /all")).count("10.9.9.9") == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("login", [True, False])
+def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
+    login: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docker is a service: it stops its containers in that time. Here it never ends."""
+    given: list[float] = []
+
+    async def never_ends(_runtime: SimRuntime, seconds: float) -> None:
+        given.append(seconds)
+        await asyncio.sleep(seconds if not login else 3600)
+
+    monkeypatch.setattr(SimRuntime, "shut_down", never_ends)
+
+    async def scenario(world: World) -> None:
+        node = world.pool.node("w")
+        machine = node.machine
+        assert isinstance(machine, WindowsHost)
+        if login:
+            path = r"HKLM:\SYSTEM\CurrentControlSet\Control"
+            await Shell(world)(f"Set-ItemProperty {path} WaitToKillServiceTimeout 3000")
+        else:
+            machine.registry.set(CONTROL, "WaitToKillServiceTimeout", "3000")
+        began = world.clock.monotonic()
+        await world.pool.reboot("w")
+        assert given == [3.0]
+        assert world.clock.monotonic() - began == pytest.approx(3.0, abs=0.5)
+        await world.until(lambda: is_ready(world))
+
+    play(scenario, runtime="docker")
+
+
+def test_a_node_boots_with_the_services_that_people_have_made() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell(f".\\register-svc.ps1 -ManagementIP {ADDRESS}")
+        await shell("nssm set kubelet AppStderr C:\\k\\mysvc.log")
+        await world.pool.reboot("w")
+        await shell.node.start_services()
+        await world.clock.sleep(5)
+        await world.until(lambda: is_ready(world))
+        assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == [
+            "Running"
+        ] * 3
+        assert "--allow-privileged has been deprecated" in await shell("type C:\\k\\mysvc.log")
+        await world.runs("after")
+
+    play(scenario)
+
+
+def test_who_cannot_be_logged_in_to_is_said() -> None:
+    async def scenario(world: World) -> None:
+        plain = HttpRequest(
+            "GET", b"/transom/nodes/w/exec?output=1&command=hostname", "/transom/nodes/w/exec", {}
+        )
+        with pytest.raises(UserError, match="Upgrade request required"):
+            serve_login(world.pool.node("w"), plain)
+        with pytest.raises(UserError, match="there is no node 'x'"):
+            serve_login(world.pool.node("x"), plain)
+        await world.pool.stop("w")
+        with pytest.raises(UserError, match="node w is switched off"):
+            serve_login(world.pool.node("w"), plain)
+        node = world.pool.node("l")
+        simulated, node.runtime = node.runtime, cast(Any, SimpleNamespace())
+        try:
+            with pytest.raises(
+                UserError, match="no machine of its own to log in to: its containers are real"
+            ):
+                serve_login(world.pool.node("l"), plain)
+        finally:
+            node.runtime = simulated
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-75", "TRB-76", "TRB-79", "TRB-80", "TRB-81", "SUP-TRB-010")
+def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        file = "C:\\k\\cni\\config\\cni.conf"
+        exceptions = (
+            f"(Get-Content {file} -Raw | ConvertFrom-Json).delegate.policies[0].Value.ExceptionList"
+        )
+        assert (await shell(exceptions)).split() == [
+            "10.244.0.0/16",
+            "10.96.0.0/16",
+            "172.20.0.0/16",
+        ]
+        await world.runs("old")
+        await shell(
+            f'(Get-Content {file} -Raw).Replace("172.20.0.0/16", "172.30.0.0/16") | '
+            f"Set-Content {file}"
+        )
+        await world.runs("new")
+        found = [
+            {"172.20.0.0/16", "172.30.0.0/16"}.intersection(policy["Settings"]["Exceptions"])
+            for endpoint in world.net.hns.endpoints.values()
+            for policy in endpoint.get("Policies", ())
+            if policy["Type"] == "OutBoundNAT"
+        ]
+        assert found == [{"172.20.0.0/16"}, {"172.30.0.0/16"}]
+
+    play(scenario)
+
+
+def test_netstat_and_powershell_show_what_answers() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        rows = "Get-NetTCPConnection -State Listen | % { $_.LocalPort }"
+        assert (await shell(rows)).split() == ["10250", "10256"]
+        listed = await shell("netstat -an")
+        assert [line.split()[1] for line in listed.splitlines() if "LISTENING" in line] == [
+            "0.0.0.0:10250",
+            "0.0.0.0:10256",
+        ]
+        reach = "Test-NetConnection localhost -Port 10256 -InformationLevel Quiet"
+        assert "True" in await shell(reach)
+        await shell("Stop-Service kube-proxy")
+        assert (await shell(rows)).split() == ["10250"]
+        assert "False" in await shell(reach)
+        await shell("Start-Service kube-proxy")
+        assert "True" in await shell(reach)
+        assert "Active Routes" in await shell("netstat -rn")
+
+    play(scenario)

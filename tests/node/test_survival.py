@@ -1,0 +1,149 @@
+"""Simulated nodes of a cluster that is stopped and started: what is on their disks is there again,
+as after a reboot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node.programs.simulated_node import World
+from tests.simulation.loop import LoopClock, run
+
+from transom.client.resources import EVENTS, PODS
+from transom.node.machine_disks import MachineDisks
+from transom.store.memory import MemoryStore
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def pod(name: str, node: str, image: str, command: list[str], top: str) -> dict[str, Any]:
+    volumes: dict[str, Any] = {
+        "disk": {"emptyDir": {}},
+        "host": {"hostPath": {"path": f"{top}data", "type": "DirectoryOrCreate"}},
+    }
+    if node == "l":
+        volumes["memory"] = {"emptyDir": {"medium": "Memory"}}
+    mounts = [{"name": volume, "mountPath": f"{top}{volume}"} for volume in volumes]
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {"name": "c", "image": image, "command": command, "volumeMounts": mounts}
+            ],
+            "volumes": [{"name": volume, **source} for volume, source in volumes.items()],
+        },
+    }
+
+
+def test_pods_keep_their_volumes_and_identity_and_count_the_restart(tmp_path: Path) -> None:
+    script = (
+        "echo x >> /disk/starts; echo x >> /host/starts; echo x >> /memory/starts; echo x >> "
+        "/layer; sleep 100000"
+    )
+    line = r"echo x>> C:\disk\starts & echo x>> C:\host\starts & ping -t localhost"
+
+    async def main(clock: LoopClock) -> None:
+        store = MemoryStore(clock)
+        uids: dict[str, str] = {}
+
+        async def first(world: World) -> None:
+            await world.client.create(
+                PODS, "default", pod("a", "l", "busybox", ["sh", "-c", script], "/")
+            )
+            await world.client.create(
+                PODS, "default", pod("b", "w", world.image, ["cmd", "/c", line], "C:\\")
+            )
+            for name in "ab":
+                await world.until(lambda name=name: world._phase(name, "Running"))  # type: ignore[misc]
+                uids[name] = (await world.client.get(PODS, "default", name))["metadata"]["uid"]
+            await clock.sleep(3)
+
+        async def second(world: World) -> None:
+            async def restarted(name: str) -> bool:
+                found = await world.client.get(PODS, "default", name)
+                (status,) = found["status"]["containerStatuses"]
+                assert found["metadata"]["uid"] == uids[name]
+                return bool(status["restartCount"] == 1 and status["state"].get("running"))
+
+            for name in "ab":
+                await world.until(lambda name=name: restarted(name))  # type: ignore[misc]
+                (status,) = (await world.client.get(PODS, "default", name))["status"][
+                    "containerStatuses"
+                ]
+                assert status["lastState"]["terminated"]["exitCode"] == 255
+            await clock.sleep(3)
+            folder = "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/{}/starts"
+            linux, windows = (
+                world.pool.node("l").machine.files,
+                world.pool.node("w").machine.files,
+            )
+            assert linux.read(folder.format(uids["a"], "disk")) == b"x\nx\n"
+            assert linux.read(folder.format(uids["a"], "memory")) == b"x\n"
+            assert linux.read("/data/starts") == b"x\nx\n"
+            assert windows.read("C:" + folder.format(uids["b"], "disk")).split() == [b"x", b"x"]
+            assert windows.read(r"C:\data\starts").split() == [b"x", b"x"]
+            events = [
+                (e["reason"], e["involvedObject"]["name"])
+                for e in (await world.client.list(EVENTS, "")).items
+            ]
+            assert ("Rebooted", "l") in events
+            assert (
+                sum(reason == "Pulling" and name == "b" for reason, name in events) == 1
+            )  # images stay
+
+        for scenario in (first, second):
+            disks = MachineDisks(tmp_path / "machines.db", inline=True)
+            await World(clock, store=store, disks=disks).play(scenario)
+            disks.close()
+
+    run(main)
+
+
+def test_a_killed_process_leaves_what_was_written_back(tmp_path: Path) -> None:
+    async def main(clock: LoopClock) -> None:
+        disks = MachineDisks(tmp_path / "machines.db", inline=True)
+
+        async def scenario(world: World) -> None:
+            files = world.pool.node("l").machine.files
+            files.mkdir("/data")
+            files.write("/data/old", b"written")
+            await clock.sleep(30)
+            files.write("/data/new", b"still in memory")
+            disks.save(
+                []
+            )  # as if nothing came after: what is on disk now is what a killed process leaves
+            left.append(MachineDisks(tmp_path / "machines.db").load("l"))
+
+        left: list[Any] = []
+        await World(clock, disks=disks).play(scenario)
+        rows = left[0].document["host"]["files"]["rows"]
+        names = [row[1] for row in rows]
+        assert "old" in names
+        assert "new" not in names
+
+    run(main)
+
+
+def test_a_deleted_node_leaves_nothing(tmp_path: Path) -> None:
+    async def main(clock: LoopClock) -> None:
+        path = tmp_path / "machines.db"
+        disks = MachineDisks(path, inline=True)
+
+        async def scenario(world: World) -> None:
+            await clock.sleep(30)
+            assert MachineDisks(path).load("l") is not None
+            await world.pool.delete("l")
+            assert MachineDisks(path).load("l") is None
+
+        await World(clock, disks=disks).play(scenario)
+        assert MachineDisks(path).load("l") is None
+        assert MachineDisks(path).load("w") is not None
+
+    run(main)

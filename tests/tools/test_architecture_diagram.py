@@ -1,0 +1,46 @@
+"""docs/architecture.svg is what the sources say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tools.architecture_diagram import Package
+
+from tools import architecture_diagram as diagram
+
+
+def test_the_picture_is_current() -> None:
+    message = "out of date: run `make docs`"
+    assert diagram.PICTURE.read_text() == diagram.picture(), message
+
+
+def test_all_packages_and_steps_are_shown() -> None:
+    svg = diagram.PICTURE.read_text()
+    assert set(re.findall(r'class="name"[^>]*>(\w+)<', svg)) == diagram.read_packages().keys()
+    steps = [int(step) for step in re.findall(r'class="step"[^>]*>(\d+)<', svg)]
+    path = diagram.pod_path(diagram.PAGE.read_text())
+    assert sorted(steps) == list(range(1, len(path) + 1))
+
+
+def test_path_follows_the_walks() -> None:
+    page = (
+        "### create: 3 files (x)\n1. `http/a.py` `f`\n2. `http/b.py` `f`\n3. `store/c.py` `f`\n"
+        "### pod to node and back: 1 files (x)\n1. `store/d.py` `f`\n2. `kubelet/d.py` `f`\n"
+        "### exec: 1 files (x)\n1. `proxy/d.py` `f`\n"
+    )
+    assert diagram.pod_path(page) == ["http", "store", "kubelet"]
+
+
+def test_a_page_without_the_walks_is_an_error() -> None:
+    with pytest.raises(SystemExit, match="no walk named 'create'"):
+        diagram.pod_path("# Architecture\n")
+
+
+def test_imports_that_follow_from_others_are_left_out() -> None:
+    packages = {
+        "a": Package("a", frozenset({"b", "c"})),
+        "b": Package("b", frozenset({"c"})),
+        "c": Package("c", frozenset()),
+    }
+    assert diagram.direct_imports(packages) == [("a", "b"), ("b", "c")]

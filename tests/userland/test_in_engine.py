@@ -1,0 +1,341 @@
+"""Programs on the real engine: every image of the catalogue, and commands of well-known
+manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.runtime.sim import rig as rigs
+
+from transom.runtime.api import LinuxContainer, RuntimeFailure
+from transom.runtime.sim.catalogue import ImageMissing, default_catalogue
+from transom.runtime.sim.names import parse_image_name
+from transom.userland.start import start_program
+
+_SERVERCORE = "mcr.microsoft.com/windows/servercore:ltsc2019"
+_IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
+
+
+def on(os: str, test: Callable[[rigs.Rig], Awaitable[None]]) -> None:
+    async def main() -> None:
+        rig = rigs.make(os, start=start_program)  # type: ignore[arg-type]
+        await test(rig)
+        for sandbox in rig.runtime.sandboxes():
+            await rig.do(rig.runtime.stop_sandbox(sandbox.id))
+
+    rigs.run(main)
+
+
+def _images(os: str) -> list[str]:
+    """One name of each row that has something for the system and for everybody."""
+    catalogue = default_catalogue()
+    names: list[str] = []
+    for repository, rows in catalogue._entries.items():
+        for entry in rows:
+            if entry.private:
+                continue
+            tag = next((tag for tag in entry.tags if "*" not in tag and "[" not in tag), "latest")
+            if entry.windows_builds is None:
+                tag = "ltsc2019"
+            name = f"{repository}:{tag}"
+            try:
+                platforms = catalogue.find(parse_image_name(name)).platforms
+            except ImageMissing:
+                assert any("*" in tag for tag in entry.tags)
+                continue
+            if any(platform.os == os and platform.build in (0, 17763) for platform in platforms):
+                names.append(name)
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize("os", ["linux", "windows"])
+def test_every_image_runs_by_itself(os: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        failed = []
+        for number, image in enumerate(_images(os)):
+            sandbox = await rig.sandbox(uid=f"uid-{number}")
+            try:
+                reference = await rig.do(rig.runtime.pull_image(image), 3600)
+                made = await rig.runtime.create_container(
+                    sandbox,
+                    rigs.ContainerConfig("main", 0, image, reference, log_path="main_0.log"),
+                )
+                await rig.runtime.start_container(made)
+            except RuntimeFailure as failure:
+                if "No command specified" not in str(failure):
+                    failed.append((image, str(failure)))
+            await rig.do(rig.runtime.stop_sandbox(sandbox))
+            await rig.do(rig.runtime.remove_sandbox(sandbox))
+            await rig.do(rig.runtime.remove_image(image))
+        assert failed == []
+
+    on(os, test)
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "seconds", "code", "log"),
+    [
+        ("busybox", ("sh", "-c", "echo hello; exit 3"), 1, 3, "stdout F hello"),
+        (
+            "busybox",
+            ("/bin/sh", "-c", "touch /tmp/healthy; sleep 30; rm -f /tmp/healthy; sleep 600"),
+            640,
+            0,
+            "",
+        ),
+        (
+            "busybox",
+            ("/bin/sh", "-c", "date; echo Hello from the Kubernetes cluster"),
+            1,
+            0,
+            "Hello from the Kubernetes cluster",
+        ),
+        ("bash", ("bash", "-c", "echo $((6*7))"), 1, 0, "stdout F 42"),
+        ("debian", ("bash", "-c", "for i in 9 8 7 ; do echo $i ; done"), 1, 0, "stdout F 7"),
+        ("perl", ("perl", "-Mbignum=bpi", "-wle", "print bpi(2000)"), 10, 0, "3.14159265358979"),
+        ("alpine", ("ash", "-c", "env | grep ^PATH"), 1, 0, "PATH=/usr/local/sbin"),
+    ],
+)
+def test_linux_commands(
+    image: str, command: tuple[str, ...], seconds: float, code: int, log: str
+) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container(*command, image=image)
+        await rig.clock.run_for(seconds)
+        assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
+        assert log in rig.log()
+
+    on("linux", test)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "log"),
+    [
+        (("cmd", "/S", "/C", "echo %username%"), 0, "ContainerAdministrator"),
+        (("cmd", "/c", "ping -n 3 127.0.0.1 & exit 7"), 7, "Reply from 127.0.0.1"),
+        (("powershell", "-Command", "Start-Sleep 5; Write-Host done; exit 4"), 4, "stdout F done"),
+        (
+            (
+                "powershell.exe",
+                "-c",
+                "Get-Content C:\\Windows\\System32\\drivers\\etc\\hosts | Select -First 1",
+            ),
+            0,
+            "#",
+        ),
+    ],
+)
+def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container(
+            *command, image="mcr.microsoft.com/windows/servercore:ltsc2019"
+        )
+        await rig.clock.run_for(10)
+        assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
+        assert log in rig.log()
+
+    on("windows", test)
+
+
+@pytest.mark.parametrize(("forbidden", "uid"), [(True, 1000), (False, 0)])
+def test_new_privileges(forbidden: bool, uid: int) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        linux = LinuxContainer(run_as_user=1000, no_new_privileges=forbidden)
+        await rig.container(image="k8s.gcr.io/e2e-test-images/nonewprivs:1.3", linux=linux)
+        await rig.clock.run_for(1)
+        assert rig.log().endswith(f" stdout F Effective uid: {uid}\n")
+
+    on("linux", test)
+
+
+@pytest.mark.parametrize(
+    ("linux", "said"),
+    [
+        (LinuxContainer(), "Operation not permitted"),
+        (LinuxContainer(privileged=True), ""),
+        (LinuxContainer(add_capabilities=("NET_ADMIN",)), ""),
+        (LinuxContainer(add_capabilities=("NET_ADMIN",), run_as_user=5), "Operation not permitted"),
+    ],
+)
+def test_who_may_change_the_network(linux: LinuxContainer, said: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        await rig.container(
+            "ip", "link", "add", "dummy0", "type", "dummy", image="busybox", linux=linux
+        )
+        await rig.clock.run_for(1)
+        assert rig.log().rstrip().endswith(said)
+        assert bool(rig.log()) == bool(said)
+
+    on("linux", test)
+
+
+def test_exec_and_probe() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container("sleep", "1000", image="busybox")
+        result = await rig.do(
+            rig.runtime.exec_sync(
+                container, ("sh", "-c", "cat /etc/hostname; echo oops >&2; exit 2")
+            )
+        )
+        assert (result.stdout, result.stderr, result.exit_code) == (b"web\n", b"oops\n", 2)
+        listed = await rig.do(rig.runtime.exec_sync(container, ("ps",)))
+        assert b"    1 root      0:00 sleep 1000\n" in listed.stdout
+        missing = await rig.do(rig.runtime.exec_sync(container, ("nope",)))
+        assert missing.exit_code == 126
+        with pytest.raises(RuntimeFailure):
+            await rig.do(rig.runtime.exec_sync(container, ("sleep", "60"), 3), 5)
+
+    on("linux", test)
+
+
+def test_terminal() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container("sleep", "1000", image="busybox")
+        process, said = await rig.exec(container, "sh", stdin=True, tty=True)
+        await rig.clock.run_for(0.1)
+        process.write(b"echo hi\r")
+        await rig.clock.run_for(0.1)
+        process.write(b"sleep 50\r")
+        await rig.clock.run_for(1)
+        process.write(b"\x03")
+        await rig.clock.run_for(1)
+        process.write(b"exit 5\r")
+        assert await rig.do(process.wait()) == 5
+        screen = b"".join(data for _, data in said)
+        assert screen == b"/ # echo hi\r\nhi\r\n/ # sleep 50\r\n^C\r\n/ # exit 5\r\n"
+
+    on("linux", test)
+
+
+def test_out_of_memory_kills_linux() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        from transom.runtime.api import LinuxContainer, LinuxResources
+
+        container = await rig.container(
+            "stress",
+            "--vm",
+            "1",
+            "--vm-bytes",
+            "250M",
+            "--vm-hang",
+            "1",
+            image="polinux/stress",
+            linux=LinuxContainer(resources=LinuxResources(memory_limit=100 << 20)),
+        )
+        await rig.clock.run_for(1)
+        assert (rig.state(container).reason, rig.state(container).exit_code) == ("OOMKilled", 137)
+
+    on("linux", test)
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "code", "log"),
+    [
+        ("e2eteam/busybox:1.29", ("/bin/true",), 0, ""),
+        ("e2eteam/busybox:1.29", ("/bin/false",), 1, ""),
+        (
+            "e2eteam/busybox:1.29",
+            ("sh", "-c", "echo $((1 + 2)) | cat && sleep 1; exit 4"),
+            4,
+            "stdout F 3",
+        ),
+        (
+            "e2eteam/busybox:1.29",
+            ("powershell.exe", "-Command", "Write-Host from PowerShell"),
+            0,
+            "stdout F from PowerShell",
+        ),
+        ("e2eteam/busybox:1.29", ("busybox", "echo", "applet"), 0, "stdout F applet"),
+        ("e2eteam/busybox:1.29", ("cmd.exe", "/s", "/c", "/bin/sh", "-c", "exit 42"), 42, ""),
+        (
+            "e2eteam/busybox:1.29",
+            ("cmd.exe", "/c", "/bin/nope"),
+            1,
+            "'/bin/nope' is not recognized",
+        ),
+        ("e2eteam/busybox:1.29", ("sh", "-c", "cd /curl; pwd"), 0, "stdout F C:/curl\n"),
+        (
+            "e2eteam/busybox:1.29",
+            ("uname", "-srvo"),
+            0,
+            "stdout F Windows_NT 10.0 17763 MS/Windows\n",
+        ),
+        (
+            "e2eteam/busybox:1.29",
+            ("/bin/find", "/dig", "-maxdepth", "1", "-name", "d*.exe"),
+            0,
+            "stdout F /dig/dig.exe\n",
+        ),
+        ("e2eteam/pause:3.2", ("nltest", "/PARENTDOMAIN"), 1, "Getting parent domain failed"),
+        (
+            "k8s.gcr.io/e2e-test-images/agnhost:2.21",
+            ("/bin/sh", "-c", "C:/bin/ls C:/bin | grep nc.exe"),
+            0,
+            "stdout F nc.exe",
+        ),
+        (
+            "k8s.gcr.io/e2e-test-images/agnhost:2.21",
+            ("cmd", "/c", "whoami"),
+            0,
+            "stdout F ContainerAdm",
+        ),
+        (
+            "k8s.gcr.io/e2e-test-images/agnhost:2.21",
+            ("cmd", "/c", r"C:\Windows\System32\whoami"),
+            0,
+            "stdout F user manager",
+        ),
+    ],
+)
+def test_busybox_on_windows(image: str, command: tuple[str, ...], code: int, log: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        sandbox = await rig.sandbox()
+        container = await rig.container(*command, image=image, sandbox=sandbox)
+        await rig.clock.run_for(5)
+        state = rig.state(container)
+        assert (state.state, state.exit_code) == ("exited", code)
+        assert log in rig.log()
+
+    on("windows", test)
+
+
+def test_busybox_is_not_on_every_windows_image() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        for command in ("sh", "/bin/true", "ls"):
+            with pytest.raises(RuntimeFailure, match="cannot find the"):
+                await rig.container(command, image="mcr.microsoft.com/windows/servercore:ltsc2019")
+
+    on("windows", test)
+
+
+@pytest.mark.parametrize(
+    "image, command, killer, code",
+    [
+        (_SERVERCORE, ("ping", "-t", "localhost"), "taskkill /F /IM ping.exe", 1),
+        (_SERVERCORE, ("powershell", "-c", "sleep 999"), "taskkill /F /IM powershell.exe", 1),
+        (_SERVERCORE, ("ping", "-t", "localhost"), "Stop-Process -Name ping", -1),
+        (_SERVERCORE, ("cmd", "/c", "ping -n 999 localhost"), "Stop-Process -Name cmd -Force", -1),
+        (_IIS, (), "Stop-Process -Name ServiceMonitor", -1),
+    ],
+)
+def test_a_killed_windows_container_has_the_exit_code_that_terminate_process_was_given(
+    image: str, command: tuple[str, ...], killer: str, code: int
+) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        sandbox = await rig.sandbox()
+        reference = await rig.do(rig.runtime.pull_image(image), 3600)
+        config = rigs.ContainerConfig(
+            "main", 0, image, reference, command=command, log_path="main_0.log"
+        )
+        made = await rig.runtime.create_container(sandbox, config)
+        await rig.runtime.start_container(made)
+        await rig.clock.run_for(2)
+        other = await rig.runtime.exec(made, ("ping", "-t", "localhost"), lambda stream, data: None)
+        await rig.do(rig.runtime.exec_sync(made, ("powershell", "-Command", killer)), 10)
+        assert await rig.do(other.wait(), 5) in (1, -1)  # signed, as in CRI
+        assert (rig.state(made).state, rig.state(made).exit_code) == ("exited", code)
+        assert rig.state(made).reason == "Error"
+
+    on("windows", test)

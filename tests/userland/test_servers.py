@@ -1,0 +1,572 @@
+"""Programs that serve: what they answer, what they log, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.userland.conftest import Box, Context
+
+from transom.kubelet.prober import grpchealth
+from transom.network.api import PortMapping
+from transom.userland.servers import gomux
+
+Check = Callable[[Box, Context], Awaitable[None]]
+
+
+def serve(box: Box, argv: tuple[str, ...], check: Check) -> Context:
+    async def main() -> Context:
+        context = box.start(*argv)
+        await box.clock.run_for(0.1)
+        await check(box, context)
+        assert context.program is not None
+        context.program.kill()
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+        return context
+
+    return asyncio.run(main())
+
+
+def agnhost(*arguments: str) -> tuple[str, ...]:
+    return ("/agnhost", *arguments)
+
+
+@pytest.fixture
+def tester() -> Box:
+    return Box(
+        name="k8s.gcr.io/e2e-test-images/agnhost:2.25",
+        program="agnhost",
+        entrypoint=("/agnhost",),
+        cmd=("pause",),
+    )
+
+
+def test_netexec(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8080, "/hostname"))[2] == "box"
+        assert (await box.http(8080, "/hostName"))[2] == "box"
+        assert (await box.http(8080, "/echo?msg=hi&code=404"))[::2] == (404, "hi")
+        assert (await box.http(8080, "/healthz"))[0] == 200
+        assert (await box.http(8080, "/"))[2].startswith("NOW: 2020-01-02 03:04:05.")
+        assert (await box.http(8080, "/redirect?location=/echo&code=307"))[1]["location"] == "/echo"
+        shell = await box.http(8080, "/shell?cmd=echo%20a%3B%20exit%203")
+        assert json.loads(shell[2]) == {"output": "a\n", "error": "exit status 3"}
+        dialled = await box.http(8080, "/dial?host=127.0.0.1&port=8080&request=hostname&tries=2")
+        assert json.loads(dialled[2]) == {"responses": ["box", "box"]}
+        refused = json.loads(
+            (await box.http(8080, "/dial?host=127.0.0.1&port=1&request=hostname"))[2]
+        )
+        assert "connection refused" in refused["errors"][0]
+        assert (await box.http(8080, "/dial?host=a&port=1"))[::2] == (
+            400,
+            "request parameter not specified. <nil>\n",
+        )
+        talk = box.answering[8081]
+        assert await talk(b"HostName\n", "10.0.0.9") == b"box"
+        assert await talk(b"echo hi", "10.0.0.9") == b"hi"
+        assert (await talk(b"clientip", "10.0.0.9")).startswith(b"10.0.0.9:")
+        assert await talk(b"nonsense", "10.0.0.9") is None
+        silent = json.loads(
+            (await box.http(8080, "/dial?host=10.0.0.7&port=8081&protocol=udp&request=hostname"))[2]
+        )
+        assert silent["errors"][0].endswith("->10.0.0.7:8081: i/o timeout'")
+        upload = (
+            b'--X\r\nContent-Disposition: form-data; name="file"; '
+            b'filename="f"\r\n\r\ndata\r\n--X--\r\n'
+        )
+        reader, writer = await asyncio.open_connection(sock=box.dial(8080))
+        writer.write(
+            b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; "
+            b"boundary=X\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(upload), upload)
+        )
+        answer = (await reader.read()).decode()
+        assert answer.startswith("HTTP/1.1 201 Created")
+        path = json.loads(answer.partition("\r\n\r\n")[2])["output"]
+        assert box.files.read(path) == b"data"
+        assert context.errors.startswith(b"2020/01/02 03:04:05 Started HTTP server on port 8080\n")
+        await box.http(8080, "/exit?code=5&wait=2s")
+        assert context.code is None
+        box.clock.advance(2)
+        assert context.code == 5
+
+    serve(tester, agnhost("netexec", "--http-port=8080"), check)
+
+
+def test_servers_in_go_tidy_paths_and_name_what_they_serve(tester) -> None:
+    """Kubernetes' hooks ask for //path, and its proxy rewrites what is HTML."""
+    tester.env["SERVE_PORT_5000"] = '<a href="/rewriteme">test</a>'
+
+    async def tidied(box: Box, context: Context) -> None:
+        status, headers, _ = await box.http(8080, "//echo?msg=hi")
+        assert (status, headers["location"]) == (301, "/echo?msg=hi")
+        assert (await box.http(8080, "/a/../echo?msg=hi"))[0] == 301
+        assert (await box.http(8080, "/echo?msg=hi"))[1][
+            "content-type"
+        ] == "text/plain; charset=utf-8"
+
+    async def named(box: Box, context: Context) -> None:
+        assert (await box.http(5000))[1]["content-type"] == "text/html; charset=utf-8"
+
+    serve(tester, agnhost("netexec"), tidied)
+    serve(tester, agnhost("porter"), named)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<A", "text/plain; charset=utf-8"),
+        (b" \n<!doctype html>", "text/html; charset=utf-8"),
+        (b"<?xml ?>", "text/xml; charset=utf-8"),
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"a\x00", "application/octet-stream"),
+        (b"\xc3\xa9\x1b", "text/plain; charset=utf-8"),
+    ],
+)
+def test_content_types_that_go_finds(body: bytes, kind: str) -> None:
+    assert gomux.content_type_of(body) == kind
+
+
+def test_nettest_counts_who_wrote(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8080, "/write", "POST", b'{"Source": "prestop"}'))[
+            2
+        ] == '{"Hostname":"box"}\n'
+        await box.http(8080, "/write", "POST", b"{}")
+        state = json.loads((await box.http(8080, "/read"))[2])
+        assert (state["Received"], state["Sent"]) == ({"prestop": 1}, None)
+        assert state["Errors"] == ["box: Got request with no source"]
+        assert (await box.http(8080, "/status"))[2] == "running"
+        await box.http(8080, "/quit")
+        assert context.code == 0
+
+    serve(tester, agnhost("nettest"), check)
+
+
+def test_audit_proxy_prints_events(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8080, "/", "POST", b'{"items": [{"level": "Metadata"}]}'))[0] == 200
+        assert (
+            context.output
+            == b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata"}\n'
+        )
+        assert (await box.http(8080, "/", "POST", b"x"))[0] == 500
+
+    serve(tester, agnhost("audit-proxy"), check)
+
+
+def test_agnhost_small_ones(tester) -> None:
+    tester.env |= {"SERVE_PORT_5000": "five", "SERVE_PORT_5001": "six"}
+    tester.files.write("/tmp/index.html", b"<p>hi</p>")
+
+    async def porter(box: Box, context: Context) -> None:
+        assert (await box.http(5000))[2] == "five"
+        assert (await box.http(5001))[2] == "six"
+
+    async def web(box: Box, context: Context) -> None:
+        status, headers, body = await box.http(80, "/tmp/")
+        assert (status, body, headers["cache-control"]) == (200, "<p>hi</p>", "private")
+        assert (await box.http(80, "/nope"))[0] == 404
+        assert '<a href="passwd">passwd</a>' in (await box.http(80, "/etc/"))[2]
+
+    async def hostname(box: Box, context: Context) -> None:
+        assert (await box.http(9376))[2] == "box"
+        context.signal("SIGTERM")
+        assert context.code is None
+        box.clock.advance(60)
+        assert context.code == 0
+
+    async def paused(box: Box, context: Context) -> None:
+        assert context.output == b"Paused\n"
+        context.signal("SIGTERM")
+        assert context.code == 2
+
+    serve(tester, agnhost("porter"), porter)
+    serve(tester, agnhost("test-webserver"), web)
+    serve(tester, agnhost("serve-hostname"), hostname)
+    serve(tester, agnhost("pause"), paused)
+    assert (
+        tester.run("/agnhost", "entrypoint-tester", "a", "b").out
+        == "[/agnhost entrypoint-tester a b]\n"
+    )
+    assert tester.run("/agnhost", "connect", "127.0.0.1:1", "--timeout=3s")[1:3] == ("REFUSED\n", 1)
+    assert (
+        tester.run("/agnhost", "connect", "nowhere:80").err == "DNS: lookup nowhere: no such host\n"
+    )
+    assert (
+        tester.run("/agnhost", "dns-suffix").out
+        == "default.svc.cluster.local,svc.cluster.local,cluster.local\n"
+    )
+    logged = tester.run(
+        "/agnhost", "logs-generator", "--log-lines-total", "5", "--run-duration", "10s"
+    )
+    assert (len(logged.err.splitlines()), logged.code, round(logged.seconds, 6)) == (5, 0, 10)
+
+
+def test_mounttest(tester) -> None:
+    tester.files.write("/tmp/f", b"content", 0o640)
+    result = tester.run(
+        "/agnhost",
+        "mounttest",
+        "--new_file_0644=/tmp/n",
+        "--file_mode=/tmp/f",
+        "--file_perm=/tmp/f",
+        "--file_owner=/tmp/f",
+        "--file_content=/tmp/f",
+    )
+    assert result.code == 0
+    assert result.out == (
+        'content of file "/tmp/n": mount-tester new file\n\nmode of file "/tmp/f": '
+        "-rw-r-----\nperms of "
+        'file "/tmp/f": -rw-r-----\n'
+        'owner UID of "/tmp/f": 0\nowner GID of "/tmp/f": 0\ncontent of file "/tmp/f": content\n'
+    )
+    tester.files.mount_tmpfs("/tmp", 1 << 20)
+    kinds = (
+        tester.run("/agnhost", "mounttest", "--fs_type=/tmp").out
+        + tester.run("/agnhost", "mounttest", "--fs_type=/").out
+    )
+    assert kinds == 'mount type of "/tmp": tmpfs\nmount type of "/": 61267\n'
+    missing = tester.run("/agnhost", "mounttest", "--file_content=/nope")
+    assert missing[::2][:2] == (
+        'error reading file content for "/nope": open /nope: no such file or directory\n',
+        1,
+    )
+
+
+def test_mounttest_reads_access_lists_on_windows() -> None:
+    box = Box(
+        "windows",
+        name="k8s.gcr.io/e2e-test-images/agnhost:2.21",
+        program="agnhost",
+        entrypoint=("/agnhost",),
+    )
+    box.files.mkdir("C:\\etc")
+    box.files.write("C:\\etc\\f", b"content", 0o444)  # the read-only attribute
+    result = box.run(
+        "/agnhost", "mounttest", "--file_mode=/etc/f", "--file_perm=/etc/f", "--file_owner=/etc/f"
+    )
+    assert (
+        result.out
+        == 'mode of Windows file "/etc/f": -rwxrwxr-x\nperms of Windows file "/etc/f": -rwxrwxr-x\n'
+    )
+
+
+def test_liveness_fails_after_ten_seconds() -> None:
+    box = Box(
+        name="k8s.gcr.io/liveness", program="liveness", entrypoint=("/server",), userland="none"
+    )
+
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8080, "/healthz"))[::2] == (200, "ok")
+        box.clock.advance(11)
+        status, _, body = await box.http(8080, "/healthz")
+        assert (status, body[:9]) == (500, "error: 11")
+        context.signal("SIGTERM")
+        assert context.code == 2
+
+    serve(box, ("/server",), check)
+
+
+NGINX = {
+    "name": "nginx",
+    "program": "nginx",
+    "userland": "gnu",
+    "entrypoint": ("/docker-entrypoint.sh",),
+    "cmd": ("nginx", "-g", "daemon off;"),
+}
+
+
+def test_nginx() -> None:
+    box = Box(**NGINX)
+    box.env["NGINX_VERSION"] = "1.19.6"
+
+    async def check(box: Box, context: Context) -> None:
+        status, headers, body = await box.http(80)
+        assert (status, headers["server"], headers["content-length"]) == (
+            200,
+            "nginx/1.19.6",
+            "612",
+        )
+        assert "<title>Welcome to nginx!</title>" in body
+        assert (await box.http(80, "/nope"))[0] == 404
+        box.files.mkdir("/usr/share/nginx/html")
+        assert (await box.http(80))[0] == 403  # an empty volume lies over the page
+        assert (await box.http(80, "/index.html"))[0] == 404
+        box.files.write("/usr/share/nginx/html/index.html", b"mine")
+        assert (await box.http(80))[2] == "mine"
+        assert (
+            b'127.0.0.1 - - [02/Jan/2020:03:04:05 +0000] "GET / HTTP/1.1" 200 612 "-" "-" "-"\n'
+            in context.output
+        )
+        assert context.output.startswith(
+            b"/docker-entrypoint.sh: /docker-entrypoint.d/ is not empty"
+        )
+        context.signal("SIGQUIT")
+        assert context.code == 0
+
+    serve(box, ("/docker-entrypoint.sh", "nginx", "-g", "daemon off;"), check)
+    # Other commands through the same entrypoint, and the configuration's port.
+    assert box.run("/docker-entrypoint.sh", "sh", "-c", "echo hi").out == "hi\n"
+    box.files.mkdir("/etc/nginx/conf.d")
+    box.files.write(
+        "/etc/nginx/conf.d/a.conf",
+        b"server {\n  listen 8080;\n  location /ok { return 200 'fine'; }\n}\n",
+    )
+
+    async def configured(box: Box, context: Context) -> None:
+        assert list(box.listening) == [8080]
+        assert (await box.http(8080, "/ok"))[2] == "fine"
+
+    serve(box, ("nginx", "-g", "daemon off;"), configured)
+    assert box.sh("nginx -t").err.endswith("test is successful\n")
+
+
+def test_script_may_become_a_server() -> None:
+    box = Box(**NGINX)
+
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(80))[0] == 200
+        context.signal("SIGTERM")
+        await box.clock.run_for(0.1)
+        assert context.code == 0
+
+    serve(box, ("sh", "-c", "echo starting; exec nginx -g 'daemon off;'"), check)
+
+
+def test_redis() -> None:
+    box = Box(
+        name="redis",
+        program="redis",
+        userland="gnu",
+        entrypoint=("docker-entrypoint.sh",),
+        cmd=("redis-server",),
+    )
+
+    async def check(box: Box, context: Context) -> None:
+        reader, writer = await asyncio.open_connection(sock=box.dial(6379))
+        writer.write(
+            b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n42\r\nINCR a\r\nGET a\r\nGET "
+            b"b\r\nNOPE\r\n"
+        )
+        expected = b"+PONG\r\n+OK\r\n:43\r\n$2\r\n43\r\n$-1\r\n-ERR unknown command `NOPE`"
+        assert await reader.readexactly(len(expected)) == expected
+        writer.close()
+        ping = box.start("redis-cli", "ping", main=False)
+        await box.wait(ping, 1)
+        assert ping.output == b"PONG\n"
+        context.signal("SIGTERM")
+        assert context.code == 0
+        assert b"Redis is now ready to exit, bye bye..." in context.output
+
+    serve(box, ("docker-entrypoint.sh", "redis-server"), check)
+
+
+def test_unknown_image_serves_its_declared_ports() -> None:
+    box = Box(userland="any")
+    box.ports = [PortMapping(8080, 0), PortMapping(9000, 0)]
+
+    async def check(box: Box, context: Context) -> None:
+        assert sorted(box.listening) == [8080, 9000]
+        assert (await box.http(8080, "/anything"))[0] == 200
+        reader, writer = await asyncio.open_connection(sock=box.dial(9000))
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+        writer.close()
+        context.signal("SIGTERM")
+        assert context.code == 0
+
+    serve(box, ("/app/server", "--flag"), check)
+
+
+def test_pause(windows) -> None:
+    async def check(box: Box, context: Context) -> None:
+        context.signal("SIGTERM")
+        assert (context.code, bytes(context.errors)) == (
+            0,
+            b"Shutting down, got signal: Terminated\n",
+        )
+
+    async def on_windows(box: Box, context: Context) -> None:
+        context.signal("CTRL_C_EVENT")
+        assert (context.code, bytes(context.errors)) == (0, b"Shutting down, got signal\n")
+
+    serve(
+        Box(name="pause", program="pause", entrypoint=("/pause",), userland="none"),
+        ("/pause",),
+        check,
+    )
+    serve(
+        Box(
+            "windows",
+            name="pause",
+            program="pause",
+            entrypoint=("C:\\pause.exe",),
+            userland="nanoserver",
+        ),
+        ("C:\\pause.exe",),
+        on_windows,
+    )
+
+
+def test_iis(windows) -> None:
+    box = Box("windows", program="iis", entrypoint=("C:\\ServiceMonitor.exe", "w3svc"))
+
+    async def check(box: Box, context: Context) -> None:
+        status, headers, body = await box.http(80)
+        assert (status, headers["server"]) == (200, "Microsoft-IIS/10.0")
+        assert "<title>IIS Windows Server</title>" in body
+        context.signal("CTRL_SHUTDOWN_EVENT")
+        assert context.code == 0
+
+    serve(box, ("C:\\ServiceMonitor.exe", "w3svc"), check)
+
+
+def test_stress_takes_what_it_is_told() -> None:
+    box = Box(name="polinux/stress", program="stress", cmd=("stress",))
+
+    async def check(box: Box, context: Context) -> None:
+        assert (box.usage.cores, box.usage.held) == (2, 250 << 20)
+        assert context.output == b"stress: info: [1] dispatching hogs: 2 cpu, 0 io, 1 vm, 0 hdd\n"
+        box.clock.advance(60)
+        assert context.code == 0
+
+    serve(
+        box,
+        (
+            "stress",
+            "--cpu",
+            "2",
+            "--vm",
+            "1",
+            "--vm-bytes",
+            "250M",
+            "--vm-hang",
+            "1",
+            "--timeout",
+            "60s",
+        ),
+        check,
+    )
+    # The kernel kills who asks for too much; on Windows he is told.
+    assert box.run("stress", "--vm", "2", "--vm-bytes", "1G").err == ""
+    windows = Box("windows", name="stress", program="stress", cmd=("stress.exe",))
+    refused = windows.run("stress.exe", "--vm", "2", "--vm-bytes", "1G")
+    assert (refused.code, "malloc failed: Cannot allocate memory" in refused.err) == (1, True)
+
+
+def test_resource_consumer() -> None:
+    box = Box(
+        name="resource-consumer",
+        program="resource-consumer",
+        entrypoint=("/consumer",),
+        userland="gnu",
+    )
+
+    async def check(box: Box, context: Context) -> None:
+        answer = await box.http(8080, "/ConsumeCPU?millicores=300&durationSec=10", "POST")
+        assert answer[::2] == (200, "ConsumeCPU\n300 millicores\n10 durationSec\n")
+        assert box.usage.cores == 0.3
+        await box.http(8080, "/ConsumeMem?megabytes=64&durationSec=10", "POST")
+        assert box.usage.held == 64 << 20
+        box.clock.advance(10)
+        assert (box.usage.cores, box.usage.held) == (0, 0)
+
+    serve(box, ("/consumer",), check)
+
+
+def test_pi_of_the_job_example() -> None:
+    box = Box(name="perl", program="perl", cmd=("perl", "-de0"), userland="gnu")
+    result = box.run("perl", "-Mbignum=bpi", "-wle", "print bpi(2000)")
+    assert result.code == 0
+    assert result.out.startswith("3.14159265358979323846264338327950288419716939937510")
+    assert len(result.out.strip()) == 2001
+
+
+def test_python_serves_files() -> None:
+    box = Box(name="python", program="python", cmd=("python3",), userland="gnu")
+    box.files.write("/tmp/a.txt", b"abc")
+    box.cwd = "/tmp"
+
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8000, "/a.txt"))[2] == "abc"
+
+    serve(box, ("python3", "-m", "http.server", "8000"), check)
+    assert box.run("python3", "-c", "print('hi')").out == "hi\n"
+
+
+def test_sixth_listener_is_refused(box) -> None:
+    box.listening[80] = lambda connection: None
+    nginx = Box(**NGINX)
+    nginx.listening = box.listening
+    result = nginx.run("nginx")
+    assert result.code == 1
+    assert "bind() to 0.0.0.0:80 failed (98: Address already in use)" in result.err
+
+
+def test_grpc_health(tester) -> None:
+    """With the kubelet's own client."""
+
+    async def check(box: Box, context: Context) -> None:
+        async def dial(address: str, port: int) -> socket.socket:
+            return box.dial(port)
+
+        async def probe(service: str) -> str:
+            try:
+                return await grpchealth.check_grpc_health(
+                    dial, box.clock, "10.244.1.2", 5000, service, "kube-probe/1.24", 1.0
+                )
+            except grpchealth.Unhealthy as unhealthy:
+                return str(unhealthy)
+
+        assert await probe("web") == grpchealth.HEALTHY
+        assert "unknown service" in await probe("other")
+        await box.http(8080, "/make-not-serving")
+        assert "NOT_SERVING" in await probe("web")
+
+    serve(tester, agnhost("grpc-health-checking", "--service=web"), check)
+
+
+def test_https(tester) -> None:
+    """An unknown image answers HTTPS probes; porter shows the certificate that it is told to."""
+    unknown = Box(userland="any")
+    unknown.ports = [PortMapping(8443, 0)]
+    tester.env["SERVE_TLS_PORT_8443"] = "secret"
+
+    async def get(box: Box) -> bytes:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(
+            sock=box.dial(8443), ssl=trusting, server_hostname="box"
+        )
+        writer.write(b"GET / HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def check(box: Box, context: Context) -> None:
+        assert (await get(box)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+    async def porter(box: Box, context: Context) -> None:
+        assert (await get(box)).endswith(b"\r\n\r\nsecret")
+
+    serve(unknown, ("/app",), check)
+    serve(tester, agnhost("porter"), porter)
+
+
+def test_callers_are_known_by_their_name(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        near = box.dial(8080)
+        near.bind(b"\0test/10.244.3.4:40000")
+        await asyncio.get_running_loop().sock_sendall(near, b"GET /clientip HTTP/1.0\r\n\r\n")
+        answer = await asyncio.get_running_loop().sock_recv(near, 4096)
+        assert answer.endswith(b"\r\n\r\n10.244.3.4:40000")
+        near.close()
+
+    serve(tester, agnhost("netexec"), check)
