@@ -1,8 +1,9 @@
 """How many DNS answers one core gives, and how long they take: python benchmarks/dns.py [SECONDS]
 
-A server with 1,000 services and 5,000 endpoints on a UDP socket of the loopback interface, in a process of its own; this
-process asks what pods ask: services of their own and of other namespaces by way of the search list (so a third of the names
-does not exist), AAAA of them, headless ones, SRV and PTR. First as fast as answers come back, then 5,000 questions a second.
+A server with 1,000 services and 5,000 endpoints on a UDP socket of the loopback interface, in a
+process of its own; this process asks what pods ask: services of their own and of other namespaces
+by way of the search list (so a third of the names does not exist), AAAA of them, headless ones, SRV
+and PTR. First as fast as answers come back, then 5,000 questions a second.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 from transom.dns.server import DnsServer
-from transom.dns.settings import Settings
-from transom.dns.transport import Datagrams
-from transom.dns.zone import Zone
+from transom.dns.settings import DnsSettings
+from transom.dns.transport import DnsDatagrams
+from transom.dns.zone import DnsZone
 from transom.kit import dnswire as wire
 from transom.kit.clock import RealClock
 
@@ -30,22 +31,35 @@ OPEN = 64  # questions under way at once
 PACE = 5_000
 
 
-def zone() -> Zone:
-    made = Zone(now=time.time)
+def zone() -> DnsZone:
+    made = DnsZone(now=time.time)
     port = {"name": "http", "port": 80, "protocol": "TCP"}
     for i in range(SERVICES):
         meta = {"namespace": f"ns-{i % 50}", "name": f"svc-{i}"}
         headless = i % 10 == 0
-        made.put_service({"metadata": meta, "spec": {
-            "clusterIP": "None" if headless else f"10.96.{i // 250}.{i % 250 + 1}", "ports": [port]}})  # fmt: skip
-        made.put_slice({
-            "metadata": {**meta, "labels": {"kubernetes.io/service-name": meta["name"]}}, "addressType": "IPv4",
-            "ports": [port],
-            "endpoints": [
-                {"addresses": [f"10.244.{i % 250}.{i // 250 * ENDPOINTS + e + 1}"], "conditions": {"ready": True}}
-                for e in range(ENDPOINTS)
-            ],
-        })  # fmt: skip
+        made.put_service(
+            {
+                "metadata": meta,
+                "spec": {
+                    "clusterIP": "None" if headless else f"10.96.{i // 250}.{i % 250 + 1}",
+                    "ports": [port],
+                },
+            }
+        )
+        made.put_slice(
+            {
+                "metadata": {**meta, "labels": {"kubernetes.io/service-name": meta["name"]}},
+                "addressType": "IPv4",
+                "ports": [port],
+                "endpoints": [
+                    {
+                        "addresses": [f"10.244.{i % 250}.{i // 250 * ENDPOINTS + e + 1}"],
+                        "conditions": {"ready": True},
+                    }
+                    for e in range(ENDPOINTS)
+                ],
+            }
+        )
     return made
 
 
@@ -53,8 +67,8 @@ def serve(pipe: Connection) -> None:
     import uvloop
 
     async def main() -> None:
-        server = DnsServer(zone(), Settings(), RealClock(), random.Random(1))
-        datagrams = Datagrams(server.take, "127.0.0.1", 0)
+        server = DnsServer(zone(), DnsSettings(), RealClock(), random.Random(1))
+        datagrams = DnsDatagrams(server.take, "127.0.0.1", 0)
         pipe.send(datagrams.port)
         loop = asyncio.get_running_loop()
         asked: asyncio.Future[None] = loop.create_future()
@@ -78,12 +92,20 @@ def questions(rng: random.Random) -> Iterator[bytes]:
     while True:
         i = rng.randrange(SERVICES)
         whole = f"svc-{i}.ns-{i % 50}.svc.cluster.local"
-        name, type = rng.choice((
-            (whole, wire.A), (whole, wire.A), (whole, wire.AAAA), (f"_http._tcp.{whole}", wire.SRV),
-            (f"svc-{i}.ns-{i % 50}.ns-7.svc.cluster.local", wire.A), (f"example-{i}.test.ns-7.svc.cluster.local", wire.A),
-            (f"{i % 250 + 1}.{i // 250}.96.10.in-addr.arpa", wire.PTR),
-        ))  # fmt: skip
-        yield wire.query(0, wire.name(name), type, edns=edns if rng.random() < 0.3 else None)
+        name, type = rng.choice(
+            (
+                (whole, wire.A),
+                (whole, wire.A),
+                (whole, wire.AAAA),
+                (f"_http._tcp.{whole}", wire.SRV),
+                (f"svc-{i}.ns-{i % 50}.ns-7.svc.cluster.local", wire.A),
+                (f"example-{i}.test.ns-7.svc.cluster.local", wire.A),
+                (f"{i % 250 + 1}.{i // 250}.96.10.in-addr.arpa", wire.PTR),
+            )
+        )
+        yield wire.encode_query(
+            0, wire.encode_name(name), type, edns=edns if rng.random() < 0.3 else None
+        )
 
 
 def flood(client: socket.socket, asked: list[bytes], seconds: float) -> int:
@@ -129,13 +151,17 @@ def paced(client: socket.socket, asked: list[bytes], seconds: float) -> list[flo
 def main() -> int:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(theirs,), daemon=True
+    )
     process.start()
     port = ours.recv()
     client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     client.connect(("127.0.0.1", port))
     client.settimeout(5)
-    asked = [question for question, _ in zip(questions(random.Random(1)), range(20_000), strict=False)]
+    asked = [
+        question for question, _ in zip(questions(random.Random(1)), range(20_000), strict=False)
+    ]
     flood(client, asked, 1.0)
 
     def cpu() -> float:
@@ -146,11 +172,17 @@ def main() -> int:
     count = flood(client, asked, seconds)
     wall, used = time.perf_counter() - began, cpu() - before
     rate = count / used
-    print(f"{count / wall:,.0f} answers/s as seen by one client; {1e6 * used / count:.1f} us of CPU each: {rate:,.0f}/s a core")
+    print(
+        f"{count / wall:,.0f} answers/s as seen by one client; {1e6 * used / count:.1f} us "
+        f"of CPU each: {rate:,.0f}/s a core"
+    )
     times = paced(client, asked, seconds)
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
-    print(f"at {PACE:,}/s: p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms, slowest {1e3 * times[-1]:.1f} ms, "
-          f"{int(seconds * PACE) - len(times)} lost")  # fmt: skip
+    print(
+        f"at {PACE:,}/s: p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms, slowest "
+        f"{1e3 * times[-1]:.1f} ms, "
+        f"{int(seconds * PACE) - len(times)} lost"
+    )
     ours.send("end")
     process.join(5)
     return 0 if rate >= GOAL_RATE and p99 <= GOAL_P99 else 1

@@ -1,7 +1,8 @@
 """How long `transom lint` takes for a repository: python benchmarks/lint.py [DOCUMENTS | FOLDER]
 
-Without a folder it writes one: pods, deployments and services for both systems, a document of about 2 KB each, ten to a file.
-Told are the times of reading, parsing and judging in this process, and of the whole command from start to end.
+Without a folder it writes one: pods, deployments and services for both systems, a document of about
+2 KB each, ten to a file. Told are the times of reading, parsing and judging in this process, and of
+the whole command from start to end.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from transom.lint.config import Config
-from transom.lint.engine import lint
-from transom.lint.objects import objects
-from transom.lint.sources import read
-from transom.windows.landscape import described
+from transom.lint.config import LintConfig
+from transom.lint.engine import lint_sources
+from transom.lint.objects import manifest_objects
+from transom.lint.sources import read_sources
+from transom.windows.landscape import landscape_from_options
 
 GOAL = 2.0  # seconds for a thousand documents
 
@@ -87,9 +88,13 @@ def write(folder: Path, count: int) -> None:
     for start in range(0, count, 10):
         body = "---\n".join(
             _DOCUMENT.format(
-                i=i, os="windows" if i % 4 == 0 else "linux",
-                containers="".join(_CONTAINER.format(name=name) for name in ("web", "proxy")).rstrip("\n"),
-            ) for i in range(start, min(start + 10, count))
+                i=i,
+                os="windows" if i % 4 == 0 else "linux",
+                containers="".join(
+                    _CONTAINER.format(name=name) for name in ("web", "proxy")
+                ).rstrip("\n"),
+            )
+            for i in range(start, min(start + 10, count))
         )
         (folder / f"{start:05}.yaml").write_text(body)
 
@@ -97,19 +102,34 @@ def write(folder: Path, count: int) -> None:
 def measure(folder: Path) -> float:
     gc.disable()
     began = time.perf_counter()
-    reading = read([str(folder)])
+    reading = read_sources([str(folder)])
     at_read = time.perf_counter()
-    count = sum(1 for source in reading.sources for _ in objects(source))
+    count = sum(1 for source in reading.sources for _ in manifest_objects(source))
     at_parsed = time.perf_counter()
-    report = lint(reading, described(), Config())
+    report = lint_sources(reading, landscape_from_options(), LintConfig())
     at_end = time.perf_counter()
     gc.enable()
     size = sum(len(source.text.text) for source in reading.sources)
-    print(f"{count} objects in {len(reading.sources)} files, {size / 1e6:.1f} MB; {len(report.findings)} findings")
+    print(
+        f"{count} objects in {len(reading.sources)} files, {size / 1e6:.1f} MB; "
+        f"{len(report.findings)} findings"
+    )
     parse = at_parsed - at_read
-    print(f"read {at_read - began:.2f} s, parse {parse:.2f} s, judge {at_end - at_parsed - parse:.2f} s")
+    print(
+        f"read {at_read - began:.2f} s, parse {parse:.2f} s, judge "
+        f"{at_end - at_parsed - parse:.2f} s"
+    )
     began = time.perf_counter()
-    command = [sys.executable, "-m", "transom.cli.main", "lint", "--no-config", "--output", "json", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "transom.cli.main",
+        "lint",
+        "--no-config",
+        "--output",
+        "json",
+        str(folder),
+    ]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     whole = time.perf_counter() - began
     print(f"the command: {whole:.2f} s, {1000 * whole / max(1, count):.2f} ms an object")

@@ -1,9 +1,10 @@
 """Real containers of both systems in a whole cluster: python benchmarks/mixed.py [PODS]
 
-As root, with runc, Wine, nftables and busybox-static. A cluster with two Linux and four Windows nodes on the kernel's network,
-in a folder of its own: pods from their creation until the API says that they run, PODS (default: 50) of each system at
-once, twice as many Windows pods, a command in one of them, and what an idle one has of memory. Wine's template is made before
-the clock starts, if there is none.
+As root, with runc, Wine, nftables and busybox-static. A cluster with two Linux and four Windows
+nodes on the kernel's network, in a folder of its own: pods from their creation until the API says
+that they run, PODS (default: 50) of each system at once, twice as many Windows pods, a command in
+one of them, and what an idle one has of memory. Wine's template is made before the clock starts, if
+there is none.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transom.cluster import engines
-from transom.cluster.config import load
-from transom.cluster.probe import Probe
+from transom.cluster.config import load_config
+from transom.cluster.probe import ClusterProbe
+from transom.node.real_runtimes import template_missing
+from transom.node.runtimes import missing_requirements
 
 NAME = "bench-containers"
 COMMANDS = {
@@ -41,13 +43,18 @@ def transom(*args: str) -> str:
 
 
 class Api:
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: ClusterProbe) -> None:
         self._probe = probe
 
     def create(self, name: str, system: str) -> None:
         image, command = COMMANDS[system]
-        spec = {"nodeSelector": {"kubernetes.io/os": system}, "terminationGracePeriodSeconds": 0, "containers": [
-            {"name": "c", "image": image, "imagePullPolicy": "IfNotPresent", "command": command}]}  # fmt: skip
+        spec = {
+            "nodeSelector": {"kubernetes.io/os": system},
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {"name": "c", "image": image, "imagePullPolicy": "IfNotPresent", "command": command}
+            ],
+        }
         pod = {"metadata": {"name": name, "labels": {"system": system}}, "spec": spec}
         status, body = self._probe.request("POST", _PODS, pod)
         assert status == 201, body
@@ -83,7 +90,11 @@ def single(api: Api, system: str) -> tuple[list[float], list[float]]:
         say = ("echo", "hi") if system == "linux" else ("cmd", "/c", "echo hi")
         for _ in range(5):
             began = time.perf_counter()
-            subprocess.run(["kubectl", "exec", f"{system}-0", "--", *say], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                ["kubectl", "exec", f"{system}-0", "--", *say],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             commands.append(time.perf_counter() - began)
     return starts, commands
 
@@ -106,7 +117,9 @@ def many(api: Api, wanted: Sequence[tuple[str, int]]) -> dict[str, float]:
 def memory(system: str) -> float:
     """MiB of the container in the middle, as its control group counts them (see wine.py)."""
     found = json.loads(transom("ps", "--name", NAME, "--output", "json"))
-    sizes = [row["memoryBytes"] for row in found if row["pod"].startswith(system) and row["memoryBytes"]]
+    sizes = [
+        row["memoryBytes"] for row in found if row["pod"].startswith(system) and row["memoryBytes"]
+    ]
     return statistics.median(sizes) / (1 << 20) if sizes else 0.0
 
 
@@ -115,23 +128,33 @@ def measure(api: Api, count: int) -> None:
         single(api, system)  # images are made, folders are in the cache
         api.clear()
         starts, commands = single(api, system)
-        print(f"a {system} pod, from creation to running: {statistics.median(starts):.3f} s, "
-              f"worst {max(starts):.3f} s (goal {GOALS[system]:g} s)")  # fmt: skip
+        print(
+            f"a {system} pod, from creation to running: {statistics.median(starts):.3f} s, "
+            f"worst {max(starts):.3f} s (goal {GOALS[system]:g} s)"
+        )
         if commands:
-            print(f"kubectl exec in it, kubectl's own start included: {statistics.median(commands):.3f} s")
+            print(
+                "kubectl exec in it, kubectl's own start included: "
+                f"{statistics.median(commands):.3f} s"
+            )
         time.sleep(_IDLE)
         print(f"memory of an idle {system} container: {memory(system):.1f} MiB")
         api.clear()
     took = many(api, [("linux", count), ("windows", count)])
-    print(f"{count} of each at once: Linux after {took['linux']:.1f} s, Windows after {took['windows']:.1f} s")
+    print(
+        f"{count} of each at once: Linux after {took['linux']:.1f} s, Windows after "
+        f"{took['windows']:.1f} s"
+    )
     print(f"all of them removed: {api.clear():.1f} s")
     took = many(api, [("windows", 2 * count)])
-    print(f"{2 * count} Windows pods at once: {took['windows']:.1f} s (goal {0.15 * 2 * count:g} s)")
+    print(
+        f"{2 * count} Windows pods at once: {took['windows']:.1f} s (goal {0.15 * 2 * count:g} s)"
+    )
     print(f"all of them removed: {api.clear():.1f} s")
 
 
 def main() -> int:
-    missing = engines.missing()
+    missing = missing_requirements()
     if missing["windows"]:
         print(missing["windows"])
         return 0
@@ -145,10 +168,10 @@ def main() -> int:
         transom("up", "--name", NAME, "--runtime", "oci", "--linux", "2", "--windows", "4")
         print(f"transom up, to six nodes that are ready: {time.perf_counter() - began:.2f} s")
         try:
-            config = load(NAME)
+            config = load_config(NAME)
             assert config is not None
-            api = Api(Probe(config, timeout=30))
-            while engines.template_missing():
+            api = Api(ClusterProbe(config, timeout=30))
+            while template_missing():
                 time.sleep(0.2)
             measure(api, int(sys.argv[1]) if len(sys.argv) > 1 else 50)
         finally:

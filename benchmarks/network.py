@@ -1,8 +1,10 @@
-"""How fast the kernel data plane is: python benchmarks/network.py [pods] [services] [shares]   (root only)
+"""How fast the kernel data plane is: python benchmarks/network.py [pods] [services] [shares]
+(root only)
 
-Told are: throughput from pod to pod as a share of what a plain pair of veths on a bridge has in the same run, the time until
-a new pod's network is real, and the time to put the rules of 1,000 services with 5,000 endpoints in force on a node of each
-system, and to follow one change of an endpoint.
+Told are: throughput from pod to pod as a share of what a plain pair of veths on a bridge has in the
+same run, the time until a new pod's network is real, and the time to put the rules of 1,000
+services with 5,000 endpoints in force on a node of each system, and to follow one change of an
+endpoint.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from tests.network.fabrics import Cluster, make_cluster
 
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
-from transom.network.kernel.namespaces import missing
-from transom.network.stacks import Fabric, Link
+from transom.network.kernel.namespaces import missing_kernel_support
+from transom.network.stacks import Fabric, NetworkLink
 
 GOALS = {"share": 0.9, "pod": 0.015, "pods": 50, "services": 2.0, "change": 0.05}
 ROUNDS, SECONDS = 5, 1.0
@@ -48,7 +50,10 @@ def throughput(client: str, server: str, address: str) -> float:
     with subprocess.Popen(enter, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         serving.stdout.readline()
-        subprocess.run(["nsenter", f"--net={client}", sys.executable, "-c", _SEND, address, str(SECONDS)], check=True)
+        subprocess.run(
+            ["nsenter", f"--net={client}", sys.executable, "-c", _SEND, address, str(SECONDS)],
+            check=True,
+        )
         return float(serving.stdout.readline())
 
 
@@ -57,8 +62,8 @@ async def plain(switches: int) -> tuple[KernelDataplane, tuple[str, str, str]]:
     fabric = Fabric()
     for number in range(1, switches + 1):
         switch = fabric.add(f"switch-{number}", "node", "linux")
-        switch.add_link(Link("br0", "bridge"))
-        switch.add_link(Link("eth0", "ethernet", master="br0"))
+        switch.add_link(NetworkLink("br0", "bridge"))
+        switch.add_link(NetworkLink("eth0", "ethernet", master="br0"))
     for number in (1, 2):
         switch = fabric.stacks[f"switch-{min(number, switches)}"]
         pod = fabric.add(f"pod-{number}", "sandbox", "linux", node=switch.name)
@@ -72,9 +77,11 @@ async def plain(switches: int) -> tuple[KernelDataplane, tuple[str, str, str]]:
 
 
 WAYS = {
-    "same Linux node": ("linux-1", "linux-1"), "same Windows node": ("windows-1", "windows-1"),
-    "Linux to Linux": ("linux-1", "linux-2"), "Windows to Linux": ("windows-1", "linux-1"),
-}  # fmt: skip
+    "same Linux node": ("linux-1", "linux-1"),
+    "same Windows node": ("windows-1", "windows-1"),
+    "Linux to Linux": ("linux-1", "linux-2"),
+    "Windows to Linux": ("windows-1", "linux-1"),
+}
 
 
 async def shares() -> None:
@@ -84,21 +91,32 @@ async def shares() -> None:
         pairs = {}
         for number, (what, (here, there)) in enumerate(WAYS.items()):
             cluster.pod(f"client-{number}", here)
-            pairs[what] = (f"client-{number}", f"server-{number}", cluster.pod(f"server-{number}", there))
+            pairs[what] = (
+                f"client-{number}",
+                f"server-{number}",
+                cluster.pod(f"server-{number}", there),
+            )
         cluster.service("web", "10.96.0.10", ["server-0"])
         if mode == "overlay":
             _smaller(cluster)
         plane = KernelDataplane(cluster.fabric, mode, RealClock())
         await plane.settled()
         for what, (client, server, address) in pairs.items():
-            paths = [(await plane.namespace(cluster.stack(name).name)).path for name in (client, server)]
+            paths = [
+                (await plane.namespace(cluster.stack(name).name)).path for name in (client, server)
+            ]
             base = bases[len(set(WAYS[what]))][1]
             ours = theirs = 0.0
-            for _ in range(ROUNDS):  # in turn, and the best of each, since the machine has other work as well
+            for _ in range(
+                ROUNDS
+            ):  # in turn, and the best of each, since the machine has other work as well
                 theirs = max(theirs, throughput(*base))
                 ours = max(ours, throughput(paths[0], paths[1], address))
             gbit = theirs * 8 / 1e9
-            print(f"{mode:9} {what:18} {ours / theirs:5.0%} of plain veth and bridge, which has {gbit:4.1f} Gbit/s (goal 90%)")
+            print(
+                f"{mode:9} {what:18} {ours / theirs:5.0%} of plain veth and bridge, which "
+                f"has {gbit:4.1f} Gbit/s (goal 90%)"
+            )
         await plane.close()
     for plane, _ in bases.values():
         await plane.close()
@@ -137,7 +155,10 @@ async def pods() -> None:
         await plane.settled()
         rate = 100 / (time.perf_counter() - start)
         once = statistics.median(single) * 1e3
-        print(f"a pod on {node:9} {once:6.1f} ms (goal 15 ms), a hundred at once {rate:5.0f}/s (goal 50/s)")
+        print(
+            f"a pod on {node:9} {once:6.1f} ms (goal 15 ms), a hundred at once {rate:5.0f}/s "
+            "(goal 50/s)"
+        )
         await plane.close()
 
 
@@ -149,7 +170,7 @@ async def services() -> None:
         await plane.settled()
         _services(cluster)
         start = time.perf_counter()
-        cluster.fabric.look(node)
+        cluster.fabric.refresh_node(node)
         state = time.perf_counter() - start
         kernel = await timed(plane.settled)
         changes = []
@@ -160,8 +181,12 @@ async def services() -> None:
             cluster.clock.advance(2)
             await plane.settled()
             changes.append(time.perf_counter() - start)
-        print(f"{SERVICES} services, {SERVICES * BACKENDS} endpoints on {node:9}: {state:4.2f} s state, {kernel:4.2f} s kernel "
-              f"(goal {GOALS['services']} s); one change {statistics.median(changes) * 1e3:5.1f} ms (goal 50 ms)")  # fmt: skip
+        print(
+            f"{SERVICES} services, {SERVICES * BACKENDS} endpoints on {node:9}: {state:4.2f} "
+            f"s state, {kernel:4.2f} s kernel "
+            f"(goal {GOALS['services']} s); one change "
+            f"{statistics.median(changes) * 1e3:5.1f} ms (goal 50 ms)"
+        )
         if plane.problems:
             print("  refused:", plane.problems[0])
         await plane.close()
@@ -170,25 +195,41 @@ async def services() -> None:
 def _services(cluster: Cluster) -> None:
     for number in range(SERVICES):
         address = f"10.96.{number // 250 + 1}.{number % 250 + 1}"
-        cluster.tracker.put_service({
-            "metadata": {"namespace": "default", "name": f"service-{number}"},
-            "spec": {"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "sessionAffinity": "None",
-                     "ports": [{"port": 80, "targetPort": 80, "protocol": "TCP"}]},
-        })  # fmt: skip
+        cluster.tracker.put_service(
+            {
+                "metadata": {"namespace": "default", "name": f"service-{number}"},
+                "spec": {
+                    "type": "ClusterIP",
+                    "clusterIP": address,
+                    "clusterIPs": [address],
+                    "sessionAffinity": "None",
+                    "ports": [{"port": 80, "targetPort": 80, "protocol": "TCP"}],
+                },
+            }
+        )
         cluster.tracker.put_slice(_slice(number, BACKENDS))
 
 
 def _slice(number: int, backends: int) -> dict[str, object]:
     return {
-        "addressType": "IPv4", "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
-        "metadata": {"namespace": "default", "name": f"service-{number}-1",
-                     "labels": {"kubernetes.io/service-name": f"service-{number}"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
+        "metadata": {
+            "namespace": "default",
+            "name": f"service-{number}-1",
+            "labels": {"kubernetes.io/service-name": f"service-{number}"},
+        },
         "endpoints": [
-            {"addresses": [f"10.244.{100 + (number * BACKENDS + at) // 250}.{(number * BACKENDS + at) % 250 + 1}"],
-             "conditions": {"ready": True}, "topology": {"kubernetes.io/hostname": "elsewhere"}}
+            {
+                "addresses": [
+                    f"10.244.{100 + (number * BACKENDS + at) // 250}.{(number * BACKENDS + at) % 250 + 1}"
+                ],
+                "conditions": {"ready": True},
+                "topology": {"kubernetes.io/hostname": "elsewhere"},
+            }
             for at in range(backends)
         ],
-    }  # fmt: skip
+    }
 
 
 async def main() -> None:
@@ -198,7 +239,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    reason = missing()
+    reason = missing_kernel_support()
     if reason:
         sys.exit(reason)
     asyncio.run(main())

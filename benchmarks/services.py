@@ -1,8 +1,9 @@
 """What services and policies cost a node: python benchmarks/services.py
 
-1,000 services with 5,000 endpoints are programmed on a Windows node (kube-proxy into the host networking service) and on a
-Linux one (kube-proxy into an nftables table, the text of it, and as root the kernel that reads the text), then one endpoint
-changes. Besides: what the tracker and the index of policies need for an event, a walk through the model, and a trace.
+1,000 services with 5,000 endpoints are programmed on a Windows node (kube-proxy into the host
+networking service) and on a Linux one (kube-proxy into an nftables table, the text of it, and as
+root the kernel that reads the text), then one endpoint changes. Besides: what the tracker and the
+index of policies need for an event, a walk through the model, and a trace.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from tests.proxy.nftables.objects import endpoint_slice, proxier, service, synce
 from tests.proxy.policy.objects import labels, pod, policy
 from tests.proxy.winkernel.nodes import OTHER, Node
 
-from transom.network.nft_text import difference, render, snapshot
-from transom.network.trace.run import trace
+from transom.network.nft_text import nft_difference, nft_snapshot, render_nft_table
+from transom.network.trace.run import run_trace
 from transom.proxy.policy.index import PolicyIndex
-from transom.proxy.tracker import Tracker
+from transom.proxy.tracker import ServiceTracker
 
 SERVICES, ENDPOINTS, CHANGES = 1_000, 5, 20
 PODS, POLICIES = 10_000, 100
@@ -44,9 +45,18 @@ def timed(action: Callable[[], object]) -> float:
 
 
 def tell(what: str, seconds: float, goal: float = 0.0) -> bool:
-    shown = f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+    shown = (
+        f"{seconds:.2f} s"
+        if seconds >= 1
+        else f"{seconds * 1e3:.1f} ms"
+        if seconds >= 1e-3
+        else f"{seconds * 1e6:.0f} us"
+    )
     met = not goal or seconds <= goal
-    print(f"{what:<58}{shown:>10}" + (f"   goal {goal:g} s{'' if met else ', MISSED'}" if goal else ""))
+    print(
+        f"{what:<58}{shown:>10}"
+        + (f"   goal {goal:g} s{'' if met else ', MISSED'}" if goal else "")
+    )
     return met
 
 
@@ -68,11 +78,15 @@ def windows() -> bool:
         node.sync()
 
     taken = [timed(lambda i=i: change(i)) for i in range(CHANGES)]
-    return tell("Windows: one endpoint changed", statistics.median(taken), GOALS["one change"]) and met
+    return (
+        tell("Windows: one endpoint changed", statistics.median(taken), GOALS["one change"]) and met
+    )
 
 
 def slices(name: str, number: int, count: int = ENDPOINTS) -> dict[str, Any]:
-    return endpoint_slice(name, *((f"10.245.{number % 250}.{n + 1}", "linux-2") for n in range(count)))
+    return endpoint_slice(
+        name, *((f"10.245.{number % 250}.{n + 1}", "linux-2") for n in range(count))
+    )
 
 
 def linux() -> bool:
@@ -83,28 +97,42 @@ def linux() -> bool:
         tracker.put_slice(slices(f"web-{n}", n))
     met = tell("Linux: all services programmed", timed(proxy.sync), GOALS["programmed"])
     table = proxy.stack.tables[TABLE]
-    tell("Linux: text of the table", timed(lambda: render(table)))
-    kernel = os.geteuid() == 0 and shutil.which("nft") is not None and shutil.which("unshare") is not None
+    tell("Linux: text of the table", timed(lambda: render_nft_table(table)))
+    kernel = (
+        os.geteuid() == 0
+        and shutil.which("nft") is not None
+        and shutil.which("unshare") is not None
+    )
     with_kernel = Kernel() if kernel else None
-    applied = snapshot(table)
+    applied = nft_snapshot(table)
     if with_kernel is not None:
-        text = render(table)
-        met = tell("Linux: the kernel has read it", timed(lambda: with_kernel.load(text)), GOALS["programmed"]) and met
+        text = render_nft_table(table)
+        met = (
+            tell(
+                "Linux: the kernel has read it",
+                timed(lambda: with_kernel.load(text)),
+                GOALS["programmed"],
+            )
+            and met
+        )
 
     def change(i: int) -> None:
         nonlocal applied
         tracker.put_slice(slices(f"web-{i}", i, ENDPOINTS - 1))
         proxy.sync()
-        text = difference(applied, proxy.stack.tables[TABLE])
+        text = nft_difference(applied, proxy.stack.tables[TABLE])
         if with_kernel is not None:
             with_kernel.load(text)
 
     taken = []
     for i in range(CHANGES):
         taken.append(timed(lambda i=i: change(i)))
-        applied = snapshot(proxy.stack.tables[TABLE])
+        applied = nft_snapshot(proxy.stack.tables[TABLE])
     where = "in the kernel" if kernel else "as text"
-    met = tell(f"Linux: one endpoint changed, {where}", statistics.median(taken), GOALS["one change"]) and met
+    met = (
+        tell(f"Linux: one endpoint changed, {where}", statistics.median(taken), GOALS["one change"])
+        and met
+    )
     if with_kernel is not None:
         with_kernel.close()
     return met
@@ -129,21 +157,33 @@ class Kernel:
 
 
 def events() -> None:
-    tracker = Tracker()
+    tracker = ServiceTracker()
     for n in range(SERVICES):
         tracker.put_service(service(f"web-{n}", address(n)))
         tracker.put_slice(slices(f"web-{n}", n))
     changes = [slices("web-7", n, 1) for n in range(200)]
-    tell("tracker: one slice of many", timed(lambda: [tracker.put_slice(each) for each in changes]) / len(changes))
+    tell(
+        "tracker: one slice of many",
+        timed(lambda: [tracker.put_slice(each) for each in changes]) / len(changes),
+    )
     index = PolicyIndex()
     for n in range(POLICIES):
         rules = [{"from": [{"podSelector": {}}]}]
         index.put_policy(policy(f"p-{n}", labels(app=f"app-{n}"), inside=f"ns-{n}", ingress=rules))
     pods = [
-        pod(f"p-{n}", f"10.0.{n >> 8}.{n & 255}", {"app": f"app-{n % 100}"}, namespace=f"ns-{n % 100}", node=f"n-{n % 1000}")
+        pod(
+            f"p-{n}",
+            f"10.0.{n >> 8}.{n & 255}",
+            {"app": f"app-{n % 100}"},
+            namespace=f"ns-{n % 100}",
+            node=f"n-{n % 1000}",
+        )
         for n in range(PODS)
     ]
-    tell(f"policies: one of {PODS} pods", timed(lambda: [index.put_pod(each) for each in pods]) / PODS)
+    tell(
+        f"policies: one of {PODS} pods",
+        timed(lambda: [index.put_pod(each) for each in pods]) / PODS,
+    )
 
 
 def ways() -> bool:
@@ -153,10 +193,15 @@ def ways() -> bool:
     cluster.service("web", "10.96.0.80", ["l1", "w2", "w3"])
     for origin, to in (("l1", "w2"), ("w1", "w2"), ("w1", "10.96.0.80")):
         cluster.walk(origin, to, record=False)
-        taken = [timed(lambda origin=origin, to=to: cluster.walk(origin, to, record=False)) for _ in range(200)]
+        taken = [
+            timed(lambda origin=origin, to=to: cluster.walk(origin, to, record=False))
+            for _ in range(200)
+        ]
         tell(f"model: from {origin} to {to} and back", statistics.median(taken))
     known = inventory(cluster)
-    tell_all = [timed(lambda: asyncio.run(trace(cluster.world, known, "w1", "web"))) for _ in range(50)]
+    tell_all = [
+        timed(lambda: asyncio.run(run_trace(cluster.world, known, "w1", "web"))) for _ in range(50)
+    ]
     return tell("a trace by name, hop by hop", statistics.median(tell_all), GOALS["trace"])
 
 

@@ -1,4 +1,5 @@
-"""Durable writes per second of the SQLite store, with 1, 16 and 64 concurrent writers and values of 2 KB.
+"""Durable writes per second of the SQLite store, with 1, 16 and 64 concurrent writers and values of
+2 KB.
 
 Usage: python benchmarks/store.py [DIRECTORY]      the directory decides which disk is measured
 """
@@ -42,20 +43,26 @@ async def measure(path: Path, writers: int) -> None:
     latencies.sort()
     middle, tail = latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]
     print(
-        f"{writers:3d} writers: {len(latencies) / elapsed:8.0f} writes/s   median {middle * 1e3:6.2f} ms   "
-        f"99% {tail * 1e3:6.2f} ms   max {latencies[-1] * 1e3:6.2f} ms   CPU {cpu / len(latencies) * 1e6:4.0f} us/write"
+        f"{writers:3d} writers: {len(latencies) / elapsed:8.0f} writes/s   median "
+        f"{middle * 1e3:6.2f} ms   "
+        f"99% {tail * 1e3:6.2f} ms   max {latencies[-1] * 1e3:6.2f} ms   CPU "
+        f"{cpu / len(latencies) * 1e6:4.0f} us/write"
     )
 
 
 async def restart(path: Path) -> None:
     store = SqliteStore(path)
     await store.start()
-    await asyncio.gather(*(store.put(f"pods/default/web-{n}", lambda revision: VALUE * 2) for n in range(11_000)))
+    await asyncio.gather(
+        *(store.put(f"pods/default/web-{n}", lambda revision: VALUE * 2) for n in range(11_000))
+    )
     await store.close()
     begin = time.perf_counter()
     store = SqliteStore(path)
     await store.start()
-    print(f"start with {store.count('')} keys of 4 KB: {(time.perf_counter() - begin) * 1e3:.0f} ms")
+    print(
+        f"start with {store.count('')} keys of 4 KB: {(time.perf_counter() - begin) * 1e3:.0f} ms"
+    )
     await store.close()
 
 

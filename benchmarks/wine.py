@@ -1,12 +1,14 @@
 """How fast Windows containers are: python benchmarks/wine.py [CONTAINERS]
 
-As root, with runc and Wine. A node's runtime alone, without a kubelet: sandbox and container from the built-in nanoserver
-image to the running program, commands in it, memory when idle, and many containers, four at a time. The template is made
-first, if there is none, and is kept in the user's cache.
+As root, with runc and Wine. A node's runtime alone, without a kubelet: sandbox and container from
+the built-in nanoserver image to the running program, commands in it, memory when idle, and many
+containers, four at a time. The template is made first, if there is none, and is kept in the user's
+cache.
 
-Memory is what the control group of a container counts, without files that nobody has used of late, as `transom ps` shows it,
-of the container in the middle. The largest would be the first one: all that is read of Wine from the disk counts as its own,
-though everybody shares it; and adding up what processes have would count what they share many times.
+Memory is what the control group of a container counts, without files that nobody has used of late,
+as `transom ps` shows it, of the container in the middle. The largest would be the first one: all
+that is read of Wine from the disk counts as its own, though everybody shares it; and adding up what
+processes have would count what they share many times.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from transom.hosts.realhost import RealWindowsHost
 from transom.kit.clock import RealClock
+from transom.machines.realhost import RealWindowsHost
 from transom.network.api import SandboxNetwork
 from transom.runtime.api import ContainerConfig, SandboxConfig
 from transom.runtime.images.service import ImageService
 from transom.runtime.native.client import Monitor
-from transom.runtime.native.core import Wiring
+from transom.runtime.native.core import SandboxNetworking
 from transom.runtime.native.runtime import NativeRuntime, destroy_cluster
 from transom.runtime.native.store import NodeImages
 from transom.runtime.wine.platform import WinePlatform
@@ -54,8 +56,12 @@ class NoNetwork:
 
 async def start(runtime: NativeRuntime, number: int, image: str) -> str:
     name = f"web-{number}"
-    sandbox = await runtime.run_sandbox(SandboxConfig(name, "bench", f"uid-{number}", hostname=name))
-    container = await runtime.create_container(sandbox, ContainerConfig("c", 0, IMAGE, image, command=_WAIT))
+    sandbox = await runtime.run_sandbox(
+        SandboxConfig(name, "bench", f"uid-{number}", hostname=name)
+    )
+    container = await runtime.create_container(
+        sandbox, ContainerConfig("c", 0, IMAGE, image, command=_WAIT)
+    )
     await runtime.start_container(container)
     return container
 
@@ -68,7 +74,9 @@ async def single(runtime: NativeRuntime, image: str) -> tuple[list[float], list[
         starts.append(time.perf_counter() - begun)
         for _ in range(3):
             begun = time.perf_counter()
-            assert (await runtime.exec_sync(container, ("cmd", "/c", "echo hi"))).stdout == b"hi\r\n"
+            assert (
+                await runtime.exec_sync(container, ("cmd", "/c", "echo hi"))
+            ).stdout == b"hi\r\n"
             execs.append(time.perf_counter() - begun)
         for sandbox in runtime.sandboxes():
             await runtime.remove_sandbox(sandbox.id)
@@ -76,7 +84,9 @@ async def single(runtime: NativeRuntime, image: str) -> tuple[list[float], list[
 
 
 async def many(runtime: NativeRuntime, image: str, count: int) -> tuple[float, float, float, float]:
-    """Seconds to start all, for a command in the last one, and to remove all; and the bytes of one in the middle, when idle."""
+    """Seconds to start all, for a command in the last one, and to remove all; and the bytes of one
+    in the middle, when idle.
+    """
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> str:
@@ -109,7 +119,9 @@ async def measure(folder: Path, cache: Path, count: int) -> bool:
     host = RealWindowsHost("win", RealClock(), folder / "host")
     images = NodeImages(ImageService(folder / "images"), "bench/win", "windows", 17763)
     monitor = Monitor(folder / "native")
-    runtime = NativeRuntime(host, RealClock(), monitor, platform, images, Wiring(NoNetwork()), _CGROUP)
+    runtime = NativeRuntime(
+        host, RealClock(), monitor, platform, images, SandboxNetworking(NoNetwork()), _CGROUP
+    )
     try:
         await runtime.start()
         image = await runtime.pull_image(IMAGE)
@@ -128,18 +140,25 @@ async def measure(folder: Path, cache: Path, count: int) -> bool:
     )
     for what, seconds, goal in rows:
         print(f"{what}: {seconds:.3f} s (goal {goal:g} s)")
-    print(f"idle: {memory / (1 << 20):.1f} MiB (goal {GOAL_IDLE >> 20} MiB); all removed in {removed:.1f} s")
+    print(
+        f"idle: {memory / (1 << 20):.1f} MiB (goal {GOAL_IDLE >> 20} MiB); all removed in "
+        f"{removed:.1f} s"
+    )
     return memory <= GOAL_IDLE and all(seconds <= goal for _, seconds, goal in rows)
 
 
 def main() -> int:
-    why = WinePlatform(Path("/nonexistent")).unusable() or ("" if os.geteuid() == 0 else "only root can run containers here")
+    why = WinePlatform(Path("/nonexistent")).unusable() or (
+        "" if os.geteuid() == 0 else "only root can run containers here"
+    )
     if why:
         print(why)
         return 0
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transom" / "wine"
     with tempfile.TemporaryDirectory(prefix="transom-wine-") as folder:
-        good = asyncio.run(measure(Path(folder), cache, int(sys.argv[1]) if len(sys.argv) > 1 else 100))
+        good = asyncio.run(
+            measure(Path(folder), cache, int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+        )
     return 0 if good else 1
 
 
