@@ -570,7 +570,10 @@ def test_docker_says_that_a_build_does_not_fit_in_its_own_words(box: Make, cache
 
 
 def _named(made: Box, name: str) -> list[int]:
-    """Processes of the container by what Unix calls them, the oldest first."""
+    """Processes of the container by what Unix calls them, the oldest first.
+
+    Process numbers start again at the lowest ones, so only the start time gives the order.
+    """
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError):
@@ -578,5 +581,6 @@ def _named(made: Box, name: str) -> list[int]:
                 made.id in Path(f"/proc/{entry}/cgroup").read_text()
                 and Path(f"/proc/{entry}/comm").read_text() == f"{name}\n"
             ):
-                found.append(int(entry))
-    return sorted(found)
+                started = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[19]
+                found.append((int(started), int(entry)))
+    return [pid for _, pid in sorted(found)]

@@ -80,16 +80,40 @@ static void read_comm(pid_t pid, char *name, size_t room)
     }
 }
 
-/* Wine says 0 of a Windows process that a signal has ended, which is the same as success. All of them are our children once
- * their parents have gone on, so how the last one of the main program's name has ended is known here. */
+/* When the process started, in clock ticks after boot; 0 if that is not known. Works for a process that has ended, too. */
+static unsigned long long read_start_time(pid_t pid)
+{
+    char path[64], line[1024] = "";
+    unsigned long long started = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        char *after_name = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+        /* Fields 3 to 21 follow the name, then the start time. */
+        if (after_name)
+            sscanf(after_name + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &started);
+        fclose(file);
+    }
+    return started;
+}
+
+/* Wine reports 0 for a Windows process that a signal has ended, which is the same as success. All of them become children
+ * of this process, so it knows how each has ended. The main program is the oldest one with its name: programs that it
+ * starts, and those of exec, are younger. The order in which ends are seen does not matter. */
 static int main_was_killed;
+static unsigned long long main_started;
 
 static void remember_end(const siginfo_t *ended)
 {
     char name[COMM], main_name[COMM];
     read_comm(ended->si_pid, name, sizeof name);
-    if (windows_process(main_name, sizeof main_name) && *main_name && strcmp(name, main_name) == 0)
+    if (!windows_process(main_name, sizeof main_name) || !*main_name || strcmp(name, main_name) != 0)
+        return;
+    unsigned long long started = read_start_time(ended->si_pid);
+    if (main_started == 0 || started < main_started) {
+        main_started = started;
         main_was_killed = ended->si_code != CLD_EXITED;
+    }
 }
 
 /* The last word of the status file counts. */
@@ -173,8 +197,7 @@ static int still_runs(const char *wanted)
     return found;
 }
 
-/* Those that have ended by now. The main program's end may be seen after that of its runner; of several programs with its
- * name it is the last one that counts. */
+/* Those that have ended by now. The main program's end may be seen after that of its runner. */
 static void gather_ended(void)
 {
     siginfo_t about;
