@@ -11,10 +11,11 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +41,19 @@ _LONGEST = ("tests/e2e/test_recorded_answers.py",)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+
+
+# What fixtures return that start something with the arguments of a test: `async with node("linux")`.
+ContextFactory = Callable[..., AbstractAsyncContextManager[Any]]
+
+# The event loops that async tests run on; a module or directory overrides `anyio_backend`.
+Backend = tuple[str, dict[str, object]]
+UVLOOP: Backend = ("asyncio", {"use_uvloop": True})
+
+
+@pytest.fixture
+def anyio_backend() -> Backend:
+    return "asyncio", {}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
+from tests.conftest import ContextFactory
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
@@ -120,29 +120,25 @@ Scenario = Callable[[World], Awaitable[None]]
 
 
 @pytest.fixture(params=["inprocess", "https"])
-def play(request: pytest.FixtureRequest, tls: Tls) -> Callable[[Scenario], None]:
+def play(request: pytest.FixtureRequest, tls: Tls) -> ContextFactory:
     """Runs a scenario in a world of either kind."""
 
-    def run(scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(20), world(request.param, tls) as made:
-                await scenario(made)
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run() -> AsyncIterator[Any]:
+        async with asyncio.timeout(20), world(request.param, tls) as made:
+            yield made
 
     return run
 
 
 @pytest.fixture
-def play_https(tls: Tls) -> Callable[[Scenario], None]:
+def play_https(tls: Tls) -> ContextFactory:
     """The same over HTTPS, on the loop that components run on."""
 
-    def run(scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(20), world("https", tls) as made:
-                await scenario(made)
-
-        uvloop.run(main())
+    @asynccontextmanager
+    async def run() -> AsyncIterator[Any]:
+        async with asyncio.timeout(20), world("https", tls) as made:
+            yield made
 
     return run
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client import api
 from transom.client.api import ApiClient, ApiError
@@ -20,7 +21,7 @@ from transom.client.resources import (
 )
 from transom.machinery.objects import copy_object
 
-from .conftest import NOBODY, World
+from .conftest import NOBODY
 
 Play = Callable[[Any], None]
 POD = {
@@ -39,8 +40,8 @@ async def failure(awaitable: Any) -> ApiError:
     return caught.value
 
 
-def test_an_object_comes_changes_and_goes(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_an_object_comes_changes_and_goes(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         given = config_map("a", k="v")
         made = await client.create(CONFIG_MAPS, "default", given)
@@ -60,11 +61,9 @@ def test_an_object_comes_changes_and_goes(play: Play) -> None:
         gone = await failure(client.get(CONFIG_MAPS, "default", "a"))
         assert api.is_not_found(gone) and gone.message == 'configmaps "a" not found'
 
-    play(scenario)
 
-
-def test_refusals_are_the_servers_own(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_refusals_are_the_servers_own(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         await client.create(CONFIG_MAPS, "default", config_map("a"))
         twice = await failure(client.create(CONFIG_MAPS, "default", config_map("a")))
@@ -83,11 +82,9 @@ def test_refusals_are_the_servers_own(play: Play) -> None:
         unable = await failure(client.delete_collection(SERVICES, "default"))
         assert api.is_method_not_supported(unable)
 
-    play(scenario)
 
-
-def test_a_patch_makes_nothing_that_is_not_there(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_patch_makes_nothing_that_is_not_there(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         for resource in (CONFIG_MAPS, EVENTS):  # an update would make the latter
             for media in (api.MERGE_PATCH, api.STRATEGIC_PATCH):
@@ -99,11 +96,9 @@ def test_a_patch_makes_nothing_that_is_not_there(play: Play) -> None:
                     and refused.message == f'{resource.plural} "absent" not found'
                 )
 
-    play(scenario)
 
-
-def test_a_user_without_rights_gets_nowhere(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_user_without_rights_gets_nowhere(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client(NOBODY)
         refused = await failure(client.get(CONFIG_MAPS, "default", "a"))
         assert refused.code == 403
@@ -116,11 +111,9 @@ def test_a_user_without_rights_gets_nowhere(play: Play) -> None:
             await failure(client.create_subresource(PODS, "default", "p", "binding", {}))
         ).code == 403
 
-    play(scenario)
 
-
-def test_lists(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_lists(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         for number in range(7):
             await client.create(CONFIG_MAPS, "default", config_map(f"c{number}"))
@@ -151,11 +144,9 @@ def test_lists(play: Play) -> None:
         assert api.is_too_large(ahead) or ahead.code == 504
         assert (await failure(client.list(CONFIG_MAPS, label_selector="a=("))).code == 400
 
-    play(scenario)
 
-
-def test_sub_resources(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_sub_resources(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         await client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
         pod = await client.create(PODS, "default", POD)
@@ -180,11 +171,9 @@ def test_sub_resources(play: Play) -> None:
         await client.delete(PODS, "default", "p", grace=0)
         assert api.is_not_found(await failure(client.get(PODS, "default", "p")))
 
-    play(scenario)
 
-
-def test_namespaces_are_their_own_namespace(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_namespaces_are_their_own_namespace(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         made = await client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         await client.delete(NAMESPACES, "", "x")
@@ -198,11 +187,9 @@ def test_namespaces_are_their_own_namespace(play: Play) -> None:
         assert api.is_not_found(await failure(client.get(NAMESPACES, "", "x")))
         assert made["metadata"]["name"] == "x"
 
-    play(scenario)
 
-
-def test_collections_are_deleted_by_selector(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_collections_are_deleted_by_selector(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         for name in ("a", "b", "c"):
             await client.create(CONFIG_MAPS, "default", config_map(name))
@@ -210,8 +197,6 @@ def test_collections_are_deleted_by_selector(play: Play) -> None:
         assert [
             i["metadata"]["name"] for i in (await client.list(CONFIG_MAPS, "default")).items
         ] == ["b"]
-
-    play(scenario)
 
 
 async def follow(client: ApiClient, count: int, **options: Any) -> list[tuple[str, str]]:
@@ -225,8 +210,8 @@ async def follow(client: ApiClient, count: int, **options: Any) -> list[tuple[st
     return seen
 
 
-def test_a_watch_goes_on_from_a_version(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_watch_goes_on_from_a_version(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         start = (await client.list(CONFIG_MAPS)).resource_version
         made = await client.create(CONFIG_MAPS, "default", config_map("a"))
@@ -242,11 +227,9 @@ def test_a_watch_goes_on_from_a_version(play: Play) -> None:
         ]
         assert await follow(client, 1) == [("ADDED", "b")]  # without a version: first what there is
 
-    play(scenario)
 
-
-def test_a_watch_ends_and_expires(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_watch_ends_and_expires(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         for name in ("a", "b"):
             await client.create(CONFIG_MAPS, "default", config_map(name))
@@ -259,11 +242,9 @@ def test_a_watch_ends_and_expires(play: Play) -> None:
             await old.next()
         assert api.is_expired(caught.value) and caught.value.code == 410
 
-    play(scenario)
 
-
-def test_other_versions_are_converted(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_other_versions_are_converted(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         v1 = HORIZONTAL_POD_AUTOSCALERS.at("v1")
         spec = {
@@ -284,14 +265,10 @@ def test_other_versions_are_converted(play: Play) -> None:
         assert (await watch.next())[0].object["apiVersion"] == "autoscaling/v1"
         watch.close()
 
-    play(scenario)
 
-
-def test_documents(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_documents(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         assert (await client.get_json("/api/v1"))["kind"] == "APIResourceList"
         assert (await client.get_json("/version"))["major"] == "1"
         assert (await failure(client.get_json("/apis/nothing/v1"))).code == 404
-
-    play(scenario)

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.conftest import UVLOOP, ContextFactory
+
 from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient, ObjectList
@@ -18,7 +21,7 @@ from transom.client.resources import CONFIG_MAPS, PODS
 from transom.machinery.objects import Object
 from transom.store.sqlite import SqliteStore
 
-from .conftest import ADMIN, Hurried, World, until
+from .conftest import ADMIN, Hurried, until
 
 Play = Callable[[Any], None]
 
@@ -59,8 +62,8 @@ async def stopped(task: asyncio.Task[None]) -> None:
     await asyncio.wait((task,))
 
 
-def test_it_follows_every_change(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_it_follows_every_change(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         await client.create(CONFIG_MAPS, "default", config_map("old"))
         informer, diary, task = await running(world.client())
@@ -77,11 +80,9 @@ def test_it_follows_every_change(play: Play) -> None:
         assert late.lines == ["add a"]  # who comes late hears what there is
         await stopped(task)
 
-    play(scenario)
 
-
-def test_indexes_follow(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_indexes_follow(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         informer, diary, task = await running(world.client())
         informer.add_index(
@@ -106,11 +107,9 @@ def test_indexes_follow(play: Play) -> None:
         )
         await stopped(task)
 
-    play(scenario)
 
-
-def test_a_selector_lets_objects_in_and_out(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_selector_lets_objects_in_and_out(play: ContextFactory) -> None:
+    async with play() as world:
         client = world.client()
         _, diary, task = await running(world.client(), label_selector="app=web")
         await client.create(CONFIG_MAPS, "default", config_map("a"))
@@ -120,11 +119,10 @@ def test_a_selector_lets_objects_in_and_out(play: Play) -> None:
         assert diary.lines == ["add a", "delete a"]
         await stopped(task)
 
-    play(scenario)
 
-
-def test_it_goes_on_after_a_cut(play_https: Play) -> None:
-    async def scenario(world: World) -> None:
+@pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
+async def test_it_goes_on_after_a_cut(play_https: ContextFactory) -> None:
+    async with play_https() as world:
         writer = InProcessClient(world.api, ADMIN)
         lists = Counting(world.client())
         await writer.create(CONFIG_MAPS, "default", config_map("a"))
@@ -138,11 +136,10 @@ def test_it_goes_on_after_a_cut(play_https: Play) -> None:
         assert lists.count == 1  # the watch went on from where it was
         await stopped(task)
 
-    play_https(scenario)
 
-
-def test_it_lists_again_when_its_version_is_forgotten(play_https: Play) -> None:
-    async def scenario(world: World) -> None:
+@pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
+async def test_it_lists_again_when_its_version_is_forgotten(play_https: ContextFactory) -> None:
+    async with play_https() as world:
         writer = InProcessClient(world.api, ADMIN)
         lists = Counting(world.client())
         for name in ("a", "b"):
@@ -161,11 +158,12 @@ def test_it_lists_again_when_its_version_is_forgotten(play_https: Play) -> None:
         await until(lambda: informer.get("default", "d") is not None)
         await stopped(task)
 
-    play_https(scenario)
 
-
-def test_it_survives_a_restart_of_the_server(play_https: Play, tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
+@pytest.mark.parametrize("anyio_backend", [UVLOOP], ids=["uvloop"])
+async def test_it_survives_a_restart_of_the_server(
+    play_https: ContextFactory, tmp_path: Path
+) -> None:
+    async with play_https() as world:
         await world.api.stop()
 
         async def boot() -> None:
@@ -189,8 +187,6 @@ def test_it_survives_a_restart_of_the_server(play_https: Play, tmp_path: Path) -
         assert diary.lines == ["add a", "add b"] and lists.count == 1
         await stopped(task)
 
-    play_https(scenario)
-
 
 class Counting:
     """A client that counts its lists."""
@@ -207,8 +203,8 @@ class Counting:
         return getattr(self._client, name)
 
 
-def test_a_factory_shares_informers(play: Play) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_factory_shares_informers(play: ContextFactory) -> None:
+    async with play() as world:
         factory = InformerFactory(world.client(), Hurried(), random.Random(1))
         assert factory(PODS) is factory(PODS)
         assert factory(PODS) is not factory(PODS, field_selector="spec.nodeName=")
@@ -217,23 +213,18 @@ def test_a_factory_shares_informers(play: Play) -> None:
         assert factory(PODS).has_synced
         await factory.stop()
 
-    play(scenario)
 
-
-def test_in_one_process_nothing_is_copied() -> None:
+async def test_in_one_process_nothing_is_copied() -> None:
     from .conftest import world as made_world
 
-    async def main() -> None:
-        async with made_world("inprocess", None) as world:
-            client = world.client()
-            await client.create(CONFIG_MAPS, "default", config_map("a"))
-            first, _, one = await running(client)
-            second, diary, two = await running(client)
-            await client.create(CONFIG_MAPS, "default", config_map("b"))
-            await until(lambda: len(diary.lines) == 2 and first.get("default", "b"))
-            for name in ("a", "b"):
-                assert first.get("default", name) is second.get("default", name)
-            await stopped(one)
-            await stopped(two)
-
-    asyncio.run(main())
+    async with made_world("inprocess", None) as world:
+        client = world.client()
+        await client.create(CONFIG_MAPS, "default", config_map("a"))
+        first, _, one = await running(client)
+        second, diary, two = await running(client)
+        await client.create(CONFIG_MAPS, "default", config_map("b"))
+        await until(lambda: len(diary.lines) == 2 and first.get("default", "b"))
+        for name in ("a", "b"):
+            assert first.get("default", name) is second.get("default", name)
+        await stopped(one)
+        await stopped(two)

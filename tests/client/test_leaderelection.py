@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -92,21 +93,19 @@ class Candidates:
         self.tasks[name] = asyncio.create_task(elector.run(lead))
 
 
-def play(scenario: Callable[[Server, VirtualClock, Candidates], Any]) -> None:
-    async def main() -> None:
-        server, clock = Server(), VirtualClock()
-        candidates = Candidates(server, clock)
-        await scenario(server, clock, candidates)
-        for task in candidates.tasks.values():
-            task.cancel()
-        await clock.run_for(1)
-        await asyncio.gather(*candidates.tasks.values(), return_exceptions=True)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def play() -> AsyncIterator[tuple[Server, VirtualClock, Candidates]]:
+    server, clock = Server(), VirtualClock()
+    candidates = Candidates(server, clock)
+    yield (server, clock, candidates)
+    for task in candidates.tasks.values():
+        task.cancel()
+    await clock.run_for(1)
+    await asyncio.gather(*candidates.tasks.values(), return_exceptions=True)
 
 
-def test_the_lease_of_a_leader() -> None:
-    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+async def test_the_lease_of_a_leader() -> None:
+    async with play() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         assert server.lease is not None and candidates.leading == ["a"]
@@ -119,11 +118,9 @@ def test_the_lease_of_a_leader() -> None:
         }
         assert set(server.lease["metadata"]) == {"name", "namespace", "resourceVersion"}
 
-    play(scenario)
 
-
-def test_another_takes_over_when_the_leader_is_cut_off() -> None:
-    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+async def test_another_takes_over_when_the_leader_is_cut_off() -> None:
+    async with play() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -138,11 +135,9 @@ def test_another_takes_over_when_the_leader_is_cut_off() -> None:
         assert candidates.leading == ["b"] and server.lease is not None
         assert server.lease["spec"]["leaseTransitions"] == 1
 
-    play(scenario)
 
-
-def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
-    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+async def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
+    async with play() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -154,11 +149,9 @@ def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
             "b",
         ]  # `lead` itself asserts that there is only one at a time
 
-    play(scenario)
 
-
-def test_a_leader_that_ends_hands_the_lease_over() -> None:
-    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+async def test_a_leader_that_ends_hands_the_lease_over() -> None:
+    async with play() as (server, clock, candidates):
         candidates.start("a")
         await clock.run_for(5)
         candidates.start("b")
@@ -168,8 +161,6 @@ def test_a_leader_that_ends_hands_the_lease_over() -> None:
         assert server.lease is not None and server.lease["spec"]["holderIdentity"] == ""
         await clock.run_for(4.5)
         assert candidates.leading == ["b"]
-
-    play(scenario)
 
 
 def test_times_must_make_sense() -> None:

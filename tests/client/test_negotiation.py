@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from tests.client.conftest import Tls, world
+from tests.conftest import ContextFactory
 
 from transom.client.api import ObjectList
 from transom.client.http import HttpClient
@@ -31,17 +34,15 @@ Scenario = Callable[[NegotiatingClient, HttpClient], Awaitable[None]]
 
 
 @pytest.fixture
-def play(tls: Tls) -> Callable[[str, Scenario], None]:
+def play(tls: Tls) -> ContextFactory:
     """Runs a scenario with a client of a server of another release."""
 
-    def run(release: str, scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(20), world("https", tls, release) as made:
-                client = made.client()
-                assert isinstance(client, HttpClient)
-                await scenario(NegotiatingClient(client, RealClock()), client)
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run(release: str) -> AsyncIterator[Any]:
+        async with asyncio.timeout(20), world("https", tls, release) as made:
+            client = made.client()
+            assert isinstance(client, HttpClient)
+            yield (NegotiatingClient(client, RealClock()), client)
 
     return run
 
@@ -59,13 +60,13 @@ def play(tls: Tls) -> Callable[[str, Scenario], None]:
         ("1.20", HORIZONTAL_POD_AUTOSCALERS, "v2"),
     ],
 )
-def test_each_resource_is_asked_for_in_a_served_version(
-    play: Callable[[str, Scenario], None],
+async def test_each_resource_is_asked_for_in_a_served_version(
+    play: ContextFactory,
     release: str,
     resource: GroupVersionResource,
     version: str,
 ) -> None:
-    async def scenario(client: NegotiatingClient, server: HttpClient) -> None:
+    async with play(release) as (client, server):
         used: list[str] = []
         asked: list[str] = []
         get_json = server.get_json
@@ -85,11 +86,9 @@ def test_each_resource_is_asked_for_in_a_served_version(
         assert used == [version, version]
         assert len(asked) == len(set(asked))
 
-    play(release, scenario)
 
-
-def test_objects_are_converted_both_ways(play: Callable[[str, Scenario], None]) -> None:
-    async def scenario(client: NegotiatingClient, server: HttpClient) -> None:
+async def test_objects_are_converted_both_ways(play: ContextFactory) -> None:
+    async with play("1.18") as (client, server):
         backend = {"service": {"name": "a", "port": {"number": 80}}}
         ingress = {"metadata": {"name": "a", "namespace": "default"}, "spec": {}}
         ingress["spec"] = {"defaultBackend": backend}
@@ -112,13 +111,11 @@ def test_objects_are_converted_both_ways(play: Callable[[str, Scenario], None]) 
         assert await seen.get() == {"a": "b"}
         running.cancel()
 
-    play("1.18", scenario)
 
-
-def test_a_resource_that_the_server_does_not_have_has_no_objects(
-    play: Callable[[str, Scenario], None],
+async def test_a_resource_that_the_server_does_not_have_has_no_objects(
+    play: ContextFactory,
 ) -> None:
-    async def scenario(client: NegotiatingClient, _: HttpClient) -> None:
+    async with play("1.15") as (client, _):
         assert not await client.serves(ENDPOINT_SLICES)
         assert await client.serves(PODS)
         assert (await client.list(ENDPOINT_SLICES)).items == []
@@ -128,5 +125,3 @@ def test_a_resource_that_the_server_does_not_have_has_no_objects(
         with pytest.raises(ApiError) as problem:
             await client.create(ENDPOINT_SLICES, "default", body)
         assert problem.value.code == 404
-
-    play("1.15", scenario)

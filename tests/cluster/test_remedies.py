@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 from tests.node.programs.simulated_node import World, play
 from tests.node.test_login import ADDRESS, Shell, is_ready
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import NODES, PODS
 from transom.node.network_settings import NetworkSettings
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
+
 
 MODES = {"l2bridge": NetworkSettings(), "overlay": NetworkSettings(mode="overlay")}
 
@@ -123,10 +130,10 @@ async def _has_address(world: World, name: str) -> bool:
 
 @pytest.mark.windows("TRB-03", "TRB-06", "TRB-86", "TRB-87", "TRB-88", "TRB-90", "TRB-92", "TRB-94")
 @pytest.mark.parametrize(("mode", "seed"), [("l2bridge", 1), ("overlay", 3)])
-def test_remedies_in_any_order(mode: str, seed: int) -> None:
+async def test_remedies_in_any_order(mode: str, seed: int) -> None:
     order = random.Random(seed).sample(Remedies.ALL, len(Remedies.ALL))
 
-    async def scenario(world: World) -> None:
+    async with play(MODES[mode]) as world:
         remedies = Remedies(world, mode)
         await world.runs("server", "l")
         address = await world.service("server")
@@ -138,5 +145,3 @@ def test_remedies_in_any_order(mode: str, seed: int) -> None:
             except (AssertionError, OSError) as problem:
                 done = ", ".join(each.__name__ for each in order[: number + 1])
                 raise AssertionError(f"after {done}: {problem!r}") from problem
-
-    play(scenario, MODES[mode])

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -119,20 +120,15 @@ async def control_plane(
 
 
 @pytest.fixture
-def play() -> Callable[..., None]:
+def play() -> ContextFactory:
     """Runs a scenario with some controllers: play(scenario, "namespace")."""
 
-    def run(
-        scenario: Callable[[Plane], Any],
-        *controllers: str,
-        settings: ControllerSettings | None = None,
-        dual_stack: bool = True,
-    ) -> None:
-        async def main() -> None:
-            made = control_plane(controllers or ("*",), settings=settings, dual_stack=dual_stack)
-            async with asyncio.timeout(30), made as plane:
-                await scenario(plane)
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run(
+        *controllers: str, settings: ControllerSettings | None = None, dual_stack: bool = True
+    ) -> AsyncIterator[Plane]:
+        made = control_plane(controllers or ("*",), settings=settings, dual_stack=dual_stack)
+        async with asyncio.timeout(30), made as plane:
+            yield plane
 
     return run

@@ -4,10 +4,12 @@ of CSI drivers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import (
@@ -125,17 +127,14 @@ class World:
 
 
 @pytest.fixture
-def world(play: Callable[..., None]) -> Callable[..., None]:
-    def run(scenario: Callable[[World], Any]) -> None:
-        # Nothing here is slow, so the provider needs no clock of the plane's own.
+def world(play: ContextFactory) -> ContextFactory:
+    @asynccontextmanager
+    async def run() -> AsyncIterator[World]:
         cloud = CloudProvider(VirtualClock())
-
-        async def main(plane: Plane) -> None:
+        async with play(*CONTROLLERS, settings=ControllerSettings(cloud=cloud)) as plane:
             for name in ("a", "b"):
                 await plane.client.create(NODES, "", {"metadata": {"name": name}})
-            await scenario(World(plane, cloud))
-
-        play(main, *CONTROLLERS, settings=ControllerSettings(cloud=cloud))
+            yield World(plane, cloud)
 
     return run
 
@@ -152,8 +151,8 @@ TAKEN = (
 )
 
 
-def test_a_disk_follows_its_pod(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_disk_follows_its_pod(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         assert await w.attached("a") == [NAME] and await w.events("p") == [SUCCEEDED]
@@ -172,11 +171,9 @@ def test_a_disk_follows_its_pod(world: Callable[..., None]) -> None:
         disk = w.cloud.disk(NAME)
         assert disk is not None and list(disk.attachments) == ["b"]
 
-    world(scenario)
 
-
-def test_a_disk_of_a_pod_that_is_gone(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_disk_of_a_pod_that_is_gone(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -184,11 +181,9 @@ def test_a_disk_of_a_pod_that_is_gone(world: Callable[..., None]) -> None:
         await w.pod("q", "b")
         assert await w.events("q") == [TAKEN]
 
-    world(scenario)
 
-
-def test_a_node_that_is_lost_has_six_minutes(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_node_that_is_lost_has_six_minutes(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -199,11 +194,9 @@ def test_a_node_that_is_lost_has_six_minutes(world: Callable[..., None]) -> None
         await w.plane.settle(15)
         assert await w.attached("a") == [] and await w.attached("b") == [NAME]
 
-    world(scenario)
 
-
-def test_a_node_that_is_deleted_keeps_nothing(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_node_that_is_deleted_keeps_nothing(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -212,11 +205,9 @@ def test_a_node_that_is_deleted_keeps_nothing(world: Callable[..., None]) -> Non
         await w.pod("q", "b")
         assert await w.attached("b") == [NAME]
 
-    world(scenario)
 
-
-def test_a_pod_that_comes_back_in_time_keeps_its_disk(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_pod_that_comes_back_in_time_keeps_its_disk(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         await w.in_use("a", NAME)
@@ -226,11 +217,9 @@ def test_a_pod_that_comes_back_in_time_keeps_its_disk(world: Callable[..., None]
         await w.plane.settle(300)
         assert await w.attached("a") == [NAME]
 
-    world(scenario)
 
-
-def test_csi_volumes_are_attached_to_one_node_at_a_time(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_csi_volumes_are_attached_to_one_node_at_a_time(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(CSI)
         await w.pod("p", "a")
         await w.set_attached("a", {"attached": True})
@@ -245,11 +234,9 @@ def test_csi_volumes_are_attached_to_one_node_at_a_time(world: Callable[..., Non
         await w.set_attached("b", {"attached": True})
         assert await w.attached("b") == [CSI_NAME] and (await w.events("q"))[-1] == SUCCEEDED
 
-    world(scenario)
 
-
-def test_csi_drivers_that_fail_or_are_slow(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_csi_drivers_that_fail_or_are_slow(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(CSI)
         await w.pod("p", "a")
         await w.plane.settle(125)
@@ -269,17 +256,13 @@ def test_csi_drivers_that_fail_or_are_slow(world: Callable[..., None]) -> None:
             'AttachVolume.Attach failed for volume "v" : rpc error: no',
         )
 
-    world(scenario)
 
-
-def test_volumes_for_many_nodes(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_volumes_for_many_nodes(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(CSI, ("ReadWriteMany",))
         await w.pod("p", "a")
         await w.pod("q", "b")
         assert len((await w.client.list(VOLUME_ATTACHMENTS)).items) == 2
-
-    world(scenario)
 
 
 @pytest.mark.parametrize(
@@ -303,21 +286,19 @@ def test_volumes_for_many_nodes(world: Callable[..., None]) -> None:
         ),
     ],
 )
-def test_disks_that_pods_name_themselves(
-    world: Callable[..., None], source: Object, text: str
+async def test_disks_that_pods_name_themselves(
+    world: ContextFactory, source: Object, text: str
 ) -> None:
-    async def scenario(w: World) -> None:
+    async with world() as w:
         await w.pod("p", "a", source)
         assert len(await w.attached("a")) == 1
         await w.pod("q", "b", source)
         assert ("FailedAttachVolume", text) in await w.events("q")
         assert await w.attached("b") == []
 
-    world(scenario)
 
-
-def test_faults_of_the_provider(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_faults_of_the_provider(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         disk = w.cloud.create_disk(NAME, 1 << 30)
         disk.attach_error = "no capacity"
@@ -336,11 +317,11 @@ def test_faults_of_the_provider(world: Callable[..., None]) -> None:
         await w.plane.settle(130)
         assert await w.attached("a") == []
 
-    world(scenario)
 
-
-def test_a_disk_that_somebody_else_detaches_is_attached_again(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_disk_that_somebody_else_detaches_is_attached_again(
+    world: ContextFactory,
+) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.pod("p", "a")
         disk = w.cloud.disk(NAME)
@@ -349,11 +330,9 @@ def test_a_disk_that_somebody_else_detaches_is_attached_again(world: Callable[..
         await w.plane.settle(70)
         assert list(disk.attachments) == ["a"]
 
-    world(scenario)
 
-
-def test_a_controller_that_starts_again(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_controller_that_starts_again(world: ContextFactory) -> None:
+    async with world() as w:
         await w.volume(DISK)
         await w.volume(CSI, name="c")
         await w.pod("p", "a")
@@ -371,8 +350,6 @@ def test_a_controller_that_starts_again(world: Callable[..., None]) -> None:
         assert len(await w.events("q")) == before[1]
         disk = w.cloud.disk(NAME)
         assert disk is not None and not disk.attachments
-
-    world(scenario)
 
 
 # ---- provisioning
@@ -408,8 +385,8 @@ async def storage_class(
     )
 
 
-def test_a_disk_is_created_in_the_zone_of_its_pod(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_a_disk_is_created_in_the_zone_of_its_pod(world: ContextFactory) -> None:
+    async with world() as w:
         await w.node(
             "z1",
             **{"topology.kubernetes.io/zone": "east-1", "topology.kubernetes.io/region": "east"},
@@ -432,11 +409,9 @@ def test_a_disk_is_created_in_the_zone_of_its_pod(world: Callable[..., None]) ->
         await w.pod("p", "z1", {"azureDisk": volume["spec"]["azureDisk"]})
         assert "it is not in the same zone as the VM" in (await w.events("p"))[0][1]
 
-    world(scenario)
 
-
-def test_claims_of_a_stateful_set_go_from_zone_to_zone(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_claims_of_a_stateful_set_go_from_zone_to_zone(world: ContextFactory) -> None:
+    async with world() as w:
         for zone in ("1", "2", "3"):
             await w.node(f"z{zone}", **{"failure-domain.beta.kubernetes.io/zone": zone})
         await storage_class(w)
@@ -446,13 +421,11 @@ def test_claims_of_a_stateful_set_go_from_zone_to_zone(world: Callable[..., None
             for volume in found
         } == {"1", "2", "3"}
 
-    world(scenario)
 
-
-def test_a_disk_is_deleted_with_its_claim_but_not_while_a_node_has_it(
-    world: Callable[..., None],
+async def test_a_disk_is_deleted_with_its_claim_but_not_while_a_node_has_it(
+    world: ContextFactory,
 ) -> None:
-    async def scenario(w: World) -> None:
+    async with world() as w:
         await storage_class(w)
         volume = await provisioned(w)
         assert "labels" not in volume["metadata"]  # nodes without zones
@@ -466,11 +439,9 @@ def test_a_disk_is_deleted_with_its_claim_but_not_while_a_node_has_it(
         await w.plane.settle(60)
         assert await w.plane.missing(PERSISTENT_VOLUMES, "", name) and not list(w.cloud.disks())
 
-    world(scenario)
 
-
-def test_access_modes_that_a_disk_cannot_have(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_access_modes_that_a_disk_cannot_have(world: ContextFactory) -> None:
+    async with world() as w:
         await storage_class(w)
         assert not await provisioned(w, modes=("ReadWriteMany",))
         assert (
@@ -480,11 +451,9 @@ def test_access_modes_that_a_disk_cannot_have(world: Callable[..., None]) -> Non
             "only AccessModes [ReadWriteOnce] are supported",
         ) in await w.events("c")
 
-    world(scenario)
 
-
-def test_shares_need_the_right_to_write_their_secret(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_shares_need_the_right_to_write_their_secret(world: ContextFactory) -> None:
+    async with world() as w:
         await storage_class(w, "kubernetes.io/azure-file", parameters={"storageAccount": "acc"})
         assert not await provisioned(w, modes=("ReadWriteMany",))
         problem = next(
@@ -520,11 +489,9 @@ def test_shares_need_the_right_to_write_their_secret(world: Callable[..., None])
         [share] = w.cloud.shares()
         assert share.path.startswith("\\\\acc.file.core.windows.net\\kubernetes-dynamic-pvc-")
 
-    world(scenario)
 
-
-def test_azure_enlarges_disks_that_no_node_has(world: Callable[..., None]) -> None:
-    async def scenario(w: World) -> None:
+async def test_azure_enlarges_disks_that_no_node_has(world: ContextFactory) -> None:
+    async with world() as w:
         await storage_class(w, allowVolumeExpansion=True)
         await provisioned(w)
         await w.pod("p", "a", {"persistentVolumeClaim": {"claimName": "c"}})
@@ -541,5 +508,3 @@ def test_azure_enlarges_disks_that_no_node_has(world: Callable[..., None]) -> No
         await w.plane.settle(30)
         [disk] = w.cloud.disks()
         assert disk.size == 5 << 30
-
-    world(scenario)

@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import (
@@ -120,10 +121,14 @@ async def result(plane: Plane) -> tuple[x509.Certificate | None, list[tuple[str,
         ),
     ],
 )
-def test_the_signers_and_their_rules(
-    play: Play, signer: str, subject: tuple[str, str, str], usages: list[str], problem: str
+async def test_the_signers_and_their_rules(
+    play: ContextFactory,
+    signer: str,
+    subject: tuple[str, str, str],
+    usages: list[str],
+    problem: str,
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play("csrsigning", settings=ControllerSettings(sign_certificate=sign)) as plane:
         await ask(plane, request_for(*subject), signer, usages, approve=False)
         await plane.settle(5)
         assert await result(plane) == (None, [])
@@ -149,8 +154,6 @@ def test_the_signers_and_their_rules(
         )
         assert list(granted) == [wanted]
 
-    play(scenario, "csrsigning", settings=ControllerSettings(sign_certificate=sign))
-
 
 def test_what_else_a_request_asks_for_is_not_granted() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
@@ -168,8 +171,10 @@ def test_what_else_a_request_asks_for_is_not_granted() -> None:
         sign(request_for("a"), ["magic"])
 
 
-def test_a_kubelet_that_may_ask_is_approved(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_kubelet_that_may_ask_is_approved(play: ContextFactory) -> None:
+    async with play(
+        "csrapproving", "csrsigning", settings=ControllerSettings(sign_certificate=sign)
+    ) as plane:
         node = request_for("system:node:a", "system:nodes")
         await ask(plane, node, "kube-apiserver-client-kubelet", CLIENT, approve=False)
         await plane.settle(5)
@@ -177,14 +182,14 @@ def test_a_kubelet_that_may_ask_is_approved(play: Play) -> None:
         text = "Auto approving kubelet client certificate after SubjectAccessReview."
         assert rows == [("Approved", "AutoApproved", text)] and made is not None
 
-    play(scenario, "csrapproving", "csrsigning", settings=ControllerSettings(sign_certificate=sign))
-
 
 @pytest.mark.parametrize(
     ("condition", "seconds"), [(None, 24 * 3600), ("Denied", 3600), ("Approved", None)]
 )
-def test_old_requests_go(play: Play, condition: str | None, seconds: int | None) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_old_requests_go(
+    play: ContextFactory, condition: str | None, seconds: int | None
+) -> None:
+    async with play("csrcleaner") as plane:
         await ask(plane, request_for("alice"), "kube-apiserver-client", CLIENT, approve=False)
         if condition:
             body = {
@@ -201,11 +206,11 @@ def test_old_requests_go(play: Play, condition: str | None, seconds: int | None)
             seconds is not None,
         ]
 
-    play(scenario, "csrcleaner")
 
-
-def test_requests_are_swept_up_every_hour(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_requests_are_swept_up_every_hour(play: ContextFactory) -> None:
+    async with play(
+        "csrcleaner", "csrsigning", settings=ControllerSettings(sign_certificate=sign)
+    ) as plane:
         await ask(plane, request_for("alice"), "kube-apiserver-client", CLIENT)
         await plane.settle(5)
         assert (await result(plane))[0] is not None
@@ -213,8 +218,6 @@ def test_requests_are_swept_up_every_hour(play: Play) -> None:
         assert not await plane.missing(CERTIFICATE_SIGNING_REQUESTS, "", "r")
         await plane.settle(4200)
         assert await plane.missing(CERTIFICATE_SIGNING_REQUESTS, "", "r")
-
-    play(scenario, "csrcleaner", "csrsigning", settings=ControllerSettings(sign_certificate=sign))
 
 
 # ---- bootstrap tokens
@@ -233,8 +236,8 @@ def token(identifier: str, **data: str) -> Object:
     return {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "data": encoded}
 
 
-def test_tokens_that_expire_are_deleted(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_tokens_that_expire_are_deleted(play: ContextFactory) -> None:
+    async with play("tokencleaner") as plane:
         soon = rfc3339(plane.clock.time() + 60)
         for made in (
             token("aaaaaa", expiration=soon),
@@ -256,15 +259,13 @@ def test_tokens_that_expire_are_deleted(play: Play) -> None:
             True,
         ]
 
-    play(scenario, "tokencleaner")
 
-
-def test_cluster_info_is_signed_with_every_token(play: Play) -> None:
+async def test_cluster_info_is_signed_with_every_token(play: ContextFactory) -> None:
     async def data(plane: Plane) -> Any:
         await plane.settle(1)
         return (await plane.get(CONFIG_MAPS, "kube-public", "cluster-info"))["data"]
 
-    async def scenario(plane: Plane) -> None:
+    async with play("bootstrapsigner") as plane:
         if await plane.missing(NAMESPACES, "", "kube-public"):
             await plane.client.create(NAMESPACES, "", {"metadata": {"name": "kube-public"}})
         info = {
@@ -281,8 +282,6 @@ def test_cluster_info_is_signed_with_every_token(play: Play) -> None:
         assert await data(plane) == {"kubeconfig": "content", "jws-kubeconfig-abcdef": signature}
         await plane.client.delete(SECRETS, "kube-system", "bootstrap-token-abcdef")
         assert await data(plane) == {"kubeconfig": "content"}
-
-    play(scenario, "bootstrapsigner")
 
 
 def test_a_detached_signature_is_a_jws_without_content() -> None:
@@ -302,7 +301,7 @@ async def role(plane: Plane, name: str, resource: str, **labels: str) -> None:
     )
 
 
-def test_rules_are_gathered_also_from_roles_that_gather(play: Play) -> None:
+async def test_rules_are_gathered_also_from_roles_that_gather(play: ContextFactory) -> None:
     async def resources(plane: Plane, name: str) -> list[str]:
         await plane.settle(1)
         return [
@@ -310,7 +309,7 @@ def test_rules_are_gathered_also_from_roles_that_gather(play: Play) -> None:
             for rule in (await plane.get(CLUSTER_ROLES, "", name)).get("rules") or ()
         ]
 
-    async def scenario(plane: Plane) -> None:
+    async with play("clusterrole-aggregation") as plane:
         await role(plane, "b", "pods", part="yes")
         await role(plane, "a", "nodes", part="yes")
         for name, part in (("sum", "yes"), ("all", "sum")):
@@ -325,5 +324,3 @@ def test_rules_are_gathered_also_from_roles_that_gather(play: Play) -> None:
         await plane.client.patch(CLUSTER_ROLES, "", "sum", {"rules": []}, MERGE_PATCH)
         assert await resources(plane, "sum") == ["pods"]
         assert (await plane.client.list(CLUSTER_ROLE_BINDINGS)).items
-
-    play(scenario, "clusterrole-aggregation")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.informer import InformerFactory
 from transom.client.resources import CRON_JOBS, EVENTS, JOBS, PODS, SERVICE_ACCOUNTS
@@ -83,8 +84,8 @@ async def status(plane: Plane) -> Object:
     return found
 
 
-def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:  # the clock begins at 2020-01-02 03:04:05
+async def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: ContextFactory) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("*/10 * * * *"))
         await plane.settle(5 * MINUTE)
         assert await jobs(plane) == []
@@ -103,8 +104,6 @@ def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: Play) -> None
             "SawCompletedJob": f"Saw completed job: {job['metadata']['name']}, status: Complete",
         }
 
-    play(scenario, "cronjob")
-
 
 @pytest.mark.parametrize(
     ("policy", "left"),
@@ -114,8 +113,8 @@ def test_a_job_is_made_at_its_minute_and_noted_until_it_ends(play: Play) -> None
         ("Replace", ["01-02 03:07"]),
     ],
 )
-def test_concurrency(play: Play, policy: str, left: list[str]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_concurrency(play: ContextFactory, policy: str, left: list[str]) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("* * * * *", concurrencyPolicy=policy))
         await plane.settle(3 * MINUTE + 1)
         assert await jobs(plane) == left
@@ -126,11 +125,9 @@ def test_concurrency(play: Play, policy: str, left: list[str]) -> None:
             )  # the one that had to wait comes at once, for the last minute that was missed
             assert await jobs(plane) == ["01-02 03:05", "01-02 03:07"]
 
-    play(scenario, "cronjob")
 
-
-def test_history_keeps_the_latest_of_each_kind(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_history_keeps_the_latest_of_each_kind(play: ContextFactory) -> None:
+    async with play("cronjob") as plane:
         await start(
             plane, cron_job("0 * * * *", successfulJobsHistoryLimit=2, failedJobsHistoryLimit=1)
         )
@@ -140,11 +137,9 @@ def test_history_keeps_the_latest_of_each_kind(play: Play) -> None:
         assert await jobs(plane) == ["01-02 06:00", "01-02 07:00", "01-02 08:00"]
         assert "SuccessfulDelete" in await events(plane)
 
-    play(scenario, "cronjob")
 
-
-def test_missed_times(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_missed_times(play: ContextFactory) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("*/10 * * * *"))
         await plane.stop_controllers()
         await plane.settle(HOUR)
@@ -164,11 +159,9 @@ def test_missed_times(play: Play) -> None:
         await plane.settle(1)
         assert await jobs(plane) == ["01-02 04:00", "01-03 04:00"]
 
-    play(scenario, "cronjob")
 
-
-def test_a_deadline_forgives_what_is_too_long_ago(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_deadline_forgives_what_is_too_long_ago(play: ContextFactory) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("0 * * * *", startingDeadlineSeconds=120))
         await plane.stop_controllers()
         await plane.settle(HOUR)  # 04:04
@@ -178,11 +171,9 @@ def test_a_deadline_forgives_what_is_too_long_ago(play: Play) -> None:
         await plane.settle(HOUR)
         assert await jobs(plane) == ["01-02 05:00"]
 
-    play(scenario, "cronjob")
 
-
-def test_suspended_and_in_a_zone(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_suspended_and_in_a_zone(play: ContextFactory) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("0 9 * * *", timeZone="Asia/Kolkata", suspend=True))
         await leap(plane, 12 * HOUR)
         assert await jobs(plane) == []
@@ -192,11 +183,9 @@ def test_suspended_and_in_a_zone(play: Play) -> None:
         await plane.settle(HOUR)
         assert await jobs(plane) == ["01-02 03:30", "01-03 03:30"]
 
-    play(scenario, "cronjob")
 
-
-def test_others_jobs_are_seen_and_lost_ones_forgotten(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_others_jobs_are_seen_and_lost_ones_forgotten(play: ContextFactory) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("0 0 1 1 *"))
         owner = await plane.get(CRON_JOBS, NS, "c")
         ref = {
@@ -221,13 +210,11 @@ def test_others_jobs_are_seen_and_lost_ones_forgotten(play: Play) -> None:
             "MissingJob": "Active job went missing: lost",
         }
 
-    play(scenario, "cronjob")
 
-
-def test_a_crash_between_making_a_job_and_noting_it_makes_no_second_one(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+async def test_a_crash_between_making_a_job_and_noting_it_makes_no_second_one(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play("cronjob") as plane:
         await start(plane, cron_job("*/10 * * * *"))
         crashed = asyncio.Event()
         client = type(plane.client)
@@ -248,13 +235,11 @@ def test_a_crash_between_making_a_job_and_noting_it_makes_no_second_one(
         assert await jobs(plane) == ["01-02 03:10"]
         assert len((await status(plane))["active"]) == 1
 
-    play(scenario, "cronjob")
 
-
-def test_a_month(play: Play) -> None:
+async def test_a_month(play: ContextFactory) -> None:
     """Three CronJobs with their Jobs and pods, which end after a while, all through January."""
 
-    async def scenario(plane: Plane) -> None:
+    async with play("cronjob", "job") as plane:
         await plane.client.create(
             SERVICE_ACCOUNTS,
             NS,
@@ -304,5 +289,3 @@ def test_a_month(play: Play) -> None:
             "rarely",
         ]
         assert all(job["status"]["conditions"][0]["type"] == "Complete" for job in left)
-
-    play(scenario, "cronjob", "job")

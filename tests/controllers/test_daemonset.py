@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
@@ -57,8 +58,8 @@ async def status_of(plane: Plane) -> Object:
     return (await plane.get(DAEMON_SETS, "default", "agent"))["status"]
 
 
-def test_one_pod_on_every_node_that_it_tolerates(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_one_pod_on_every_node_that_it_tolerates(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"), node("win1", windows=True))
         await create(plane)
         assert set(await places(plane)) == {"lin1", "lin2"}
@@ -78,11 +79,9 @@ def test_one_pod_on_every_node_that_it_tolerates(play: Play) -> None:
         await plane.settle()
         assert len(await pods(plane)) == 4 and (await status_of(plane))["numberAvailable"] == 3
 
-    play(scenario, *ALL)
 
-
-def test_windows_only_and_labels_that_change(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_windows_only_and_labels_that_change(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("win1", windows=True), node("win2", windows=True))
         await create(plane, windows_template("agent", hostNetwork=True))
         assert set(await places(plane)) == {"win1", "win2"}
@@ -99,16 +98,14 @@ def test_windows_only_and_labels_that_change(play: Play) -> None:
             "SuccessfulDelete",
         ]
 
-    play(scenario, *ALL)
 
-
-def test_a_new_taint_keeps_what_is_there_unless_it_drives_out(play: Play) -> None:
+async def test_a_new_taint_keeps_what_is_there_unless_it_drives_out(play: ContextFactory) -> None:
     async def taint(plane: Plane, effect: str) -> None:
         body = {"spec": {"taints": [{"key": "maintenance", "effect": effect}]}}
         await plane.client.patch(NODES, "", "lin1", body)
         await plane.settle()
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane)
         await taint(plane, "NoSchedule")
@@ -118,11 +115,9 @@ def test_a_new_taint_keeps_what_is_there_unless_it_drives_out(play: Play) -> Non
         await taint(plane, "NoExecute")
         assert await places(plane) == {}
 
-    play(scenario, *ALL)
 
-
-def test_a_rolling_update_replaces_so_many_at_a_time(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_rolling_update_replaces_so_many_at_a_time(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, *(node(f"lin{i}") for i in range(4)))
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "30%"}}
         await create(plane, updateStrategy=rolling)
@@ -139,21 +134,17 @@ def test_a_rolling_update_replaces_so_many_at_a_time(play: Play) -> None:
             and (await status_of(plane))["numberAvailable"] == 4
         )
 
-    play(scenario, *ALL)
 
-
-def test_old_pods_that_do_not_work_go_at_once(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_old_pods_that_do_not_work_go_at_once(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, *(node(f"lin{i}") for i in range(4)))
         await create(plane)
         await set_image(plane, "app:2")
         assert set((await places(plane)).values()) == {"app:2"}
 
-    play(scenario, *ALL)
 
-
-def test_on_delete(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_on_delete(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane, updateStrategy={"type": "OnDelete"})
         await all_ready(plane)
@@ -163,10 +154,8 @@ def test_on_delete(play: Play) -> None:
         await plane.settle()
         assert sorted((await places(plane)).values()) == ["app:1", "app:2"]
 
-    play(scenario, *ALL)
 
-
-def test_failed_pods_are_replaced_ever_more_slowly(play: Play) -> None:
+async def test_failed_pods_are_replaced_ever_more_slowly(play: ContextFactory) -> None:
     async def fail(plane: Plane) -> str:
         (pod,) = await pods(plane)
         await report(plane, pod, "Failed")
@@ -174,7 +163,7 @@ def test_failed_pods_are_replaced_ever_more_slowly(play: Play) -> None:
         (after,) = await pods(plane)
         return "waits" if after["metadata"]["uid"] == pod["metadata"]["uid"] else "replaced"
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane)
         assert await fail(plane) == "replaced"
@@ -191,11 +180,9 @@ def test_failed_pods_are_replaced_ever_more_slowly(play: Play) -> None:
         ]
         assert len(told) == 3 and told[0].endswith(" on node lin1, will try to kill it")
 
-    play(scenario, *ALL)
 
-
-def test_available_after_some_seconds(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_available_after_some_seconds(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane, minReadySeconds=10)
         await all_ready(plane)
@@ -203,11 +190,9 @@ def test_available_after_some_seconds(play: Play) -> None:
         await plane.settle(12)
         assert (await status_of(plane))["numberAvailable"] == 1
 
-    play(scenario, *ALL)
 
-
-def test_history_and_its_limit(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_history_and_its_limit(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(plane, revisionHistoryLimit=1)
         for number in (2, 3, 2):
@@ -227,11 +212,9 @@ def test_history_and_its_limit(play: Play) -> None:
             "4"
         }
 
-    play(scenario, *ALL)
 
-
-def test_duplicates_and_pods_for_nodes_that_are_gone(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_duplicates_and_pods_for_nodes_that_are_gone(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane)
         (one, _) = await pods(plane)
@@ -246,10 +229,8 @@ def test_duplicates_and_pods_for_nodes_that_are_gone(play: Play) -> None:
         await change(plane, minReadySeconds=1)
         assert set(await places(plane)) == {"lin1"}
 
-    play(scenario, *ALL)
 
-
-def test_affinity_is_replaced_by_the_node(play: Play) -> None:
+async def test_affinity_is_replaced_by_the_node(play: ContextFactory) -> None:
     wanted = {"key": "disk", "operator": "In", "values": ["ssd"]}
     preferred = [{"weight": 1, "preference": {"matchExpressions": [wanted]}}]
     affinity = {
@@ -261,7 +242,7 @@ def test_affinity_is_replaced_by_the_node(play: Play) -> None:
         }
     }
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1", disk="ssd"), node("lin2"))
         await create(plane, template(label="agent", affinity=affinity))
         (pod,) = await pods(plane)
@@ -271,11 +252,9 @@ def test_affinity_is_replaced_by_the_node(play: Play) -> None:
         assert terms == [{"matchFields": [field]}]
         assert found["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
 
-    play(scenario, *ALL)
 
-
-def test_a_restart_changes_nothing(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"), node("lin2"))
         await create(plane)
         await all_ready(plane)
@@ -285,8 +264,6 @@ def test_a_restart_changes_nothing(play: Play) -> None:
         plane.start_controllers()
         await plane.settle(60)
         assert plane.api.storage.store.revision == before
-
-    play(scenario, *ALL)
 
 
 def required(*terms: Object) -> Object:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.conftest import ContextFactory
+
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from transom.machinery.objects import Object
@@ -69,8 +71,8 @@ def limits(surge: int | str, unavailable: int | str) -> Object:
     }
 
 
-def test_a_rollout_keeps_its_limits_until_it_is_done(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_rollout_keeps_its_limits_until_it_is_done(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 4, strategy=limits(1, 1))
         assert await condition(plane) == (
             "True",
@@ -109,11 +111,9 @@ def test_a_rollout_keeps_its_limits_until_it_is_done(play: Play) -> None:
         told = await events(plane, "Deployment")
         assert ("ScalingReplicaSet", "Scaled down replica set web-54cdfd79f8 to 0") in told
 
-    play(scenario, *ALL)
 
-
-def test_recreate_waits_for_the_last_old_pod(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_recreate_waits_for_the_last_old_pod(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("lin1"))
         await create(
             plane,
@@ -133,11 +133,9 @@ def test_recreate_waits_for_the_last_old_pod(play: Play) -> None:
         await plane.settle()
         assert await sizes(plane) == [(0, 0), (2, 2)]
 
-    play(scenario, *ALL)
 
-
-def test_a_paused_deployment_scales_but_does_not_roll(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_paused_deployment_scales_but_does_not_roll(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 2)
         await all_ready(plane)
         await change(plane, paused=True)
@@ -158,11 +156,9 @@ def test_a_paused_deployment_scales_but_does_not_roll(play: Play) -> None:
         await plane.settle()
         assert await sizes(plane) == [(3, 3), (1, 1)]
 
-    play(scenario, *ALL)
 
-
-def test_undo_takes_the_old_set_again_and_keeps_its_history(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_undo_takes_the_old_set_again_and_keeps_its_history(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 1)
         before = (await owned_sets(plane))[0]["metadata"]["name"]
         for image in ("app:2", "app:1", "app:2", "app:1"):
@@ -175,16 +171,14 @@ def test_undo_takes_the_old_set_again_and_keeps_its_history(play: Play) -> None:
         assert (notes[REVISION], notes["deployment.kubernetes.io/revision-history"]) == ("5", "1,3")
         assert (await current(plane))["metadata"]["annotations"][REVISION] == "5"
 
-    play(scenario, *ALL)
 
-
-def test_the_old_rollback_annotation_works(play: Play) -> None:
+async def test_the_old_rollback_annotation_works(play: ContextFactory) -> None:
     async def undo(plane: Plane, revision: str) -> None:
         body = {"metadata": {"annotations": {"deprecated.deployment.rollback.to": revision}}}
         await plane.client.patch(DEPLOYMENTS, "default", "web", body)
         await plane.settle()
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 1)
         cause = {"metadata": {"annotations": {"kubernetes.io/change-cause": "two"}}}
         await plane.client.patch(DEPLOYMENTS, "default", "web", cause)
@@ -207,11 +201,9 @@ def test_the_old_rollback_annotation_works(play: Play) -> None:
         message = 'The rollback revision contains the same template as current deployment "web"'
         assert ("DeploymentRollbackTemplateUnchanged", message) in told
 
-    play(scenario, *ALL)
 
-
-def test_a_rollout_without_progress_fails_and_recovers(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_rollout_without_progress_fails_and_recovers(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 1, progressDeadlineSeconds=60)
         await plane.settle(50)
         assert (await condition(plane))[1] == "ReplicaSetUpdated"
@@ -230,11 +222,9 @@ def test_a_rollout_without_progress_fails_and_recovers(play: Play) -> None:
         await plane.settle(120)
         assert (await condition(plane))[1] == "NewReplicaSetAvailable"
 
-    play(scenario, *ALL)
 
-
-def test_scaling_in_the_middle_gives_every_set_its_share(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_scaling_in_the_middle_gives_every_set_its_share(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 10, strategy=limits(3, 2))
         await all_ready(plane)
         await set_image(plane, "app:2")
@@ -244,11 +234,9 @@ def test_scaling_in_the_middle_gives_every_set_its_share(play: Play) -> None:
         await change(plane, replicas=0)
         assert await sizes(plane) == [(0, 0), (0, 0)]
 
-    play(scenario, *ALL)
 
-
-def test_only_so_many_old_sets_are_kept(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_only_so_many_old_sets_are_kept(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 0, revisionHistoryLimit=2)
         for number in range(2, 6):
             await plane.settle(1)
@@ -258,11 +246,9 @@ def test_only_so_many_old_sets_are_kept(play: Play) -> None:
         ]
         assert images == ["app:3", "app:4", "app:5"]
 
-    play(scenario, *ALL)
 
-
-def test_a_name_that_is_taken_counts_as_a_collision(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_name_that_is_taken_counts_as_a_collision(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         taken = workload("web-54cdfd79f8", template(label="other"), replicas=0)
         taken["spec"]["selector"] = {"matchLabels": {"app": "other"}}
         await plane.client.create(REPLICA_SETS, "default", taken)
@@ -271,11 +257,9 @@ def test_a_name_that_is_taken_counts_as_a_collision(play: Play) -> None:
         deployment = await current(plane)
         assert deployment["status"]["collisionCount"] == 1 and deployment["status"]["replicas"] == 1
 
-    play(scenario, *ALL)
 
-
-def test_a_set_with_the_same_template_is_adopted(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_set_with_the_same_template_is_adopted(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 2)
         (made,) = await owned_sets(plane)
         await plane.client.delete(DEPLOYMENTS, "default", "web", propagation="Orphan")
@@ -290,11 +274,9 @@ def test_a_set_with_the_same_template_is_adopted(play: Play) -> None:
         assert again["metadata"]["ownerReferences"][0]["kind"] == "Deployment"
         assert (await condition(plane))[1] in ("FoundNewReplicaSet", "ReplicaSetUpdated")
 
-    play(scenario, *ALL)
 
-
-def test_failures_of_sets_show(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_failures_of_sets_show(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         # No pod of this service account can be made.
         await create(plane, 1, pod=template(serviceAccountName="nobody"))
         status, reason, message = await condition(plane, "ReplicaFailure")
@@ -303,11 +285,9 @@ def test_failures_of_sets_show(play: Play) -> None:
             "FailedCreate",
         ) and "error looking up service account default/nobody" in message
 
-    play(scenario, *ALL)
 
-
-def test_windows_deployments_roll_like_others(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_windows_deployments_roll_like_others(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("win1", windows=True), node("lin1"))
         await create(plane, 2, pod=windows_template("web"))
         await all_ready(plane)
@@ -319,11 +299,9 @@ def test_windows_deployments_roll_like_others(play: Play) -> None:
         assert all(p["spec"]["nodeSelector"] == {"kubernetes.io/os": "windows"} for p in found)
         assert len((await plane.client.list(NODES)).items) == 2
 
-    play(scenario, *ALL)
 
-
-def test_a_restart_changes_nothing(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 3)
         await all_ready(plane)
         await plane.settle(5)
@@ -332,5 +310,3 @@ def test_a_restart_changes_nothing(play: Play) -> None:
         plane.start_controllers()
         await plane.settle(60)
         assert plane.api.storage.store.revision == before
-
-    play(scenario, *ALL)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.resources import (
     EVENTS,
@@ -93,8 +94,8 @@ async def reasons(plane: Plane) -> set[str]:
         ({"maxUnavailable": 0}, (5, 3, 5, 0)),
     ],
 )
-def test_numbers(play: Play, spec: Object, expected: tuple[int, ...]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_numbers(play: ContextFactory, spec: Object, expected: tuple[int, ...]) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         owner = await plane.client.create(
             REPLICA_SETS,
@@ -112,11 +113,9 @@ def test_numbers(play: Play, spec: Object, expected: tuple[int, ...]) -> None:
             "observedGeneration"
         ] == 1
 
-    play(scenario, "disruption")
 
-
-def test_scales_of_several_owners_are_added_up(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_scales_of_several_owners_are_added_up(play: ContextFactory) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         spec = {"replicas": 2, "selector": SELECTOR, "template": TEMPLATE}
         a = await plane.client.create(REPLICA_SETS, NS, {"metadata": {"name": "a"}, "spec": spec})
@@ -129,8 +128,6 @@ def test_scales_of_several_owners_are_added_up(play: Play) -> None:
         await add_pod(plane, "b1", b)
         await add_budget(plane, maxUnavailable=5)
         assert await counts(plane) == (6, 2, 1, 1)
-
-    play(scenario, "disruption")
 
 
 @pytest.mark.parametrize(
@@ -155,10 +152,10 @@ def test_scales_of_several_owners_are_added_up(play: Play) -> None:
         ),
     ],
 )
-def test_who_cannot_be_counted_allows_nothing(
-    play: Play, owner: Object | None, reason: str
+async def test_who_cannot_be_counted_allows_nothing(
+    play: ContextFactory, owner: Object | None, reason: str
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         await add_pod(plane, "a", owner)
         await add_budget(plane, maxUnavailable=1)
@@ -167,11 +164,9 @@ def test_who_cannot_be_counted_allows_nothing(
             plane
         ) and "CalculateExpectedPodCountFailed" in await reasons(plane)
 
-    play(scenario, "disruption")
 
-
-def test_evictions_are_allowed_one_after_the_other(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_evictions_are_allowed_one_after_the_other(play: ContextFactory) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         for name in ("a", "b", "c"):
             await add_pod(plane, name)
@@ -200,11 +195,9 @@ def test_evictions_are_allowed_one_after_the_other(play: Play) -> None:
         assert await counts(plane) == (3, 3, 2, 1)
         assert "disruptedPods" not in (await plane.get(POD_DISRUPTION_BUDGETS, NS, "b"))["status"]
 
-    play(scenario, "disruption")
 
-
-def test_a_pod_that_was_to_go_and_stays_is_counted_again(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_pod_that_was_to_go_and_stays_is_counted_again(play: ContextFactory) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         await add_pod(plane, "a")
         await add_pod(plane, "b")
@@ -223,11 +216,9 @@ def test_a_pod_that_was_to_go_and_stays_is_counted_again(play: Play) -> None:
         assert await counts(plane) == (2, 2, 1, 1)
         assert "NotDeleted" in await reasons(plane)
 
-    play(scenario, "disruption")
 
-
-def test_no_pods_and_two_budgets(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_no_pods_and_two_budgets(play: ContextFactory) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         await add_budget(plane, minAvailable=1)
         assert "NoPods" in await reasons(plane)
@@ -237,11 +228,11 @@ def test_no_pods_and_two_budgets(play: Play) -> None:
         assert await counts(plane) == (1, 1, 1, 0) and await counts(plane, "c") == (1, 1, 0, 1)
         assert "MultiplePodDisruptionBudgets" in await reasons(plane)
 
-    play(scenario, "disruption")
 
-
-def test_an_empty_selector_means_none_in_the_old_version_and_all_in_the_new(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_an_empty_selector_means_none_in_the_old_version_and_all_in_the_new(
+    play: ContextFactory,
+) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         await add_pod(plane, "a")
         for version in ("v1beta1", "v1"):
@@ -255,11 +246,9 @@ def test_an_empty_selector_means_none_in_the_old_version_and_all_in_the_new(play
             1,
         )
 
-    play(scenario, "disruption")
 
-
-def test_a_pod_that_is_taken_away_by_its_labels_counts_no_more(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_pod_that_is_taken_away_by_its_labels_counts_no_more(play: ContextFactory) -> None:
+    async with play("disruption") as plane:
         await quiet(plane)
         for name in ("a", "b"):
             await add_pod(plane, name)
@@ -268,5 +257,3 @@ def test_a_pod_that_is_taken_away_by_its_labels_counts_no_more(play: Play) -> No
         await plane.client.patch(PODS, NS, "a", {"metadata": {"labels": {"app": "elsewhere"}}})
         await plane.settle()
         assert await counts(plane) == (1, 1, 1, 0)
-
-    play(scenario, "disruption")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import (
@@ -105,8 +106,8 @@ def shown(pieces: list[Object]) -> list[tuple[str, list[tuple[str, bool]]]]:
     )
 
 
-def test_pods_come_become_ready_and_go(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_pods_come_become_ready_and_go(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(
             plane, {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
         )
@@ -136,11 +137,9 @@ def test_pods_come_become_ready_and_go(play: Play) -> None:
         await plane.settle(3)
         assert await plane.missing(ENDPOINTS, NS, "s")
 
-    play(scenario, *BOTH)
 
-
-def test_what_does_not_change_is_not_written(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_what_does_not_change_is_not_written(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1")
         await add_service(plane)
@@ -155,11 +154,9 @@ def test_what_does_not_change_is_not_written(play: Play) -> None:
             ]
         }
 
-    play(scenario, *BOTH)
 
-
-def test_labels_of_the_service_are_taken_over(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_labels_of_the_service_are_taken_over(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_service(plane)
         labels = {"own": "y", "service.kubernetes.io/headless": "1"}
@@ -173,11 +170,9 @@ def test_labels_of_the_service_are_taken_over(play: Play) -> None:
         }
         assert (await plane.get(ENDPOINTS, NS, "s"))["metadata"]["labels"] == {"own": "y"}
 
-    play(scenario, *BOTH)
 
-
-def test_headless_with_names_and_unready_addresses(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_headless_with_names_and_unready_addresses(play: ContextFactory) -> None:
+    async with play(*BOTH, dual_stack=False) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", ready=False, hostname="one", subdomain="s")
         await add_service(plane, clusterIP="None", ports=None, publishNotReadyAddresses=True)
@@ -187,15 +182,13 @@ def test_headless_with_names_and_unready_addresses(play: Play) -> None:
         labels = (await plane.get(ENDPOINTS, NS, "s"))["metadata"]["labels"]
         assert labels == {"own": "x", "service.kubernetes.io/headless": ""}
 
-    play(scenario, *BOTH, dual_stack=False)  # without families all are looked for
 
-
-def test_both_families(play: Play) -> None:
+async def test_both_families(play: ContextFactory) -> None:
     """Endpoints have one family, slices both; a pod that has one address only is in one kind of
     slices.
     """
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1,fd00::1")
         await add_pod(plane, "b", "10.0.0.2")
@@ -216,11 +209,9 @@ def test_both_families(play: Play) -> None:
             == [(["fd00::1"], [], [8080])]
         )
 
-    play(scenario, *BOTH)
 
-
-def test_named_ports_differ_from_pod_to_pod(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_named_ports_differ_from_pod_to_pod(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", ports=[{"name": "web", "containerPort": 1}])
         await add_pod(plane, "b", "10.0.0.2", ports=[{"name": "web", "containerPort": 2}])
@@ -236,11 +227,9 @@ def test_named_ports_differ_from_pod_to_pod(play: Play) -> None:
         }
         assert found == {"10.0.0.1": [1], "10.0.0.2": [2], "10.0.0.3": []}
 
-    play(scenario, *BOTH)
 
-
-def test_without_its_node_nothing_is_written_of_a_pod(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_without_its_node_nothing_is_written_of_a_pod(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1", node="absent")
         await add_service(plane)
@@ -254,11 +243,9 @@ def test_without_its_node_nothing_is_written_of_a_pod(play: Play) -> None:
         await plane.settle(20)
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.1", True)])]
 
-    play(scenario, *BOTH)
 
-
-def test_ended_and_leaving_pods_are_left_out(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_ended_and_leaving_pods_are_left_out(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         for name, ip, policy, phase in (
             ("a", "10.0.0.1", "Never", "Failed"),
@@ -276,11 +263,9 @@ def test_ended_and_leaving_pods_are_left_out(play: Play) -> None:
         assert await addresses(plane) == [([], ["10.0.0.3", "10.0.0.4"], [8080])]
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.3", False), ("10.0.0.4", False)])]
 
-    play(scenario, *BOTH)
 
-
-def test_external_names_and_no_selector(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_external_names_and_no_selector(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1")
         await add_service(plane, "ext", type="ExternalName", externalName="example.com")
@@ -288,11 +273,9 @@ def test_external_names_and_no_selector(play: Play) -> None:
         assert await addresses(plane, "ext") == [(["10.0.0.1"], [], [8080])]
         assert await plane.missing(ENDPOINTS, NS, "none") and await slices(plane, "none") == []
 
-    play(scenario, *BOTH)
 
-
-def test_hundreds_of_pods_fill_slices_and_few_are_touched(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_hundreds_of_pods_fill_slices_and_few_are_touched(play: ContextFactory) -> None:
+    async with play("endpointslice") as plane:
         await begin(plane)
         for i in range(150):
             await add_pod(plane, f"p{i}", f"10.0.{i // 100}.{i % 100}")
@@ -313,11 +296,9 @@ def test_hundreds_of_pods_fill_slices_and_few_are_touched(play: Play) -> None:
         last = {s["metadata"]["name"]: s for s in await slices(plane)}
         assert [n for n in last if last[n] != after[n]] == [small]
 
-    play(scenario, "endpointslice")
 
-
-def test_slices_that_others_spoil_are_put_right(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_slices_that_others_spoil_are_put_right(play: ContextFactory) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_pod(plane, "a", "10.0.0.1")
         await add_service(plane)
@@ -332,10 +313,10 @@ def test_slices_that_others_spoil_are_put_right(play: Play) -> None:
         await plane.settle(3)
         assert await addresses(plane) == [(["10.0.0.1"], [], [8080])]
 
-    play(scenario, *BOTH)
 
-
-def test_conflicts_are_overcome(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_conflicts_are_overcome(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = InProcessClient.update
     refused: list[Any] = []
 
@@ -347,7 +328,7 @@ def test_conflicts_are_overcome(play: Play, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(InProcessClient, "update", update)
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*BOTH) as plane:
         await begin(plane)
         await add_service(plane)
         await add_pod(plane, "a", "10.0.0.1")
@@ -355,11 +336,9 @@ def test_conflicts_are_overcome(play: Play, monkeypatch: pytest.MonkeyPatch) -> 
         assert await addresses(plane) == [(["10.0.0.1"], [], [8080])]
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.1", True)])]
 
-    play(scenario, *BOTH)
 
-
-def test_left_over_endpoints_go_at_the_start_but_not_locks(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_left_over_endpoints_go_at_the_start_but_not_locks(play: ContextFactory) -> None:
+    async with play("endpoint") as plane:
         await plane.stop_controllers()
         lock = {"control-plane.alpha.kubernetes.io/leader": "{}"}
         await plane.client.create(ENDPOINTS, NS, {"metadata": {"name": "old"}})
@@ -372,14 +351,12 @@ def test_left_over_endpoints_go_at_the_start_but_not_locks(play: Play) -> None:
             ENDPOINTS, NS, "lock"
         )
 
-    play(scenario, "endpoint")
-
 
 # ---- both families
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_service_of_two_families(play: Play) -> None:
+def test_a_service_of_two_families(play: ContextFactory) -> None:
     pod: Object = {
         "metadata": {"name": "a", "namespace": NS, "uid": "u", "resourceVersion": "1"},
         "spec": {"nodeName": "n", "containers": []},
@@ -428,10 +405,10 @@ def test_too_many_addresses_are_cut_fairly(
 # --------------------------------------------------------------------------------------------------
 
 
-def test_written_endpoints_are_mirrored(play: Play) -> None:
+async def test_written_endpoints_are_mirrored(play: ContextFactory) -> None:
     skip = "endpointslice.kubernetes.io/skip-mirror"
 
-    async def scenario(plane: Plane) -> None:
+    async with play("endpointslicemirroring") as plane:
         await add_service(plane, "m", selector=None)
         body: Object = {
             "metadata": {"name": "m", "labels": {"mine": "1"}, "annotations": {"note": "n"}},
@@ -475,11 +452,9 @@ def test_written_endpoints_are_mirrored(play: Play) -> None:
         await plane.settle(3)
         assert await slices(plane, "m") == []
 
-    play(scenario, "endpointslicemirroring")
 
-
-def test_no_more_than_a_thousand_are_mirrored(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_no_more_than_a_thousand_are_mirrored(play: ContextFactory) -> None:
+    async with play("endpointslicemirroring") as plane:
         await add_service(plane, "m", selector=None)
         many = [{"ip": f"198.18.{i // 250}.{i % 250 + 1}"} for i in range(1010)]
         await plane.client.create(
@@ -499,13 +474,11 @@ def test_no_more_than_a_thousand_are_mirrored(play: Play) -> None:
             ),
         )
 
-    play(scenario, "endpointslicemirroring")
 
-
-def test_what_failed_too_often_is_looked_at_again_later(play: Play) -> None:
+async def test_what_failed_too_often_is_looked_at_again_later(play: ContextFactory) -> None:
     """Nothing that is watched changes when the obstacle goes."""
 
-    async def scenario(plane: Plane) -> None:
+    async with play("endpoint", "resourcequota") as plane:
         await begin(plane)
         quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/endpoints": "0"}}}
         await plane.client.create(RESOURCE_QUOTAS, NS, quota)
@@ -517,5 +490,3 @@ def test_what_failed_too_often_is_looked_at_again_later(play: Play) -> None:
         assert await plane.missing(ENDPOINTS, NS, "s")
         await plane.settle(600)
         assert not await plane.missing(ENDPOINTS, NS, "s")
-
-    play(scenario, "endpoint", "resourcequota")

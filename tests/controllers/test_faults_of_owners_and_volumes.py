@@ -34,8 +34,8 @@ async def storm(plane: FaultyPlane, rng: random.Random, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_orphan_and_no_survivor(seed: int) -> None:
-    async def scenario() -> None:
+async def test_no_orphan_and_no_survivor(seed: int) -> None:
+    async with run():
         rng = random.Random(seed)
         async with faulty_plane(seed, "garbagecollector") as plane:
             made: list[Object] = []
@@ -70,12 +70,10 @@ def test_no_orphan_and_no_survivor(seed: int) -> None:
             # Who had no owner and was not deleted is still there.
             assert there
 
-    run(scenario)
-
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_claim_gets_a_volume_of_its_own(seed: int) -> None:
-    async def scenario() -> None:
+async def test_every_claim_gets_a_volume_of_its_own(seed: int) -> None:
+    async with run():
         rng = random.Random(seed)
         async with faulty_plane(
             seed, "persistentvolume-binder", "pvc-protection", "pv-protection"
@@ -122,5 +120,3 @@ def test_every_claim_gets_a_volume_of_its_own(seed: int) -> None:
                 free = "claimRef" not in volume["spec"]
                 assert volume["status"]["phase"] == ("Available" if free else "Released")
                 assert free or volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
-
-    run(scenario)

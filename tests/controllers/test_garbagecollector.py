@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import (
@@ -50,8 +51,8 @@ async def gone(plane: Plane, *names: str) -> list[bool]:
     return [await plane.missing(CONFIG_MAPS, NS, name) for name in names]
 
 
-def test_dependents_go_down_the_chain(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_dependents_go_down_the_chain(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         b = await make(plane, "b", **owned_by(a))
         await make(plane, "c", **owned_by(b))
@@ -61,11 +62,9 @@ def test_dependents_go_down_the_chain(play: Play) -> None:
         await plane.settle()
         assert await gone(plane, "a", "b", "c") == [True, True, True]
 
-    play(scenario, "garbagecollector")
 
-
-def test_orphans_lose_the_reference_and_stay(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_orphans_lose_the_reference_and_stay(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a, other = await make(plane, "a"), await make(plane, "other")
         await make(plane, "b", **owned_by(a, other))
         await plane.settle()
@@ -76,11 +75,9 @@ def test_orphans_lose_the_reference_and_stay(play: Play) -> None:
         refs = (await plane.get(CONFIG_MAPS, NS, "b"))["metadata"]["ownerReferences"]
         assert [ref["name"] for ref in refs] == ["other"]
 
-    play(scenario, "garbagecollector")
 
-
-def test_foreground_waits_for_those_that_block(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_foreground_waits_for_those_that_block(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         await make(plane, "blocking", finalizers=["example.org/hold"], **owned_by(a, block=True))
         await make(plane, "other", finalizers=["example.org/hold"], **owned_by(a))
@@ -95,11 +92,9 @@ def test_foreground_waits_for_those_that_block(play: Play) -> None:
         await plane.settle()
         assert await gone(plane, "a", "blocking", "other") == [True, True, False]
 
-    play(scenario, "garbagecollector")
 
-
-def test_a_reference_that_stops_to_block_lets_the_owner_go(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_reference_that_stops_to_block_lets_the_owner_go(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         await make(plane, "b", finalizers=["example.org/hold"], **owned_by(a, block=True))
         await plane.settle()
@@ -110,11 +105,9 @@ def test_a_reference_that_stops_to_block_lets_the_owner_go(play: Play) -> None:
         await plane.settle()
         assert await gone(plane, "a", "b") == [True, False]
 
-    play(scenario, "garbagecollector")
 
-
-def test_a_circle_of_blocking_references_ends(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_circle_of_blocking_references_ends(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         b = await make(plane, "b", **owned_by(a, block=True))
         await plane.client.patch(
@@ -125,11 +118,9 @@ def test_a_circle_of_blocking_references_ends(play: Play) -> None:
         await plane.settle(5)
         assert await gone(plane, "a", "b") == [True, True]
 
-    play(scenario, "garbagecollector")
 
-
-def test_owners_that_do_not_exist(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_owners_that_do_not_exist(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         never = {
             "apiVersion": "v1",
@@ -156,12 +147,12 @@ def test_owners_that_do_not_exist(play: Play) -> None:
         refs = (await plane.get(CONFIG_MAPS, NS, "shared"))["metadata"]["ownerReferences"]
         assert [ref["name"] for ref in refs] == ["a"]
 
-    play(scenario, "garbagecollector")
-
 
 @pytest.mark.parametrize("owner_first", [True, False])
-def test_an_owner_in_another_namespace_is_none(play: Play, owner_first: bool) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_an_owner_in_another_namespace_is_none(
+    play: ContextFactory, owner_first: bool
+) -> None:
+    async with play("garbagecollector") as plane:
         await plane.client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         if not owner_first:
             await plane.stop_controllers()
@@ -190,11 +181,11 @@ def test_an_owner_in_another_namespace_is_none(play: Play, owner_first: bool) ->
             )
         ]
 
-    play(scenario, "garbagecollector")
 
-
-def test_something_without_a_namespace_cannot_be_owned_by_something_in_one(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_something_without_a_namespace_cannot_be_owned_by_something_in_one(
+    play: ContextFactory,
+) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         spec = {
             "capacity": {"storage": "1Gi"},
@@ -207,11 +198,9 @@ def test_something_without_a_namespace_cannot_be_owned_by_something_in_one(play:
         await plane.settle(5)
         assert not await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
-    play(scenario, "garbagecollector")
 
-
-def test_what_happened_while_nobody_looked_is_found_out(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_what_happened_while_nobody_looked_is_found_out(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         await plane.client.create(SECRETS, NS, {"metadata": {"name": "b", **owned_by(a)}})
         await plane.settle()
@@ -220,8 +209,6 @@ def test_what_happened_while_nobody_looked_is_found_out(play: Play) -> None:
         plane.start_controllers()
         await plane.settle()
         assert await plane.missing(SECRETS, NS, "b")
-
-    play(scenario, "garbagecollector")
 
 
 WIDGETS = GroupVersionResource("example.org", "v1", "widgets", True, "Widget")
@@ -240,8 +227,8 @@ def widget_definition() -> Object:
     }
 
 
-def test_custom_resources_own_and_are_owned(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_custom_resources_own_and_are_owned(play: ContextFactory) -> None:
+    async with play("garbagecollector") as plane:
         await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", widget_definition())
         await plane.settle(8)
         w = await plane.client.create(
@@ -267,8 +254,6 @@ def test_custom_resources_own_and_are_owned(play: Play) -> None:
         await plane.settle()
         assert await gone(plane, "child", "a") == [True, True]
         assert "ownerReferences" not in (await plane.get(WIDGETS, NS, "v"))["metadata"]
-
-    play(scenario, "garbagecollector")
 
 
 def test_every_name_of_an_owner_gets_its_turn() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import (
@@ -159,8 +160,8 @@ async def messages(plane: Plane, reason: str) -> list[str]:
     ]
 
 
-def test_following_a_metric_up_and_down(play: Play, server: Server) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_following_a_metric_up_and_down(play: ContextFactory, server: Server) -> None:
+    async with play("horizontalpodautoscaling", "replicaset") as plane:
         server.usage = "50m"
         await start(plane, {"minReplicas": 2, "maxReplicas": 10, "metrics": cpu(50)})
         assert await run(plane, 60) == 2
@@ -202,11 +203,9 @@ def test_following_a_metric_up_and_down(play: Play, server: Server) -> None:
             "desiredReplicas"
         ] == 2
 
-    play(scenario, "horizontalpodautoscaling", "replicaset")
 
-
-def test_behaviour_limits_the_rate(play: Play, server: Server) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_behaviour_limits_the_rate(play: ContextFactory, server: Server) -> None:
+    async with play("horizontalpodautoscaling", "replicaset") as plane:
         server.usage = "100m"
         behavior = {
             "scaleUp": {
@@ -236,11 +235,9 @@ def test_behaviour_limits_the_rate(play: Play, server: Server) -> None:
         assert await run(plane, 30) == 5
         assert await run(plane, 30) == 4
 
-    play(scenario, "horizontalpodautoscaling", "replicaset")
 
-
-def test_no_metrics_but_bounds(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_no_metrics_but_bounds(play: ContextFactory) -> None:
+    async with play("horizontalpodautoscaling", "replicaset") as plane:
         await start(plane, {"minReplicas": 3, "maxReplicas": 5, "metrics": cpu(50)}, replicas=1)
         assert await run(plane, 20) == 3
         assert await run(plane, 20) == 3
@@ -260,10 +257,10 @@ def test_no_metrics_but_bounds(play: Play) -> None:
         assert await run(plane, 40) == 0
         assert (await conditions(plane))["ScalingActive"] == ("False", "ScalingDisabled")
 
-    play(scenario, "horizontalpodautoscaling", "replicaset")
 
-
-def test_the_highest_proposal_of_several_metrics_counts(play: Play, server: Server) -> None:
+async def test_the_highest_proposal_of_several_metrics_counts(
+    play: ContextFactory, server: Server
+) -> None:
     custom, external = (
         "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default",
         "/apis/external.metrics.k8s.io/v1beta1",
@@ -299,7 +296,7 @@ def test_the_highest_proposal_of_several_metrics_counts(play: Play, server: Serv
         },
     ]
 
-    async def scenario(plane: Plane) -> None:
+    async with play("horizontalpodautoscaling", "replicaset") as plane:
         server.usage = "0"
         await start(plane, {"minReplicas": 1, "maxReplicas": 9, "metrics": metrics})
         await run(plane, 10)
@@ -323,8 +320,6 @@ def test_the_highest_proposal_of_several_metrics_counts(play: Play, server: Serv
             == "the HPA was able to successfully calculate a replica count from Service metric rps"
         )
 
-    play(scenario, "horizontalpodautoscaling", "replicaset")
-
 
 @pytest.mark.parametrize(
     ("ref", "message"),
@@ -343,8 +338,10 @@ def test_the_highest_proposal_of_several_metrics_counts(play: Play, server: Serv
         ),
     ],
 )
-def test_targets_that_cannot_be_scaled(play: Play, ref: Object, message: str) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_targets_that_cannot_be_scaled(
+    play: ContextFactory, ref: Object, message: str
+) -> None:
+    async with play("horizontalpodautoscaling") as plane:
         spec = {"scaleTargetRef": ref, "maxReplicas": 3}
         await plane.client.create(
             HORIZONTAL_POD_AUTOSCALERS, NS, {"metadata": {"name": "h"}, "spec": spec}
@@ -359,11 +356,9 @@ def test_targets_that_cannot_be_scaled(play: Play, ref: Object, message: str) ->
             == f"the HPA controller was unable to get the target's current scale: {message}"
         )
 
-    play(scenario, "horizontalpodautoscaling")
 
-
-def test_a_deployment_by_v1(play: Play, server: Server) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_deployment_by_v1(play: ContextFactory, server: Server) -> None:
+    async with play("horizontalpodautoscaling", "deployment", "replicaset") as plane:
         server.usage = "100m"
         await plane.client.create(
             SERVICE_ACCOUNTS,
@@ -416,13 +411,11 @@ def test_a_deployment_by_v1(play: Play, server: Server) -> None:
             and v1["status"]["currentCPUUtilizationPercentage"] == 100
         )
 
-    play(scenario, "horizontalpodautoscaling", "deployment", "replicaset")
 
-
-def test_a_custom_resource_with_a_scale(play: Play) -> None:
+async def test_a_custom_resource_with_a_scale(play: ContextFactory) -> None:
     """Scaled by an autoscaler, and counted by a disruption budget."""
 
-    async def scenario(plane: Plane) -> None:
+    async with play("horizontalpodautoscaling", "disruption") as plane:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         scale = {
             "specReplicasPath": ".spec.size",
@@ -505,8 +498,6 @@ def test_a_custom_resource_with_a_scale(play: Play) -> None:
         await plane.settle()
         status = (await plane.get(POD_DISRUPTION_BUDGETS, NS, "b"))["status"]
         assert (status["expectedPods"], status["desiredHealthy"]) == (4, 3)
-
-    play(scenario, "horizontalpodautoscaling", "disruption")
 
 
 # ---- arithmetic
@@ -639,7 +630,9 @@ def test_texts() -> None:
     )
 
 
-def test_an_unavailable_server_is_said(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unavailable_server_is_said(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = InProcessClient.get_json
 
     async def get_json(client: InProcessClient, path: str) -> Any:
@@ -649,12 +642,10 @@ def test_an_unavailable_server_is_said(play: Play, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(InProcessClient, "get_json", get_json)
 
-    async def scenario(plane: Plane) -> None:
+    async with play("horizontalpodautoscaling", "replicaset") as plane:
         await start(plane, {"maxReplicas": 5, "metrics": cpu(50)})
         await run(plane, 20)
         (text,) = await messages(plane, "FailedGetResourceMetric")
         assert text.endswith(
             "the server is currently unable to handle the request (get pods.metrics.k8s.io)"
         )
-
-    play(scenario, "horizontalpodautoscaling", "replicaset")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import EVENTS, JOBS, PODS, SERVICE_ACCOUNTS
@@ -69,8 +70,8 @@ async def reasons(plane: Plane) -> list[str]:
     return sorted(e["reason"] for e in events if e["source"].get("component") == "job-controller")
 
 
-def test_completions_are_counted_and_no_pod_too_many_is_made(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_completions_are_counted_and_no_pod_too_many_is_made(play: ContextFactory) -> None:
+    async with play("job") as plane:
         await start(plane, job(completions=3, parallelism=2))
         assert await status(plane) == {"active": 2}
         await end(plane, "Succeeded")
@@ -85,11 +86,11 @@ def test_completions_are_counted_and_no_pod_too_many_is_made(play: Play) -> None
         await plane.settle(3600)
         assert (await plane.get(JOBS, NS, "j"))["metadata"]["resourceVersion"] == before
 
-    play(scenario, "job")
 
-
-def test_a_work_queue_is_done_when_one_succeeds_and_the_others_have_ended(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_work_queue_is_done_when_one_succeeds_and_the_others_have_ended(
+    play: ContextFactory,
+) -> None:
+    async with play("job") as plane:
         await start(plane, job(parallelism=3))
         await end(plane, "Succeeded")
         assert await status(plane) == {"active": 2, "succeeded": 1}
@@ -98,11 +99,11 @@ def test_a_work_queue_is_done_when_one_succeeds_and_the_others_have_ended(play: 
         assert await status(plane) == {"failed": 2, "succeeded": 1}
         assert await conditions(plane) == [("Complete", "True", "")]
 
-    play(scenario, "job")
 
-
-def test_failed_pods_are_replaced_later_and_later_until_the_limit(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_failed_pods_are_replaced_later_and_later_until_the_limit(
+    play: ContextFactory,
+) -> None:
+    async with play("job") as plane:
         await start(plane, job(backoffLimit=3))
         waits = []
         for _ in range(3):
@@ -119,11 +120,9 @@ def test_failed_pods_are_replaced_later_and_later_until_the_limit(play: Play) ->
         assert await conditions(plane) == [("Failed", "True", "BackoffLimitExceeded")]
         assert (await reasons(plane)).count("SuccessfulCreate") == 4
 
-    play(scenario, "job")
 
-
-def test_restarts_within_pods_count_against_the_limit(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_restarts_within_pods_count_against_the_limit(play: ContextFactory) -> None:
+    async with play("job") as plane:
         await start(plane, job(restart="OnFailure", backoffLimit=2, parallelism=2))
         names = [p["metadata"]["name"] for p in await pods(plane)]
         for name in names:
@@ -141,11 +140,11 @@ def test_restarts_within_pods_count_against_the_limit(play: Play) -> None:
         assert await status(plane) == {"failed": 2}
         assert (await reasons(plane)).count("SuccessfulDelete") == 2
 
-    play(scenario, "job")
 
-
-def test_the_deadline_ends_a_job_also_after_a_restart_of_the_controller(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_the_deadline_ends_a_job_also_after_a_restart_of_the_controller(
+    play: ContextFactory,
+) -> None:
+    async with play("job") as plane:
         await start(plane, job(activeDeadlineSeconds=600, parallelism=2))
         await plane.stop_controllers()
         await plane.settle(300)
@@ -156,11 +155,9 @@ def test_the_deadline_ends_a_job_also_after_a_restart_of_the_controller(play: Pl
         assert await conditions(plane) == [("Failed", "True", "DeadlineExceeded")]
         assert not await pods(plane)
 
-    play(scenario, "job")
 
-
-def test_parallelism_can_be_changed_and_spares_those_that_run(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_parallelism_can_be_changed_and_spares_those_that_run(play: ContextFactory) -> None:
+    async with play("job") as plane:
         await start(plane, job(parallelism=3, completions=5))
         runs = (await pods(plane))[1]["metadata"]["name"]
         await plane.client.patch(
@@ -173,11 +170,9 @@ def test_parallelism_can_be_changed_and_spares_those_that_run(play: Play) -> Non
         ] == [runs]
         assert await status(plane) == {"active": 1}
 
-    play(scenario, "job")
 
-
-def test_a_suspended_job_has_no_pods_and_starts_anew(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_suspended_job_has_no_pods_and_starts_anew(play: ContextFactory) -> None:
+    async with play("job") as plane:
         await start(plane, job(suspend=True, activeDeadlineSeconds=100))
         found = await plane.get(JOBS, NS, "j")
         assert not await pods(plane) and "startTime" not in found["status"]
@@ -199,11 +194,9 @@ def test_a_suspended_job_has_no_pods_and_starts_anew(play: Play) -> None:
             "Suspended",
         ]
 
-    play(scenario, "job")
 
-
-def test_every_index_succeeds_once(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_every_index_succeeds_once(play: ContextFactory) -> None:
+    async with play("job") as plane:
         await start(
             plane, job(completionMode="Indexed", completions=4, parallelism=3, backoffLimit=9)
         )
@@ -229,8 +222,6 @@ def test_every_index_succeeds_once(play: Play) -> None:
         assert await status(plane) == {"succeeded": 4, "failed": 1, "completedIndexes": "0-3"}
         assert await conditions(plane) == [("Complete", "True", "")]
 
-    play(scenario, "job")
-
 
 @pytest.mark.parametrize(
     ("numbers", "shown"),
@@ -245,8 +236,8 @@ def test_indexes_are_written_in_short(numbers: list[int], shown: str) -> None:
     assert indexes.format_indexes(numbers) == shown
 
 
-def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+async def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
     original = InProcessClient.update_status
@@ -260,7 +251,7 @@ def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
 
     monkeypatch.setattr(InProcessClient, "update_status", contested)
 
-    async def scenario(plane: Plane) -> None:
+    async with play("job") as plane:
         await start(plane, job(completions=6, parallelism=3))
         for turn in range(30):
             await end(plane, "Succeeded")
@@ -272,10 +263,10 @@ def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
         assert await conditions(plane) == [("Complete", "True", "")]
         assert len((await plane.client.list(PODS, NS)).items) == 6
 
-    play(scenario, "job")
 
-
-def test_a_full_quota_is_said_and_tried_again(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_quota_is_said_and_tried_again(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = InProcessClient.create
     full = True
 
@@ -286,19 +277,16 @@ def test_a_full_quota_is_said_and_tried_again(play: Play, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(InProcessClient, "create", create)
 
-    async def scenario(plane: Plane) -> None:
-        nonlocal full
+    async with play("job") as plane:
         await start(plane, job(parallelism=2))
         assert "FailedCreate" in await reasons(plane)
         full = False
         await plane.settle(30)
         assert len(await pods(plane)) == 2
 
-    play(scenario, "job")
 
-
-def test_finished_jobs_go_after_their_time(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_finished_jobs_go_after_their_time(play: ContextFactory) -> None:
+    async with play("job", "ttl-after-finished", "garbagecollector") as plane:
         plane.api.storage.release = (1, 21)
         await start(plane, job(ttlSecondsAfterFinished=100))
         await end(plane, "Succeeded")
@@ -308,5 +296,3 @@ def test_finished_jobs_go_after_their_time(play: Play) -> None:
         assert await conditions(plane) == [("Complete", "True", "")]
         await plane.settle(60)
         assert await plane.missing(JOBS, NS, "j") and await plane.missing(PODS, NS, "j")
-
-    play(scenario, "job", "ttl-after-finished", "garbagecollector")

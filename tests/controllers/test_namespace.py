@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.conftest import ContextFactory
+
 from transom.client.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from transom.machinery.objects import Object
 
@@ -26,8 +28,8 @@ async def conditions(plane: Plane) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def test_everything_goes_after_the_grace_period(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_everything_goes_after_the_grace_period(play: ContextFactory) -> None:
+    async with play("namespace") as plane:
         await namespace_with(plane, {"name": "a"}, {"name": "b"})
         await plane.client.create(
             SERVICES, "x", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
@@ -42,11 +44,9 @@ def test_everything_goes_after_the_grace_period(play: Play) -> None:
         assert await plane.missing(NAMESPACES, "", "x")
         assert not await plane.missing(NAMESPACES, "", "default")
 
-    play(scenario, "namespace")
 
-
-def test_it_waits_for_finalizers_and_says_so(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_it_waits_for_finalizers_and_says_so(play: ContextFactory) -> None:
+    async with play("namespace") as plane:
         hold = ["example.org/a", "example.org/b"]
         await namespace_with(
             plane,
@@ -91,10 +91,8 @@ def test_it_waits_for_finalizers_and_says_so(play: Play) -> None:
         await plane.settle(10)
         assert await plane.missing(NAMESPACES, "", "x")
 
-    play(scenario, "namespace")
 
-
-def test_it_gives_pods_their_time(play: Play) -> None:
+async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
     pod = {
         "metadata": {"name": "p"},
         "spec": {
@@ -104,7 +102,7 @@ def test_it_gives_pods_their_time(play: Play) -> None:
         },
     }
 
-    async def scenario(plane: Plane) -> None:
+    async with play("namespace") as plane:
         await namespace_with(plane)
         await plane.client.create(
             SERVICE_ACCOUNTS,
@@ -138,11 +136,9 @@ def test_it_gives_pods_their_time(play: Play) -> None:
         await plane.settle(70)
         assert await plane.missing(NAMESPACES, "", "x")
 
-    play(scenario, "namespace")
 
-
-def test_finalizers_of_others_keep_the_namespace(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_finalizers_of_others_keep_the_namespace(play: ContextFactory) -> None:
+    async with play("namespace") as plane:
         meta = {"name": "x"}
         spec = {"finalizers": ["kubernetes", "example.org/mine"]}
         await plane.client.create(NAMESPACES, "", {"metadata": meta, "spec": spec})
@@ -152,11 +148,9 @@ def test_finalizers_of_others_keep_the_namespace(play: Play) -> None:
         assert left["spec"]["finalizers"] == ["example.org/mine"]
         assert left["status"]["conditions"][3]["reason"] == "ContentRemoved"
 
-    play(scenario, "namespace")
 
-
-def test_a_restart_in_the_middle_ends_well(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_restart_in_the_middle_ends_well(play: ContextFactory) -> None:
+    async with play("namespace") as plane:
         await namespace_with(plane, {"name": "a"})
         await plane.client.delete(NAMESPACES, "", "x")
         await plane.settle(3)
@@ -166,5 +160,3 @@ def test_a_restart_in_the_middle_ends_well(play: Play) -> None:
         plane.start_controllers()
         await plane.settle(6)
         assert await plane.missing(NAMESPACES, "", "x")
-
-    play(scenario, "namespace")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import EVENTS, LEASES, NODES, PODS
@@ -76,8 +77,8 @@ async def add_pod(plane: Plane, name: str, node: str, *, running: bool = True, *
         await plane.client.patch(PODS, "default", name, body, MERGE_PATCH, subresource="status")
 
 
-def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: ContextFactory) -> None:
+    async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
         await add_pod(plane, "p", "a")
@@ -111,11 +112,9 @@ def test_a_silent_node_is_marked_tainted_and_loses_its_pods(play: Play) -> None:
             plane, "p"
         )
 
-    play(scenario, "nodelifecycle", "serviceaccount")
 
-
-def test_a_lease_is_a_sign_of_life(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_lease_is_a_sign_of_life(play: ContextFactory) -> None:
+    async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         lease = {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}}
         await plane.client.create(LEASES, "kube-node-lease", lease)
@@ -127,11 +126,9 @@ def test_a_lease_is_a_sign_of_life(play: Play) -> None:
         await plane.settle(50)
         assert (await conditions(plane, "a"))["Ready"] == ("Unknown", "NodeStatusUnknown")
 
-    play(scenario, "nodelifecycle", "serviceaccount")
 
-
-def test_a_node_that_comes_back_keeps_its_pods(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_node_that_comes_back_keeps_its_pods(play: ContextFactory) -> None:
+    async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
         await add_pod(plane, "p", "a")
@@ -147,11 +144,9 @@ def test_a_node_that_comes_back_keeps_its_pods(play: Play) -> None:
         await keep_alive(plane, 320, "a", "b")
         assert not await plane.missing(PODS, "default", "p")
 
-    play(scenario, "nodelifecycle", "serviceaccount")
 
-
-def test_when_no_node_is_ready_nobody_is_evicted(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_when_no_node_is_ready_nobody_is_evicted(play: ContextFactory) -> None:
+    async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
         await plane.settle(6)
@@ -166,11 +161,9 @@ def test_when_no_node_is_ready_nobody_is_evicted(play: Play) -> None:
             ("unreachable", "NoExecute"),
         ]
 
-    play(scenario, "nodelifecycle", "serviceaccount")
 
-
-def test_somebody_elses_no_execute_taint_moves_pods_too(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_somebody_elses_no_execute_taint_moves_pods_too(play: ContextFactory) -> None:
+    async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_pod(plane, "victim", "a")
         brief = {
@@ -195,11 +188,9 @@ def test_somebody_elses_no_execute_taint_moves_pods_too(play: Play) -> None:
         )
         assert not await plane.missing(PODS, "default", "firm")
 
-    play(scenario, "nodelifecycle", "serviceaccount")
 
-
-def test_pods_of_nodes_that_are_gone(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_pods_of_nodes_that_are_gone(play: ContextFactory) -> None:
+    async with play("podgc", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_pod(plane, "p", "a", terminationGracePeriodSeconds=30)
         await plane.settle()
@@ -209,11 +200,11 @@ def test_pods_of_nodes_that_are_gone(play: Play) -> None:
         await plane.settle(40)
         assert await plane.missing(PODS, "default", "p")
 
-    play(scenario, "podgc", "serviceaccount")
 
-
-def test_too_many_pods_that_have_ended(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_too_many_pods_that_have_ended(play: ContextFactory) -> None:
+    async with play(
+        "podgc", "serviceaccount", settings=ControllerSettings(terminated_pods=2)
+    ) as plane:
         await add_node(plane, "a")
         for name in ("p1", "p2", "p3"):
             await add_pod(plane, name, "a")
@@ -224,16 +215,16 @@ def test_too_many_pods_that_have_ended(play: Play) -> None:
         left = [pod["metadata"]["name"] for pod in (await plane.client.list(PODS)).items]
         assert left == ["p2", "p3"]
 
-    play(scenario, "podgc", "serviceaccount", settings=ControllerSettings(terminated_pods=2))
 
-
-def test_nodes_get_ranges_and_give_them_back(play: Play) -> None:
+async def test_nodes_get_ranges_and_give_them_back(play: ContextFactory) -> None:
     async def ranges(plane: Plane, name: str) -> list[str]:
         spec = (await plane.get(NODES, "", name))["spec"]
         assert spec["podCIDR"] == spec["podCIDRs"][0]
         return list(spec["podCIDRs"])
 
-    async def scenario(plane: Plane) -> None:
+    async with play(
+        "nodeipam", settings=ControllerSettings(pod_cidrs=("10.244.0.0/22", "fd00::/48"))
+    ) as plane:
         await add_node(plane, "fixed", podCIDR="10.244.1.0/24", podCIDRs=["10.244.1.0/24"])
         await add_node(plane, "a")
         await add_node(plane, "b")
@@ -255,20 +246,14 @@ def test_nodes_get_ranges_and_give_them_back(play: Play) -> None:
         await plane.settle(60)
         assert (await ranges(plane, "d"))[0] == "10.244.0.0/24"
 
-    play(
-        scenario, "nodeipam", settings=ControllerSettings(pod_cidrs=("10.244.0.0/22", "fd00::/48"))
-    )
 
-
-def test_a_time_to_live_for_every_node(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_time_to_live_for_every_node(play: ContextFactory) -> None:
+    async with play("ttl") as plane:
         await add_node(plane, "a")
         await plane.settle()
         assert (await plane.get(NODES, "", "a"))["metadata"]["annotations"] == {
             "node.alpha.kubernetes.io/ttl": "0"
         }
-
-    play(scenario, "ttl")
 
 
 # ---- the rules by themselves
@@ -337,33 +322,29 @@ async def _drain(queue: SlowQueue) -> list[str]:
     return done
 
 
-def test_one_node_in_ten_seconds() -> None:
-    import asyncio
+async def test_one_node_in_ten_seconds() -> None:
 
-    async def scenario() -> None:
-        clock = VirtualClock()
-        zones = Zones(clock)
-        node = {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}}}
-        queue = zones.queue(node)
-        for name in "abcd":
-            queue.add(name)
-        assert await _drain(queue) == ["a"]
-        clock.advance(9)
-        assert await _drain(queue) == []
-        clock.advance(1)
-        assert await _drain(queue) == ["b"]
-        # A small zone that is disrupted loses no more nodes; one that fails wholly does, if there
-        # are others.
-        zone = ":\x00:z"
-        zones.update({zone: [False] * 3 + [True], "": [True]})
-        clock.advance(100)
-        assert await _drain(queue) == []
-        zones.update({zone: [False] * 4, "": [True]})
-        clock.advance(10)
-        assert await _drain(queue) == ["c"]
-        assert zones.update({zone: [False] * 4, "": [False]}) == (True, False)
-        clock.advance(100)
-        assert await _drain(queue) == []
-        assert zones.update({zone: [True] * 4, "": [False]}) == (False, True)
-
-    asyncio.run(scenario())
+    clock = VirtualClock()
+    zones = Zones(clock)
+    node = {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}}}
+    queue = zones.queue(node)
+    for name in "abcd":
+        queue.add(name)
+    assert await _drain(queue) == ["a"]
+    clock.advance(9)
+    assert await _drain(queue) == []
+    clock.advance(1)
+    assert await _drain(queue) == ["b"]
+    # A small zone that is disrupted loses no more nodes; one that fails wholly does, if there
+    # are others.
+    zone = ":\x00:z"
+    zones.update({zone: [False] * 3 + [True], "": [True]})
+    clock.advance(100)
+    assert await _drain(queue) == []
+    zones.update({zone: [False] * 4, "": [True]})
+    clock.advance(10)
+    assert await _drain(queue) == ["c"]
+    assert zones.update({zone: [False] * 4, "": [False]}) == (True, False)
+    clock.advance(100)
+    assert await _drain(queue) == []
+    assert zones.update({zone: [True] * 4, "": [False]}) == (False, True)

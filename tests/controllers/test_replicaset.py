@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS
@@ -41,8 +42,8 @@ async def scale(plane: Plane, replicas: int) -> None:
     await plane.settle()
 
 
-def test_pods_are_made_counted_replaced_and_removed(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_pods_are_made_counted_replaced_and_removed(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=3))
         await plane.settle()
         made = await pods(plane)
@@ -71,11 +72,9 @@ def test_pods_are_made_counted_replaced_and_removed(play: Play) -> None:
         )
         assert ("SuccessfulDelete", f"Deleted pod: {made[2]['metadata']['name']}") in told
 
-    play(scenario, *SETS)
 
-
-def test_orphans_are_adopted_and_strangers_released(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_orphans_are_adopted_and_strangers_released(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         lone = {**template(), "metadata": {"name": "lone", "labels": {"app": "web"}}}
         await plane.client.create(PODS, "default", lone)
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=2))
@@ -96,11 +95,9 @@ def test_orphans_are_adopted_and_strangers_released(play: Play) -> None:
         await plane.settle()
         assert len(await pods(plane, "app=web")) == 2
 
-    play(scenario, *SETS)
 
-
-def test_a_set_that_is_being_deleted_does_nothing(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_set_that_is_being_deleted_does_nothing(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         made = workload(replicas=1)
         made["metadata"]["finalizers"] = ["example.com/wait"]
         await plane.client.create(REPLICA_SETS, "default", made)
@@ -111,11 +108,9 @@ def test_a_set_that_is_being_deleted_does_nothing(play: Play) -> None:
         await plane.settle()
         assert await pods(plane) == [] and (await status_of(plane))["replicas"] == 0
 
-    play(scenario, *SETS)
 
-
-def test_refusals_become_a_condition_and_go_again(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_refusals_become_a_condition_and_go_again(play: ContextFactory) -> None:
+    async with play(*SETS, "resourcequota") as plane:
         await plane.client.create(
             RESOURCE_QUOTAS,
             "default",
@@ -146,11 +141,9 @@ def test_refusals_become_a_condition_and_go_again(play: Play) -> None:
         await plane.settle(1100)
         assert "conditions" not in await status_of(plane) and len(await pods(plane)) == 8
 
-    play(scenario, *SETS, "resourcequota")
 
-
-def test_available_is_ready_for_some_time(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_available_is_ready_for_some_time(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=1, minReadySeconds=10))
         await plane.settle()
         await all_ready(plane)
@@ -161,11 +154,9 @@ def test_available_is_ready_for_some_time(play: Play) -> None:
         await plane.settle(3)
         assert (await status_of(plane))["availableReplicas"] == 1
 
-    play(scenario, *SETS)
 
-
-def test_replication_controllers_are_the_same(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_replication_controllers_are_the_same(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         spec = {"replicas": 2, "template": template(label="old")}
         await plane.client.create(
             REPLICATION_CONTROLLERS, "default", {"metadata": {"name": "old"}, "spec": spec}
@@ -182,11 +173,9 @@ def test_replication_controllers_are_the_same(play: Play) -> None:
             "SuccessfulCreate"
         ] * 2
 
-    play(scenario, *SETS)
 
-
-def test_labels_of_the_template_count(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_labels_of_the_template_count(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=1))
         await plane.settle()
         body = {"spec": {"template": {"metadata": {"labels": {"tier": "front"}}}}}
@@ -194,11 +183,9 @@ def test_labels_of_the_template_count(play: Play) -> None:
         await plane.settle()
         assert await status_of(plane) == {"replicas": 1, "observedGeneration": 2}
 
-    play(scenario, *SETS)
 
-
-def test_more_than_a_burst_and_a_restart_in_the_middle(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_more_than_a_burst_and_a_restart_in_the_middle(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         await plane.client.create(REPLICA_SETS, "default", workload(replicas=510))
         await plane.clock.run_for(0.001, turns=40)
         await plane.stop_controllers()
@@ -210,19 +197,15 @@ def test_more_than_a_burst_and_a_restart_in_the_middle(play: Play) -> None:
         await plane.settle(10)
         assert plane.api.storage.store.revision == before
 
-    play(scenario, *SETS)
 
-
-def test_windows_pods_are_like_others(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_windows_pods_are_like_others(play: ContextFactory) -> None:
+    async with play(*SETS) as plane:
         pod = windows_template("web")
         await plane.client.create(REPLICA_SETS, "default", workload(pod=pod, replicas=2))
         await plane.settle()
         for made in await pods(plane):
             assert made["spec"]["nodeSelector"] == {"kubernetes.io/os": "windows"}
             assert made["spec"]["tolerations"][0] == pod["spec"]["tolerations"][0]
-
-    play(scenario, *SETS)
 
 
 def pod(

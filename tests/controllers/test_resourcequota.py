@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES
@@ -49,8 +50,10 @@ async def quiet(plane: Plane) -> None:
     await plane.client.create(SERVICE_ACCOUNTS, NS, account)
 
 
-def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(
+    play: ContextFactory,
+) -> None:
+    async with play("resourcequota") as plane:
         await quiet(plane)
         await add_pod(plane, "a", "1")
         await add_quota(plane, {"pods": "5", "count/nothings.example.com": "1"})
@@ -66,11 +69,9 @@ def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(play: Pla
         assert found["used"] == {"requests.cpu": "1"}
         assert found["hard"] == {"requests.cpu": "3", "count/nothings.example.com": "1"}
 
-    play(scenario, "resourcequota")
 
-
-def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: ContextFactory) -> None:
+    async with play("resourcequota") as plane:
         await quiet(plane)
         await add_quota(
             plane, {"pods": "9", "cpu": "9", "services.nodeports": "9", "configmaps": "9"}
@@ -107,11 +108,9 @@ def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: Play) -> None:
             "configmaps": "0",
         }
 
-    play(scenario, "resourcequota")
 
-
-def test_wrong_usage_is_put_right_in_time(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_wrong_usage_is_put_right_in_time(play: ContextFactory) -> None:
+    async with play("resourcequota") as plane:
         await add_quota(plane, {"pods": "5"})
         await plane.client.patch(
             RESOURCE_QUOTAS, NS, "q", {"status": {"used": {"pods": "4"}}}, subresource="status"
@@ -121,11 +120,9 @@ def test_wrong_usage_is_put_right_in_time(play: Play) -> None:
         await plane.settle(600)
         assert (await status(plane))["used"] == {"pods": "0"}
 
-    play(scenario, "resourcequota")
 
-
-def test_counting_while_others_create_and_delete_lets_nobody_past_the_quota(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+async def test_counting_while_others_create_and_delete_lets_nobody_past_the_quota(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 20
     at_once = InProcessClient.update_status
@@ -138,7 +135,7 @@ def test_counting_while_others_create_and_delete_lets_nobody_past_the_quota(
     monkeypatch.setattr(InProcessClient, "update_status", from_afar)
     monkeypatch.setattr(resourcequota, "_GATHER_SECONDS", 0.0)  # count as often as can be
 
-    async def scenario(plane: Plane) -> None:
+    async with play("resourcequota") as plane:
         await quiet(plane)
         await add_quota(plane, {"pods": str(limit)})
         most = 0
@@ -163,5 +160,3 @@ def test_counting_while_others_create_and_delete_lets_nobody_past_the_quota(
         await done
         await plane.settle(2)
         assert most == limit and (await status(plane))["used"] == {"pods": "0"}
-
-    play(scenario, "resourcequota")

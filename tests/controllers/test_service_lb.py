@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.conftest import ContextFactory
+
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import EVENTS, SERVICES
 from transom.controllers.base import ControllerSettings
@@ -35,8 +37,8 @@ async def reasons(plane: Plane, name: str) -> set[str]:
     }
 
 
-def test_addresses_are_given_and_given_back(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_addresses_are_given_and_given_back(play: ContextFactory) -> None:
+    async with play("service", settings=POOL) as plane:
         await service(plane, "a")
         await service(plane, "b", loadBalancerIP="127.100.0.2")
         assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == [
@@ -60,11 +62,9 @@ def test_addresses_are_given_and_given_back(play: Play) -> None:
         await plane.settle(30)
         assert await address(plane, "c") == ["127.100.0.1"]
 
-    play(scenario, "service", settings=POOL)
 
-
-def test_a_restart_and_another_type(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_restart_and_another_type(play: ContextFactory) -> None:
+    async with play("service", settings=POOL) as plane:
         await service(plane, "a")
         await plane.stop_controllers()
         plane.start_controllers()
@@ -89,20 +89,18 @@ def test_a_restart_and_another_type(play: Play) -> None:
         assert await address(plane, "a") == [] and "finalizers" not in found["metadata"]
         assert "Type" in await reasons(plane, "a")
 
-    play(scenario, "service", settings=POOL)
 
-
-def test_without_a_pool_services_wait(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_without_a_pool_services_wait(play: ContextFactory) -> None:
+    async with play("service") as plane:
         await service(plane, "a")
         found = await plane.get(SERVICES, NS, "a")
         assert found["status"] == {"loadBalancer": {}} and "finalizers" not in found["metadata"]
 
-    play(scenario, "service")
 
-
-def test_an_address_of_each_family(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_an_address_of_each_family(play: ContextFactory) -> None:
+    async with play(
+        "service", settings=ControllerSettings(load_balancers="127.100.0.0/30,2001:2::/112")
+    ) as plane:
         families: Any = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}
         await service(plane, "both", loadBalancerIP="127.100.0.2", **families)
         await service(plane, "six", ipFamilies=["IPv6"])
@@ -115,9 +113,3 @@ def test_an_address_of_each_family(play: Play) -> None:
         )
         await plane.settle(1)
         assert await address(plane, "both") == ["2001:2::1"]
-
-    play(
-        scenario,
-        "service",
-        settings=ControllerSettings(load_balancers="127.100.0.0/30,2001:2::/112"),
-    )

@@ -8,6 +8,8 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
+from tests.conftest import ContextFactory
+
 from transom.client.resources import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from transom.machinery.objects import Object
 
@@ -24,8 +26,8 @@ async def tokens(plane: Plane, namespace: str) -> list[str]:
     return [s["metadata"]["name"] for s in (await plane.client.list(SECRETS, namespace)).items]
 
 
-def test_a_namespace_comes_with_everything(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_namespace_comes_with_everything(play: ContextFactory) -> None:
+    async with play() as plane:
         await plane.client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
         await plane.settle()
         account = await plane.get(SERVICE_ACCOUNTS, "x", "default")
@@ -43,11 +45,9 @@ def test_a_namespace_comes_with_everything(play: Play) -> None:
             "ca.crt": ROOT_CA
         }
 
-    play(scenario)
 
-
-def test_what_is_deleted_comes_back(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_what_is_deleted_comes_back(play: ContextFactory) -> None:
+    async with play() as plane:
         before = await plane.get(SERVICE_ACCOUNTS, "default", "default")
         await plane.client.delete(CONFIG_MAPS, "default", "kube-root-ca.crt")
         await plane.client.delete(SERVICE_ACCOUNTS, "default", "default")
@@ -65,11 +65,9 @@ def test_what_is_deleted_comes_back(play: Play) -> None:
             "ca.crt": ROOT_CA
         }
 
-    play(scenario)
 
-
-def test_a_deleted_token_is_replaced(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_deleted_token_is_replaced(play: ContextFactory) -> None:
+    async with play() as plane:
         (old,) = await tokens(plane, "default")
         await plane.client.delete(SECRETS, "default", old)
         await plane.settle()
@@ -77,10 +75,8 @@ def test_a_deleted_token_is_replaced(play: Play) -> None:
         (new,) = await tokens(plane, "default")
         assert new != old and account["secrets"] == [{"name": new}]
 
-    play(scenario)
 
-
-def test_secrets_of_users_are_filled_in_or_dropped(play: Play) -> None:
+async def test_secrets_of_users_are_filled_in_or_dropped(play: ContextFactory) -> None:
     def secret(name: str, account: str, **more: Any) -> Object:
         note = {"kubernetes.io/service-account.name": account}
         return {
@@ -89,7 +85,7 @@ def test_secrets_of_users_are_filled_in_or_dropped(play: Play) -> None:
             **more,
         }
 
-    async def scenario(plane: Plane) -> None:
+    async with play() as plane:
         await plane.client.create(SECRETS, "default", secret("mine", "default"))
         await plane.client.create(SECRETS, "default", secret("stray", "nobody"))
         await plane.client.create(
@@ -108,15 +104,11 @@ def test_secrets_of_users_are_filled_in_or_dropped(play: Play) -> None:
         assert (text(old, "ca.crt"), text(old, "token")) == (ROOT_CA, "y")
         assert await plane.missing(SECRETS, "default", "stray")
 
-    play(scenario)
 
-
-def test_a_restart_changes_nothing(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
+    async with play() as plane:
         before = plane.api.storage.store.revision
         await plane.stop_controllers()
         plane.start_controllers()
         await plane.settle(120)
         assert plane.api.storage.store.revision == before
-
-    play(scenario)

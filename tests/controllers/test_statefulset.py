@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import (
@@ -62,8 +63,8 @@ async def images(plane: Plane) -> dict[str, str]:
     }
 
 
-def test_pods_come_and_go_in_order(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_pods_come_and_go_in_order(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 3)
         for expected in (["db-0"], ["db-0", "db-1"], ["db-0", "db-1", "db-2"]):
             assert await names(plane) == expected
@@ -82,11 +83,9 @@ def test_pods_come_and_go_in_order(play: Play) -> None:
         assert told.count("delete Pod db-2 in StatefulSet db successful") == 1
         assert told.count("create Pod db-1 in StatefulSet db successful") == 1
 
-    play(scenario, *ALL)
 
-
-def test_each_pod_has_an_identity(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_each_pod_has_an_identity(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 1)
         (pod,) = await pods(plane)
         (revision,) = (await plane.client.list(CONTROLLER_REVISIONS, "default")).items
@@ -108,11 +107,9 @@ def test_each_pod_has_an_identity(play: Play) -> None:
         assert again["metadata"]["labels"] == pod["metadata"]["labels"]
         assert again["metadata"]["uid"] == pod["metadata"]["uid"]
 
-    play(scenario, *ALL)
 
-
-def test_a_failed_pod_is_made_anew(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_failed_pod_is_made_anew(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 1)
         (before,) = await pods(plane)
         await report(plane, before, "Failed")
@@ -128,10 +125,8 @@ def test_a_failed_pod_is_made_anew(play: Play) -> None:
             "StatefulSet default/db is recreating failed Pod db-0",
         ) in told
 
-    play(scenario, *ALL)
 
-
-def test_claims_are_made_once_and_stay(play: Play) -> None:
+async def test_claims_are_made_once_and_stay(play: ContextFactory) -> None:
     claim = {
         "metadata": {"name": "data", "labels": {"own": "label"}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -143,7 +138,7 @@ def test_claims_are_made_once_and_stay(play: Play) -> None:
             for c in (await plane.client.list(PERSISTENT_VOLUME_CLAIMS, "default")).items
         ]
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         volume = {"name": "data", "emptyDir": {}}
         pod = template(label="db", volumes=[volume, {"name": "other", "emptyDir": {}}])
         await create(
@@ -169,21 +164,17 @@ def test_claims_are_made_once_and_stay(play: Play) -> None:
             plane, "StatefulSet"
         )
 
-    play(scenario, *ALL)
 
-
-def test_parallel_sets_do_not_wait(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_parallel_sets_do_not_wait(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 3, podManagementPolicy="Parallel")
         assert await names(plane) == ["db-0", "db-1", "db-2"]
         await change(plane, replicas=1)
         assert await names(plane) == ["db-0"]
 
-    play(scenario, *ALL)
 
-
-def test_an_update_goes_from_the_last_to_the_partition(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_an_update_goes_from_the_last_to_the_partition(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
         await create(plane, 3, podManagementPolicy="Parallel", updateStrategy=rolling)
         await all_ready(plane)
@@ -207,22 +198,18 @@ def test_an_update_goes_from_the_last_to_the_partition(play: Play) -> None:
             (await images(plane)).values()
         ) == {"2"}
 
-    play(scenario, *ALL)
 
-
-def test_an_update_waits_for_health(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_an_update_waits_for_health(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 2, podManagementPolicy="Parallel")
         await all_ready(plane)
         await set_image(plane, "app:broken-2")
         await plane.settle(60)
         assert await images(plane) == {"db-0": "1", "db-1": "2"}
 
-    play(scenario, *ALL)
 
-
-def test_on_delete_and_rolling_back(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_on_delete_and_rolling_back(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 1, updateStrategy={"type": "OnDelete"}, revisionHistoryLimit=1)
         await all_ready(plane)
         for image in ("app:2", "app:3", "app:1"):
@@ -241,11 +228,9 @@ def test_on_delete_and_rolling_back(play: Play) -> None:
         await plane.settle()
         assert (await images(plane))["db-0"] == "5"
 
-    play(scenario, *ALL)
 
-
-def test_no_second_pod_while_the_first_stops(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_no_second_pod_while_the_first_stops(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await add_nodes(plane, node("win1", windows=True))
         await create(
             plane, 1, pod=windows_template("db", nodeName="win1", terminationGracePeriodSeconds=30)
@@ -261,11 +246,9 @@ def test_no_second_pod_while_the_first_stops(play: Play) -> None:
         assert after["metadata"]["uid"] != stopping["metadata"]["uid"]
         assert after["spec"]["nodeSelector"] == {"kubernetes.io/os": "windows"}
 
-    play(scenario, *ALL)
 
-
-def test_only_pods_of_the_name_are_members(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_only_pods_of_the_name_are_members(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         for name in ("db-0", "other-1", "db"):
             stray = {**template(label="db"), "metadata": {"name": name, "labels": {"app": "db"}}}
             await plane.client.create(PODS, "default", stray)
@@ -275,8 +258,6 @@ def test_only_pods_of_the_name_are_members(play: Play) -> None:
             for p in await pods(plane)
         }
         assert owners == {"db-0": 1, "other-1": 0, "db": 0}
-
-    play(scenario, *ALL)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +274,8 @@ def test_names(name: str, expected: tuple[str, int]) -> None:
     assert parent_and_ordinal(name) == expected
 
 
-def test_a_restart_changes_nothing(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_restart_changes_nothing(play: ContextFactory) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 2, podManagementPolicy="Parallel")
         await all_ready(plane)
         await plane.settle(5)
@@ -304,24 +285,20 @@ def test_a_restart_changes_nothing(play: Play) -> None:
         await plane.settle(60)
         assert plane.api.storage.store.revision == before
 
-    play(scenario, *ALL)
 
-
-def test_a_set_may_want_more_pods_than_can_exist(play: Play) -> None:
+async def test_a_set_may_want_more_pods_than_can_exist(play: ContextFactory) -> None:
     """Pods are planned when their turn comes."""
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 2**31 - 1)
         assert await names(plane) == ["db-0"]
 
-    play(scenario, *ALL)
 
-
-def test_parallel_sets_create_pods_in_bursts(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parallel_sets_create_pods_in_bursts(
+    play: ContextFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(update, "_MOST_CREATED", 3)
 
-    async def scenario(plane: Plane) -> None:
+    async with play(*ALL) as plane:
         await create(plane, 7, podManagementPolicy="Parallel")
         assert len(await names(plane)) == 7
-
-    play(scenario, *ALL)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import (
@@ -83,8 +84,8 @@ async def free(plane: Plane, name: str = "c") -> None:
     await plane.settle(1)
 
 
-def test_the_smallest_that_fits_is_bound_and_released(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_the_smallest_that_fits_is_bound_and_released(play: ContextFactory) -> None:
+    async with play(BINDER, "pvc-protection") as plane:
         for name, size in (("big", "5Gi"), ("small", "2Gi"), ("tiny", "1Gi")):
             await volume(plane, name, size)
         await plane.settle(1)
@@ -105,11 +106,9 @@ def test_the_smallest_that_fits_is_bound_and_released(play: Play) -> None:
         await plane.settle(1)
         assert await held(plane) == ("Bound", "big")
 
-    play(scenario, BINDER, "pvc-protection")
 
-
-def test_a_volume_that_comes_later(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_volume_that_comes_later(play: ContextFactory) -> None:
+    async with play(BINDER) as plane:
         await claim(plane, storageClassName="")
         await plane.settle(1)
         assert await held(plane) == ("Pending", "")
@@ -119,11 +118,9 @@ def test_a_volume_that_comes_later(play: Play) -> None:
         await plane.settle(16)
         assert await held(plane) == ("Bound", "v")
 
-    play(scenario, BINDER)
 
-
-def test_a_claim_that_names_its_volume(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_claim_that_names_its_volume(play: ContextFactory) -> None:
+    async with play(BINDER) as plane:
         await claim(plane, volumeName="v", size="2Gi")
         await plane.settle(1)
         assert await held(plane) == ("Pending", "v")
@@ -146,11 +143,9 @@ def test_a_claim_that_names_its_volume(play: Play) -> None:
             'volume "v" already bound to a different claim.',
         ) in await told(plane, "c")
 
-    play(scenario, BINDER)
 
-
-def test_a_volume_that_names_its_claim(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_volume_that_names_its_claim(play: ContextFactory) -> None:
+    async with play(BINDER) as plane:
         await volume(plane, "v", "9Gi", claimRef={"namespace": NS, "name": "c"})
         await volume(plane, "w")
         await plane.settle(1)
@@ -160,11 +155,9 @@ def test_a_volume_that_names_its_claim(play: Play) -> None:
         await plane.settle(1)
         assert await held(plane) == ("Bound", "v") and await held(plane, "other") == ("Bound", "w")
 
-    play(scenario, BINDER)
 
-
-def test_a_bound_claim_that_loses_its_volume(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_bound_claim_that_loses_its_volume(play: ContextFactory) -> None:
+    async with play(BINDER) as plane:
         await volume(plane, "v")
         await plane.settle(1)
         await claim(plane)
@@ -178,11 +171,9 @@ def test_a_bound_claim_that_loses_its_volume(play: Play) -> None:
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
         assert ("Warning", "ClaimLost", text) in await told(plane, "c")
 
-    play(scenario, BINDER)
 
-
-def test_the_first_consumer_decides(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_the_first_consumer_decides(play: ContextFactory) -> None:
+    async with play(BINDER) as plane:
         await storage_class(
             plane, "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"
         )
@@ -201,8 +192,6 @@ def test_the_first_consumer_decides(play: Play) -> None:
         await plane.settle(1)
         assert await held(plane) == ("Bound", "v")
 
-    play(scenario, BINDER)
-
 
 @pytest.mark.parametrize(
     ("source", "text"),
@@ -220,8 +209,10 @@ def test_the_first_consumer_decides(play: Play) -> None:
         ),
     ],
 )
-def test_a_volume_that_cannot_be_deleted_fails(play: Play, source: Object, text: str) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_volume_that_cannot_be_deleted_fails(
+    play: ContextFactory, source: Object, text: str
+) -> None:
+    async with play(BINDER, "pvc-protection") as plane:
         await volume(plane, "v", policy="Delete", **source)
         await plane.settle(1)
         await claim(plane)
@@ -232,11 +223,9 @@ def test_a_volume_that_cannot_be_deleted_fails(play: Play, source: Object, text:
         assert found["status"] == {"phase": "Failed", "message": text}
         assert await told(plane, "v") == [("Warning", "VolumeFailedDelete", text)]
 
-    play(scenario, BINDER, "pvc-protection")
 
-
-def test_deleted_with_its_claim(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_deleted_with_its_claim(play: ContextFactory) -> None:
+    async with play(BINDER, "pvc-protection", "pv-protection") as plane:
         await volume(plane, "v", policy="Delete")
         await plane.settle(1)
         await claim(plane)
@@ -244,11 +233,9 @@ def test_deleted_with_its_claim(play: Play) -> None:
         await free(plane)
         assert await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
-    play(scenario, BINDER, "pvc-protection", "pv-protection")
 
-
-def test_recycled_by_a_pod(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_recycled_by_a_pod(play: ContextFactory) -> None:
+    async with play(BINDER, "pvc-protection", "serviceaccount", "serviceaccount-token") as plane:
         await volume(plane, "v", policy="Recycle")
         await plane.settle(1)
         await claim(plane)
@@ -266,8 +253,6 @@ def test_recycled_by_a_pod(play: Play) -> None:
         assert found["status"]["phase"] == "Available" and "claimRef" not in found["spec"]
         assert "annotations" not in found["metadata"]
         assert ("Normal", "VolumeRecycled", "Volume recycled") in await told(plane, "v")
-
-    play(scenario, BINDER, "pvc-protection", "serviceaccount", "serviceaccount-token")
 
 
 class Maker:
@@ -289,10 +274,11 @@ class Maker:
         self.deleted.append(volume["metadata"]["name"])
 
 
-def test_volumes_made_on_demand(play: Play) -> None:
+async def test_volumes_made_on_demand(play: ContextFactory) -> None:
     maker = Maker()
 
-    async def scenario(plane: Plane) -> None:
+    settings = ControllerSettings(provisioners={"example.org/maker": maker})
+    async with play(BINDER, "pvc-protection", "pv-protection", settings=settings) as plane:
         await storage_class(plane, "example.org/maker")
         await claim(plane, size="3Gi")
         await plane.settle(5)
@@ -320,9 +306,6 @@ def test_volumes_made_on_demand(play: Play) -> None:
         await plane.settle(1)
         assert await plane.missing(PERSISTENT_VOLUMES, "", name) and maker.deleted == [name]
 
-    settings = ControllerSettings(provisioners={"example.org/maker": maker})
-    play(scenario, BINDER, "pvc-protection", "pv-protection", settings=settings)
-
 
 @pytest.mark.parametrize(
     ("provisioner", "event"),
@@ -344,8 +327,10 @@ def test_volumes_made_on_demand(play: Play) -> None:
         ("", ("Warning", "ProvisioningFailed", 'storageclass.storage.k8s.io "sc" not found')),
     ],
 )
-def test_who_has_to_make_it(play: Play, provisioner: str, event: tuple[str, str, str]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_who_has_to_make_it(
+    play: ContextFactory, provisioner: str, event: tuple[str, str, str]
+) -> None:
+    async with play(BINDER) as plane:
         if provisioner:
             await storage_class(plane, provisioner)
         await claim(plane)
@@ -356,11 +341,9 @@ def test_who_has_to_make_it(play: Play, provisioner: str, event: tuple[str, str,
         ) or {}
         assert list(notes.values()) == ([provisioner] if "example" in provisioner else [])
 
-    play(scenario, BINDER)
 
-
-def test_a_crash_in_the_middle_of_a_binding_is_finished(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_crash_in_the_middle_of_a_binding_is_finished(play: ContextFactory) -> None:
+    async with play(BINDER) as plane:
         await volume(plane, "v")
         await plane.settle(1)
         await plane.stop_controllers()
@@ -381,8 +364,6 @@ def test_a_crash_in_the_middle_of_a_binding_is_finished(play: Play) -> None:
         await plane.settle(1)
         assert await held(plane) == ("Bound", "v") and await phase(plane, "v") == "Bound"
 
-    play(scenario, BINDER)
-
 
 async def pod_with_claim(plane: Plane, name: str, node: str = "") -> None:
     spec: Object = {
@@ -396,8 +377,8 @@ async def pod_with_claim(plane: Plane, name: str, node: str = "") -> None:
     await plane.client.create(PODS, NS, {"metadata": {"name": name}, "spec": spec})
 
 
-def test_nothing_in_use_is_deleted(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_nothing_in_use_is_deleted(play: ContextFactory) -> None:
+    async with play(BINDER, "pvc-protection", "pv-protection", "serviceaccount") as plane:
         await volume(plane, "v")
         await plane.settle(1)
         await claim(plane)
@@ -413,11 +394,9 @@ def test_nothing_in_use_is_deleted(play: Play) -> None:
         assert await plane.missing(PERSISTENT_VOLUME_CLAIMS, NS, "c")
         assert await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
-    play(scenario, BINDER, "pvc-protection", "pv-protection", "serviceaccount")
 
-
-def test_volumes_of_drivers_are_attached_and_detached(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_volumes_of_drivers_are_attached_and_detached(play: ContextFactory) -> None:
+    async with play(BINDER, "attachdetach", "serviceaccount") as plane:
         await plane.client.create(NODES, "", {"metadata": {"name": "n"}})
         await volume(plane, "v", csi={"driver": "d.example.org", "volumeHandle": "h"})
         await plane.settle(1)
@@ -457,11 +436,9 @@ def test_volumes_of_drivers_are_attached_and_detached(play: Play) -> None:
         assert await plane.missing(VOLUME_ATTACHMENTS, "", name)
         assert "volumesAttached" not in (await plane.get(NODES, "", "n"))["status"]
 
-    play(scenario, BINDER, "attachdetach", "serviceaccount")
 
-
-def test_a_claim_that_grows_is_told_to_wait(play: Play) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_claim_that_grows_is_told_to_wait(play: ContextFactory) -> None:
+    async with play(BINDER, "persistentvolume-expander") as plane:
         await storage_class(plane, "example.org/maker", allowVolumeExpansion=True)
         await volume(plane, "v")
         await plane.settle(1)
@@ -479,8 +456,6 @@ def test_a_claim_that_grows_is_told_to_wait(play: Play) -> None:
             ),
         ) in await told(plane, "c")
 
-    play(scenario, BINDER, "persistentvolume-expander")
-
 
 @pytest.mark.windows("STO-02", "STO-05", "SUP-STO-001", "SUP-STO-003")
 @pytest.mark.parametrize(
@@ -492,10 +467,10 @@ def test_a_claim_that_grows_is_told_to_wait(play: Play) -> None:
         ("kubernetes.io/azure-file", "azureFile", False),
     ],
 )
-def test_disks_of_clouds_are_made_and_grow(
-    play: Play, provisioner: str, source: str, on_node: bool
+async def test_disks_of_clouds_are_made_and_grow(
+    play: ContextFactory, provisioner: str, source: str, on_node: bool
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play(BINDER, "persistentvolume-expander") as plane:
         await storage_class(plane, provisioner, allowVolumeExpansion=True)
         await claim(plane)
         await plane.settle(2)
@@ -514,8 +489,6 @@ def test_disks_of_clouds_are_made_and_grow(
         conditions = [row["type"] for row in grown["status"].get("conditions") or ()]
         assert conditions == (["FileSystemResizePending"] if on_node else [])
         assert grown["status"]["capacity"]["storage"] == ("1Gi" if on_node else "2Gi")
-
-    play(scenario, BINDER, "persistentvolume-expander")
 
 
 def _volume(name: str, size: str, modes: str, **spec: Any) -> Object:

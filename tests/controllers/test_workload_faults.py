@@ -38,65 +38,59 @@ def busy(found: list[Object]) -> list[Object]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_everything_ends_well(seed: int) -> None:
-    async def scenario() -> None:
-        async with faulty_plane(seed, *KINDS) as plane:
-            await add_nodes(plane, node("lin1"), node("win1", windows=True))
-            plane.faults.rate = 0.15
-            await plane.client.create(DEPLOYMENTS, "default", workload("web", replicas=5))
-            await plane.client.create(
-                STATEFUL_SETS, "default", workload("db", replicas=3, serviceName="x")
-            )
-            await plane.client.create(DAEMON_SETS, "default", workload("agent"))
-            for step in range(12):
-                await restart_sometimes(plane)
-                await plane.settle(2)
-                if step % 3 == 0:
-                    await all_ready(plane)
-                if step == 4:
-                    for resource, name in (
-                        (DEPLOYMENTS, "web"),
-                        (STATEFUL_SETS, "db"),
-                        (DAEMON_SETS, "agent"),
-                    ):
-                        await plane.client.patch(resource, "default", name, IMAGE, STRATEGIC_PATCH)
-                if step == 7:
-                    victim = plane.faults.rng.choice(await names(plane))
-                    await plane.client.delete(PODS, "default", victim)
-            plane.faults.rate = 0.0
-            for _ in range(8):
-                await plane.settle(400)  # longer than anybody waits for what never comes
+async def test_everything_ends_well(seed: int) -> None:
+    async with run(), faulty_plane(seed, *KINDS) as plane:
+        await add_nodes(plane, node("lin1"), node("win1", windows=True))
+        plane.faults.rate = 0.15
+        await plane.client.create(DEPLOYMENTS, "default", workload("web", replicas=5))
+        await plane.client.create(
+            STATEFUL_SETS, "default", workload("db", replicas=3, serviceName="x")
+        )
+        await plane.client.create(DAEMON_SETS, "default", workload("agent"))
+        for step in range(12):
+            await restart_sometimes(plane)
+            await plane.settle(2)
+            if step % 3 == 0:
                 await all_ready(plane)
-            found = {label: await pods(plane, f"app={label}") for label in ("web", "db", "agent")}
-            assert {label: len(busy(each)) for label, each in found.items()} == {
-                "web": 5,
-                "db": 3,
-                "agent": 1,
-            }
-            images = {p["spec"]["containers"][0]["image"] for each in found.values() for p in each}
-            assert images == {"app:2"}
-            for resource, name, count in (
-                (DEPLOYMENTS, "web", "readyReplicas"),
-                (STATEFUL_SETS, "db", "readyReplicas"),
-                (DAEMON_SETS, "agent", "numberReady"),
-            ):
-                obj = await plane.get(resource, "default", name)
-                assert obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
-                assert obj["status"][count] == len(found[name])
+            if step == 4:
+                for resource, name in (
+                    (DEPLOYMENTS, "web"),
+                    (STATEFUL_SETS, "db"),
+                    (DAEMON_SETS, "agent"),
+                ):
+                    await plane.client.patch(resource, "default", name, IMAGE, STRATEGIC_PATCH)
+            if step == 7:
+                victim = plane.faults.rng.choice(await names(plane))
+                await plane.client.delete(PODS, "default", victim)
+        plane.faults.rate = 0.0
+        for _ in range(8):
+            await plane.settle(400)  # longer than anybody waits for what never comes
+            await all_ready(plane)
+        found = {label: await pods(plane, f"app={label}") for label in ("web", "db", "agent")}
+        assert {label: len(busy(each)) for label, each in found.items()} == {
+            "web": 5,
+            "db": 3,
+            "agent": 1,
+        }
+        images = {p["spec"]["containers"][0]["image"] for each in found.values() for p in each}
+        assert images == {"app:2"}
+        for resource, name, count in (
+            (DEPLOYMENTS, "web", "readyReplicas"),
+            (STATEFUL_SETS, "db", "readyReplicas"),
+            (DAEMON_SETS, "agent", "numberReady"),
+        ):
+            obj = await plane.get(resource, "default", name)
+            assert obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
+            assert obj["status"][count] == len(found[name])
 
-    run(scenario)
 
-
-def test_a_cut_watch_makes_no_pod_twice() -> None:
-    async def scenario() -> None:
-        async with faulty_plane(1, "replicaset") as plane:
-            await plane.client.create(REPLICA_SETS, "default", workload("web", replicas=20))
-            plane.faults.rate = 1.0  # no watch lives, no write succeeds
-            await plane.settle(1)
-            plane.faults.rate = 0.0
-            await plane.settle(1)
-            most = len(await pods(plane))
-            await plane.settle(1000)
-            assert most <= 20 and len(await pods(plane)) == 20
-
-    run(scenario)
+async def test_a_cut_watch_makes_no_pod_twice() -> None:
+    async with run(), faulty_plane(1, "replicaset") as plane:
+        await plane.client.create(REPLICA_SETS, "default", workload("web", replicas=20))
+        plane.faults.rate = 1.0  # no watch lives, no write succeeds
+        await plane.settle(1)
+        plane.faults.rate = 0.0
+        await plane.settle(1)
+        most = len(await pods(plane))
+        await plane.settle(1000)
+        assert most <= 20 and len(await pods(plane)) == 20

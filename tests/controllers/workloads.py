@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -217,9 +217,7 @@ async def faulty_plane(seed: int, *controllers: str) -> AsyncIterator[FaultyPlan
         await plane.api.stop()
 
 
-def run(scenario: Callable[[], Any]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60):
-            await scenario()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run() -> AsyncIterator[None]:
+    async with asyncio.timeout(60):
+        yield

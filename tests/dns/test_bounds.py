@@ -32,76 +32,67 @@ class Silent:
     stream = datagram
 
 
-def test_connections_are_bounded_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_are_bounded_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_CONNECTIONS", 3)
 
-    async def main() -> None:
-        clock = VirtualClock()
-        connections = DnsConnections(lambda *_: None, clock)
-        near = []
-        for _ in range(5):
-            ours, theirs = socket.socketpair()
-            near.append(ours)
-            connections.accept(theirs, "10.0.0.1")
-        await asyncio.sleep(0)
-        for ours in near[3:]:
-            ours.settimeout(1)
-            assert ours.recv(1) == b""
-        near[0].sendall(b"\0")  # half of a length
-        await asyncio.sleep(0)
-        clock.advance(transport.IDLE + 1)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not connections._tasks
-        for ours in near:
-            ours.close()
-
-    asyncio.run(main())
-
-
-def test_a_client_that_does_not_read_is_disconnected() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        connections = DnsConnections(lambda *_: b"x" * 60_000, clock)
+    clock = VirtualClock()
+    connections = DnsConnections(lambda *_: None, clock)
+    near = []
+    for _ in range(5):
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        near.append(ours)
         connections.accept(theirs, "10.0.0.1")
-        for _ in range(50):
-            with contextlib.suppress(BlockingIOError):
-                ours.send(b"\0\1x" * 100)
-            await asyncio.sleep(0)
-        assert connections._tasks
-        clock.advance(transport.IDLE + 1)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not connections._tasks
+    await asyncio.sleep(0)
+    for ours in near[3:]:
+        ours.settimeout(1)
+        assert ours.recv(1) == b""
+    near[0].sendall(b"\0")  # half of a length
+    await asyncio.sleep(0)
+    clock.advance(transport.IDLE + 1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not connections._tasks
+    for ours in near:
         ours.close()
 
-    asyncio.run(main())
+
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
+    clock = VirtualClock()
+    connections = DnsConnections(lambda *_: b"x" * 60_000, clock)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    connections.accept(theirs, "10.0.0.1")
+    for _ in range(50):
+        with contextlib.suppress(BlockingIOError):
+            ours.send(b"\0\1x" * 100)
+        await asyncio.sleep(0)
+    assert connections._tasks
+    clock.advance(transport.IDLE + 1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not connections._tasks
+    ours.close()
 
 
-def test_questions_to_other_servers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_to_other_servers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forward, "MAX_ASKED", 5)
 
-    async def main() -> None:
-        forwarder = Forwarder(Silent(), VirtualClock(), random.Random(1))
-        servers = [DnsServerAddress("192.0.2.1", 53)]
-        tasks = [
-            asyncio.create_task(
-                forwarder.ask(servers, make_dns_request(wire.encode_name(f"a{n}.x"), wire.A, False))
-            )
-            for n in range(20)
-        ]
-        for _ in range(5):
-            await asyncio.sleep(0)
-        done = [task.result() for task in tasks if task.done()]
-        assert [outcome.rcode for outcome in done] == [wire.SERVFAIL] * 15
-        assert len(forwarder._asked) == 5
-        for task in tasks:
-            task.cancel()
-        await forwarder.close()
-
-    asyncio.run(main())
+    forwarder = Forwarder(Silent(), VirtualClock(), random.Random(1))
+    servers = [DnsServerAddress("192.0.2.1", 53)]
+    tasks = [
+        asyncio.create_task(
+            forwarder.ask(servers, make_dns_request(wire.encode_name(f"a{n}.x"), wire.A, False))
+        )
+        for n in range(20)
+    ]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    done = [task.result() for task in tasks if task.done()]
+    assert [outcome.rcode for outcome in done] == [wire.SERVFAIL] * 15
+    assert len(forwarder._asked) == 5
+    for task in tasks:
+        task.cancel()
+    await forwarder.close()
 
 
 def test_large_answers_of_other_servers_are_kept_up_to_a_size() -> None:

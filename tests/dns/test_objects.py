@@ -54,62 +54,59 @@ async def until(check: Any) -> None:
     raise AssertionError("it did not come to that")
 
 
-def test_it_is_known_and_follows() -> None:
-    async def main() -> None:
-        api = build_api_server(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
-        await api.start()
-        client = InProcessClient(api, ADMIN, user_agent="tester/1")
-        address = objects.dns_cluster_ip("10.96.0.0/16")
-        assert address == "10.96.0.10"
-        account, role, binding = objects.dns_access()
-        await client.create(SERVICE_ACCOUNTS, "kube-system", account)
-        await client.create(CLUSTER_ROLES, "", role)
-        await client.create(CLUSTER_ROLE_BINDINGS, "", binding)
-        made = await client.create(SERVICES, "kube-system", objects.dns_service_object([address]))
-        assert [port["name"] for port in made["spec"]["ports"]] == ["dns", "dns-tcp", "metrics"]
-        await client.create(
-            ENDPOINTS, "kube-system", objects.dns_endpoints_object(["172.20.0.2"], "control-plane")
-        )
-        for found in objects.dns_endpoint_slices(["172.20.0.2"], "control-plane"):
-            await client.create(ENDPOINT_SLICES, "kube-system", found)
-        await client.create(
-            CONFIG_MAPS,
-            "kube-system",
-            objects.dns_config_map(DnsSettings(upstreams=("192.0.2.1",))),
-        )
+async def test_it_is_known_and_follows() -> None:
+    api = build_api_server(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
+    await api.start()
+    client = InProcessClient(api, ADMIN, user_agent="tester/1")
+    address = objects.dns_cluster_ip("10.96.0.0/16")
+    assert address == "10.96.0.10"
+    account, role, binding = objects.dns_access()
+    await client.create(SERVICE_ACCOUNTS, "kube-system", account)
+    await client.create(CLUSTER_ROLES, "", role)
+    await client.create(CLUSTER_ROLE_BINDINGS, "", binding)
+    made = await client.create(SERVICES, "kube-system", objects.dns_service_object([address]))
+    assert [port["name"] for port in made["spec"]["ports"]] == ["dns", "dns-tcp", "metrics"]
+    await client.create(
+        ENDPOINTS, "kube-system", objects.dns_endpoints_object(["172.20.0.2"], "control-plane")
+    )
+    for found in objects.dns_endpoint_slices(["172.20.0.2"], "control-plane"):
+        await client.create(ENDPOINT_SLICES, "kube-system", found)
+    await client.create(
+        CONFIG_MAPS,
+        "kube-system",
+        objects.dns_config_map(DnsSettings(upstreams=("192.0.2.1",))),
+    )
 
-        zone, clock = DnsZone(), RealClock()
-        informers = InformerFactory(
-            InProcessClient(api, DNS, user_agent="dns/1"), clock, random.Random(1)
-        )
-        feed = ZoneFeed(zone, informers)
-        server = DnsServer(zone, DnsSettings(), clock, random.Random(1))
-        reply = await server.respond(
-            wire.encode_query(1, wire.encode_name("x.default.svc.cluster.local"), wire.A)
-        )
-        assert reply is not None and wire.parse_dns_message(reply).rcode == wire.SERVFAIL, (
-            "nothing is known yet"
-        )
-        informers.start()
-        await asyncio.wait_for(feed.run(), 5)
-        assert await answers(server, "kube-dns.kube-system.svc.cluster.local") == ["10.96.0.10"]
-        assert await answers(server, "10.0.96.10.in-addr.arpa", wire.PTR) == [
-            "kube-dns.kube-system.svc.cluster.local."
-        ]
-        assert await answers(server, "2.0.20.172.in-addr.arpa", wire.PTR) == [
-            "172-20-0-2.kube-dns.kube-system.svc.cluster.local."
-        ]
+    zone, clock = DnsZone(), RealClock()
+    informers = InformerFactory(
+        InProcessClient(api, DNS, user_agent="dns/1"), clock, random.Random(1)
+    )
+    feed = ZoneFeed(zone, informers)
+    server = DnsServer(zone, DnsSettings(), clock, random.Random(1))
+    reply = await server.respond(
+        wire.encode_query(1, wire.encode_name("x.default.svc.cluster.local"), wire.A)
+    )
+    assert reply is not None and wire.parse_dns_message(reply).rcode == wire.SERVFAIL, (
+        "nothing is known yet"
+    )
+    informers.start()
+    await asyncio.wait_for(feed.run(), 5)
+    assert await answers(server, "kube-dns.kube-system.svc.cluster.local") == ["10.96.0.10"]
+    assert await answers(server, "10.0.96.10.in-addr.arpa", wire.PTR) == [
+        "kube-dns.kube-system.svc.cluster.local."
+    ]
+    assert await answers(server, "2.0.20.172.in-addr.arpa", wire.PTR) == [
+        "172-20-0-2.kube-dns.kube-system.svc.cluster.local."
+    ]
 
-        web = await client.create(
-            SERVICES, "default", service("web", namespace="default", clusterIP="10.96.0.77")
-        )
-        await until(lambda: _is(server, "web.default.svc.cluster.local", ["10.96.0.77"]))
-        await client.delete(SERVICES, "default", web["metadata"]["name"])
-        await until(lambda: _is(server, "web.default.svc.cluster.local", []))
-        await informers.stop()
-        await api.stop()
-
-    asyncio.run(main())
+    web = await client.create(
+        SERVICES, "default", service("web", namespace="default", clusterIP="10.96.0.77")
+    )
+    await until(lambda: _is(server, "web.default.svc.cluster.local", ["10.96.0.77"]))
+    await client.delete(SERVICES, "default", web["metadata"]["name"])
+    await until(lambda: _is(server, "web.default.svc.cluster.local", []))
+    await informers.stop()
+    await api.stop()
 
 
 async def _is(server: DnsServer, name: str, expected: list[str]) -> bool:

@@ -233,21 +233,16 @@ def test_the_next_upstream_is_asked_when_one_fails() -> None:
     assert [address for address, _, _ in others.asked] == ["192.0.2.9", "192.0.2.1", TWO]
 
 
-def test_nobody_answers() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        others = Others(**{"192.0.2.1": "silent"})
-        on = DnsServer(
-            zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), others
-        )
-        query = dns.message.make_query("www.example.test.", "A").to_wire()
-        both = asyncio.gather(on.respond(query), on.respond(query))
-        await clock.run_for(5.0)
-        for answer in await both:
-            assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
-        await on.close()
-
-    asyncio.run(main())
+async def test_nobody_answers() -> None:
+    clock = VirtualClock()
+    others = Others(**{"192.0.2.1": "silent"})
+    on = DnsServer(zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), others)
+    query = dns.message.make_query("www.example.test.", "A").to_wire()
+    both = asyncio.gather(on.respond(query), on.respond(query))
+    await clock.run_for(5.0)
+    for answer in await both:
+        assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
+    await on.close()
 
 
 def test_truncated_answers_are_asked_for_again_over_a_connection() -> None:
@@ -300,38 +295,33 @@ def test_external_names_are_followed() -> None:
     assert shown(ask(named, "ext.interwebs.test.", "TXT"))[:2] == ("NOERROR", [])
 
 
-def test_a_question_that_comes_back_does_not_go_round() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        made: list[DnsServer] = []
+async def test_a_question_that_comes_back_does_not_go_round() -> None:
+    clock = VirtualClock()
+    made: list[DnsServer] = []
 
-        class Mirror:
-            asked = 0
+    class Mirror:
+        asked = 0
 
-            async def datagram(self, _server: DnsServerAddress, payload: bytes) -> bytes:
-                self.asked += 1
-                answer = await made[0].respond(payload)
-                assert answer is not None
-                return answer
+        async def datagram(self, _server: DnsServerAddress, payload: bytes) -> bytes:
+            self.asked += 1
+            answer = await made[0].respond(payload)
+            assert answer is not None
+            return answer
 
-            stream = datagram
+        stream = datagram
 
-        mirror = Mirror()
-        made.append(
-            DnsServer(
-                zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), mirror
-            )
-        )
-        coming = asyncio.ensure_future(
-            made[0].respond(dns.message.make_query("x.test.", "A").to_wire())
-        )
-        await clock.run_for(6.0)
-        answer = await coming
-        assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
-        assert mirror.asked <= 3
-        await made[0].close()
-
-    asyncio.run(main())
+    mirror = Mirror()
+    made.append(
+        DnsServer(zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), mirror)
+    )
+    coming = asyncio.ensure_future(
+        made[0].respond(dns.message.make_query("x.test.", "A").to_wire())
+    )
+    await clock.run_for(6.0)
+    answer = await coming
+    assert answer is not None and wire.parse_dns_message(answer).rcode == wire.SERVFAIL
+    assert mirror.asked <= 3
+    await made[0].close()
 
 
 @pytest.mark.parametrize(
@@ -357,69 +347,58 @@ def test_settings_that_cannot_work(settings: DnsSettings, text: str) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_on_a_real_socket() -> None:
-    async def main() -> None:
-        on = DnsServer(zone(), DnsSettings(), RealClock(), random.Random(1))
-        connections = DnsConnections(on.take, RealClock())
-        datagrams = DnsDatagrams(on.take, "127.0.0.1", 0)
-        listener = TcpListener(connections, "127.0.0.1", datagrams.port)
-        try:
-            query = dns.message.make_query(f"svc1.{C}", "A")
-            for way in (dns.asyncquery.udp, dns.asyncquery.tcp):
-                read = await way(query, "127.0.0.1", port=datagrams.port, timeout=5)
-                assert [str(rrset) for rrset in read.answer] == [f"svc1.{C} 5 IN A 10.0.0.1"]
-            for exchange in (HostExchange().datagram, HostExchange().stream):
-                answer = await exchange(
-                    DnsServerAddress("127.0.0.1", datagrams.port), query.to_wire()
-                )
-                assert dns.message.from_wire(answer).answer
-        finally:
-            await listener.close()
-            await datagrams.close()
-            await connections.close()
-
-    asyncio.run(main())
-
-
-def test_connections_carry_many_questions_and_end_when_nobody_asks() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        near, far = socket.socketpair()
-        near.setblocking(False)
-        connections = DnsConnections(server().take, clock)
-        connections.accept(far, "10.244.1.2")
-        loop = asyncio.get_running_loop()
-        query = dns.message.make_query(f"svc1.{C}", "A").to_wire()
-        framed = len(query).to_bytes(2) + query
-        await loop.sock_sendall(near, framed * 2 + framed[:5])
-        data = b""
-        while len(data) < 2 * (2 + len(query) + 16):
-            data += await loop.sock_recv(near, 4096)
-        await clock.run_for(11.0)
-        assert await loop.sock_recv(near, 4096) == b""
+async def test_on_a_real_socket() -> None:
+    on = DnsServer(zone(), DnsSettings(), RealClock(), random.Random(1))
+    connections = DnsConnections(on.take, RealClock())
+    datagrams = DnsDatagrams(on.take, "127.0.0.1", 0)
+    listener = TcpListener(connections, "127.0.0.1", datagrams.port)
+    try:
+        query = dns.message.make_query(f"svc1.{C}", "A")
+        for way in (dns.asyncquery.udp, dns.asyncquery.tcp):
+            read = await way(query, "127.0.0.1", port=datagrams.port, timeout=5)
+            assert [str(rrset) for rrset in read.answer] == [f"svc1.{C} 5 IN A 10.0.0.1"]
+        for exchange in (HostExchange().datagram, HostExchange().stream):
+            answer = await exchange(DnsServerAddress("127.0.0.1", datagrams.port), query.to_wire())
+            assert dns.message.from_wire(answer).answer
+    finally:
+        await listener.close()
+        await datagrams.close()
         await connections.close()
-        near.close()
-
-    asyncio.run(main())
 
 
-def test_over_the_data_plane() -> None:
+async def test_connections_carry_many_questions_and_end_when_nobody_asks() -> None:
+    clock = VirtualClock()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    connections = DnsConnections(server().take, clock)
+    connections.accept(far, "10.244.1.2")
+    loop = asyncio.get_running_loop()
+    query = dns.message.make_query(f"svc1.{C}", "A").to_wire()
+    framed = len(query).to_bytes(2) + query
+    await loop.sock_sendall(near, framed * 2 + framed[:5])
+    data = b""
+    while len(data) < 2 * (2 + len(query) + 16):
+        data += await loop.sock_recv(near, 4096)
+    await clock.run_for(11.0)
+    assert await loop.sock_recv(near, 4096) == b""
+    await connections.close()
+    near.close()
+
+
+async def test_over_the_data_plane() -> None:
     class Plane:
         async def ask(self, address: str, port: int, payload: bytes, source: str = "") -> bytes:
             assert (address, port, source) == ("10.96.5.5", 53, "172.20.0.2")
             return payload
 
-    async def main() -> None:
-        inside = DataplaneExchange(Plane(), "172.20.0.2")  # type: ignore[arg-type]
-        routed = Routed(lambda address: address.startswith("10."), inside, Others())
-        assert await routed.datagram(DnsServerAddress("10.96.5.5"), b"x") == b"x"
-        with pytest.raises(ConnectionRefusedError):
-            await routed.datagram(DnsServerAddress("192.0.2.1"), QUESTION.join((head(), b"")))
-
-    asyncio.run(main())
+    inside = DataplaneExchange(Plane(), "172.20.0.2")  # type: ignore[arg-type]
+    routed = Routed(lambda address: address.startswith("10."), inside, Others())
+    assert await routed.datagram(DnsServerAddress("10.96.5.5"), b"x") == b"x"
+    with pytest.raises(ConnectionRefusedError):
+        await routed.datagram(DnsServerAddress("192.0.2.1"), QUESTION.join((head(), b"")))
 
 
-def test_at_an_address_of_the_cluster() -> None:
+async def test_at_an_address_of_the_cluster() -> None:
     class Plane:
         def __init__(self) -> None:
             self.answering: dict[tuple[str, int], Any] = {}
@@ -435,15 +414,12 @@ def test_at_an_address_of_the_cluster() -> None:
             self.listening[address, port] = accept
             return lambda: self.listening.pop((address, port))
 
-    async def main() -> None:
-        plane = Plane()
-        attached = DnsAttachment(server(), plane, ["172.20.0.2"], VirtualClock())  # type: ignore[arg-type]
-        answer = await plane.answering["172.20.0.2", 53](head() + QUESTION, "10.244.1.2")
-        assert wire.parse_dns_message(answer).answers[0].data == b"\x0a\0\0\1"
-        assert sorted(plane.listening) == [("172.20.0.2", 53), ("172.20.0.2", 9153)]
-        await attached.close()
-        with pytest.raises(OSError, match="in use"):
-            DnsAttachment(server(), plane, ["172.20.0.2", "172.20.0.3"], VirtualClock())  # type: ignore[arg-type]
-        assert (plane.answering, plane.listening) == ({}, {})
-
-    asyncio.run(main())
+    plane = Plane()
+    attached = DnsAttachment(server(), plane, ["172.20.0.2"], VirtualClock())  # type: ignore[arg-type]
+    answer = await plane.answering["172.20.0.2", 53](head() + QUESTION, "10.244.1.2")
+    assert wire.parse_dns_message(answer).answers[0].data == b"\x0a\0\0\1"
+    assert sorted(plane.listening) == [("172.20.0.2", 53), ("172.20.0.2", 9153)]
+    await attached.close()
+    with pytest.raises(OSError, match="in use"):
+        DnsAttachment(server(), plane, ["172.20.0.2", "172.20.0.3"], VirtualClock())  # type: ignore[arg-type]
+    assert (plane.answering, plane.listening) == ({}, {})

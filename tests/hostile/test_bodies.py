@@ -111,20 +111,15 @@ YAMLS = {
 
 
 @pytest.mark.parametrize("document", YAMLS.values(), ids=YAMLS)
-def test_yaml_of_an_account_without_permissions(document: bytes) -> None:
-    async def main() -> None:
-        api = await start()
-        pending = asyncio.ensure_future(
-            api.call("POST", REVIEWS, document, media=YAML, peer=NOBODY)
-        )
-        while not pending.done():
-            status, _ = await api.call("GET", CONFIG_MAPS)
-            assert status == 200
-            await asyncio.sleep(0.005)
-        status, answer = await pending
-        assert status in (400, 422), answer
-
-    asyncio.run(main())
+async def test_yaml_of_an_account_without_permissions(document: bytes) -> None:
+    api = await start()
+    pending = asyncio.ensure_future(api.call("POST", REVIEWS, document, media=YAML, peer=NOBODY))
+    while not pending.done():
+        status, _ = await api.call("GET", CONFIG_MAPS)
+        assert status == 200
+        await asyncio.sleep(0.005)
+    status, answer = await pending
+    assert status in (400, 422), answer
 
 
 # ---- values ----------
@@ -237,32 +232,27 @@ async def can_be_read(api: Api, lists: list[str]) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_odd_values_get_an_answer_of_kubernetes_and_leave_lists_readable(
+async def test_odd_values_get_an_answer_of_kubernetes_and_leave_lists_readable(
     value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        api = await start_with_widgets()
-        await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
-        await api.ok("POST", WIDGETS, widget(b"{}", b"w"))
-        lists = [CONFIG_MAPS, WIDGETS, WIDGETS.replace("v1", "v2")]
-        for method, target, media, template in PLACES:
-            status, answer = await api.call(
-                method, target, template.replace(b"%V", value), media=media
+    api = await start_with_widgets()
+    await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    await api.ok("POST", WIDGETS, widget(b"{}", b"w"))
+    lists = [CONFIG_MAPS, WIDGETS, WIDGETS.replace("v1", "v2")]
+    for method, target, media, template in PLACES:
+        status, answer = await api.call(method, target, template.replace(b"%V", value), media=media)
+        assert "Internal error" not in str(answer), (method, target, template, answer)
+        if status == 201 and not target.startswith("/apis/auth"):
+            await api.ok(
+                "PATCH",
+                f"{target.partition('?')[0]}/z",
+                {"metadata": {"labels": {"q": "r"}}},
+                media=MERGE,
             )
-            assert "Internal error" not in str(answer), (method, target, template, answer)
-            if status == 201 and not target.startswith("/apis/auth"):
-                await api.ok(
-                    "PATCH",
-                    f"{target.partition('?')[0]}/z",
-                    {"metadata": {"labels": {"q": "r"}}},
-                    media=MERGE,
-                )
-                await can_be_read(api, lists)
-                await api.ok("DELETE", f"{target.partition('?')[0]}/z")
-        await can_be_read(api, lists)
-        assert not [r for r in caplog.records if r.exc_info], "a request ended in a traceback"
-
-    asyncio.run(main())
+            await can_be_read(api, lists)
+            await api.ok("DELETE", f"{target.partition('?')[0]}/z")
+    await can_be_read(api, lists)
+    assert not [r for r in caplog.records if r.exc_info], "a request ended in a traceback"
 
 
 LONG = "9" * 5000
@@ -284,86 +274,75 @@ NUMBERS = [
 @pytest.mark.parametrize(
     ("method", "target", "body", "expected"), NUMBERS, ids=[str(n) for n in range(len(NUMBERS))]
 )
-def test_numbers_with_thousands_of_digits(
+async def test_numbers_with_thousands_of_digits(
     method: str, target: str, body: Any, expected: int
 ) -> None:
-    async def main() -> None:
-        api = await start()
-        status, answer = await api.call(method, target, body)
-        assert status == expected, answer
-        assert "Internal error" not in str(answer)
-
-    asyncio.run(main())
+    api = await start()
+    status, answer = await api.call(method, target, body)
+    assert status == expected, answer
+    assert "Internal error" not in str(answer)
 
 
 # ---- depth ----------
 
 
-def test_whatever_is_accepted_can_be_read_changed_and_deleted() -> None:
-    async def main() -> None:
-        api = await start_with_widgets()
-        accepted = 0
-        for levels in range(MAX_DEPTH - 12, MAX_DEPTH + 2):
-            watch = await api.watch(WIDGETS + "?watch=1")
-            for version in (b"v1", b"v2"):
-                target = WIDGETS.replace("v1", version.decode())
-                status, answer = await api.call(
-                    "POST", target, widget(nested(levels), version=version)
+async def test_whatever_is_accepted_can_be_read_changed_and_deleted() -> None:
+    api = await start_with_widgets()
+    accepted = 0
+    for levels in range(MAX_DEPTH - 12, MAX_DEPTH + 2):
+        watch = await api.watch(WIDGETS + "?watch=1")
+        for version in (b"v1", b"v2"):
+            target = WIDGETS.replace("v1", version.decode())
+            status, answer = await api.call("POST", target, widget(nested(levels), version=version))
+            if status != 201:
+                assert (
+                    status == 400 and f"exceeded max depth of {MAX_DEPTH}" in answer["message"]
+                ), answer
+                continue
+            accepted = levels
+            await can_be_read(api, [WIDGETS, WIDGETS.replace("v1", "v2")])
+            for other in (WIDGETS, WIDGETS.replace("v1", "v2")):
+                await api.ok(
+                    "PATCH",
+                    f"{other}/deep",
+                    {"metadata": {"labels": {"a": str(levels)}}},
+                    media=MERGE,
                 )
-                if status != 201:
-                    assert (
-                        status == 400 and f"exceeded max depth of {MAX_DEPTH}" in answer["message"]
-                    ), answer
-                    continue
-                accepted = levels
-                await can_be_read(api, [WIDGETS, WIDGETS.replace("v1", "v2")])
-                for other in (WIDGETS, WIDGETS.replace("v1", "v2")):
-                    await api.ok(
-                        "PATCH",
-                        f"{other}/deep",
-                        {"metadata": {"labels": {"a": str(levels)}}},
-                        media=MERGE,
-                    )
-                    live = await api.ok("GET", f"{other}/deep")
-                    live["metadata"]["annotations"] = {"b": str(levels)}
-                    await api.ok("PUT", f"{other}/deep", live)
-                patch = [{"op": "add", "path": "/metadata/labels/c", "value": "d"}]
-                await api.ok("PATCH", f"{WIDGETS}/deep", patch, media=JSON_PATCH)
-                await api.ok("PATCH", f"{WIDGETS}/deep/status", {"status": {"x": 1}}, media=MERGE)
-                assert watch.events()
-                await api.ok("DELETE", f"{WIDGETS}/deep")
-        assert accepted > MAX_DEPTH - 12
-
-    asyncio.run(main())
+                live = await api.ok("GET", f"{other}/deep")
+                live["metadata"]["annotations"] = {"b": str(levels)}
+                await api.ok("PUT", f"{other}/deep", live)
+            patch = [{"op": "add", "path": "/metadata/labels/c", "value": "d"}]
+            await api.ok("PATCH", f"{WIDGETS}/deep", patch, media=JSON_PATCH)
+            await api.ok("PATCH", f"{WIDGETS}/deep/status", {"status": {"x": 1}}, media=MERGE)
+            assert watch.events()
+            await api.ok("DELETE", f"{WIDGETS}/deep")
+    assert accepted > MAX_DEPTH - 12
 
 
-def test_an_object_cannot_grow_beyond_the_limit() -> None:
-    async def main() -> None:
-        api = await start_with_widgets()
-        await api.ok("POST", WIDGETS, widget(nested(100)))
-        path = "/spec" + "/a" * 99
-        for media, body in (
-            (
-                JSON_PATCH,
-                b'[{"op":"add","path":"' + path.encode() + b'/b","value":' + nested(110) + b"}]",
-            ),
-            (JSON_PATCH, b'[{"op":"copy","from":"/spec","path":"' + path.encode() + b'/b"}]'),
-            (MERGE, b'{"spec":' + nested(220) + b"}"),
-        ):
-            status, answer = await api.call("PATCH", f"{WIDGETS}/deep", body, media=media)
-            assert status == 400, answer
-            assert "exceeded max depth" in answer["message"]
-        steps = [
-            {"op": "move", "from": "/spec", "path": "/x"},
-            {"op": "add", "path": "/spec", "value": {}},
-            {"op": "move", "from": "/x", "path": "/spec/x"},
-        ]
-        status, answer = await api.call("PATCH", f"{WIDGETS}/deep", steps * 3000, media=JSON_PATCH)
+async def test_an_object_cannot_grow_beyond_the_limit() -> None:
+    api = await start_with_widgets()
+    await api.ok("POST", WIDGETS, widget(nested(100)))
+    path = "/spec" + "/a" * 99
+    for media, body in (
+        (
+            JSON_PATCH,
+            b'[{"op":"add","path":"' + path.encode() + b'/b","value":' + nested(110) + b"}]",
+        ),
+        (JSON_PATCH, b'[{"op":"copy","from":"/spec","path":"' + path.encode() + b'/b"}]'),
+        (MERGE, b'{"spec":' + nested(220) + b"}"),
+    ):
+        status, answer = await api.call("PATCH", f"{WIDGETS}/deep", body, media=media)
         assert status == 400, answer
-        await can_be_read(api, [WIDGETS])
-        await api.ok("DELETE", f"{WIDGETS}/deep")
-
-    asyncio.run(main())
+        assert "exceeded max depth" in answer["message"]
+    steps = [
+        {"op": "move", "from": "/spec", "path": "/x"},
+        {"op": "add", "path": "/spec", "value": {}},
+        {"op": "move", "from": "/x", "path": "/spec/x"},
+    ]
+    status, answer = await api.call("PATCH", f"{WIDGETS}/deep", steps * 3000, media=JSON_PATCH)
+    assert status == 400, answer
+    await can_be_read(api, [WIDGETS])
+    await api.ok("DELETE", f"{WIDGETS}/deep")
 
 
 # ---- size ----------
@@ -414,24 +393,21 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("target", "body"), LARGE.values(), ids=LARGE)
-def test_lists_of_thousands_of_items_are_validated_in_linear_time(
+async def test_lists_of_thousands_of_items_are_validated_in_linear_time(
     target: str, body: dict[str, Any]
 ) -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok(
-            "POST",
-            "/api/v1/namespaces/default/serviceaccounts",
-            {
-                "metadata": {"name": "default"},
-                "automountServiceAccountToken": False,
-                "secrets": [{"name": "t"}],
-            },
-        )
-        before = time.process_time()
-        answer = await api.send("POST", target, orjson.dumps(body))
-        assert answer.status in (201, 422), answer.body[:500]
-        assert time.process_time() - before < 20
-        assert len(answer.body) < 3 * LIMIT
-
-    asyncio.run(main())
+    api = await start()
+    await api.ok(
+        "POST",
+        "/api/v1/namespaces/default/serviceaccounts",
+        {
+            "metadata": {"name": "default"},
+            "automountServiceAccountToken": False,
+            "secrets": [{"name": "t"}],
+        },
+    )
+    before = time.process_time()
+    answer = await api.send("POST", target, orjson.dumps(body))
+    assert answer.status in (201, 422), answer.body[:500]
+    assert time.process_time() - before < 20
+    assert len(answer.body) < 3 * LIMIT

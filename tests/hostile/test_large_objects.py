@@ -17,6 +17,7 @@ import pytest
 from tests.apiserver.harness import Api, start
 from tests.apiserver.webhooks.endpoint import Endpoint, http, patch
 from tests.apiserver.webhooks.test_admission import hook, install, run
+from tests.conftest import UVLOOP, Backend
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.serving.inprocess import InProcessClient
@@ -25,6 +26,12 @@ from transom.machinery import apply, protobuf
 from transom.machinery import quota as quotas
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
+
+
+@pytest.fixture
+def anyio_backend() -> Backend:
+    return UVLOOP
+
 
 NAMESPACE = "/api/v1/namespaces/default"
 PODS, CONFIG_MAPS, TEMPLATES = (
@@ -105,141 +112,125 @@ async def start_with_account(**options: Any) -> Api:
         ),
     ],
 )
-def test_objects_that_etcd_would_reject_are_rejected(size: int, message: str) -> None:
-    async def main() -> None:
-        api = await start()
-        code, answer = await api.call("POST", TEMPLATES, template("x" * size))
-        if not message:
-            assert code == 201, answer
-            await api.ok("DELETE", f"{TEMPLATES}/z")
-        else:
-            assert (code, answer.get("reason")) == (500, None), answer
-            assert answer["message"].startswith(message)
-            assert (await api.call("GET", f"{TEMPLATES}/z"))[0] == 404
-        await api.ok("POST", TEMPLATES, template("x"))
-        path = "/template/spec/containers/0/args/0"
-        for media, body in (
-            (MERGE, {"template": template("x" * size)["template"]}),
-            (JSON_PATCH, [{"op": "replace", "path": path, "value": "x" * size}]),
-            (APPLY, template("x" * size)),
-        ):
-            query = "?fieldManager=m&force=true" if media == APPLY else ""
-            code, answer = await api.call("PATCH", f"{TEMPLATES}/z{query}", body, media=media)
-            assert (code, answer.get("message", "")[: len(message)]) == (
-                500 if message else 200,
-                message,
-            )
-
-    asyncio.run(main())
+async def test_objects_that_etcd_would_reject_are_rejected(size: int, message: str) -> None:
+    api = await start()
+    code, answer = await api.call("POST", TEMPLATES, template("x" * size))
+    if not message:
+        assert code == 201, answer
+        await api.ok("DELETE", f"{TEMPLATES}/z")
+    else:
+        assert (code, answer.get("reason")) == (500, None), answer
+        assert answer["message"].startswith(message)
+        assert (await api.call("GET", f"{TEMPLATES}/z"))[0] == 404
+    await api.ok("POST", TEMPLATES, template("x"))
+    path = "/template/spec/containers/0/args/0"
+    for media, body in (
+        (MERGE, {"template": template("x" * size)["template"]}),
+        (JSON_PATCH, [{"op": "replace", "path": path, "value": "x" * size}]),
+        (APPLY, template("x" * size)),
+    ):
+        query = "?fieldManager=m&force=true" if media == APPLY else ""
+        code, answer = await api.call("PATCH", f"{TEMPLATES}/z{query}", body, media=media)
+        assert (code, answer.get("message", "")[: len(message)]) == (
+            500 if message else 200,
+            message,
+        )
 
 
-def test_a_short_json_patch_cannot_make_an_object_too_large() -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("POST", TEMPLATES, template("x" * 40_000))
-        path = "/template/spec/containers/0/args"
-        for word in ("copy", "c\\u006fpy"):
-            steps = [f'{{"op":"{word}","from":"{path}/0","path":"{path}/-"}}' for _ in range(50)]
-            code, answer = await api.call(
-                "PATCH", f"{TEMPLATES}/z", f"[{','.join(steps)}]".encode(), media=JSON_PATCH
-            )
-            assert (code, answer["message"]) == (500, TOO_LARGE)
-
-    asyncio.run(main())
-
-
-def test_managed_fields_are_dropped_before_an_object_is_too_large() -> None:
-    async def main() -> None:
-        api = await start()
-        body = template("x" * (800 * 1024))
-        body["metadata"]["labels"] = {f"a-rather-long-key-{i}": "x" * 10 for i in range(12_000)}
-        created = await api.ok("POST", TEMPLATES, body)
-        assert "managedFields" not in created["metadata"]
-        body["template"]["spec"]["containers"][0]["args"] = ["x" * (820 * 1024)]
+async def test_a_short_json_patch_cannot_make_an_object_too_large() -> None:
+    api = await start()
+    await api.ok("POST", TEMPLATES, template("x" * 40_000))
+    path = "/template/spec/containers/0/args"
+    for word in ("copy", "c\\u006fpy"):
+        steps = [f'{{"op":"{word}","from":"{path}/0","path":"{path}/-"}}' for _ in range(50)]
         code, answer = await api.call(
-            "PATCH", f"{TEMPLATES}/z?fieldManager=m&force=true", body, media=APPLY
+            "PATCH", f"{TEMPLATES}/z", f"[{','.join(steps)}]".encode(), media=JSON_PATCH
         )
         assert (code, answer["message"]) == (500, TOO_LARGE)
 
-    asyncio.run(main())
+
+async def test_managed_fields_are_dropped_before_an_object_is_too_large() -> None:
+    api = await start()
+    body = template("x" * (800 * 1024))
+    body["metadata"]["labels"] = {f"a-rather-long-key-{i}": "x" * 10 for i in range(12_000)}
+    created = await api.ok("POST", TEMPLATES, body)
+    assert "managedFields" not in created["metadata"]
+    body["template"]["spec"]["containers"][0]["args"] = ["x" * (820 * 1024)]
+    code, answer = await api.call(
+        "PATCH", f"{TEMPLATES}/z?fieldManager=m&force=true", body, media=APPLY
+    )
+    assert (code, answer["message"]) == (500, TOO_LARGE)
 
 
 # ---- admission and answers -----------------------------------------------------------------------
 
 
-def test_a_pod_of_thousands_of_containers_does_not_hold_up_the_loop() -> None:
-    async def main() -> None:
-        api = await start_with_account()
-        await api.ok(
-            "POST",
-            f"{NAMESPACE}/limitranges",
-            {
-                "metadata": {"name": "l"},
-                "spec": {
-                    "limits": [
-                        {"type": "Container", "max": {"cpu": "2"}},
-                        {"type": "Pod", "max": {"cpu": "100000"}},
-                    ]
-                },
+async def test_a_pod_of_thousands_of_containers_does_not_hold_up_the_loop() -> None:
+    api = await start_with_account()
+    await api.ok(
+        "POST",
+        f"{NAMESPACE}/limitranges",
+        {
+            "metadata": {"name": "l"},
+            "spec": {
+                "limits": [
+                    {"type": "Container", "max": {"cpu": "2"}},
+                    {"type": "Pod", "max": {"cpu": "100000"}},
+                ]
             },
-        )
-        await api.ok(
-            "POST",
-            f"{NAMESPACE}/resourcequotas",
-            {"metadata": {"name": "q"}, "spec": {"hard": {"cpu": "9000"}}},
-        )
-        await api.ok(
-            "PATCH",
-            f"{NAMESPACE}/resourcequotas/q/status",
-            {"status": {"hard": {"cpu": "9000"}, "used": {"cpu": "0"}}},
-            media=MERGE,
-        )
-        await api.ok(
-            "POST",
-            "/apis/node.k8s.io/v1/runtimeclasses",
-            {
-                "metadata": {"name": "r"},
-                "handler": "r",
-                "scheduling": {"tolerations": [{"key": "r", "operator": "Exists"}]},
+        },
+    )
+    await api.ok(
+        "POST",
+        f"{NAMESPACE}/resourcequotas",
+        {"metadata": {"name": "q"}, "spec": {"hard": {"cpu": "9000"}}},
+    )
+    await api.ok(
+        "PATCH",
+        f"{NAMESPACE}/resourcequotas/q/status",
+        {"status": {"hard": {"cpu": "9000"}, "used": {"cpu": "0"}}},
+        media=MERGE,
+    )
+    await api.ok(
+        "POST",
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        {
+            "metadata": {"name": "r"},
+            "handler": "r",
+            "scheduling": {"tolerations": [{"key": "r", "operator": "Exists"}]},
+        },
+    )
+    containers = [
+        {"name": f"c{i}", "image": "i", "resources": {"limits": {"cpu": "1"}}} for i in range(4000)
+    ]
+    spec = {
+        "runtimeClassName": "r",
+        "containers": containers,
+        "tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(4000)],
+    }
+    created = await api.ok("POST", PODS, {"metadata": {"name": "z"}, "spec": spec})
+    assert all(container["volumeMounts"] for container in created["spec"]["containers"])
+    assert len(created["spec"]["tolerations"]) == 4003
+    quota = await api.ok("GET", f"{NAMESPACE}/resourcequotas/q")
+    assert quota["status"]["used"] == {"cpu": "4k"}
+    code, answer = await api.call(
+        "POST",
+        PODS,
+        {
+            "metadata": {"name": "y"},
+            "spec": {
+                **spec,
+                "containers": [{**c, "resources": {"limits": {"cpu": "2"}}} for c in containers],
             },
-        )
-        containers = [
-            {"name": f"c{i}", "image": "i", "resources": {"limits": {"cpu": "1"}}}
-            for i in range(4000)
-        ]
-        spec = {
-            "runtimeClassName": "r",
-            "containers": containers,
-            "tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(4000)],
-        }
-        created = await api.ok("POST", PODS, {"metadata": {"name": "z"}, "spec": spec})
-        assert all(container["volumeMounts"] for container in created["spec"]["containers"])
-        assert len(created["spec"]["tolerations"]) == 4003
-        quota = await api.ok("GET", f"{NAMESPACE}/resourcequotas/q")
-        assert quota["status"]["used"] == {"cpu": "4k"}
-        code, answer = await api.call(
-            "POST",
-            PODS,
-            {
-                "metadata": {"name": "y"},
-                "spec": {
-                    **spec,
-                    "containers": [
-                        {**c, "resources": {"limits": {"cpu": "2"}}} for c in containers
-                    ],
-                },
-            },
-        )
-        assert code == 403
-        assert (
-            "exceeded quota: q, requested: cpu=8k, used: cpu=4k, limited: cpu=9k"
-            in answer["message"]
-        )
-
-    asyncio.run(main())
+        },
+    )
+    assert code == 403
+    assert (
+        "exceeded quota: q, requested: cpu=8k, used: cpu=4k, limited: cpu=9k" in answer["message"]
+    )
 
 
-def test_only_the_quota_amounts_that_an_object_uses_are_parsed(
+async def test_only_the_quota_amounts_that_an_object_uses_are_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of quotas with 1,500 resources. The charge of each quota is still written in the same turn of
@@ -254,28 +245,25 @@ def test_only_the_quota_amounts_that_an_object_uses_are_parsed(
     original = quotas.parse_amounts
     monkeypatch.setattr(quotas, "parse_amounts", parse_amounts)
 
-    async def main() -> None:
-        api = await start_with_account()
-        names = [f"requests.example.com/r{n}" for n in range(1500)]
-        for number in range(20):
-            # Distinct amounts, so that no cache of parsed quantities helps.
-            amounts = {name: f"{n}.{number}5G" for n, name in enumerate(names)}
-            hard, used = {"pods": "9", **amounts}, {"pods": "0", **amounts}
-            quota = {"metadata": {"name": f"q{number}"}, "spec": {"hard": hard}}
-            await api.ok("POST", f"{NAMESPACE}/resourcequotas", quota)
-            status = {"status": {"hard": hard, "used": used}}
-            path = f"{NAMESPACE}/resourcequotas/q{number}/status"
-            await api.ok("PATCH", path, status, media=MERGE)
-        spec = {"containers": [{"name": "c", "image": "i"}]}
-        parsed.clear()
-        await api.ok("POST", PODS, {"metadata": {"name": "z"}, "spec": spec})
-        assert max(parsed) == 1
-        for number in (0, 19):
-            charged = await api.ok("GET", f"{NAMESPACE}/resourcequotas/q{number}")
-            assert charged["status"]["used"]["pods"] == "1"
-            assert len(charged["status"]["used"]) == 1501
-
-    asyncio.run(main())
+    api = await start_with_account()
+    names = [f"requests.example.com/r{n}" for n in range(1500)]
+    for number in range(20):
+        # Distinct amounts, so that no cache of parsed quantities helps.
+        amounts = {name: f"{n}.{number}5G" for n, name in enumerate(names)}
+        hard, used = {"pods": "9", **amounts}, {"pods": "0", **amounts}
+        quota = {"metadata": {"name": f"q{number}"}, "spec": {"hard": hard}}
+        await api.ok("POST", f"{NAMESPACE}/resourcequotas", quota)
+        status = {"status": {"hard": hard, "used": used}}
+        path = f"{NAMESPACE}/resourcequotas/q{number}/status"
+        await api.ok("PATCH", path, status, media=MERGE)
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    parsed.clear()
+    await api.ok("POST", PODS, {"metadata": {"name": "z"}, "spec": spec})
+    assert max(parsed) == 1
+    for number in (0, 19):
+        charged = await api.ok("GET", f"{NAMESPACE}/resourcequotas/q{number}")
+        assert charged["status"]["used"]["pods"] == "1"
+        assert len(charged["status"]["used"]) == 1501
 
 
 def test_an_object_that_apply_creates_is_made_beside_the_loop(
@@ -307,51 +295,45 @@ def test_an_object_that_apply_creates_is_made_beside_the_loop(
     assert threads and threading.main_thread() not in threads
 
 
-def test_quotas_hold_for_large_objects_created_at_once() -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok(
-            "POST",
-            f"{NAMESPACE}/resourcequotas",
-            {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "3"}}},
-        )
-        await api.ok(
-            "PATCH",
-            f"{NAMESPACE}/resourcequotas/q/status",
-            {"status": {"hard": {"count/configmaps": "3"}, "used": {"count/configmaps": "0"}}},
-            media=MERGE,
-        )
-        bodies = [config_map(100_000, name=f"c{i}") for i in range(8)]
-        codes = await asyncio.gather(*(api.call("POST", CONFIG_MAPS, body) for body in bodies))
-        assert sorted(code for code, _ in codes) == [201] * 3 + [403] * 5
-        quota = await api.ok("GET", f"{NAMESPACE}/resourcequotas/q")
-        assert quota["status"]["used"] == {"count/configmaps": "3"}
-
-    asyncio.run(main())
+async def test_quotas_hold_for_large_objects_created_at_once() -> None:
+    api = await start()
+    await api.ok(
+        "POST",
+        f"{NAMESPACE}/resourcequotas",
+        {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "3"}}},
+    )
+    await api.ok(
+        "PATCH",
+        f"{NAMESPACE}/resourcequotas/q/status",
+        {"status": {"hard": {"count/configmaps": "3"}, "used": {"count/configmaps": "0"}}},
+        media=MERGE,
+    )
+    bodies = [config_map(100_000, name=f"c{i}") for i in range(8)]
+    codes = await asyncio.gather(*(api.call("POST", CONFIG_MAPS, body) for body in bodies))
+    assert sorted(code for code, _ in codes) == [201] * 3 + [403] * 5
+    quota = await api.ok("GET", f"{NAMESPACE}/resourcequotas/q")
+    assert quota["status"]["used"] == {"count/configmaps": "3"}
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, YAML, TABLE, "application/json;pretty=1"])
-def test_a_large_object_is_encoded_beside_the_loop(accept: str) -> None:
-    async def main() -> None:
-        api = await start()
-        body = {"metadata": {"name": "z"}, "data": {f"k{i}": "x" for i in range(60_000)}}
-        query = "?pretty=true" if "pretty" in accept else ""
-        accept_ = accept.partition(";pretty")[0]
-        sent = await api.send("POST", CONFIG_MAPS + query, orjson.dumps(body), accept=accept_)
-        assert sent.status == 201
-        one = await api.send("GET", f"{CONFIG_MAPS}/z{query}", accept=accept_)
-        whole = await api.send("GET", CONFIG_MAPS + query, accept=accept_)
-        assert one.status == whole.status == 200
-        await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
-        for i in range(110):
-            await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": f"b{i}"}})
-        many = await api.send("GET", CONFIG_MAPS + query, accept=accept_)
-        assert many.status == 200 and many.body
-        for piece in many.body:  # as the server reads it
-            await asyncio.sleep(0)
-            assert piece is not None
-
-    asyncio.run(main())
+async def test_a_large_object_is_encoded_beside_the_loop(accept: str) -> None:
+    api = await start()
+    body = {"metadata": {"name": "z"}, "data": {f"k{i}": "x" for i in range(60_000)}}
+    query = "?pretty=true" if "pretty" in accept else ""
+    accept_ = accept.partition(";pretty")[0]
+    sent = await api.send("POST", CONFIG_MAPS + query, orjson.dumps(body), accept=accept_)
+    assert sent.status == 201
+    one = await api.send("GET", f"{CONFIG_MAPS}/z{query}", accept=accept_)
+    whole = await api.send("GET", CONFIG_MAPS + query, accept=accept_)
+    assert one.status == whole.status == 200
+    await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    for i in range(110):
+        await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": f"b{i}"}})
+    many = await api.send("GET", CONFIG_MAPS + query, accept=accept_)
+    assert many.status == 200 and many.body
+    for piece in many.body:  # as the server reads it
+        await asyncio.sleep(0)
+        assert piece is not None
 
 
 # ---- webhooks ------------------------------------------------------------------------------------
@@ -380,8 +362,8 @@ HOSTILE_PATCHES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("operations", HOSTILE_PATCHES.values(), ids=HOSTILE_PATCHES)
-def test_hostile_patches_of_webhooks(operations: list[Any]) -> None:
-    async def work(api: Api) -> None:
+async def test_hostile_patches_of_webhooks(operations: list[Any]) -> None:
+    async with run() as api:
         prepared = patch(*operations)
         endpoint = await Endpoint(lambda _r: prepared).start()
         await install(api, "mutating", hook(endpoint.config()))
@@ -392,8 +374,6 @@ def test_hostile_patches_of_webhooks(operations: list[Any]) -> None:
         assert answer.status in (201, 422) or known, answer.body[:300]
         assert b"Traceback" not in answer.body
         endpoint.stop()
-
-    run(work)
 
 
 HOSTILE_ANSWERS: dict[str, bytes] = {
@@ -416,8 +396,8 @@ HOSTILE_ANSWERS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("body", HOSTILE_ANSWERS.values(), ids=HOSTILE_ANSWERS)
 @pytest.mark.parametrize("sort", ["mutating", "validating"])
-def test_hostile_answers_of_webhooks(sort: str, body: bytes) -> None:
-    async def work(api: Api) -> None:
+async def test_hostile_answers_of_webhooks(sort: str, body: bytes) -> None:
+    async with run() as api:
         endpoint = await Endpoint(lambda _r: http(200, body)).start()
         await install(api, sort, hook(endpoint.config()))
         code, answer = await api.call("POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
@@ -425,8 +405,6 @@ def test_hostile_answers_of_webhooks(sort: str, body: bytes) -> None:
             answer["message"][:300]
         )
         endpoint.stop()
-
-    run(work)
 
 
 # ---- protobuf ------------------------------------------------------------------------------------
@@ -484,81 +462,72 @@ def hostile_protobuf() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", hostile_protobuf())
-def test_hostile_protobuf_bodies(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        api = await start()
-        target = (
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            if name == "deep schema"
-            else CONFIG_MAPS
-        )
-        answer = await api.send("POST", target, hostile_protobuf()[name], media=PROTOBUF)
-        assert answer.status in (201, 400, 422), answer.body[:500]
-        assert b"Traceback" not in answer.body and "Traceback" not in caplog.text
-
-    asyncio.run(main())
+async def test_hostile_protobuf_bodies(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    api = await start()
+    target = (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        if name == "deep schema"
+        else CONFIG_MAPS
+    )
+    answer = await api.send("POST", target, hostile_protobuf()[name], media=PROTOBUF)
+    assert answer.status in (201, 400, 422), answer.body[:500]
+    assert b"Traceback" not in answer.body and "Traceback" not in caplog.text
 
 
-def test_random_changes_of_a_protobuf_body(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        api = await start_with_account()
-        rng = random.Random(7)
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "p", "labels": {"a": "b"}},
-            "spec": {
-                "serviceAccountName": "default",
-                "containers": [
-                    {
-                        "name": "c",
-                        "image": "i",
-                        "resources": {"limits": {"cpu": "1"}},
-                        "ports": [{"containerPort": 80}],
-                        "livenessProbe": {"httpGet": {"port": "x"}},
-                    }
-                ],
-                "tolerations": [{"key": "a", "tolerationSeconds": 5}],
-            },
-        }
-        valid = protobuf.encode_protobuf(pod, GVK("", "v1", "Pod"))
-        for _ in range(400):
-            body = bytearray(valid)
-            for _ in range(rng.randint(1, 4)):
-                at = rng.randrange(4, len(body))
-                if rng.random() < 0.3:
-                    del body[at : at + rng.randint(1, 8)]
-                else:
-                    body[at] = rng.choice((0, 127, 128, 255, rng.randrange(256)))
-            answer = await api.send("POST", PODS + "?dryRun=All", bytes(body), media=PROTOBUF)
-            assert answer.status in (201, 400, 403, 404, 409, 422), (bytes(body), answer.body[:500])
-        assert "Traceback" not in caplog.text
-
-    asyncio.run(main())
+async def test_random_changes_of_a_protobuf_body(caplog: pytest.LogCaptureFixture) -> None:
+    api = await start_with_account()
+    rng = random.Random(7)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"a": "b"}},
+        "spec": {
+            "serviceAccountName": "default",
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "resources": {"limits": {"cpu": "1"}},
+                    "ports": [{"containerPort": 80}],
+                    "livenessProbe": {"httpGet": {"port": "x"}},
+                }
+            ],
+            "tolerations": [{"key": "a", "tolerationSeconds": 5}],
+        },
+    }
+    valid = protobuf.encode_protobuf(pod, GVK("", "v1", "Pod"))
+    for _ in range(400):
+        body = bytearray(valid)
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(4, len(body))
+            if rng.random() < 0.3:
+                del body[at : at + rng.randint(1, 8)]
+            else:
+                body[at] = rng.choice((0, 127, 128, 255, rng.randrange(256)))
+        answer = await api.send("POST", PODS + "?dryRun=All", bytes(body), media=PROTOBUF)
+        assert answer.status in (201, 400, 403, 404, 409, 422), (bytes(body), answer.body[:500])
+    assert "Traceback" not in caplog.text
 
 
 # ---- clients inside the process ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("levels", [190, 210, 300, 2000])
-def test_clients_inside_the_process_get_the_error_of_http(levels: int) -> None:
-    async def main() -> None:
-        api = await start()
-        value: Any = 1
-        for _ in range(levels):
-            value = {"a": value}
-        client = InProcessClient(api.server, ADMIN)
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "d"},
-            "data": {"k": "v"},
-            "odd": value,
-        }
-        with pytest.raises(ApiError) as raised:
-            await client.create(
-                GroupVersionResource("", "v1", "configmaps"), "default", {**body, "data": value}
-            )
-        assert raised.value.code == 400, raised.value.message
-
-    asyncio.run(main())
+async def test_clients_inside_the_process_get_the_error_of_http(levels: int) -> None:
+    api = await start()
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    client = InProcessClient(api.server, ADMIN)
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "d"},
+        "data": {"k": "v"},
+        "odd": value,
+    }
+    with pytest.raises(ApiError) as raised:
+        await client.create(
+            GroupVersionResource("", "v1", "configmaps"), "default", {**body, "data": value}
+        )
+    assert raised.value.code == 400, raised.value.message

@@ -12,7 +12,8 @@ import contextlib
 import gzip
 import socket
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,16 @@ def peak(reset: bool = False) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def attacked(
-    folder: Path,
-    serve: Callable[[HttpRequest], Answer],
-    check: Callable[[World], Awaitable[None]],
-    rss: int,
-) -> None:
-    async def main() -> None:
-        async with world(folder) as w:
-            w.network.listen(POD_IP, 80, serve)
-            await w.pod()
-            before = peak(reset=True)
-            await check(w)
-            assert peak() - before < rss, f"grew by {(peak() - before) / MIB:.0f} MiB"
-
-    asyncio.run(main())
+@asynccontextmanager
+async def attacked(
+    folder: Path, serve: Callable[[HttpRequest], Answer], rss: int
+) -> AsyncIterator[World]:
+    async with world(folder) as w:
+        w.network.listen(POD_IP, 80, serve)
+        await w.pod()
+        before = peak(reset=True)
+        yield w
+        assert peak() - before < rss, f"grew by {(peak() - before) / MIB:.0f} MiB"
 
 
 def _deflated(data: bytes) -> bytes:
@@ -64,23 +60,20 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_compressed_bomb_passes_as_it_is(tmp_path: Path, name: str) -> None:
+async def test_a_compressed_bomb_passes_as_it_is(tmp_path: Path, name: str) -> None:
     bomb, encoding = BOMBS[name], name.split()[0].encode()
 
-    async def check(w: World) -> None:
+    async with attacked(
+        tmp_path,
+        lambda _: HttpResponse(200, [HTML, (b"Content-Encoding", encoding)], bomb),
+        80 * MIB,
+    ) as w:
         got = await asyncio.gather(*(w.ask("GET", f"{BASE}/") for _ in range(4)))
         for answer in got:
             assert answer.status == 200
             assert answer.body == bomb or (
                 name == "gzip of small members" and gzip.decompress(answer.body) == b""
             )
-
-    attacked(
-        tmp_path,
-        lambda _: HttpResponse(200, [HTML, (b"Content-Encoding", encoding)], bomb),
-        check,
-        80 * MIB,
-    )
 
 
 @pytest.mark.parametrize(
@@ -106,24 +99,20 @@ def test_a_compressed_bomb_passes_as_it_is(tmp_path: Path, name: str) -> None:
         "blanks",
     ],
 )
-def test_a_large_page_is_rewritten_beside_the_loop(tmp_path: Path, page: bytes) -> None:
-    async def check(w: World) -> None:
+async def test_a_large_page_is_rewritten_beside_the_loop(tmp_path: Path, page: bytes) -> None:
+    async with attacked(tmp_path, lambda _: HttpResponse(200, [HTML], page), 150 * MIB) as w:
         answer = await w.ask("GET", f"{BASE}/")
         assert answer.status == 200
         assert page[:13] != b'<a href="/x">' or answer.body.startswith(
             f'<a href="{BASE}/x">'.encode()
         )
 
-    attacked(tmp_path, lambda _: HttpResponse(200, [HTML], page), check, 150 * MIB)
 
-
-def test_a_page_that_is_too_large_passes_as_it_is(tmp_path: Path) -> None:
+async def test_a_page_that_is_too_large_passes_as_it_is(tmp_path: Path) -> None:
     page = b'<a href="/x">' * MIB
 
-    async def check(w: World) -> None:
+    async with attacked(tmp_path, lambda _: HttpResponse(200, [HTML], page), 100 * MIB) as w:
         assert (await w.ask("GET", f"{BASE}/")).body == page
-
-    attacked(tmp_path, lambda _: HttpResponse(200, [HTML], page), check, 100 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +133,9 @@ def test_a_page_that_is_too_large_passes_as_it_is(tmp_path: Path) -> None:
     ],
     ids=["many headers", "one header", "interim answers"],
 )
-def test_an_endless_head_is_broken_off(tmp_path: Path, sent: list[bytes], expected: str) -> None:
+async def test_an_endless_head_is_broken_off(
+    tmp_path: Path, sent: list[bytes], expected: str
+) -> None:
     class Hostile:
         """Not an HTTP server: it sends those bytes to whoever connects."""
 
@@ -160,13 +151,10 @@ def test_an_endless_head_is_broken_off(tmp_path: Path, sent: list[bytes], expect
         async def stop(self, _grace: float) -> None:
             """Every connection ends with its exchange."""
 
-    async def main() -> None:
-        async with world(tmp_path) as w:
-            w.network._servers[POD_IP, 80] = Hostile()  # type: ignore[assignment]
-            await w.pod()
-            before = peak(reset=True)
-            answer = await w.ask("GET", f"{BASE}/")
-            assert answer.status == 500 and expected in answer.body.decode(), answer.body
-            assert peak() - before < 60 * MIB
-
-    asyncio.run(main())
+    async with world(tmp_path) as w:
+        w.network._servers[POD_IP, 80] = Hostile()  # type: ignore[assignment]
+        await w.pod()
+        before = peak(reset=True)
+        answer = await w.ask("GET", f"{BASE}/")
+        assert answer.status == 500 and expected in answer.body.decode(), answer.body
+        assert peak() - before < 60 * MIB

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,26 +30,21 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came to be")
 
 
-def play(
-    folder: Path,
-    scenario: Callable[[GrpcConnection, Server], Awaitable[None]],
-    handler: Handler = _echo,
-    most_streams: int = 0,
-) -> None:
-    async def main() -> None:
-        server = Server(handler, most_streams)
-        async with asyncio.timeout(20), server.listening(folder / "s") as endpoint:
-            connection = await address.connect_runtime(
-                address.parse_runtime_endpoint(endpoint), GrpcConnection
-            )
-            await scenario(connection, server)
-            connection.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def play(
+    folder: Path, handler: Handler = _echo, most_streams: int = 0
+) -> AsyncIterator[tuple[GrpcConnection, Server]]:
+    server = Server(handler, most_streams)
+    async with asyncio.timeout(20), server.listening(folder / "s") as endpoint:
+        connection = await address.connect_runtime(
+            address.parse_runtime_endpoint(endpoint), GrpcConnection
+        )
+        yield (connection, server)
+        connection.close()
 
 
-def test_a_call(tmp_path: Path) -> None:
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+async def test_a_call(tmp_path: Path) -> None:
+    async with play(tmp_path) as (connection, server):
         assert await connection.call("/a.B/C", b"x") == b"/a.B/C x"
         assert await connection.call("/a.B/C", b"x", 1.5) == b"/a.B/C x"
         first, second = server.headers
@@ -59,32 +55,26 @@ def test_a_call(tmp_path: Path) -> None:
         )
         assert second["grpc-timeout"] == "1500m"
 
-    play(tmp_path, scenario)
 
-
-def test_many_calls_at_once_and_more_than_windows_hold(tmp_path: Path) -> None:
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+async def test_many_calls_at_once_and_more_than_windows_hold(tmp_path: Path) -> None:
+    async with play(tmp_path) as (connection, _server):
         sizes = [0, 1, 70_000, 500_000, 2_000_000]
         answers = await asyncio.gather(
             *(connection.call("/x", bytes([n]) * size) for n, size in enumerate(sizes))
         )
         assert answers == [b"/x " + bytes([n]) * size for n, size in enumerate(sizes)]
 
-    play(tmp_path, scenario)
 
-
-def test_a_server_that_wants_few_calls_at_once(tmp_path: Path) -> None:
+async def test_a_server_that_wants_few_calls_at_once(tmp_path: Path) -> None:
     async def slow(path: str, message: bytes) -> bytes:
         await asyncio.sleep(0.01)
         return message
 
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+    async with play(tmp_path, slow, most_streams=2) as (connection, server):
         await connection.call("/x", b"so that the settings are there")
         answers = await asyncio.gather(*(connection.call("/x", bytes([n])) for n in range(10)))
         assert answers == [bytes([n]) for n in range(10)]
         assert server.most_active == 2
-
-    play(tmp_path, scenario, slow, most_streams=2)
 
 
 REFUSALS: dict[str, tuple[Exception, str, str]] = {
@@ -119,35 +109,31 @@ REFUSALS: dict[str, tuple[Exception, str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refusals(tmp_path: Path, case: str) -> None:
+async def test_refusals(tmp_path: Path, case: str) -> None:
     said, code, text = REFUSALS[case]
 
     async def handler(path: str, message: bytes) -> bytes:
         raise said
 
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+    async with play(tmp_path, handler) as (connection, _server):
         with pytest.raises(RpcError) as failure:
             await connection.call("/x", b"")
         assert (failure.value.code, failure.value.description) == (code, text)
 
-    play(tmp_path, scenario, handler)
 
-
-def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc, "LARGEST", 100_000)
 
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+    async with play(tmp_path) as (connection, _server):
         with pytest.raises(
             RpcError, match=r"ResourceExhausted.*larger than max \(200003 vs. 100000\)"
         ):
             await connection.call("/x", bytes(200_000))
         assert await connection.call("/x", b"y") == b"/x y"
 
-    play(tmp_path, scenario)
 
-
-def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+async def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
+    async with play(tmp_path) as (connection, server):
         server.resets_at_once = True
         with pytest.raises(
             RpcError, match=r"Internal.*RST_STREAM with error code: ENHANCE_YOUR_CALM"
@@ -156,15 +142,13 @@ def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
         server.resets_at_once = False
         assert await connection.call("/x", b"y") == b"/x y"
 
-    play(tmp_path, scenario)
 
-
-def test_deadlines_and_callers_who_give_up(tmp_path: Path) -> None:
+async def test_deadlines_and_callers_who_give_up(tmp_path: Path) -> None:
     async def never(path: str, message: bytes) -> bytes:
         await asyncio.sleep(60)
         return b""
 
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+    async with play(tmp_path, never) as (connection, server):
         with pytest.raises(RpcError) as late:
             await connection.call("/x", b"", 0.05)
         assert (
@@ -177,10 +161,8 @@ def test_deadlines_and_callers_who_give_up(tmp_path: Path) -> None:
         await until(lambda: server.resets == [1, 3])
         assert connection.usable
 
-    play(tmp_path, scenario, never)
 
-
-def test_a_server_that_goes(tmp_path: Path) -> None:
+async def test_a_server_that_goes(tmp_path: Path) -> None:
     reached = asyncio.Event()
     go_on = asyncio.Event()
 
@@ -189,7 +171,7 @@ def test_a_server_that_goes(tmp_path: Path) -> None:
         await go_on.wait()
         return b"done"
 
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+    async with play(tmp_path, slow) as (connection, server):
         calling = asyncio.create_task(connection.call("/x", b""))
         await reached.wait()
         server.connections[0].transport.abort()
@@ -199,44 +181,33 @@ def test_a_server_that_goes(tmp_path: Path) -> None:
         with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
 
-    play(tmp_path, scenario, slow)
 
-
-def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+async def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
+    async with play(tmp_path) as (connection, server):
         assert await connection.call("/x", b"") == b"/x "
         server.connections[0].go_away()
         await until(lambda: not connection.usable)
         with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
 
-    play(tmp_path, scenario)
 
-
-def test_numbers_of_calls_come_to_an_end(tmp_path: Path) -> None:
-    async def scenario(connection: GrpcConnection, server: Server) -> None:
+async def test_numbers_of_calls_come_to_an_end(tmp_path: Path) -> None:
+    async with play(tmp_path) as (connection, _server):
         connection._h2.highest_outbound_stream_id = 2**31 - 1
         with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
         assert not connection.usable
 
-    play(tmp_path, scenario)
 
+async def test_something_else_listens(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
 
-def test_something_else_listens(tmp_path: Path) -> None:
-    async def main() -> None:
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            writer.close()
-
-        server = await asyncio.start_unix_server(talk, str(tmp_path / "s"))
-        async with asyncio.timeout(10), server:
-            connection = await address.connect_runtime(
-                address.parse_runtime_endpoint(f"unix://{tmp_path}/s"), GrpcConnection
-            )
-            with pytest.raises(
-                RpcError, match=r"the server does not speak HTTP/2: b'HTTP/1\.1 400"
-            ):
-                await connection.call("/x", b"")
-
-    asyncio.run(main())
+    server = await asyncio.start_unix_server(talk, str(tmp_path / "s"))
+    async with asyncio.timeout(10), server:
+        connection = await address.connect_runtime(
+            address.parse_runtime_endpoint(f"unix://{tmp_path}/s"), GrpcConnection
+        )
+        with pytest.raises(RpcError, match=r"the server does not speak HTTP/2: b'HTTP/1\.1 400"):
+            await connection.call("/x", b"")

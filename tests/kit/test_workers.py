@@ -28,14 +28,11 @@ def busy(seconds: float) -> int:
     return steps
 
 
-def test_results_and_exceptions_reach_the_caller(workers: WorkerThread) -> None:
-    async def main() -> None:
-        assert await workers.run(lambda: 7) == 7
-        with pytest.raises(ValueError, match="no"):
-            await workers.run(lambda: int("no"))
-        assert await workers.run(threading.get_ident) != threading.get_ident()
-
-    asyncio.run(main())
+async def test_results_and_exceptions_reach_the_caller(workers: WorkerThread) -> None:
+    assert await workers.run(lambda: 7) == 7
+    with pytest.raises(ValueError, match="no"):
+        await workers.run(lambda: int("no"))
+    assert await workers.run(threading.get_ident) != threading.get_ident()
 
 
 def test_the_loop_answers_while_a_call_computes(workers: WorkerThread) -> None:
@@ -53,69 +50,58 @@ def test_the_loop_answers_while_a_call_computes(workers: WorkerThread) -> None:
     assert used < 0.5, "the computation ran on the loop's thread"
 
 
-def test_a_call_over_its_budget_is_interrupted_and_the_next_one_runs(workers: WorkerThread) -> None:
-    async def main() -> None:
-        before = time.monotonic()
-        with pytest.raises(WorkTimeout):
-            await workers.run(lambda: busy(60), seconds=0.3)
-        assert time.monotonic() - before < 20
-        assert await workers.run(lambda: "next") == "next"
+async def test_a_call_over_its_budget_is_interrupted_and_the_next_one_runs(
+    workers: WorkerThread,
+) -> None:
+    before = time.monotonic()
+    with pytest.raises(WorkTimeout):
+        await workers.run(lambda: busy(60), seconds=0.3)
+    assert time.monotonic() - before < 20
+    assert await workers.run(lambda: "next") == "next"
 
-    asyncio.run(main())
 
-
-def test_a_call_that_swallows_exceptions_is_still_interrupted(workers: WorkerThread) -> None:
+async def test_a_call_that_swallows_exceptions_is_still_interrupted(workers: WorkerThread) -> None:
     def stubborn() -> None:
         while True:
             with contextlib.suppress(Exception):
                 busy(0.01)
 
-    async def main() -> None:
-        with pytest.raises(WorkTimeout):
-            await workers.run(stubborn, seconds=0.3)
-
-    asyncio.run(main())
+    with pytest.raises(WorkTimeout):
+        await workers.run(stubborn, seconds=0.3)
 
 
-def test_a_cancelled_call_frees_the_worker(workers: WorkerThread) -> None:
-    async def main() -> None:
-        running = asyncio.ensure_future(workers.run(lambda: busy(60)))
-        waiting = asyncio.ensure_future(workers.run(lambda: busy(60)))
-        await asyncio.sleep(0.05)
-        running.cancel()
-        waiting.cancel()
-        await asyncio.gather(running, waiting, return_exceptions=True)
-        assert await asyncio.wait_for(workers.run(lambda: 1), 20) == 1
-
-    asyncio.run(main())
+async def test_a_cancelled_call_frees_the_worker(workers: WorkerThread) -> None:
+    running = asyncio.ensure_future(workers.run(lambda: busy(60)))
+    waiting = asyncio.ensure_future(workers.run(lambda: busy(60)))
+    await asyncio.sleep(0.05)
+    running.cancel()
+    waiting.cancel()
+    await asyncio.gather(running, waiting, return_exceptions=True)
+    assert await asyncio.wait_for(workers.run(lambda: 1), 20) == 1
 
 
-def test_groups_take_turns_and_have_a_limit(workers: WorkerThread) -> None:
-    async def main() -> None:
-        order: list[str] = []
-        gate, started = threading.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
+async def test_groups_take_turns_and_have_a_limit(workers: WorkerThread) -> None:
+    order: list[str] = []
+    gate, started = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        def wait() -> None:
-            loop.call_soon_threadsafe(started.set)
-            gate.wait()
+    def wait() -> None:
+        loop.call_soon_threadsafe(started.set)
+        gate.wait()
 
-        first = asyncio.ensure_future(workers.run(wait, group="a"))
-        await started.wait()
-        calls = [
-            asyncio.ensure_future(workers.run(lambda: order.append("a"), group="a"))
-            for _ in range(3)
-        ]
-        await asyncio.sleep(0)
-        with pytest.raises(WorkRejected):
-            await workers.run(lambda: None, group="a")
-        calls.append(asyncio.ensure_future(workers.run(lambda: order.append("b"), group="b")))
-        await asyncio.sleep(0)
-        gate.set()
-        await asyncio.gather(first, *calls)
-        assert order.index("b") <= 1, order
-
-    asyncio.run(main())
+    first = asyncio.ensure_future(workers.run(wait, group="a"))
+    await started.wait()
+    calls = [
+        asyncio.ensure_future(workers.run(lambda: order.append("a"), group="a")) for _ in range(3)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(WorkRejected):
+        await workers.run(lambda: None, group="a")
+    calls.append(asyncio.ensure_future(workers.run(lambda: order.append("b"), group="b")))
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(first, *calls)
+    assert order.index("b") <= 1, order
 
 
 def test_work_for_one_loop_after_another(workers: WorkerThread) -> None:

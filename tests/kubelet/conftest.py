@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from socket import socket
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
 from transom.apiserver.core.context import UserInfo
@@ -323,40 +324,36 @@ class Node(Cluster):
 
 
 @pytest.fixture
-def node() -> Callable[..., None]:
+def node() -> ContextFactory:
     """Runs a scenario on a whole node: node("linux", scenario, flavour="containerd",
     max_pods=3).
     """
 
-    def run(os: str, scenario: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
-        async def main() -> None:
-            made = Node(os, **settings)
-            async with asyncio.timeout(60):
-                await made.start()
-                try:
-                    await scenario(made)
-                finally:
-                    await made.stop()
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run(os: str, **settings: Any) -> AsyncIterator[Node]:
+        made = Node(os, **settings)
+        async with asyncio.timeout(60):
+            await made.start()
+            try:
+                yield made
+            finally:
+                await made.stop()
 
     return run
 
 
 @pytest.fixture
-def core() -> Callable[[Callable[[CoreNode], Awaitable[None]]], None]:
+def core() -> ContextFactory:
     """Runs a scenario against the core of a kubelet."""
 
-    def run(scenario: Callable[[CoreNode], Awaitable[None]]) -> None:
-        async def main() -> None:
-            node = CoreNode()
-            async with asyncio.timeout(30):
-                await node.start()
-                try:
-                    await scenario(node)
-                finally:
-                    await node.stop()
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run() -> AsyncIterator[CoreNode]:
+        node = CoreNode()
+        async with asyncio.timeout(30):
+            await node.start()
+            try:
+                yield node
+            finally:
+                await node.stop()
 
     return run

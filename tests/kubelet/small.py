@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.kubelet.fakes import FakeRuntime
@@ -219,9 +220,7 @@ def make_pod(name: str = "web", *containers: Object, **spec: Any) -> Object:
     }
 
 
-def play(scenario: Callable[..., Coroutine[Any, Any, None]], *args: Any, **config: Any) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(20):
-            await scenario(Node(**config), *args)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def play(**config: Any) -> AsyncIterator[Node]:
+    async with asyncio.timeout(20):
+        yield Node(**config)

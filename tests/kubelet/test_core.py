@@ -16,8 +16,6 @@ from transom.kubelet.failures import ContainerFailure, PodRejection, VolumeFailu
 from transom.kubelet.parts import HookFailure
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
-from .conftest import CoreNode
-
 
 def conditions(pod: Any) -> dict[str, str]:
     return {c["type"]: c["status"] for c in pod["status"]["conditions"]}
@@ -27,8 +25,8 @@ def state(pod: Any, name: str = "c", kind: str = "containerStatuses") -> Any:
     return next(s for s in pod["status"][kind] if s["name"] == name)
 
 
-def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
+    async with core() as node:
         created = await node.create("p")
         await node.settle()
         pod = await node.pod("p")
@@ -74,11 +72,9 @@ def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
             ("Normal", "Killing", "Stopping container c"),
         ]
 
-    core(scenario)
 
-
-def test_a_slow_start_is_told(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_slow_start_is_told(core: Any) -> None:
+    async with core() as node:
         node.parts.mount_waits = asyncio.Event()
         await node.create("p")
         await node.settle()
@@ -95,11 +91,9 @@ def test_a_slow_start_is_told(core: Any) -> None:
         assert (await node.pod("p"))["status"]["phase"] == "Running"
         assert len(node.writes) == 2
 
-    core(scenario)
 
-
-def test_a_pod_that_waits_is_deleted_at_once(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_pod_that_waits_is_deleted_at_once(core: Any) -> None:
+    async with core() as node:
         node.parts.mount_waits = asyncio.Event()
         await node.create("p")
         await node.settle()
@@ -108,11 +102,9 @@ def test_a_pod_that_waits_is_deleted_at_once(core: Any) -> None:
         assert await node.missing("p")
         assert not node.runtime.calls
 
-    core(scenario)
 
-
-def test_init_containers_run_in_order(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_init_containers_run_in_order(core: Any) -> None:
+    async with core() as node:
         await node.create(
             "p", initContainers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]
         )
@@ -133,11 +125,9 @@ def test_init_containers_run_in_order(core: Any) -> None:
         assert pod["status"]["phase"] == "Running" and conditions(pod)["Initialized"] == "True"
         assert [c[1] for c in node.runtime.calls if c[0] == "start_container"] == ["a", "b", "c"]
 
-    core(scenario)
 
-
-def test_an_init_container_that_fails_ends_a_pod_that_never_restarts(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_an_init_container_that_fails_ends_a_pod_that_never_restarts(core: Any) -> None:
+    async with core() as node:
         await node.create("p", initContainers=[{"name": "a", "image": "i"}], restartPolicy="Never")
         await node.settle()
         node.runtime.exit_all("a", 3)
@@ -147,11 +137,9 @@ def test_an_init_container_that_fails_ends_a_pod_that_never_restarts(core: Any) 
         assert state(pod, "a", "initContainerStatuses")["state"]["terminated"]["exitCode"] == 3
         assert node.runtime.sandboxes()[0].state == "notready"
 
-    core(scenario)
 
-
-def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> None:
+    async with core() as node:
         node.runtime.start_exits["c"] = [1] * 20
         pod = await node.create("p")
         uid = pod["metadata"]["uid"]
@@ -180,11 +168,9 @@ def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> None:
         assert len(node.runtime.containers()) <= 2
         assert ("Warning", "BackOff", "Back-off restarting failed container") in await node.events()
 
-    core(scenario)
 
-
-def test_restart_policies(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_restart_policies(core: Any) -> None:
+    async with core() as node:
         await node.create("never", restartPolicy="Never", containers=[{"name": "x", "image": "i"}])
         await node.create(
             "failure", restartPolicy="OnFailure", containers=[{"name": "y", "image": "i"}]
@@ -208,11 +194,9 @@ def test_restart_policies(core: Any) -> None:
         await node.settle()
         assert await node.missing("failure")
 
-    core(scenario)
 
-
-def test_failures_on_the_way_up(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_failures_on_the_way_up(core: Any) -> None:
+    async with core() as node:
         node.parts.mount_failures = [VolumeFailure("unmounted volumes=[v]")]
         node.runtime.fail["run_sandbox"] = [RuntimeFailure("Unknown", "no network")]
         node.parts.pull_failures["image"] = [ContainerFailure("ErrImagePull", "not found")]
@@ -248,11 +232,9 @@ def test_failures_on_the_way_up(core: Any) -> None:
             ("Warning", "Failed", "Error: no such file"),
         ]
 
-    core(scenario)
 
-
-def test_probes_change_readiness_and_restart(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_probes_change_readiness_and_restart(core: Any) -> None:
+    async with core() as node:
         probe = {"tcpSocket": {"port": 80}}
         pod = await node.create(
             "p",
@@ -288,11 +270,9 @@ def test_probes_change_readiness_and_restart(core: Any) -> None:
             "Container c failed liveness probe, will be restarted",
         ) in await node.events()
 
-    core(scenario)
 
-
-def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> None:
+    async with core() as node:
         pod = await node.create(
             "p",
             restartPolicy="OnFailure",
@@ -319,11 +299,9 @@ def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> 
         entry = state(await node.pod("p"), "d")
         assert "running" in entry["state"] and entry["restartCount"] == 1
 
-    core(scenario)
 
-
-def test_another_image_restarts_the_container(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_another_image_restarts_the_container(core: Any) -> None:
+    async with core() as node:
         await node.create("p", restartPolicy="Never")
         await node.settle()
         await node.client.patch(
@@ -348,11 +326,9 @@ def test_another_image_restarts_the_container(core: Any) -> None:
             "Container c definition changed, will be restarted",
         ) in await node.events()
 
-    core(scenario)
 
-
-def test_a_lost_sandbox_is_made_again(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_lost_sandbox_is_made_again(core: Any) -> None:
+    async with core() as node:
         await node.create("p")
         await node.settle()
         await node.stop_kubelet()
@@ -370,11 +346,9 @@ def test_a_lost_sandbox_is_made_again(core: Any) -> None:
             "Pod sandbox changed, it will be killed and re-created.",
         ) in await node.events()
 
-    core(scenario)
 
-
-def test_a_new_kubelet_goes_on_with_what_runs(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_new_kubelet_goes_on_with_what_runs(core: Any) -> None:
+    async with core() as node:
         await node.create("stays")
         await node.create("goes")
         await node.create("deleted")
@@ -391,11 +365,9 @@ def test_a_new_kubelet_goes_on_with_what_runs(core: Any) -> None:
         assert len(node.parts.mounts) == 1
         assert not [c for c in node.runtime.calls if c[0] in ("run_sandbox", "start_container")]
 
-    core(scenario)
 
-
-def test_the_deadline(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_the_deadline(core: Any) -> None:
+    async with core() as node:
         await node.create("p", activeDeadlineSeconds=20)
         await node.settle(19)
         assert (await node.pod("p"))["status"]["phase"] == "Running"
@@ -406,11 +378,9 @@ def test_the_deadline(core: Any) -> None:
         assert "terminated" in status["containerStatuses"][0]["state"]
         assert node.runtime.containers()[0].state != "running"
 
-    core(scenario)
 
-
-def test_a_refused_pod_fails_and_can_be_deleted(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_refused_pod_fails_and_can_be_deleted(core: Any) -> None:
+    async with core() as node:
         node.parts.refused = PodRejection("OutOfcpu", "Node didn't have enough resource: cpu")
         await node.create("p")
         await node.settle()
@@ -429,11 +399,9 @@ def test_a_refused_pod_fails_and_can_be_deleted(core: Any) -> None:
         await node.settle()
         assert await node.missing("p") and not node.runtime.calls
 
-    core(scenario)
 
-
-def test_eviction_leaves_a_bare_status(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_eviction_leaves_a_bare_status(core: Any) -> None:
+    async with core() as node:
         pod = await node.create("p")
         await node.settle()
         await node.core.kill_pod(pod, "Evicted", "The node was low on resource: memory. ", 0)
@@ -448,11 +416,9 @@ def test_eviction_leaves_a_bare_status(core: Any) -> None:
         assert ("stop_container", "c", 0) in node.runtime.calls
         assert not node.runtime.containers() and not node.parts.mounts
 
-    core(scenario)
 
-
-def test_hooks(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_hooks(core: Any) -> None:
+    async with core() as node:
         handler = {"exec": {"command": ["x"]}}
         node.parts.hook_failures = [
             HookFailure("Exec lifecycle hook ([x]) failed", "exited with 1")
@@ -473,11 +439,9 @@ def test_hooks(core: Any) -> None:
         assert ("Normal", "Killing", "FailedPostStartHook") in await node.events()
         assert [name for name, _ in node.parts.hooks] == ["c", "c"]
 
-    core(scenario)
 
-
-def test_a_finalizer_holds_the_object_only(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_finalizer_holds_the_object_only(core: Any) -> None:
+    async with core() as node:
         await node.create("p", metadata={"finalizers": ["x/y"]})
         await node.settle()
         await node.client.delete(PODS, "default", "p")
@@ -492,11 +456,9 @@ def test_a_finalizer_holds_the_object_only(core: Any) -> None:
         await node.settle()
         assert await node.missing("p") and not [*node.core.workers]
 
-    core(scenario)
 
-
-def test_others_may_not_change_the_status_for_long(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_others_may_not_change_the_status_for_long(core: Any) -> None:
+    async with core() as node:
         await node.create("p")
         await node.settle()
         body = {"status": {"podIP": "1.2.3.4", "phase": "Pending"}}
@@ -505,11 +467,9 @@ def test_others_may_not_change_the_status_for_long(core: Any) -> None:
         status = (await node.pod("p"))["status"]
         assert (status["phase"], status["podIP"]) == ("Running", "10.0.0.1")
 
-    core(scenario)
 
-
-def test_a_pod_that_others_declare_failed_is_stopped(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_pod_that_others_declare_failed_is_stopped(core: Any) -> None:
+    async with core() as node:
         await node.create("p")
         await node.settle()
         await node.client.patch(
@@ -519,11 +479,9 @@ def test_a_pod_that_others_declare_failed_is_stopped(core: Any) -> None:
         assert (await node.pod("p"))["status"]["phase"] == "Failed"
         assert all(s.state == "notready" for s in node.runtime.sandboxes())
 
-    core(scenario)
 
-
-def test_readiness_gates(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_readiness_gates(core: Any) -> None:
+    async with core() as node:
         await node.create("p", readinessGates=[{"conditionType": "x/y"}])
         await node.settle()
         pod = await node.pod("p")
@@ -543,8 +501,6 @@ def test_readiness_gates(core: Any) -> None:
             "ContainersReady": "True",
             "PodScheduled": "True",
         }
-
-    core(scenario)
 
 
 class Folder:
@@ -581,8 +537,8 @@ def static(uid: str) -> Any:
     }
 
 
-def test_static_pods_run_and_are_shown_by_mirrors(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_static_pods_run_and_are_shown_by_mirrors(core: Any) -> None:
+    async with core() as node:
         await node.stop_kubelet()
         folder = node.sources["file"] = Folder()
         await node.start_kubelet()
@@ -611,11 +567,9 @@ def test_static_pods_run_and_are_shown_by_mirrors(core: Any) -> None:
         await node.settle()
         assert not node.runtime.sandboxes() and node.parts.mirrors[-1] == ("delete", "s-node1")
 
-    core(scenario)
 
-
-def test_a_status_that_could_not_be_written_is_written_later(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_status_that_could_not_be_written_is_written_later(core: Any) -> None:
+    async with core() as node:
         node.fail_writes = 2
         await node.create("p")
         await node.settle()
@@ -623,11 +577,9 @@ def test_a_status_that_could_not_be_written_is_written_later(core: Any) -> None:
         await node.settle(25)
         assert (await node.pod("p"))["status"]["phase"] == "Running"
 
-    core(scenario)
 
-
-def test_the_network_is_waited_for(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_the_network_is_waited_for(core: Any) -> None:
+    async with core() as node:
         node.runtime.state = RuntimeStatus(
             network_reason="NetworkPluginNotReady", network_message="docker: no cni"
         )
@@ -647,11 +599,9 @@ def test_the_network_is_waited_for(core: Any) -> None:
         await node.settle(2)
         assert (await node.pod("p"))["status"]["phase"] == "Running"
 
-    core(scenario)
 
-
-def test_grace_and_pre_stop(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_grace_and_pre_stop(core: Any) -> None:
+    async with core() as node:
         slow = {"exec": {"command": ["sleep"]}}
         await node.create(
             "p",
@@ -676,11 +626,9 @@ def test_grace_and_pre_stop(core: Any) -> None:
             2,
         ) in node.runtime.calls  # nobody is killed without a moment to end
 
-    core(scenario)
 
-
-def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:
+    async with core() as node:
         uid = (await node.create("p"))["metadata"]["uid"]
         await node.settle()
         node.runtime.fail["stop_container"] = node.runtime.fail["stop_sandbox"] = [
@@ -699,12 +647,10 @@ def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:
         await node.settle(16)
         assert await node.missing("p")
 
-    core(scenario)
-
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_kubelet_that_crashes_loses_and_doubles_nothing(core: Any, seed: int) -> None:
-    async def scenario(node: CoreNode) -> None:
+async def test_a_kubelet_that_crashes_loses_and_doubles_nothing(core: Any, seed: int) -> None:
+    async with core() as node:
         chance = random.Random(seed)
         node.runtime.delay = 0.3
         for round in range(6):
@@ -742,5 +688,3 @@ def test_a_kubelet_that_crashes_loses_and_doubles_nothing(core: Any, seed: int) 
                 state(pod)["containerID"]
                 == f"docker://{node.runtime.containers(pod['metadata']['uid'])[0].id}"
             )
-
-    core(scenario)

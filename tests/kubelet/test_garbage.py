@@ -56,10 +56,10 @@ def status(pod: Object, **fields: Any) -> Object:
         ({"containerStatuses": [{"state": {"running": {}}}]}, True, False, 1),
     ],
 )
-def test_the_newest_dead_container_of_a_pod_stays(
+async def test_the_newest_dead_container_of_a_pod_stays(
     fields: Any, deleted: bool, terminated_too: bool, left: int
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with play() as node:
         pod = status(make_pod("web"), **fields)
         if deleted:
             pod["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
@@ -68,11 +68,9 @@ def test_the_newest_dead_container_of_a_pod_stays(
         assert [c.id for c in node.runtime.containers()] == [newest][:left]
         assert len(node.runtime.sandboxes()) == left
 
-    play(scenario)
 
-
-def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -> None:
-    async def scenario(node: Node) -> None:
+async def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -> None:
+    async with play() as node:
         await dead(node, make_pod("web"), 2)
         node.host.files.symlink(
             "/var/log/pods/gone", "/var/log/containers/web_default_app-container2.log"
@@ -84,19 +82,15 @@ def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -> None
         assert node.host.files.listdir("/var/log/pods") == []
         assert node.host.files.listdir("/var/log/containers") == []
 
-    play(scenario)
 
-
-def test_older_remains_of_a_container_go_when_it_dies() -> None:
-    async def scenario(node: Node) -> None:
+async def test_older_remains_of_a_container_go_when_it_dies() -> None:
+    async with play() as node:
         newest, *_ = ids = await dead(node, make_pod("web"), 3)
         await gc(node, make_pod("web")).clean_up_pod("uid-web", newest)
         assert [c.id for c in node.runtime.containers()] == [newest]
         assert node.host.files.listdir("/var/log/pods/default_web_uid-web/app") == ["2.log"]
         await gc(node).clean_up_pod("uid-web", everything=True)
         assert not node.runtime.containers() and len(ids) == 3
-
-    play(scenario)
 
 
 def image(name: str, size: int) -> Image:
@@ -106,8 +100,8 @@ def image(name: str, size: int) -> Image:
 GIB = 1 << 30
 
 
-def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
-    async def scenario(node: Node) -> None:
+async def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
+    async with play() as node:
         for name in ("old", "used", "older", "fresh"):
             node.runtime.store[f"{name}:1"] = image(name, 4 * GIB)
         del node.runtime.store["fresh:1"]
@@ -129,11 +123,9 @@ def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
             "sha256:old",
         ]
 
-    play(scenario)
 
-
-def test_images_that_do_not_free_enough() -> None:
-    async def scenario(node: Node) -> None:
+async def test_images_that_do_not_free_enough() -> None:
+    async with play() as node:
         images = ImageGC(node.env)
         node.host.fill_disk()
         wanted = 100 * GIB * 20 // 100
@@ -155,11 +147,9 @@ def test_images_that_do_not_free_enough() -> None:
         ):
             await images.delete_unused()
 
-    play(scenario)
 
-
-def test_logs_are_rotated_and_compressed() -> None:
-    async def scenario(node: Node) -> None:
+async def test_logs_are_rotated_and_compressed() -> None:
+    async with play(container_log_max_size=100, container_log_max_files=3) as node:
         node.runtime.version = RuntimeVersion("containerd", "1.4.3-sim")
         (container,) = await node.start(make_pod("web"))
         path = "/var/log/pods/p/app/0.log"
@@ -181,9 +171,5 @@ def test_logs_are_rotated_and_compressed() -> None:
         assert sum(call[0] == "reopen_log" for call in node.runtime.calls) == 4
         node.host.files.write(path, b"short")
         assert not rotator.due()
-
-    async def docker(node: Node) -> None:
+    async with play() as node:
         assert not LogRotator(node.env).enabled
-
-    play(scenario, container_log_max_size=100, container_log_max_files=3)
-    play(docker)

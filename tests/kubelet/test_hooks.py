@@ -27,8 +27,8 @@ async def failure(node: Node, handler: Object) -> HookFailure:
     return problem.value
 
 
-def test_exec() -> None:
-    async def scenario(node: Node) -> None:
+async def test_exec() -> None:
+    async with play() as node:
         handler = {"exec": {"command": ["sh", "-c", "x y"]}}
         node.runtime.commands = [
             ExecResult(b"o\n", b"e\n", 3),
@@ -47,8 +47,6 @@ def test_exec() -> None:
         await HookRunner(node.env).run(make_pod(), CONTAINER, "c1", handler)
         assert node.runtime.calls[-1] == ("exec", "c1", ("sh", "-c", "x y"), 0)
 
-    play(scenario)
-
 
 def serve(node: Node, port: int, seen: list[bytes]) -> None:
     tasks: list[Any] = []
@@ -65,8 +63,8 @@ def serve(node: Node, port: int, seen: list[bytes]) -> None:
     node.net.listen("10.0.0.1", port, accept)
 
 
-def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
-    async def scenario(node: Node) -> None:
+async def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
+    async with play() as node:
         await node.start(make_pod("web", CONTAINER))  # its address is 10.0.0.1
         seen: list[bytes] = []
         serve(node, 8080, seen)
@@ -75,8 +73,6 @@ def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
         assert seen[0].startswith(
             b"GET //bye HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\n"
         )
-
-    play(scenario)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +89,8 @@ def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
         ({"path": "/x", "port": "none"}, "couldn't find port: {1 0 none} in app"),
     ],
 )
-def test_http_get_fails(handler: Object, error: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_http_get_fails(handler: Object, error: str) -> None:
+    async with play() as node:
         await node.start(make_pod("web", CONTAINER))
         problem = await failure(node, {"httpGet": handler})
         assert problem.error == error
@@ -103,11 +99,10 @@ def test_http_get_fails(handler: Object, error: str) -> None:
             == f'Http lifecycle hook ({handler["path"]}) {WHERE} - error: {error}, message: ""'
         )
 
-    play(scenario)
 
+async def test_no_packet_comes_back() -> None:
+    async with play() as node:
 
-def test_no_packet_comes_back() -> None:
-    async def scenario(node: Node) -> None:
         async def blackhole(address: str, port: int) -> socket.socket:
             raise TimeoutError
 
@@ -116,14 +111,10 @@ def test_no_packet_comes_back() -> None:
             'Get "http://h:80/x": dial tcp h:80: i/o timeout'
         )
 
-    play(scenario)
 
-
-def test_a_socket_is_no_hook() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_socket_is_no_hook() -> None:
+    async with play() as node:
         assert str(await failure(node, {"tcpSocket": {"port": 80}})) == (
             "Cannot run handler: invalid handler: "
             "&Handler{Exec:nil,HTTPGet:nil,TCPSocket:&TCPSocketAction{Port:{0 80 },Host:,},}"
         )
-
-    play(scenario)

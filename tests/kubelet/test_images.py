@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.kubelet.small import Node, make_pod, play
+from tests.kubelet.small import make_pod, play
 
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.failures import ContainerFailure
@@ -33,8 +33,8 @@ async def failure(images: ImageManager, pod: Object) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("policy", "pulled"), [("Always", True), ("IfNotPresent", False), ("Never", False)]
 )
-def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
-    async def scenario(node: Node) -> None:
+async def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
+    async with play() as node:
         node.runtime.registry["nginx:latest"] = node.runtime.store["nginx:latest"] = NGINX
         node.runtime.pull_seconds = 1.25
         pod = make_pod("web", container(policy=policy))
@@ -53,11 +53,9 @@ def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
         )
         assert set(node.told.paths) == {"spec.containers{app}"}
 
-    play(scenario)
 
-
-def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
+    async with play() as node:
         images, pod = ImageManager(node.env), make_pod("web", container("example.com/none:1"))
         text = (
             "rpc error: code = NotFound desc = failed to pull and unpack image "
@@ -81,8 +79,6 @@ def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
         node.clock.advance(601)  # long without trouble: from the start again
         assert (await failure(images, pod))[0] == "ErrImagePull"
         assert images.retry_after(pod, pod["spec"]["containers"][0]) == 10
-
-    play(scenario)
 
 
 @pytest.mark.parametrize(
@@ -116,19 +112,17 @@ def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
         ),
     ],
 )
-def test_images_that_cannot_be_had(
+async def test_images_that_cannot_be_had(
     image: str, policy: str, reason: str, event: str, message: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with play() as node:
         pod = make_pod("web", container(image, policy))
         assert await failure(ImageManager(node.env), pod) == (reason, message)
         assert node.told.all == [(event, message), ("Failed", f"Error: {reason}")]
 
-    play(scenario)
 
-
-def test_a_runtime_that_cannot_say() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_runtime_that_cannot_say() -> None:
+    async with play() as node:
         node.runtime.fail["image"] = [RuntimeFailure("Unknown", "broken")]
         reason, message = await failure(ImageManager(node.env), make_pod("web", container()))
         assert (reason, message) == (
@@ -136,11 +130,9 @@ def test_a_runtime_that_cannot_say() -> None:
             'Failed to inspect image "nginx": rpc error: code = Unknown desc = broken',
         )
 
-    play(scenario)
 
-
-def test_pulls_come_one_after_the_other_and_not_too_many() -> None:
-    async def scenario(node: Node) -> None:
+async def test_pulls_come_one_after_the_other_and_not_too_many() -> None:
+    async with play(registry_pull_qps=0.001, registry_burst=2) as node:
         node.runtime.pull_seconds = 1
         pods = [make_pod(f"p{n}", container(f"i{n}")) for n in range(3)]
         for n in range(3):
@@ -157,14 +149,12 @@ def test_pulls_come_one_after_the_other_and_not_too_many() -> None:
         ]
         assert str(results[2]) == "pull QPS exceeded"
 
-    play(scenario, registry_pull_qps=0.001, registry_burst=2)
-
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 3.0])
-def test_serial_pulls_wait_for_each_other_instead_of_exceeding_the_default_limit(
+async def test_serial_pulls_wait_for_each_other_instead_of_exceeding_the_default_limit(
     seconds: float,
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with play() as node:
         node.runtime.pull_seconds = seconds
         node.runtime.registry["nginx:latest"] = NGINX
         images = ImageManager(node.env)
@@ -176,11 +166,9 @@ def test_serial_pulls_wait_for_each_other_instead_of_exceeding_the_default_limit
         await asyncio.gather(*tasks)
         assert sorted(reason for reason, _ in node.told.all) == ["Pulled"] * 60 + ["Pulling"] * 60
 
-    play(scenario)
 
-
-def test_parallel_pulls_exceed_the_limit() -> None:
-    async def scenario(node: Node) -> None:
+async def test_parallel_pulls_exceed_the_limit() -> None:
+    async with play(serialize_image_pulls=False) as node:
         node.runtime.registry["nginx:latest"] = NGINX
         images = ImageManager(node.env)
         pods = [make_pod(f"p{n}", container("nginx", "Always")) for n in range(12)]
@@ -192,8 +180,6 @@ def test_parallel_pulls_exceed_the_limit() -> None:
         assert [str(result) for result in results if isinstance(result, Exception)] == [
             "pull QPS exceeded"
         ] * 2
-
-    play(scenario, serialize_image_pulls=False)
 
 
 def secret(kind: str, config: Any) -> Object:
@@ -233,8 +219,8 @@ def test_credentials_fit(place: str, image: str, fits: bool) -> None:
         )
 
 
-def test_the_more_particular_credential_is_tried_first_and_failures_are_summed_up() -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_more_particular_credential_is_tried_first_and_failures_are_summed_up() -> None:
+    async with play() as node:
         node.secrets.known["regcred"] = secret(
             JSON,
             {
@@ -265,8 +251,6 @@ def test_the_more_particular_credential_is_tried_first_and_failures_are_summed_u
             AuthConfig("team", "2"),
             AuthConfig("all", "1"),
         ]
-
-    play(scenario)
 
 
 HEX64 = "0123456789abcdef" * 4

@@ -47,8 +47,8 @@ def log(node: Node, pod: Any, container: str = "c", attempt: int = 0) -> str:
 
 @pytest.mark.parametrize("os", ["linux", "windows"])
 @pytest.mark.parametrize("flavour", ["docker", "containerd"])
-def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
+    async with node(os, flavour=flavour) as node:
         image, command = SLEEP[os]
         await node.create(
             "p",
@@ -77,11 +77,9 @@ def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
             ("Killing", "Stopping container c"),
         ]
 
-    node(os, scenario, flavour=flavour)
 
-
-def test_init_containers_prepare_a_volume(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_init_containers_prepare_a_volume(node: Any) -> None:
+    async with node("linux") as node:
         mount = [{"name": "v", "mountPath": "/prep"}]
         await node.create(
             "p",
@@ -106,11 +104,9 @@ def test_init_containers_prepare_a_volume(node: Any) -> None:
             s["state"]["terminated"]["reason"] for s in pod["status"]["initContainerStatuses"]
         ] == ["Completed"] * 2
 
-    node("linux", scenario)
 
-
-def test_a_container_crashes_again_and_again(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_container_crashes_again_and_again(node: Any) -> None:
+    async with node("linux") as node:
         await node.create(
             "p",
             containers=[
@@ -126,11 +122,9 @@ def test_a_container_crashes_again_and_again(node: Any) -> None:
         assert (last["exitCode"], last["reason"], last["message"]) == (3, "Error", "oops\n")
         assert ("Warning", "BackOff", "Back-off restarting failed container") in await node.events()
 
-    node("linux", scenario)
 
-
-def test_a_container_that_fails_its_liveness_probe(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_container_that_fails_its_liveness_probe(node: Any) -> None:
+    async with node("linux") as node:
         probe = {
             "exec": {"command": ["cat", "/tmp/healthy"]},
             "initialDelaySeconds": 5,
@@ -156,11 +150,9 @@ def test_a_container_that_fails_its_liveness_probe(node: Any) -> None:
             for _, reason, text in events
         )
 
-    node("linux", scenario)
 
-
-def test_readiness_of_a_server(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_readiness_of_a_server(node: Any) -> None:
+    async with node("linux") as node:
         probe = {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1}
         await node.create(
             "p",
@@ -179,11 +171,9 @@ def test_readiness_of_a_server(node: Any) -> None:
         assert state(pod)["ready"]
         assert {c["type"]: c["status"] for c in pod["status"]["conditions"]}["Ready"] == "True"
 
-    node("linux", scenario)
 
-
-def test_an_image_that_is_not_there(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_an_image_that_is_not_there(node: Any) -> None:
+    async with node("linux") as node:
         await node.create("p", containers=[{"name": "c", "image": "no-such-image:v1"}])
         await node.settle(3)
         assert state(await node.pod("p"))["state"]["waiting"]["reason"] == "ErrImagePull"
@@ -194,11 +184,9 @@ def test_an_image_that_is_not_there(node: Any) -> None:
             "message": 'Back-off pulling image "no-such-image:v1"',
         }
 
-    node("linux", scenario)
 
-
-def test_a_volume_that_cannot_be_mounted_yet(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_volume_that_cannot_be_mounted_yet(node: Any) -> None:
+    async with node("linux") as node:
         await node.create(
             "p",
             volumes=[{"name": "v", "configMap": {"name": "m"}}],
@@ -220,11 +208,9 @@ def test_a_volume_that_cannot_be_mounted_yet(node: Any) -> None:
         await node.settle(1)
         assert log(node, pod) == "value"
 
-    node("linux", scenario)
 
-
-def test_a_machine_reboots(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_machine_reboots(node: Any) -> None:
+    async with node("linux") as node:
         await node.create("p", containers=[shell("sleep 1000")])
         await node.create("done", restartPolicy="Never", containers=[shell("echo ok")])
         await phase(node, "p", "Running")
@@ -243,11 +229,9 @@ def test_a_machine_reboots(node: Any) -> None:
         ) in await node.events()
         assert (await node.pod("done"))["status"]["phase"] == "Succeeded"
 
-    node("linux", scenario)
 
-
-def test_a_debugger_joins_a_pod(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_debugger_joins_a_pod(node: Any) -> None:
+    async with node("linux") as node:
         await node.create("p", containers=[shell("sleep 1000")])
         await phase(node, "p", "Running")
         body = {
@@ -276,11 +260,9 @@ def test_a_debugger_joins_a_pod(node: Any) -> None:
         assert entry["state"]["terminated"]["exitCode"] == 2 and entry["restartCount"] == 0
         assert pod["status"]["phase"] == "Running" and log(node, pod, "d") == "hi"
 
-    node("linux", scenario)
 
-
-def test_a_static_pod_and_its_mirror(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_static_pod_and_its_mirror(node: Any) -> None:
+    async with node("linux", static_pod_path="/etc/kubernetes/manifests") as node:
         files = node.host.files
         files.mkdir("/etc/kubernetes/manifests")
         manifest = (
@@ -311,11 +293,9 @@ def test_a_static_pod_and_its_mirror(node: Any) -> None:
         await node.settle(60)
         assert await node.missing("s-node1") and not node.runtime.sandboxes()
 
-    node("linux", scenario, static_pod_path="/etc/kubernetes/manifests")
 
-
-def test_a_node_that_is_full_refuses(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_node_that_is_full_refuses(node: Any) -> None:
+    async with node("linux", max_pods=1) as node:
         await node.create("one", containers=[shell("sleep 1000")])
         await node.create("two", containers=[shell("sleep 1000")])
         await phase(node, "one", "Running")
@@ -324,5 +304,3 @@ def test_a_node_that_is_full_refuses(node: Any) -> None:
             "OutOfpods",
             ("Pod Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"),
         )
-
-    node("linux", scenario, max_pods=1)

@@ -104,69 +104,61 @@ def surroundings(client: Client | None = None) -> Any:
     )
 
 
-def test_a_folder_is_followed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        env = surroundings()
-        told: list[dict[str, str]] = []
-        updates = PodUpdates(
-            lambda pods: told.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods})
-        )
-        folder = tmp_path / "manifests"
-        task = asyncio.create_task(StaticPods(env, RealFolder(str(folder))).run(updates))
-        await env.clock.run_for(2)
-        assert told == [{}]
-        folder.mkdir()
-        (folder / "web.yaml").write_bytes(MANIFEST)
-        (folder / ".hidden").write_bytes(MANIFEST.replace(b"name: web,", b"name: hidden,"))
-        (folder / "bad.yaml").write_bytes(b"nothing")
-        await env.clock.run_for(2)
-        assert [*told[1]] == ["web-n1"]
-        (folder / "web.yaml").write_bytes(MANIFEST + b"  hostNetwork: true\n")
-        await env.clock.run_for(2)
-        assert [*told[2]] == ["web-n1"] and told[2] != told[1]
-        (folder / "web2.yaml").write_bytes(MANIFEST)
-        await env.clock.run_for(2)
-        assert told[3] == told[2]
-        assert env.events.told[0][0] == "FailedValidation"
-        assert env.events.told[0][1].endswith(
-            'from file due to duplicate pod name "web-n1", ignoring'
-        )
-        (folder / "web.yaml").unlink()
-        (folder / "web2.yaml").unlink()
-        await env.clock.run_for(2)
-        assert told[4:] == [{}]
-        task.cancel()
-
-    asyncio.run(scenario())
+async def test_a_folder_is_followed(tmp_path: Path) -> None:
+    env = surroundings()
+    told: list[dict[str, str]] = []
+    updates = PodUpdates(
+        lambda pods: told.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods})
+    )
+    folder = tmp_path / "manifests"
+    task = asyncio.create_task(StaticPods(env, RealFolder(str(folder))).run(updates))
+    await env.clock.run_for(2)
+    assert told == [{}]
+    folder.mkdir()
+    (folder / "web.yaml").write_bytes(MANIFEST)
+    (folder / ".hidden").write_bytes(MANIFEST.replace(b"name: web,", b"name: hidden,"))
+    (folder / "bad.yaml").write_bytes(b"nothing")
+    await env.clock.run_for(2)
+    assert [*told[1]] == ["web-n1"]
+    (folder / "web.yaml").write_bytes(MANIFEST + b"  hostNetwork: true\n")
+    await env.clock.run_for(2)
+    assert [*told[2]] == ["web-n1"] and told[2] != told[1]
+    (folder / "web2.yaml").write_bytes(MANIFEST)
+    await env.clock.run_for(2)
+    assert told[3] == told[2]
+    assert env.events.told[0][0] == "FailedValidation"
+    assert env.events.told[0][1].endswith('from file due to duplicate pod name "web-n1", ignoring')
+    (folder / "web.yaml").unlink()
+    (folder / "web2.yaml").unlink()
+    await env.clock.run_for(2)
+    assert told[4:] == [{}]
+    task.cancel()
 
 
-def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        client = Client()
-        mirrors = ApiMirrors(surroundings(client))
-        pod = read_manifest(MANIFEST, "/web.yaml", "n1")
-        await mirrors.create(pod)
-        mirror = client.pods["web-n1"]
-        meta = mirror["metadata"]
-        assert meta["annotations"]["kubernetes.io/config.mirror"] == pod["metadata"]["uid"]
-        assert meta["ownerReferences"] == [
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "name": "n1",
-                "uid": "node-uid",
-                "controller": True,
-            }
-        ]
-        assert "uid" not in meta
-        assert mirrors.is_mirror_of(mirror, pod)
-        await mirrors.create(pod)  # there already, and the same
-        changed = read_manifest(MANIFEST + b"  hostNetwork: true\n", "/web.yaml", "n1")
-        assert not mirrors.is_mirror_of(mirror, changed)
-        with pytest.raises(ApiError):
-            await mirrors.create(changed)
-
-    asyncio.run(scenario())
+async def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
+    client = Client()
+    mirrors = ApiMirrors(surroundings(client))
+    pod = read_manifest(MANIFEST, "/web.yaml", "n1")
+    await mirrors.create(pod)
+    mirror = client.pods["web-n1"]
+    meta = mirror["metadata"]
+    assert meta["annotations"]["kubernetes.io/config.mirror"] == pod["metadata"]["uid"]
+    assert meta["ownerReferences"] == [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": "n1",
+            "uid": "node-uid",
+            "controller": True,
+        }
+    ]
+    assert "uid" not in meta
+    assert mirrors.is_mirror_of(mirror, pod)
+    await mirrors.create(pod)  # there already, and the same
+    changed = read_manifest(MANIFEST + b"  hostNetwork: true\n", "/web.yaml", "n1")
+    assert not mirrors.is_mirror_of(mirror, changed)
+    with pytest.raises(ApiError):
+        await mirrors.create(changed)
 
 
 def test_a_folder_of_a_node_that_a_pod_fills(tmp_path: Path) -> None:

@@ -70,113 +70,110 @@ class Node:
                 )
 
 
-def test_an_autoscaler_follows_what_kubelets_say() -> None:
-    async def main() -> None:
-        clock, rng = VirtualClock(), random.Random(7)
-        samples: list[MetricsScraper] = []
+async def test_an_autoscaler_follows_what_kubelets_say() -> None:
+    clock, rng = VirtualClock(), random.Random(7)
+    samples: list[MetricsScraper] = []
 
-        class Provider:
-            def node(self, name: str) -> Any:
-                return samples[0].node(name)
+    class Provider:
+        def node(self, name: str) -> Any:
+            return samples[0].node(name)
 
-            def pod(self, node: str, namespace: str, name: str) -> Any:
-                return samples[0].pod(node, namespace, name)
+        def pod(self, node: str, namespace: str, name: str) -> Any:
+            return samples[0].pod(node, namespace, name)
 
-        api = build_api_server(
-            ServerOptions(
-                store=MemoryStore(clock),
-                workers=InlineWorkers(),
-                clock=clock,
-                rng=rng,
-                metrics=Provider(),
-            )
+    api = build_api_server(
+        ServerOptions(
+            store=MemoryStore(clock),
+            workers=InlineWorkers(),
+            clock=clock,
+            rng=rng,
+            metrics=Provider(),
+        )
+    )
+
+    def client(identity: str) -> ApiClient:
+        name = user_name("kube-system", identity) if identity else USER
+        groups = group_names("kube-system") if identity else ()
+        return InProcessClient(
+            api,
+            UserInfo(name, (*groups, "system:authenticated")),
+            user_agent="kube-controller-manager",
         )
 
-        def client(identity: str) -> ApiClient:
-            name = user_name("kube-system", identity) if identity else USER
-            groups = group_names("kube-system") if identity else ()
-            return InProcessClient(
-                api,
-                UserInfo(name, (*groups, "system:authenticated")),
-                user_agent="kube-controller-manager",
-            )
+    admin = InProcessClient(api, UserInfo("admin", ("system:masters", "system:authenticated")))
+    node = Node(admin, clock)
+    samples.append(MetricsScraper(lambda: ["n1"], node.summary, clock))
+    await api.start()
+    await admin.create(
+        SERVICE_ACCOUNTS,
+        NS,
+        {"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+    )
+    await admin.create(NODES, "", {"metadata": {"name": "n1"}})
+    selected = ("deployment", "replicaset", "horizontalpodautoscaling")
+    manager = ControllerManager(client, clock, rng, ControllerSettings(), controllers=selected)
+    running = [asyncio.create_task(manager.run()), asyncio.create_task(samples[0].run())]
 
-        admin = InProcessClient(api, UserInfo("admin", ("system:masters", "system:authenticated")))
-        node = Node(admin, clock)
-        samples.append(MetricsScraper(lambda: ["n1"], node.summary, clock))
-        await api.start()
+    async def run(seconds: int) -> int:
+        for _ in range(seconds // 5):
+            await node.start_pods()
+            await clock.run_for(5, turns=200)
+        return int((await admin.get(DEPLOYMENTS, NS, "w"))["spec"]["replicas"])
+
+    try:
+        container: Object = {
+            "name": "c",
+            "image": "i",
+            "resources": {"requests": {"cpu": "100m"}},
+        }
         await admin.create(
-            SERVICE_ACCOUNTS,
+            DEPLOYMENTS,
             NS,
-            {"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+            {
+                "metadata": {"name": "w"},
+                "spec": {
+                    "replicas": 1,
+                    "selector": {"matchLabels": {"app": "w"}},
+                    "template": {
+                        "metadata": {"labels": {"app": "w"}},
+                        "spec": {"containers": [container]},
+                    },
+                },
+            },
         )
-        await admin.create(NODES, "", {"metadata": {"name": "n1"}})
-        selected = ("deployment", "replicaset", "horizontalpodautoscaling")
-        manager = ControllerManager(client, clock, rng, ControllerSettings(), controllers=selected)
-        running = [asyncio.create_task(manager.run()), asyncio.create_task(samples[0].run())]
-
-        async def run(seconds: int) -> int:
-            for _ in range(seconds // 5):
-                await node.start_pods()
-                await clock.run_for(5, turns=200)
-            return int((await admin.get(DEPLOYMENTS, NS, "w"))["spec"]["replicas"])
-
-        try:
-            container: Object = {
-                "name": "c",
-                "image": "i",
-                "resources": {"requests": {"cpu": "100m"}},
-            }
-            await admin.create(
-                DEPLOYMENTS,
-                NS,
-                {
-                    "metadata": {"name": "w"},
-                    "spec": {
-                        "replicas": 1,
-                        "selector": {"matchLabels": {"app": "w"}},
-                        "template": {
-                            "metadata": {"labels": {"app": "w"}},
-                            "spec": {"containers": [container]},
-                        },
+        target = {"type": "Utilization", "averageUtilization": 50}
+        await admin.create(
+            HORIZONTAL_POD_AUTOSCALERS,
+            NS,
+            {
+                "metadata": {"name": "w"},
+                "spec": {
+                    "scaleTargetRef": {
+                        "apiVersion": "apps/v1",
+                        "kind": "Deployment",
+                        "name": "w",
                     },
+                    "maxReplicas": 4,
+                    "metrics": [
+                        {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+                    ],
                 },
-            )
-            target = {"type": "Utilization", "averageUtilization": 50}
-            await admin.create(
-                HORIZONTAL_POD_AUTOSCALERS,
-                NS,
-                {
-                    "metadata": {"name": "w"},
-                    "spec": {
-                        "scaleTargetRef": {
-                            "apiVersion": "apps/v1",
-                            "kind": "Deployment",
-                            "name": "w",
-                        },
-                        "maxReplicas": 4,
-                        "metrics": [
-                            {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-                        ],
-                    },
-                },
-            )
-            node.milli = 50
-            assert await run(60) == 1
-            node.milli = 100
-            assert await run(60) > 1
-            assert await run(120) == 4  # each pod goes on as before, so it grows to the limit
-            status = (await admin.get(HORIZONTAL_POD_AUTOSCALERS, NS, "w"))["status"]
-            assert status["currentMetrics"][0]["resource"]["current"] == {
-                "averageUtilization": 100,
-                "averageValue": "100m",
-            }
-            node.milli = 1
-            assert await run(600) == 1
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
-            await api.stop()
-
-    asyncio.run(main())
+            },
+        )
+        node.milli = 50
+        assert await run(60) == 1
+        node.milli = 100
+        assert await run(60) > 1
+        assert await run(120) == 4  # each pod goes on as before, so it grows to the limit
+        status = (await admin.get(HORIZONTAL_POD_AUTOSCALERS, NS, "w"))["status"]
+        assert status["currentMetrics"][0]["resource"]["current"] == {
+            "averageUtilization": 100,
+            "averageValue": "100m",
+        }
+        node.milli = 1
+        assert await run(600) == 1
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        await api.stop()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from transom.kit.clock import VirtualClock, rfc3339
@@ -33,24 +34,22 @@ class Kubelets:
         }
 
 
-def play(scenario: Callable[[VirtualClock, Kubelets, MetricsScraper], Any], *names: str) -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        kubelets = Kubelets(clock, *names)
-        scraper = MetricsScraper(lambda: kubelets.names, kubelets.fetch, clock)
-        task = asyncio.create_task(scraper.run())
-        try:
-            await clock.run_for(0)
-            await scenario(clock, kubelets, scraper)
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
-
-    asyncio.run(main())
+@asynccontextmanager
+async def play(*names: str) -> AsyncIterator[tuple[VirtualClock, Kubelets, MetricsScraper]]:
+    clock = VirtualClock()
+    kubelets = Kubelets(clock, *names)
+    scraper = MetricsScraper(lambda: kubelets.names, kubelets.fetch, clock)
+    task = asyncio.create_task(scraper.run())
+    try:
+        await clock.run_for(0)
+        yield (clock, kubelets, scraper)
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
-def test_nodes_are_asked_in_turn_over_the_interval() -> None:
-    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+async def test_nodes_are_asked_in_turn_over_the_interval() -> None:
+    async with play("c", "a", "d", "b") as (clock, kubelets, scraper):
         await clock.run_for(7.4)
         turns = [0, 5 / 4, 10 / 4, 15 / 4, 5, 25 / 4]
         assert [(round(time, 6), name) for time, name in kubelets.asked] == list(
@@ -62,20 +61,17 @@ def test_nodes_are_asked_in_turn_over_the_interval() -> None:
         assert pod.containers["c"].cpu == 3
         assert scraper.pod("a", "d", "on-c") is None
 
-    play(scenario, "c", "a", "d", "b")
 
-
-def test_a_thousand_nodes_are_asked_in_groups() -> None:
-    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+async def test_a_thousand_nodes_are_asked_in_groups() -> None:
+    async with play(*(f"n{i}" for i in range(1000))) as (clock, kubelets, _scraper):
         await clock.run_for(14.99)
         assert len(kubelets.asked) == len({name for _, name in kubelets.asked}) == 1000
         assert len({time for time, _ in kubelets.asked}) == 150
 
-    play(scenario, *(f"n{i}" for i in range(1000)))
 
+async def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
+    async with play("a", "b") as (clock, kubelets, scraper):
 
-def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
-    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
         async def refuse() -> None:
             raise ValueError("no")
 
@@ -92,11 +88,9 @@ def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
         assert scraper.node("a") is not None
         assert scraper.node("b") is None
 
-    play(scenario, "a", "b")
 
-
-def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
-    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+async def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
+    async with play("a") as (clock, kubelets, scraper):
         await clock.run_for(4)
         kubelets.faults["a"] = lambda: asyncio.get_running_loop().create_future()
         await clock.run_for(10)  # asked at 5
@@ -112,5 +106,3 @@ def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
             25,
         ]  # given up after ten seconds, each time
         assert scraper.node("a") is not None
-
-    play(scenario, "a")

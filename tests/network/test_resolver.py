@@ -290,24 +290,21 @@ def test_an_answer_that_does_not_fit_is_fetched_over_a_connection() -> None:
     assert len(asyncio.run(main())) == 100
 
 
-def test_limits_that_end_together_all_end() -> None:
+async def test_limits_that_end_together_all_end() -> None:
     """The outer one must not be taken for the inner one, which would go on with the next server."""
 
-    async def main() -> None:
-        clock, tries = VirtualClock(), []
+    clock, tries = VirtualClock(), []
 
-        async def ask() -> None:
-            for _ in range(3):
-                tries.append(clock.monotonic())
-                try:
-                    await limited_config(clock, 1, asyncio.Event().wait())
-                except TimeoutError:
-                    continue
+    async def ask() -> None:
+        for _ in range(3):
+            tries.append(clock.monotonic())
+            try:
+                await limited_config(clock, 1, asyncio.Event().wait())
+            except TimeoutError:
+                continue
 
-        task = asyncio.create_task(limited_config(clock, 1, ask()))
-        await clock.run_for(10)
-        with pytest.raises(TimeoutError):
-            await task
-        assert tries == [tries[0]]
-
-    asyncio.run(main())
+    task = asyncio.create_task(limited_config(clock, 1, ask()))
+    await clock.run_for(10)
+    with pytest.raises(TimeoutError):
+        await task
+    assert tries == [tries[0]]

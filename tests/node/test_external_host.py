@@ -32,40 +32,37 @@ async def _fetched(connection: socket.socket, tls: ssl.SSLContext | None) -> byt
 
 
 @pytest.mark.windows("TRB-74")
-def test_web_server_and_name_server() -> None:
-    async def main() -> None:
-        cluster = make_cluster("l2bridge", 1, 1)
-        pod = cluster.pod("here", "windows-1")
-        plane = ModelDataplane(cluster.fabric, RealClock(), random.Random(1))
-        taken = plane.listen(OUTSIDE, 443, socket.socket.close)
-        host = ExternalHost(plane, cluster.fabric, (OUTSIDE,), lambda: {"linux-1": ["172.20.0.2"]})
-        host.open()
-        taken()  # somebody else had it: it stays free until the next start
-        with pytest.raises(ConnectionRefusedError):
-            await plane.connect(OUTSIDE, 443, pod)
-        host.close()
-        host.open()
-        insecure = ssl._create_unverified_context()
-        for port, tls in ((80, None), (443, insecure)):
-            answer = await _fetched(await plane.connect(OUTSIDE, port, pod), tls)
-            assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and b"Example Domain" in answer
-        with pytest.raises(ConnectionRefusedError):
-            await plane.connect(OUTSIDE, 81, pod)
-        for name, found in (
-            ("linux-1", ["172.20.0.2"]),
-            ("WWW.example.com", [OUTSIDE]),
-            ("localhost", ["127.0.0.1"]),
-        ):
-            reply = await plane.ask(
-                NAME_SERVER, 53, wire.encode_query(1, wire.encode_name(name), wire.A), pod
-            )
-            assert addresses_in(wire.parse_dns_message(reply)) == found
+async def test_web_server_and_name_server() -> None:
+    cluster = make_cluster("l2bridge", 1, 1)
+    pod = cluster.pod("here", "windows-1")
+    plane = ModelDataplane(cluster.fabric, RealClock(), random.Random(1))
+    taken = plane.listen(OUTSIDE, 443, socket.socket.close)
+    host = ExternalHost(plane, cluster.fabric, (OUTSIDE,), lambda: {"linux-1": ["172.20.0.2"]})
+    host.open()
+    taken()  # somebody else had it: it stays free until the next start
+    with pytest.raises(ConnectionRefusedError):
+        await plane.connect(OUTSIDE, 443, pod)
+    host.close()
+    host.open()
+    insecure = ssl._create_unverified_context()
+    for port, tls in ((80, None), (443, insecure)):
+        answer = await _fetched(await plane.connect(OUTSIDE, port, pod), tls)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and b"Example Domain" in answer
+    with pytest.raises(ConnectionRefusedError):
+        await plane.connect(OUTSIDE, 81, pod)
+    for name, found in (
+        ("linux-1", ["172.20.0.2"]),
+        ("WWW.example.com", [OUTSIDE]),
+        ("localhost", ["127.0.0.1"]),
+    ):
         reply = await plane.ask(
-            NAME_SERVER, 53, wire.encode_query(1, wire.encode_name("nowhere.example"), wire.A), pod
+            NAME_SERVER, 53, wire.encode_query(1, wire.encode_name(name), wire.A), pod
         )
-        assert wire.parse_dns_message(reply).rcode == wire.NXDOMAIN
-        host.close()
-        with pytest.raises(ConnectionRefusedError):
-            await plane.connect(OUTSIDE, 80, pod)
-
-    asyncio.run(main())
+        assert addresses_in(wire.parse_dns_message(reply)) == found
+    reply = await plane.ask(
+        NAME_SERVER, 53, wire.encode_query(1, wire.encode_name("nowhere.example"), wire.A), pod
+    )
+    assert wire.parse_dns_message(reply).rcode == wire.NXDOMAIN
+    host.close()
+    with pytest.raises(ConnectionRefusedError):
+        await plane.connect(OUTSIDE, 80, pod)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.node.programs.simulated_node import World, play
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import (
     PERSISTENT_VOLUME_CLAIMS,
@@ -18,6 +19,12 @@ from transom.client.resources import (
     SECRETS,
     builtin_resource,
 )
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
+
 
 STORAGE_CLASSES = builtin_resource("storage.k8s.io/StorageClass")
 LINUX = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
@@ -86,8 +93,8 @@ WRITE = ["cmd", "/c", r"echo hello> C:\v\f & ping -t localhost"]
 
 
 @pytest.mark.windows("STO-11", "STO-14", "STO-15", "SUP-STO-010")
-def test_the_smb_driver_of_a_windows_node() -> None:
-    async def scenario(world: World) -> None:
+async def test_the_smb_driver_of_a_windows_node() -> None:
+    async with play() as world:
         files = world.pool.node("w").machine.files
         volume = {
             "driver": "microsoft.com/smb.cmd",
@@ -130,12 +137,10 @@ def test_the_smb_driver_of_a_windows_node() -> None:
         await make_pod(world, "d", "w", WRITE, volume)
         await world.until(told(world, "d", "no volume plugin matched"))
 
-    play(scenario)
-
 
 @pytest.mark.windows("STO-16", "SUP-STO-011")
-def test_the_iscsi_driver_of_a_windows_node() -> None:
-    async def scenario(world: World) -> None:
+async def test_the_iscsi_driver_of_a_windows_node() -> None:
+    async with play(flex_drivers=True) as world:
         files = world.pool.node("w").machine.files
         await make_pod(
             world,
@@ -159,8 +164,6 @@ def test_the_iscsi_driver_of_a_windows_node() -> None:
         )
         await world.until(told(world, "c", "status: Failure"))
 
-    play(scenario, flex_drivers=True)
-
 
 SCRIPT = """\
 #!/bin/bash
@@ -176,8 +179,11 @@ esac
 
 
 @pytest.mark.windows("STO-12")
-def test_a_script_on_a_linux_node_mounts_a_share() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_script_on_a_linux_node_mounts_a_share() -> None:
+    async def clock_sleep(world: World, seconds: float) -> None:
+        await world.clock.sleep(seconds)
+
+    async with play() as world:
         files = world.pool.node("l").machine.files
         folder = f"{LINUX}/example.com~share"
         files.mkdir(folder)
@@ -205,11 +211,6 @@ def test_a_script_on_a_linux_node_mounts_a_share() -> None:
         content = world.pool.cluster.cloud.share("files", "data").content.file_system(None, 0, 0.0)  # type: ignore[arg-type]
         assert list(content.root.data) == ["f"]  # type: ignore[arg-type]
 
-    async def clock_sleep(world: World, seconds: float) -> None:
-        await world.clock.sleep(seconds)
-
-    play(scenario)
-
 
 GROWING = """#!/bin/sh
 echo "$*" >> /var/log/calls
@@ -221,8 +222,8 @@ esac
 """
 
 
-def test_a_driver_is_called_when_a_claim_grows() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_driver_is_called_when_a_claim_grows() -> None:
+    async with play() as world:
         files = world.pool.node("l").machine.files
         folder = f"{LINUX}/example.com~disk"
         files.mkdir(folder)
@@ -275,5 +276,3 @@ def test_a_driver_is_called_when_a_claim_grows() -> None:
         (call,) = [line for line in lines if line.startswith("expandvolume ")]
         assert call.endswith(f"/mounts/pv {2 << 30} {1 << 30}")
         assert any(line.startswith("expandfs ") for line in lines)
-
-    play(scenario)

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 from tests.node.programs.simulated_node import World, play
 from tests.node.test_login import is_ready
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.node.login import run_login
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +33,8 @@ class LinuxShell:
         return output.decode()
 
 
-def test_services_show_what_runs() -> None:
-    async def scenario(world: World) -> None:
+async def test_services_show_what_runs() -> None:
+    async with play() as world:
         shell = LinuxShell(world)
         for unit in ("kubelet", "kube-proxy.service", "flanneld", "containerd"):
             assert await shell(f"systemctl is-active {unit}") == "active\n"
@@ -41,11 +47,9 @@ def test_services_show_what_runs() -> None:
         assert await shell("systemctl status nope", 4) == "Unit nope.service could not be found.\n"
         assert "No entries" in await shell("journalctl -u nope")
 
-    play(scenario)
 
-
-def test_a_stopped_kubelet_makes_the_node_not_ready_and_a_started_one_ready() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_stopped_kubelet_makes_the_node_not_ready_and_a_started_one_ready() -> None:
+    async with play() as world:
         shell = LinuxShell(world)
         await shell("systemctl stop kubelet")
         assert shell.node.kubelet is None
@@ -58,11 +62,9 @@ def test_a_stopped_kubelet_makes_the_node_not_ready_and_a_started_one_ready() ->
         await shell("service kubelet start")
         await world.until(lambda: is_ready(world, "l"))
 
-    play(scenario)
 
-
-def test_a_drop_in_decides_what_starts_also_at_boot() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_drop_in_decides_what_starts_also_at_boot() -> None:
+    async with play() as world:
         shell = LinuxShell(world)
         files = shell.node.machine.files
         usual = " ".join(shell.node.programs.usual("kubelet")[1])
@@ -83,11 +85,9 @@ def test_a_drop_in_decides_what_starts_also_at_boot() -> None:
         await world.pool.reboot("l")
         assert await shell("systemctl is-active kube-proxy", 3) == "inactive\n"
 
-    play(scenario)
 
-
-def test_a_program_that_cannot_start_is_a_failed_unit_with_its_reason() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_program_that_cannot_start_is_a_failed_unit_with_its_reason() -> None:
+    async with play() as world:
         shell = LinuxShell(world)
         await shell("systemctl stop kube-proxy && mv /etc/kubernetes/kubelet.conf /root/kept")
         assert "Job for kube-proxy.service failed" in await shell("systemctl start kube-proxy", 1)
@@ -100,11 +100,9 @@ def test_a_program_that_cannot_start_is_a_failed_unit_with_its_reason() -> None:
         await shell("cp /root/kept /etc/kubernetes/kubelet.conf && systemctl start kube-proxy")
         assert shell.node.network.proxier is not None
 
-    play(scenario)
 
-
-def test_containerd_that_was_stopped_makes_the_node_not_ready() -> None:
-    async def scenario(world: World) -> None:
+async def test_containerd_that_was_stopped_makes_the_node_not_ready() -> None:
+    async with play() as world:
         shell = LinuxShell(world)
         await shell("systemctl stop containerd")
         assert "/run/containerd/containerd.sock" in await shell("crictl ps", 1)
@@ -116,5 +114,3 @@ def test_containerd_that_was_stopped_makes_the_node_not_ready() -> None:
         await world.until(down, 120)
         await shell("systemctl start containerd && crictl ps")
         await world.until(lambda: is_ready(world, "l"))
-
-    play(scenario)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from tests.node.programs.simulated_node import World, play
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.api import is_not_found
 from transom.http.messages import HttpRequest
@@ -17,6 +18,12 @@ from transom.machinery.errors import ApiError
 from transom.machines.windows.host import CONTROL, WindowsHost
 from transom.node.login import run_login, serve_login
 from transom.runtime.sim.engine import SimRuntime
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
+
 
 ADDRESS = "172.20.0.3"
 CREATE = (
@@ -59,8 +66,8 @@ async def is_ready(world: World, name: str = "w") -> bool:
 
 
 @pytest.mark.windows("TRB-12", "TRB-13", "SUP-TRB-003")
-def test_a_node_whose_kubelet_is_stopped_is_not_ready_after_a_while() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_whose_kubelet_is_stopped_is_not_ready_after_a_while() -> None:
+    async with play() as world:
         shell = Shell(world)
         await shell("Stop-Service kubelet")
         await world.clock.sleep(35)
@@ -70,12 +77,10 @@ def test_a_node_whose_kubelet_is_stopped_is_not_ready_after_a_while() -> None:
         await shell("Start-Service kubelet")
         await world.until(lambda: is_ready(world))
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-08", "SUP-TRB-003")
-def test_a_node_whose_kubelet_crashes_stays_ready() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_whose_kubelet_crashes_stays_ready() -> None:
+    async with play() as world:
         shell = Shell(world)
         await world.runs("before")
         await shell("Stop-Process -Name kubelet")
@@ -85,20 +90,16 @@ def test_a_node_whose_kubelet_crashes_stays_ready() -> None:
             assert await ready(world) == "True"
         await world.runs("after")
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-11", "SUP-TRB-003")
-def test_a_kubelet_that_is_registered_with_another_name_is_another_node() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_kubelet_that_is_registered_with_another_name_is_another_node() -> None:
+    async with play() as world:
         shell = Shell(world)
         await shell("Stop-Service kubelet; sc.exe delete kubelet")
         assert await ready(world, "minion") == ""
         await shell(CREATE)
         await shell("Start-Service kubelet")
         await world.until(lambda: is_ready(world, "minion"))
-
-    play(scenario)
 
 
 @pytest.mark.windows(
@@ -113,8 +114,8 @@ def test_a_kubelet_that_is_registered_with_another_name_is_another_node() -> Non
     "SUP-TRB-004",
 )
 @pytest.mark.parametrize("script", ["start", "register-svc"])
-def test_the_scripts_make_the_machine_a_node(script: str) -> None:
-    async def scenario(world: World) -> None:
+async def test_the_scripts_make_the_machine_a_node(script: str) -> None:
+    async with play() as world:
         shell = Shell(world)
         await shell(".\\stop.ps1")
         await world.clock.sleep(60)
@@ -125,12 +126,10 @@ def test_the_scripts_make_the_machine_a_node(script: str) -> None:
         found = (await shell("(Get-Process kubelet, kube-proxy, flanneld).ProcessName")).split()
         assert sorted(found) == ["flanneld", "kube-proxy", "kubelet"]
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-101", "TRB-102", "TRB-103", "TRB-104", "TRB-105", "SUP-TRB-015")
-def test_a_node_with_an_adapter_of_another_name() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_with_an_adapter_of_another_name() -> None:
+    async with play(adapter="Ethernet 2") as world:
         shell = Shell(world)
         assert (
             await shell('(Get-NetAdapter | ? Name -Like "vEthernet (Ethernet*").Name')
@@ -144,11 +143,9 @@ def test_a_node_with_an_adapter_of_another_name() -> None:
         await world.until(lambda: is_ready(world))
         assert "cbr0" in await shell('Get-HnsNetwork | ? Name -ieq "cbr0"')
 
-    play(scenario, adapter="Ethernet 2")
 
-
-def test_services_are_found_again_after_a_reboot() -> None:
-    async def scenario(world: World) -> None:
+async def test_services_are_found_again_after_a_reboot() -> None:
+    async with play() as world:
         shell = Shell(world)
         await shell("Stop-Service kube-proxy")
         await world.pool.reboot("w")
@@ -159,13 +156,11 @@ def test_services_are_found_again_after_a_reboot() -> None:
         await shell("Restart-Service kube-proxy")
         assert world.binaries.running("kube-proxy") is not None
 
-    play(scenario)
 
-
-def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> None:
+async def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> None:
     key = r"HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 
-    async def scenario(world: World) -> None:
+    async with play() as world:
         shell = Shell(world)
         await world.runs("pod")  # the network is there, with its adapters
         listed = await shell(f"reg query {key} /s")
@@ -176,11 +171,9 @@ def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> No
         assert (await shell(f"reg query {key} /s")).count("10.9.9.9") == 1
         assert (await shell("ipconfig /all")).count("10.9.9.9") == 1
 
-    play(scenario)
-
 
 @pytest.mark.parametrize("login", [True, False])
-def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
+async def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
     login: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docker is a service: it stops its containers in that time. Here it never ends."""
@@ -192,7 +185,7 @@ def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
 
     monkeypatch.setattr(SimRuntime, "shut_down", never_ends)
 
-    async def scenario(world: World) -> None:
+    async with play(runtime="docker") as world:
         node = world.pool.node("w")
         machine = node.machine
         assert isinstance(machine, WindowsHost)
@@ -207,11 +200,9 @@ def test_a_reboot_gives_services_the_time_of_the_nodes_registry(
         assert world.clock.monotonic() - began == pytest.approx(3.0, abs=0.5)
         await world.until(lambda: is_ready(world))
 
-    play(scenario, runtime="docker")
 
-
-def test_a_node_boots_with_the_services_that_people_have_made() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_boots_with_the_services_that_people_have_made() -> None:
+    async with play() as world:
         shell = Shell(world)
         await shell(f".\\register-svc.ps1 -ManagementIP {ADDRESS}")
         await shell("nssm set kubelet AppStderr C:\\k\\mysvc.log")
@@ -225,11 +216,9 @@ def test_a_node_boots_with_the_services_that_people_have_made() -> None:
         assert "--allow-privileged has been deprecated" in await shell("type C:\\k\\mysvc.log")
         await world.runs("after")
 
-    play(scenario)
 
-
-def test_who_cannot_be_logged_in_to_is_said() -> None:
-    async def scenario(world: World) -> None:
+async def test_who_cannot_be_logged_in_to_is_said() -> None:
+    async with play() as world:
         plain = HttpRequest(
             "GET", b"/transom/nodes/w/exec?output=1&command=hostname", "/transom/nodes/w/exec", {}
         )
@@ -250,12 +239,10 @@ def test_who_cannot_be_logged_in_to_is_said() -> None:
         finally:
             node.runtime = simulated
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-75", "TRB-76", "TRB-79", "TRB-80", "TRB-81", "SUP-TRB-010")
-def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
-    async def scenario(world: World) -> None:
+async def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
+    async with play() as world:
         shell = Shell(world)
         file = "C:\\k\\cni\\config\\cni.conf"
         exceptions = (
@@ -280,11 +267,9 @@ def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
         ]
         assert found == [{"172.20.0.0/16"}, {"172.30.0.0/16"}]
 
-    play(scenario)
 
-
-def test_netstat_and_powershell_show_what_answers() -> None:
-    async def scenario(world: World) -> None:
+async def test_netstat_and_powershell_show_what_answers() -> None:
+    async with play() as world:
         shell = Shell(world)
         rows = "Get-NetTCPConnection -State Listen | % { $_.LocalPort }"
         assert (await shell(rows)).split() == ["10250", "10256"]
@@ -301,5 +286,3 @@ def test_netstat_and_powershell_show_what_answers() -> None:
         await shell("Start-Service kube-proxy")
         assert "True" in await shell(reach)
         assert "Active Routes" in await shell("netstat -rn")
-
-    play(scenario)

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from tests.node.pools import make_pool
 from tests.simulation.faults import Faults, Line
-from tests.simulation.loop import LoopClock, run
+from tests.simulation.loop import VIRTUAL_LOOP, LoopClock, loop_clock
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -31,6 +32,12 @@ from transom.node import spec as specs
 from transom.scheduler.scheduler import USER as SCHEDULER
 from transom.scheduler.scheduler import Scheduler
 from transom.store.memory import MemoryStore
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
+
 
 CONFIG = ClusterConfig(name="faults", port=6443)
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
@@ -66,7 +73,8 @@ class World:
         line = self.lines.setdefault(user, Line(Faults(random.Random(1)), user))
         return line.client(client, user)
 
-    async def play(self, scenario: Callable[[World], Awaitable[None]]) -> None:
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[Self]:
         await self.api.start()
         settings = ControllerSettings(
             root_ca="-",
@@ -87,7 +95,7 @@ class World:
         try:
             await self.until(lambda: all(self.pool.is_ready(name) for name in "abw"))
             await self.deploy()
-            await scenario(self)
+            yield self
             assert not [task for task in tasks if task.done()]
         finally:
             for task in tasks:
@@ -192,18 +200,14 @@ def taints(node: Object) -> list[Object]:
 @pytest.fixture
 def world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Callable[[World], Awaitable[None]]], None]:
+) -> Callable[[], AbstractAsyncContextManager[World]]:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     CONFIG.state.mkdir(parents=True)
-
-    def play(scenario: Callable[[World], Awaitable[None]]) -> None:
-        run(lambda clock: World(clock).play(scenario))
-
-    return play
+    return lambda: World(loop_clock()).started()
 
 
-def test_a_stopped_node_is_replaced(world: Any) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_stopped_node_is_replaced(world: Any) -> None:
+    async with world() as world:
         name = await world.busy()
         gone = {p["metadata"]["uid"] for p in await world.pods(name)}
         await world.pool.stop(name)
@@ -231,15 +235,13 @@ def test_a_stopped_node_is_replaced(world: Any) -> None:
         await world.clock.sleep(10)
         assert ready(await world.node(name)) and not taints(await world.node(name))
 
-    world(scenario)
-
 
 async def _ready(world: World, name: str) -> bool:
     return ready(await world.node(name))
 
 
-def test_a_rebooted_node_runs_its_pods_again(world: Any) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_rebooted_node_runs_its_pods_again(world: Any) -> None:
+    async with world() as world:
         name = await world.busy()
         before = {p["metadata"]["uid"] for p in await world.pods()}
         boot = (await world.node(name))["status"]["nodeInfo"]["bootID"]
@@ -255,12 +257,10 @@ def test_a_rebooted_node_runs_its_pods_again(world: Any) -> None:
         assert counts == {1}
         assert (await world.node(name))["status"]["nodeInfo"]["bootID"] != boot
 
-    world(scenario)
-
 
 @pytest.mark.parametrize("seconds", [20, 120])
-def test_a_node_is_cut_off_for_a_while(world: Any, seconds: int) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_is_cut_off_for_a_while(world: Any, seconds: int) -> None:
+    async with world() as world:
         name = await world.busy()
         before = {p["metadata"]["uid"] for p in await world.pods()}
         running = world.running()
@@ -276,11 +276,9 @@ def test_a_node_is_cut_off_for_a_while(world: Any, seconds: int) -> None:
             s["restartCount"] for p in await world.pods() for s in p["status"]["containerStatuses"]
         } == {0}
 
-    world(scenario)
 
-
-def test_a_node_that_was_cut_off_too_long_gives_up_its_pods(world: Any) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_that_was_cut_off_too_long_gives_up_its_pods(world: Any) -> None:
+    async with world() as world:
         name = await world.busy()
         gone = {p["metadata"]["uid"] for p in await world.pods(name)}
         world.cut(name, True)
@@ -291,11 +289,9 @@ def test_a_node_that_was_cut_off_too_long_gives_up_its_pods(world: Any) -> None:
         await world.settled(seconds=120)
         assert not gone & set(world.running())
 
-    world(scenario)
 
-
-def test_a_kubelet_crashes_with_a_pod_half_started(world: Any) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_kubelet_crashes_with_a_pod_half_started(world: Any) -> None:
+    async with world() as world:
         scale = {"spec": {"replicas": 8}}
         await world.client.patch(
             DEPLOYMENTS, "default", "web", scale, "application/merge-patch+json"
@@ -313,12 +309,10 @@ def test_a_kubelet_crashes_with_a_pod_half_started(world: Any) -> None:
         ]
         assert restarts == [0] * 8
 
-    world(scenario)
-
 
 @pytest.mark.parametrize("seconds", [7200.0, -7200.0])
-def test_the_clock_of_a_node_jumps(world: Any, seconds: float) -> None:
-    async def scenario(world: World) -> None:
+async def test_the_clock_of_a_node_jumps(world: Any, seconds: float) -> None:
+    async with world() as world:
         name = await world.busy()
         before = {p["metadata"]["uid"] for p in await world.pods()}
         running = world.running()
@@ -342,11 +336,9 @@ def test_the_clock_of_a_node_jumps(world: Any, seconds: float) -> None:
         await world.clock.sleep(60)
         await world.settled(5)
 
-    world(scenario)
 
-
-def test_a_full_disk_makes_pods_move(world: Any) -> None:
-    async def scenario(world: World) -> None:
+async def test_a_full_disk_makes_pods_move(world: Any) -> None:
+    async with world() as world:
         name = await world.busy()
         host = world.pool.node(name).machine
         host.fill_disk()
@@ -369,17 +361,15 @@ def test_a_full_disk_makes_pods_move(world: Any) -> None:
         assert condition(node, "DiskPressure") == "False"
         assert not [t for t in taints(node) if t["key"] == "node.kubernetes.io/disk-pressure"]
 
-    world(scenario)
-
 
 async def _pressure(world: World, name: str) -> bool:
     return condition(await world.node(name), "DiskPressure") == "True"
 
 
-def test_the_api_server_is_away(world: Any) -> None:
+async def test_the_api_server_is_away(world: Any) -> None:
     """All nodes at once: it is the server that is gone, so nobody's pods are moved."""
 
-    async def scenario(world: World) -> None:
+    async with world() as world:
         before = {p["metadata"]["uid"] for p in await world.pods()}
         for name in "abw":
             world.cut(name, True)
@@ -390,5 +380,3 @@ def test_the_api_server_is_away(world: Any) -> None:
         await world.clock.sleep(30)
         await world.settled()
         assert {p["metadata"]["uid"] for p in await world.pods()} == before
-
-    world(scenario)

@@ -100,7 +100,8 @@ def test_pods_keep_their_volumes_and_identity_and_count_the_restart(tmp_path: Pa
 
         for scenario in (first, second):
             disks = MachineDisks(tmp_path / "machines.db", inline=True)
-            await World(clock, store=store, disks=disks).play(scenario)
+            async with World(clock, store=store, disks=disks).running() as world:
+                await scenario(world)
             disks.close()
 
     run(main)
@@ -122,7 +123,8 @@ def test_a_killed_process_leaves_what_was_written_back(tmp_path: Path) -> None:
             left.append(MachineDisks(tmp_path / "machines.db").load("l"))
 
         left: list[Any] = []
-        await World(clock, disks=disks).play(scenario)
+        async with World(clock, disks=disks).running() as world:
+            await scenario(world)
         rows = left[0].document["host"]["files"]["rows"]
         names = [row[1] for row in rows]
         assert "old" in names
@@ -142,7 +144,8 @@ def test_a_deleted_node_leaves_nothing(tmp_path: Path) -> None:
             await world.pool.delete("l")
             assert MachineDisks(path).load("l") is None
 
-        await World(clock, disks=disks).play(scenario)
+        async with World(clock, disks=disks).running() as world:
+            await scenario(world)
         assert MachineDisks(path).load("l") is None
         assert MachineDisks(path).load("w") is not None
 

@@ -12,7 +12,7 @@ import asyncio
 import os
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-import uvloop
 from tests.runtime.native.images import BUSYBOX, FakeImages
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
@@ -380,11 +379,9 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def play(kind: str, folder: Path, scenario: Callable[[Bench], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(100), KINDS[kind](folder) as bench:
-            end = bench.runtime.subscribe(bench.heard)
-            await scenario(bench)
-            end()
-
-    uvloop.run(main())
+@asynccontextmanager
+async def running_bench(kind: str, folder: Path) -> AsyncIterator[Bench]:
+    async with asyncio.timeout(100), KINDS[kind](folder) as bench:
+        end = bench.runtime.subscribe(bench.heard)
+        yield bench
+        end()

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -176,26 +178,22 @@ class Cluster:
 
 
 @pytest.fixture
-def play() -> Callable[..., None]:
+def play() -> ContextFactory:
     """Runs a scenario in a cluster whose scheduler runs (or not yet: `started=False`)."""
 
-    def run(scenario: Callable[[Cluster], Any], *, started: bool = True, seed: int = 7) -> None:
-        async def main() -> None:
-            cluster = Cluster(seed)
-            await cluster.api.start()
-            await cluster.client.create(
-                SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}}
-            )
-            if started:
-                cluster.start()
-            try:
-                async with asyncio.timeout(30):
-                    await cluster.settle()
-                    await scenario(cluster)
-            finally:
-                await cluster.stop()
-                await cluster.api.stop()
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run(*, started: bool = True, seed: int = 7) -> AsyncIterator[Cluster]:
+        cluster = Cluster(seed)
+        await cluster.api.start()
+        await cluster.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
+        if started:
+            cluster.start()
+        try:
+            async with asyncio.timeout(30):
+                await cluster.settle()
+                yield cluster
+        finally:
+            await cluster.stop()
+            await cluster.api.stop()
 
     return run

@@ -182,7 +182,7 @@ def test_mistakes_in_plugins(document: Any, text: str) -> None:
     assert text in str(problem.value)
 
 
-def test_profiles_decide_for_their_own_pods(tmp_path: Path) -> None:
+async def test_profiles_decide_for_their_own_pods(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text("""
 apiVersion: kubescheduler.config.k8s.io/v1beta1
@@ -206,16 +206,13 @@ profiles:
     config = load_scheduler_config(file)
     assert [p.scheduler_name for p in config.profiles] == ["default-scheduler", "gpu", "anywhere"]
 
-    async def main() -> None:
-        import yaml
+    import yaml
 
-        document = yaml.safe_load(file.read_text())
-        harness = SchedulerHarness({k: v for k, v in document.items() if k not in HEAD})
-        harness.nodes(node("a", cpu="1"))
-        assert harness.decide(pod("p")) == "a"
-        assert harness.decide(pod("p", schedulerName="gpu")) == (
-            "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity."
-        )
-        assert harness.decide(pod("p", cpu="64", schedulerName="anywhere")) == "a"
-
-    asyncio.run(main())
+    document = yaml.safe_load(file.read_text())
+    harness = SchedulerHarness({k: v for k, v in document.items() if k not in HEAD})
+    harness.nodes(node("a", cpu="1"))
+    assert harness.decide(pod("p")) == "a"
+    assert harness.decide(pod("p", schedulerName="gpu")) == (
+        "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity."
+    )
+    assert harness.decide(pod("p", cpu="64", schedulerName="anywhere")) == "a"

@@ -411,24 +411,18 @@ def test_a_node_that_changes_is_seen_anew(harness: SchedulerHarness) -> None:
     )
 
 
-def test_the_operating_system_matters_only_where_it_is_switched_on() -> None:
-    import asyncio
+async def test_the_operating_system_matters_only_where_it_is_switched_on() -> None:
 
-    async def main() -> None:
-        windows = node("w", labels={"kubernetes.io/os": "windows"})
-        plain = SchedulerHarness()
-        plain.nodes(windows)
-        assert (
-            plain.decide(pod("p")) == "w"
-        )  # as in Kubernetes 1.20: it lands there, and fails there
-        config: dict[str, Any] = {
-            "profiles": [{"plugins": {"filter": {"enabled": [{"name": "NodeOperatingSystem"}]}}}]
-        }
-        careful = SchedulerHarness(config)
-        careful.nodes(windows)
-        assert careful.decide(pod("p")) == (
-            "0/1 nodes are available: 1 node(s) had another operating system than the pod is for."
-        )
-        assert careful.decide(pod("p", nodeSelector={"kubernetes.io/os": "windows"})) == "w"
-
-    asyncio.run(main())
+    windows = node("w", labels={"kubernetes.io/os": "windows"})
+    plain = SchedulerHarness()
+    plain.nodes(windows)
+    assert plain.decide(pod("p")) == "w"  # as in Kubernetes 1.20: it lands there, and fails there
+    config: dict[str, Any] = {
+        "profiles": [{"plugins": {"filter": {"enabled": [{"name": "NodeOperatingSystem"}]}}}]
+    }
+    careful = SchedulerHarness(config)
+    careful.nodes(windows)
+    assert careful.decide(pod("p")) == (
+        "0/1 nodes are available: 1 node(s) had another operating system than the pod is for."
+    )
+    assert careful.decide(pod("p", nodeSelector={"kubernetes.io/os": "windows"})) == "w"

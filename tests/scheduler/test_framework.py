@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.resources import PODS, PRIORITY_CLASSES
 from transom.machinery.objects import Object
@@ -172,8 +173,8 @@ def message(found: Object) -> tuple[str, str]:
     return condition.get("reason", ""), condition.get("message", "")
 
 
-def test_all_points_are_called_in_order(play: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_all_points_are_called_in_order(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         start(cluster, Recorder)
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b"))
@@ -196,8 +197,6 @@ def test_all_points_are_called_in_order(play: Run) -> None:
             "bind",
             "postBind",
         ]
-
-    play(scenario, started=False)
 
 
 @pytest.mark.parametrize(
@@ -265,10 +264,10 @@ def test_all_points_are_called_in_order(play: Run) -> None:
         ),
     ],
 )
-def test_a_status_other_than_success_ends_the_attempt(
-    play: Run, point: str, result: Status, reason: str, text: str
+async def test_a_status_other_than_success_ends_the_attempt(
+    play: ContextFactory, point: str, result: Status, reason: str, text: str
 ) -> None:
-    async def scenario(cluster: Cluster) -> None:
+    async with play(started=False) as cluster:
         Recorder.results = {point: result}
         start(cluster, Recorder)
         await cluster.add_node(node("a"))
@@ -282,15 +281,13 @@ def test_a_status_other_than_success_ends_the_attempt(
         assert cluster.scheduler is not None and cluster.scheduler.snapshot.used_pods.sum() == 0
         assert "postBind" not in Recorder.calls
 
-    play(scenario, started=False)
 
-
-def test_unreserve_runs_in_reverse_order_for_all_plugins(play: Run) -> None:
+async def test_unreserve_runs_in_reverse_order_for_all_plugins(play: ContextFactory) -> None:
     class Fails(Recorder):
         name = "Fails"
         results = {"reserve": fw.error_status("no")}
 
-    async def scenario(cluster: Cluster) -> None:
+    async with play(started=False) as cluster:
         start(cluster, Recorder, Fails, Second, points=("reserve",))
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
@@ -303,11 +300,9 @@ def test_unreserve_runs_in_reverse_order_for_all_plugins(play: Run) -> None:
             "unreserve",
         ]
 
-    play(scenario, started=False)
 
-
-def test_bind_plugins_run_until_one_handles_the_pod(play: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_bind_plugins_run_until_one_handles_the_pod(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         start(cluster, Recorder, Second, points=("bind", "postBind"))
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
@@ -315,11 +310,9 @@ def test_bind_plugins_run_until_one_handles_the_pod(play: Run) -> None:
         assert Recorder.calls == ["bind", "Second.bind", "postBind", "Second.postBind"]
         assert await cluster.node_of("p") == "a"
 
-    play(scenario, started=False)
 
-
-def test_a_pod_that_no_bind_plugin_handles_is_rejected(play: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_pod_that_no_bind_plugin_handles_is_rejected(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         document = config(Recorder, points=("bind",))
         document["profiles"][0]["plugins"]["bind"]["enabled"].pop()
         cluster.start(config=settings(document), out_of_tree_registry=registry(Recorder))
@@ -329,14 +322,12 @@ def test_a_pod_that_no_bind_plugin_handles_is_rejected(play: Run) -> None:
         reason, text = message(await cluster.pod("p"))
         assert (reason, text) == ("SchedulerError", "binding rejected: bind status: Skip, ")
 
-    play(scenario, started=False)
-
 
 # ---- permit ------------------------------------------------------------------------------------
 
 
-def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(play: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         Recorder.results = {"permit": WAIT}
         Second.results = {"permit": WAIT}
         start(cluster, Recorder, Second, points=("permit",))
@@ -356,10 +347,8 @@ def test_a_waiting_pod_keeps_its_place_until_it_is_allowed(play: Run) -> None:
         await cluster.settle()
         assert await cluster.node_of("p") == "a" and framework.waiting_pods() == []
 
-    play(scenario, started=False)
 
-
-def test_waiting_pods_do_not_block_others(play: Run) -> None:
+async def test_waiting_pods_do_not_block_others(play: ContextFactory) -> None:
     class Group(Recorder):
         name = "Group"
 
@@ -368,7 +357,7 @@ def test_waiting_pods_do_not_block_others(play: Run) -> None:
         ) -> tuple[Status | None, float]:
             return (WAIT, 60.0) if pod.name.startswith("w") else (None, 0.0)
 
-    async def scenario(cluster: Cluster) -> None:
+    async with play(started=False) as cluster:
         start(cluster, Group, points=("permit",))
         await cluster.add_node(node("a", cpu="100"))
         for i in range(40):
@@ -378,10 +367,8 @@ def test_waiting_pods_do_not_block_others(play: Run) -> None:
         await cluster.settle(2)
         assert await cluster.node_of("other") == "a"
 
-    play(scenario, started=False)
 
-
-def test_waiting_ends_after_the_shortest_timeout(play: Run) -> None:
+async def test_waiting_ends_after_the_shortest_timeout(play: ContextFactory) -> None:
     class Patient(Recorder):
         name = "Patient"
 
@@ -390,7 +377,7 @@ def test_waiting_ends_after_the_shortest_timeout(play: Run) -> None:
         ) -> tuple[Status | None, float]:
             return WAIT, 90.0
 
-    async def scenario(cluster: Cluster) -> None:
+    async with play(started=False) as cluster:
         Recorder.results = {"permit": WAIT}
         start(cluster, Patient, Recorder, points=("permit", "reserve"))
         await cluster.add_node(node("a"))
@@ -405,10 +392,8 @@ def test_waiting_ends_after_the_shortest_timeout(play: Run) -> None:
         )
         assert Recorder.calls.count("unreserve") == 1
 
-    play(scenario, started=False)
 
-
-def test_a_timeout_is_at_most_fifteen_minutes(play: Run) -> None:
+async def test_a_timeout_is_at_most_fifteen_minutes(play: ContextFactory) -> None:
     class Forever(Recorder):
         name = "Forever"
 
@@ -417,19 +402,17 @@ def test_a_timeout_is_at_most_fifteen_minutes(play: Run) -> None:
         ) -> tuple[Status | None, float]:
             return WAIT, 1e9
 
-    async def scenario(cluster: Cluster) -> None:
+    async with play(started=False) as cluster:
         start(cluster, Forever, points=("permit",))
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
         await cluster.settle(901)
         assert "waiting 15m0s at plugin Forever" in message(await cluster.pod("p"))[1]
 
-    play(scenario, started=False)
-
 
 @pytest.mark.parametrize("how", ["deleted", "preempted", "rejected"])
-def test_a_waiting_pod_that_goes_frees_its_place(play: Run, how: str) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_waiting_pod_that_goes_frees_its_place(play: ContextFactory, how: str) -> None:
+    async with play(started=False) as cluster:
         Recorder.results = {"permit": Status(Code.WAIT)}
         start(cluster, Recorder, points=("permit", "reserve"))
         await cluster.add_node(node("a", cpu="1"))
@@ -457,8 +440,6 @@ def test_a_waiting_pod_that_goes_frees_its_place(play: Run, how: str) -> None:
             assert await cluster.node_of("p") == "a"
         else:
             assert cluster.scheduler.snapshot.used_pods.sum() == 0
-
-    play(scenario, started=False)
 
 
 # ---- filter and score --------------------------------------------------------------------------
@@ -638,8 +619,8 @@ def test_a_plugin_that_misses_its_pre_filter_reports_the_missing_state() -> None
 # ---- queue -------------------------------------------------------------------------------------
 
 
-def test_a_gated_pod_is_queued_when_its_gates_are_removed(play: Run) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_gated_pod_is_queued_when_its_gates_are_removed(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         Recorder.results = {"preEnqueue": fw.unresolvable("closed")}
         start(cluster, Recorder, points=("preEnqueue", "preFilter"))
         await cluster.add_node(node("a"))
@@ -651,8 +632,6 @@ def test_a_gated_pod_is_queued_when_its_gates_are_removed(play: Run) -> None:
         await cluster.client.patch(PODS, "default", "p", {"metadata": {"labels": {"open": "yes"}}})
         await cluster.settle()
         assert await cluster.node_of("p") == "a"
-
-    play(scenario, started=False)
 
 
 def test_scheduling_gates() -> None:

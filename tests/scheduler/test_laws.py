@@ -3,7 +3,6 @@ earlier looks is what a fresh look would find."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from typing import Any
@@ -298,62 +297,51 @@ def view(harness: SchedulerHarness, wanted: Object) -> tuple[Any, Any]:
 
 @pytest.mark.loop_budget(None)  # all of the test is one callback
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_kept_is_what_a_fresh_look_finds(seed: int) -> None:
-    async def main() -> None:
-        rng = random.Random(seed)
-        harness = SchedulerHarness()
-        running = {p["metadata"]["name"]: p for p in populate(harness, rng)}
-        nodes = {name: info.node for name, info in harness.snapshot.nodes.items()}
-        wanted = [random_pod(rng, f"p{i}") for i in range(3)]
-        for step in range(12):
-            what = rng.random()
-            if what < 0.35:
-                new = random_pod(rng, f"s{step}", rng.choice([*nodes]))
-                running[new["metadata"]["name"]] = new
-                harness.running(new)
-            elif what < 0.6 and running:
-                gone = running.pop(rng.choice([*running]))
-                harness.scheduler.cache.remove_pod(gone["metadata"]["uid"])
-            elif what < 0.7 and running:
-                name = rng.choice([*running])
-                changed = random_pod(rng, name, running[name]["spec"]["nodeName"])
-                running[name] = changed
-                harness.running(changed)
-            elif what < 0.85:
-                i = rng.randrange(12)
-                nodes[f"n{i}"] = random_node(rng, i)
-                harness.nodes(nodes[f"n{i}"])
-            elif len(nodes) > 1:
-                name = rng.choice([*nodes])
-                del nodes[name]
-                harness.snapshot.remove_node(name)
-            fresh = SchedulerHarness()
-            fresh.nodes(*nodes.values())
-            fresh.running(*running.values())
-            for one in wanted:
-                assert view(harness, one) == view(fresh, one), step
-
-    asyncio.run(main())
+async def test_what_is_kept_is_what_a_fresh_look_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    harness = SchedulerHarness()
+    running = {p["metadata"]["name"]: p for p in populate(harness, rng)}
+    nodes = {name: info.node for name, info in harness.snapshot.nodes.items()}
+    wanted = [random_pod(rng, f"p{i}") for i in range(3)]
+    for step in range(12):
+        what = rng.random()
+        if what < 0.35:
+            new = random_pod(rng, f"s{step}", rng.choice([*nodes]))
+            running[new["metadata"]["name"]] = new
+            harness.running(new)
+        elif what < 0.6 and running:
+            gone = running.pop(rng.choice([*running]))
+            harness.scheduler.cache.remove_pod(gone["metadata"]["uid"])
+        elif what < 0.7 and running:
+            name = rng.choice([*running])
+            changed = random_pod(rng, name, running[name]["spec"]["nodeName"])
+            running[name] = changed
+            harness.running(changed)
+        elif what < 0.85:
+            i = rng.randrange(12)
+            nodes[f"n{i}"] = random_node(rng, i)
+            harness.nodes(nodes[f"n{i}"])
+        elif len(nodes) > 1:
+            name = rng.choice([*nodes])
+            del nodes[name]
+            harness.snapshot.remove_node(name)
+        fresh = SchedulerHarness()
+        fresh.nodes(*nodes.values())
+        fresh.running(*running.values())
+        for one in wanted:
+            assert view(harness, one) == view(fresh, one), step
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_pod_is_never_put_where_it_does_not_fit(seed: int) -> None:
-    async def main() -> None:
-        rng = random.Random(seed)
-        harness = SchedulerHarness(seed=seed)
-        harness.nodes(
-            *(
-                node(f"n{i}", cpu=str(rng.randint(1, 4)), pods=str(rng.randint(1, 12)))
-                for i in range(8)
-            )
-        )
-        for i in range(60):
-            harness.place(pod(f"p{i}", cpu=f"{rng.randint(1, 20) * 50}m"))
-        snapshot = harness.snapshot
-        assert (snapshot.used_cpu <= snapshot.alloc_cpu).all()
-        assert (snapshot.used_pods <= snapshot.alloc_pods).all()
-        assert (
-            snapshot.used_pods.sum() == sum(len(info.pods) for info in snapshot.nodes.values()) > 0
-        )
-
-    asyncio.run(main())
+async def test_a_pod_is_never_put_where_it_does_not_fit(seed: int) -> None:
+    rng = random.Random(seed)
+    harness = SchedulerHarness(seed=seed)
+    harness.nodes(
+        *(node(f"n{i}", cpu=str(rng.randint(1, 4)), pods=str(rng.randint(1, 12))) for i in range(8))
+    )
+    for i in range(60):
+        harness.place(pod(f"p{i}", cpu=f"{rng.randint(1, 20) * 50}m"))
+    snapshot = harness.snapshot
+    assert (snapshot.used_cpu <= snapshot.alloc_cpu).all()
+    assert (snapshot.used_pods <= snapshot.alloc_pods).all()
+    assert snapshot.used_pods.sum() == sum(len(info.pods) for info in snapshot.nodes.values()) > 0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.api import ApiUnreachable
 from transom.client.resources import NODES, PODS, PRIORITY_CLASSES
@@ -17,7 +18,6 @@ from transom.machinery.errors import GroupResource
 from transom.scheduler.explain import explain_pod
 from transom.scheduler.scheduler import Scheduler
 
-from .conftest import Cluster
 from .objects import node, pod
 
 Play = Callable[..., None]
@@ -27,8 +27,8 @@ def condition(found: dict[str, Any]) -> dict[str, Any]:
     return next(c for c in found["status"]["conditions"] if c["type"] == "PodScheduled")
 
 
-def test_a_pod_gets_its_node_and_says_so(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_pod_gets_its_node_and_says_so(play: ContextFactory) -> None:
+    async with play() as cluster:
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("p"))
         await cluster.settle()
@@ -47,11 +47,9 @@ def test_a_pod_gets_its_node_and_says_so(play: Play) -> None:
             "source": {},
         }
 
-    play(scenario)
 
-
-def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: ContextFactory) -> None:
+    async with play() as cluster:
         await cluster.add_pod(pod("p", cpu="2"))
         await cluster.settle()
         found = condition(await cluster.pod("p"))
@@ -76,8 +74,6 @@ def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: Play) -> N
         await cluster.settle(11)
         assert await cluster.node_of("p") == "a"
 
-    play(scenario)
-
 
 @pytest.mark.parametrize(
     "change",
@@ -87,8 +83,10 @@ def test_a_pod_that_fits_nowhere_says_why_and_comes_when_it_can(play: Play) -> N
         {"metadata": {"labels": {"disk": "ssd"}}},
     ],
 )
-def test_what_changes_on_a_node_helps_waiting_pods(play: Play, change: dict[str, Any]) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_what_changes_on_a_node_helps_waiting_pods(
+    play: ContextFactory, change: dict[str, Any]
+) -> None:
+    async with play() as cluster:
         await cluster.add_node(
             node("a", taints=[{"key": "t", "effect": "NoSchedule"}], unschedulable=True)
         )
@@ -107,11 +105,9 @@ def test_what_changes_on_a_node_helps_waiting_pods(play: Play, change: dict[str,
         await cluster.settle(11)
         assert await cluster.node_of("p") == "a"
 
-    play(scenario)
 
-
-def test_other_schedulers_pods_are_left_alone(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_other_schedulers_pods_are_left_alone(play: ContextFactory) -> None:
+    async with play() as cluster:
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("p", schedulerName="mine"))
         await cluster.settle()
@@ -119,11 +115,9 @@ def test_other_schedulers_pods_are_left_alone(play: Play) -> None:
             "conditions"
         )
 
-    play(scenario)
 
-
-def test_preemption_promises_the_room(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_preemption_promises_the_room(play: ContextFactory) -> None:
+    async with play() as cluster:
         await cluster.client.create(
             PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 1000}
         )
@@ -146,8 +140,6 @@ def test_preemption_promises_the_room(play: Play) -> None:
         await cluster.settle(12)
         assert await cluster.node_of("boss") == "a" and await cluster.node_of("late") == ""
         assert (await cluster.pod("boss"))["status"]["nominatedNodeName"] == "a"
-
-    play(scenario)
 
 
 class Troubled:
@@ -173,8 +165,8 @@ class Troubled:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_bindings_that_fail_are_tried_again(play: Play, seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_bindings_that_fail_are_tried_again(play: ContextFactory, seed: int) -> None:
+    async with play(started=False, seed=seed) as cluster:
         cluster.start(Troubled(cluster.own_client(), random.Random(seed), 15))
         for i in range(3):
             await cluster.add_node(node(f"n{i}", cpu="2"))
@@ -185,12 +177,12 @@ def test_bindings_that_fail_are_tried_again(play: Play, seed: int) -> None:
         used = Counter([await cluster.node_of(f"p{i}") for i in range(12)])
         assert used == {"n0": 4, "n1": 4, "n2": 4}
 
-    play(scenario, started=False, seed=seed)
-
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_crash_at_any_moment_loses_no_pod_and_fills_no_node_twice(play: Play, seed: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_crash_at_any_moment_loses_no_pod_and_fills_no_node_twice(
+    play: ContextFactory, seed: int
+) -> None:
+    async with play(started=False, seed=seed) as cluster:
         rng = random.Random(seed)
         for i in range(4):
             await cluster.add_node(node(f"n{i}", cpu="2", pods="4"))
@@ -208,11 +200,11 @@ def test_a_crash_at_any_moment_loses_no_pod_and_fills_no_node_twice(play: Play, 
         used = Counter([await cluster.node_of(f"p{i}") for i in range(made)])
         assert used.pop("", 0) == max(0, made - 16) and max(used.values()) <= 4
 
-    play(scenario, started=False, seed=seed)
 
-
-def test_a_pod_deleted_between_decision_and_binding_frees_its_place(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_pod_deleted_between_decision_and_binding_frees_its_place(
+    play: ContextFactory,
+) -> None:
+    async with play(started=False) as cluster:
         gate = asyncio.Event()
 
         class Slow(Troubled):
@@ -235,11 +227,10 @@ def test_a_pod_deleted_between_decision_and_binding_frees_its_place(play: Play) 
         await cluster.settle()
         assert cluster.scheduler is not None and cluster.scheduler.snapshot.used_cpu.sum() == 1000
 
-    play(scenario, started=False)
 
+async def test_an_assumed_pod_that_never_shows_up_expires(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
 
-def test_an_assumed_pod_that_never_shows_up_expires(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
         class Liar(Troubled):
             async def create_subresource(self, *_args: Any) -> Any:
                 return {}  # says it has written the binding
@@ -252,11 +243,9 @@ def test_an_assumed_pod_that_never_shows_up_expires(play: Play) -> None:
         await cluster.settle(122)
         assert cluster.scheduler.snapshot.used_cpu.sum() == 0
 
-    play(scenario, started=False)
 
-
-def test_repeated_failures_are_one_series(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_repeated_failures_are_one_series(play: ContextFactory) -> None:
+    async with play() as cluster:
         await cluster.add_node(node("a", cpu="1"))
         await cluster.add_pod(pod("p", cpu="2"))
         await cluster.settle(400)
@@ -264,11 +253,9 @@ def test_repeated_failures_are_one_series(play: Play) -> None:
         # One about the pod as it was made, one about the pod that says it is unschedulable; repeats are counted.
         assert len(found) == 2 and found[1]["series"]["count"] >= 1
 
-    play(scenario)
 
-
-def test_an_explanation_tells_what_the_scheduler_would_do(play: Play) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_an_explanation_tells_what_the_scheduler_would_do(play: ContextFactory) -> None:
+    async with play() as cluster:
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b", cpu="1"))
         await cluster.add_node(node("c", cpu="1", unschedulable=True))
@@ -290,5 +277,3 @@ def test_an_explanation_tells_what_the_scheduler_would_do(play: Play) -> None:
         onlooker = Scheduler(cluster.own_client(), cluster.clock, cluster.rng)
         found = await explain_pod(onlooker, cluster.client, "default", "q")
         assert found.message == condition(await cluster.pod("q"))["message"] and not found.best()
-
-    play(scenario)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.scheduler.config import decode_scheduler_config
 from transom.scheduler.errors import SchedulerConfigError
@@ -36,8 +36,8 @@ def start(cluster: Cluster) -> None:
     cluster.start(config=decode_scheduler_config(CONFIG), out_of_tree_registry=plugins)
 
 
-def test_the_example_binds_a_group_when_it_is_complete(play: Callable[..., None]) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_the_example_binds_a_group_when_it_is_complete(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         start(cluster)
         await cluster.add_node(node("a"))
         await cluster.add_node(node("b", cpu="100", labels={"example.org/no-groups": ""}))
@@ -51,11 +51,9 @@ def test_the_example_binds_a_group_when_it_is_complete(play: Callable[..., None]
         await cluster.settle()
         assert [await cluster.node_of(name) for name in ("m1", "m2", "m3")] == ["a"] * 3
 
-    play(scenario, started=False)
 
-
-def test_the_example_gives_up_after_its_timeout(play: Callable[..., None]) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_the_example_gives_up_after_its_timeout(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         start(cluster)
         await cluster.add_node(node("a"))
         await cluster.add_pod(pod("m1", labels=GROUP))
@@ -66,11 +64,9 @@ def test_the_example_gives_up_after_its_timeout(play: Callable[..., None]) -> No
             "rejected due to timeout after waiting 20s at plugin PodGroup"
         )
 
-    play(scenario, started=False)
 
-
-def test_the_example_explains_why_a_node_is_rejected(play: Callable[..., None]) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_the_example_explains_why_a_node_is_rejected(play: ContextFactory) -> None:
+    async with play(started=False) as cluster:
         start(cluster)
         await cluster.add_node(node("b", labels={"example.org/no-groups": ""}))
         await cluster.add_pod(pod("m1", labels=GROUP))
@@ -79,8 +75,6 @@ def test_the_example_explains_why_a_node_is_rejected(play: Callable[..., None]) 
         assert condition["message"] == (
             "0/1 nodes are available: 1 node(s) did not accept pod groups."
         )
-
-    play(scenario, started=False)
 
 
 @pytest.mark.parametrize(

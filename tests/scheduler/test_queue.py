@@ -169,16 +169,13 @@ def test_a_deleted_pod_is_nowhere(harness: QueueHarness) -> None:
     assert harness.next() == ""
 
 
-def test_pop_waits_for_a_pod() -> None:
-    async def main() -> None:
-        harness = QueueHarness()
-        waiting = asyncio.create_task(harness.queue.pop())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        harness.add("a")
-        assert (await waiting).pod_info.name == "a"
-
-    asyncio.run(main())
+async def test_pop_waits_for_a_pod() -> None:
+    harness = QueueHarness()
+    waiting = asyncio.create_task(harness.queue.pop())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    harness.add("a")
+    assert (await waiting).pod_info.name == "a"
 
 
 def test_promises(harness: QueueHarness) -> None:

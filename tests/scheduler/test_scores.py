@@ -165,47 +165,41 @@ def test_how_many_nodes_are_enough(nodes: int, percentage: int, expected: int) -
     assert num_feasible_nodes_to_find(nodes, percentage) == expected
 
 
-def test_each_look_begins_where_the_last_one_ended() -> None:
-    async def main() -> None:
-        harness = SchedulerHarness({"percentageOfNodesToScore": 10})
-        harness.nodes(*(node(f"n{i:03}") for i in range(250)))
-        algorithm = harness.scheduler.algorithm
-        profile = harness.scheduler.profiles["default-scheduler"]
-        seen = []
-        for i in range(5):
-            state, info = CycleState(), PodInfo(pod(f"p{i}"))
-            profile.run_pre_filter_plugins(state, info)
-            rows, looked_at = algorithm._find_nodes_that_pass_filters(profile, state, info)
-            assert len(rows) == looked_at == 100
-            seen.append([harness.snapshot.name(row) for row in rows])
-        names = [f"n{i:03}" for i in range(250)]
-        assert seen[0] == names[:100] and seen[1] == names[100:200]
-        assert seen[2] == names[200:] + names[:50]
-        # Nodes that will not do are passed over, and count as looked at.
-        harness.nodes(*(node(f"n{i:03}", unschedulable=True) for i in range(0, 250, 2)))
-        state, info = CycleState(), PodInfo(pod("q"))
+async def test_each_look_begins_where_the_last_one_ended() -> None:
+    harness = SchedulerHarness({"percentageOfNodesToScore": 10})
+    harness.nodes(*(node(f"n{i:03}") for i in range(250)))
+    algorithm = harness.scheduler.algorithm
+    profile = harness.scheduler.profiles["default-scheduler"]
+    seen = []
+    for i in range(5):
+        state, info = CycleState(), PodInfo(pod(f"p{i}"))
         profile.run_pre_filter_plugins(state, info)
         rows, looked_at = algorithm._find_nodes_that_pass_filters(profile, state, info)
-        assert (len(rows), looked_at) == (100, 200)
+        assert len(rows) == looked_at == 100
+        seen.append([harness.snapshot.name(row) for row in rows])
+    names = [f"n{i:03}" for i in range(250)]
+    assert seen[0] == names[:100] and seen[1] == names[100:200]
+    assert seen[2] == names[200:] + names[:50]
+    # Nodes that will not do are passed over, and count as looked at.
+    harness.nodes(*(node(f"n{i:03}", unschedulable=True) for i in range(0, 250, 2)))
+    state, info = CycleState(), PodInfo(pod("q"))
+    profile.run_pre_filter_plugins(state, info)
+    rows, looked_at = algorithm._find_nodes_that_pass_filters(profile, state, info)
+    assert (len(rows), looked_at) == (100, 200)
 
-    asyncio.run(main())
 
-
-def test_zones_take_turns() -> None:
-    async def main() -> None:
-        harness = SchedulerHarness()
-        for i, zone in enumerate("aaabbc"):
-            harness.nodes(node(f"{zone}{i}", labels={"topology.kubernetes.io/zone": zone}))
-        assert [harness.snapshot.name(r) for r in harness.snapshot.order] == [
-            "a0",
-            "b3",
-            "c5",
-            "a1",
-            "b4",
-            "a2",
-        ]
-
-    asyncio.run(main())
+async def test_zones_take_turns() -> None:
+    harness = SchedulerHarness()
+    for i, zone in enumerate("aaabbc"):
+        harness.nodes(node(f"{zone}{i}", labels={"topology.kubernetes.io/zone": zone}))
+    assert [harness.snapshot.name(r) for r in harness.snapshot.order] == [
+        "a0",
+        "b3",
+        "c5",
+        "a1",
+        "b4",
+        "a2",
+    ]
 
 
 def test_ties_are_broken_by_lot_and_by_seed() -> None:
@@ -223,52 +217,47 @@ def profile(**plugins: Any) -> dict[str, Any]:
     return {"profiles": [plugins]}
 
 
-def test_other_scores_by_configuration() -> None:
-    async def main() -> None:
-        most: dict[str, Any] = profile(
-            plugins={
-                "score": {
-                    "disabled": [{"name": "*"}],
-                    "enabled": [{"name": "NodeResourcesMostAllocated", "weight": 2}],
-                }
+async def test_other_scores_by_configuration() -> None:
+    most: dict[str, Any] = profile(
+        plugins={
+            "score": {
+                "disabled": [{"name": "*"}],
+                "enabled": [{"name": "NodeResourcesMostAllocated", "weight": 2}],
             }
-        )
-        harness = SchedulerHarness(most)
-        harness.nodes(node("a"), node("b"))
-        harness.running(pod("x", cpu="2", node_name="b"))
-        assert scores(harness, pod("p", cpu="1", memory="2Gi")) == {
-            "NodeResourcesMostAllocated": [(25 + 25) // 2, (75 + 27) // 2]
         }
-        assert harness.decide(pod("p", cpu="1")) == "b"
-        ratio = profile(
-            plugins={
-                "score": {
-                    "disabled": [{"name": "*"}],
-                    "enabled": [{"name": "RequestedToCapacityRatio"}],
-                }
-            },
-            pluginConfig=[
-                {
-                    "name": "RequestedToCapacityRatio",
-                    "args": {
-                        "shape": [
-                            {"utilization": 0, "score": 0},
-                            {"utilization": 100, "score": 10},
-                        ],
-                        "resources": [
-                            {"name": "example.org/gpu", "weight": 3},
-                            {"name": "cpu", "weight": 1},
-                        ],
-                    },
-                }
-            ],
-        )
-        harness = SchedulerHarness(ratio)
-        harness.nodes(node("a", resources={"example.org/gpu": "4"}))
-        wanted = pod("p", cpu="1")
-        wanted["spec"]["containers"][0]["resources"]["requests"]["example.org/gpu"] = "2"
-        assert scores(harness, wanted) == {
-            "RequestedToCapacityRatio": [44]
-        }  # (50*3 + 25) / 4, rounded
-
-    asyncio.run(main())
+    )
+    harness = SchedulerHarness(most)
+    harness.nodes(node("a"), node("b"))
+    harness.running(pod("x", cpu="2", node_name="b"))
+    assert scores(harness, pod("p", cpu="1", memory="2Gi")) == {
+        "NodeResourcesMostAllocated": [(25 + 25) // 2, (75 + 27) // 2]
+    }
+    assert harness.decide(pod("p", cpu="1")) == "b"
+    ratio = profile(
+        plugins={
+            "score": {
+                "disabled": [{"name": "*"}],
+                "enabled": [{"name": "RequestedToCapacityRatio"}],
+            }
+        },
+        pluginConfig=[
+            {
+                "name": "RequestedToCapacityRatio",
+                "args": {
+                    "shape": [
+                        {"utilization": 0, "score": 0},
+                        {"utilization": 100, "score": 10},
+                    ],
+                    "resources": [
+                        {"name": "example.org/gpu", "weight": 3},
+                        {"name": "cpu", "weight": 1},
+                    ],
+                },
+            }
+        ],
+    )
+    harness = SchedulerHarness(ratio)
+    harness.nodes(node("a", resources={"example.org/gpu": "4"}))
+    wanted = pod("p", cpu="1")
+    wanted["spec"]["containers"][0]["resources"]["requests"]["example.org/gpu"] = "2"
+    assert scores(harness, wanted) == {"RequestedToCapacityRatio": [44]}  # (50*3 + 25) / 4, rounded

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.client.resources import (
     CSI_NODES,
@@ -15,7 +15,7 @@ from transom.client.resources import (
 )
 from transom.machinery.objects import copy_object
 
-from .conftest import Cluster, SchedulerHarness
+from .conftest import SchedulerHarness
 from .objects import Object, node, pod
 
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
@@ -266,8 +266,10 @@ def test_csi_drivers_have_their_limits(harness: SchedulerHarness) -> None:
     )
 
 
-def test_a_waiting_claim_gets_the_smallest_volume_with_its_pod(play: Callable[..., None]) -> None:
-    async def scenario(cluster: Cluster) -> None:
+async def test_a_waiting_claim_gets_the_smallest_volume_with_its_pod(
+    play: ContextFactory,
+) -> None:
+    async with play() as cluster:
         await cluster.client.create(STORAGE_CLASSES, "", storage_class())
         await cluster.add_node(node("a"))
         for name, size in (("large", "5Gi"), ("small", "2Gi"), ("tiny", "1Gi")):
@@ -292,5 +294,3 @@ def test_a_waiting_claim_gets_the_smallest_volume_with_its_pod(play: Callable[..
         await cluster.client.patch(PERSISTENT_VOLUME_CLAIMS, "default", "c", done)
         await cluster.settle(1.5)
         assert await cluster.node_of("p") == "a"
-
-    play(scenario)

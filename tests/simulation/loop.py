@@ -92,6 +92,17 @@ class LoopClock:
         return self._loop.call_later(max(seconds, 0.0), function, *args)
 
 
+# For `anyio_backend`: an async test runs on a virtual loop of its own that starts at time zero.
+VIRTUAL_LOOP: tuple[str, dict[str, object]] = ("asyncio", {"loop_factory": VirtualLoop})
+
+
+def loop_clock() -> LoopClock:
+    """The clock of the running virtual loop."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return LoopClock(loop)
+
+
 def run(main: Callable[[LoopClock], Coroutine[Any, Any, Any]]) -> Any:
     """Run to its end, on a loop of its own that begins at time zero."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

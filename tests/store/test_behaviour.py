@@ -1,10 +1,12 @@
 """What every store does, whatever lies behind it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.kit.clock import Clock, VirtualClock
 from transom.store.api import (
@@ -36,15 +38,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def run(kind: str, tmp_path: Path) -> Run:
-    def run_scenario(scenario: Callable[[Store], Awaitable[None]]) -> None:
-        async def with_store() -> None:
-            store = make(kind, tmp_path)
-            await store.start()
-            await scenario(store)
-            await store.close()
-
-        asyncio.run(with_store())
+def run(kind: str, tmp_path: Path) -> ContextFactory:
+    @asynccontextmanager
+    async def run_scenario() -> AsyncIterator[Store]:
+        store = make(kind, tmp_path)
+        await store.start()
+        yield store
+        await store.close()
 
     return run_scenario
 
@@ -59,8 +59,10 @@ def short(events: Sequence[StoreEvent]) -> list[tuple[int, str, bytes | None]]:
     return [(event.revision, event.key, event.record and event.record.value) for event in events]
 
 
-def test_a_write_is_visible_when_its_future_resolves_and_not_before(run: Run) -> None:
-    async def scenario(store: Store) -> None:
+async def test_a_write_is_visible_when_its_future_resolves_and_not_before(
+    run: ContextFactory,
+) -> None:
+    async with run() as store:
         assert store.revision == 1
         seen: list[StoreEvent] = []
         store.watch("pods/", 1, seen.extend)
@@ -84,11 +86,11 @@ def test_a_write_is_visible_when_its_future_resolves_and_not_before(run: Run) ->
         assert record is store.get("pods/a") is store.latest("pods/a") is seen[0].record
         assert (record.create_revision, record.mod_revision, store.revision) == (2, 2, 2)
 
-    run(scenario)
 
-
-def test_preconditions_are_checked_at_once_against_what_is_accepted(run: Run) -> None:
-    async def scenario(store: Store) -> None:
+async def test_preconditions_are_checked_at_once_against_what_is_accepted(
+    run: ContextFactory,
+) -> None:
+    async with run() as store:
         first = put(store, "pods/a", expected=0)
         with pytest.raises(PreconditionFailed) as refused:
             put(store, "pods/a", expected=0)
@@ -110,11 +112,10 @@ def test_preconditions_are_checked_at_once_against_what_is_accepted(run: Run) ->
         assert fourth.result().create_revision == 5
         assert store.revision == 5  # refused writes take no revision
 
-    run(scenario)
 
+async def test_an_encoder_that_fails_leaves_no_trace(run: ContextFactory) -> None:
+    async with run() as store:
 
-def test_an_encoder_that_fails_leaves_no_trace(run: Run) -> None:
-    async def scenario(store: Store) -> None:
         def broken(revision: int) -> bytes:
             raise LookupError
 
@@ -127,20 +128,16 @@ def test_an_encoder_that_fails_leaves_no_trace(run: Run) -> None:
         assert store.latest("pods/a") is None
         assert (await put(store, "pods/a")).mod_revision == 2
 
-    run(scenario)
 
-
-def test_a_cancelled_caller_does_not_stop_the_write(run: Run) -> None:
-    async def scenario(store: Store) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_write(run: ContextFactory) -> None:
+    async with run() as store:
         put(store, "pods/a").cancel()
         await put(store, "pods/b")
         assert store.get("pods/a") is not None
 
-    run(scenario)
 
-
-def test_lists_are_sorted_and_paged(run: Run) -> None:
-    async def scenario(store: Store) -> None:
+async def test_lists_are_sorted_and_paged(run: ContextFactory) -> None:
+    async with run() as store:
         names = [
             "pods/b/1",
             "pods/a/2",
@@ -188,11 +185,9 @@ def test_lists_are_sorted_and_paged(run: Run) -> None:
         assert (rest.revision, rest.more, rest.remaining) == (page.revision, False, 0)
         assert rest.records[-1].value == b"x"
 
-    run(scenario)
 
-
-def test_reading_outside_of_history(run: Run) -> None:
-    async def scenario(store: Store) -> None:
+async def test_reading_outside_of_history(run: ContextFactory) -> None:
+    async with run() as store:
         for value in (b"2", b"3", b"4"):
             await put(store, "pods/a", value)
         with pytest.raises(FutureRevision) as future:
@@ -219,11 +214,9 @@ def test_reading_outside_of_history(run: Run) -> None:
         store.watch("pods/", 3, seen.extend)
         assert short(seen) == [(4, "pods/a", b"4")]
 
-    run(scenario)
 
-
-def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
-    async def scenario(store: Store) -> None:
+async def test_watches_have_no_gaps_and_no_duplicates(run: ContextFactory) -> None:
+    async with run() as store:
         await asyncio.gather(
             *(put(store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)), put(store, "nodes/n")
         )
@@ -275,13 +268,11 @@ def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
         assert short(batches["late"]) == [new[0], new[1], new[3], last]
         assert batches["early"][3].previous is batches["early"][0].record
 
-    run(scenario)
 
-
-def test_a_watcher_that_fails_or_leaves_disturbs_nobody(
-    run: Run, caplog: pytest.LogCaptureFixture
+async def test_a_watcher_that_fails_or_leaves_disturbs_nobody(
+    run: ContextFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(store: Store) -> None:
+    async with run() as store:
         seen: list[StoreEvent] = []
 
         def leave(events: Sequence[StoreEvent]) -> None:
@@ -297,104 +288,90 @@ def test_a_watcher_that_fails_or_leaves_disturbs_nobody(
         await put(store, "pods/a")
         await put(store, "pods/b")
         assert [event.key for event in seen] == ["pods/a", "pods/b"]
-
-    run(scenario)
     assert "not my day" in caplog.text
 
 
-def test_a_closed_store_refuses_writes_and_finished_what_it_had(kind: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = make(kind, tmp_path)
-        with pytest.raises(StoreError):
-            put(store, "pods/a")
-        await store.start()
-        future = put(store, "pods/a")
-        await store.close()
-        assert (await future).mod_revision == 2
-        with pytest.raises(StoreError):
-            put(store, "pods/b")
-        await store.close()
+async def test_a_closed_store_refuses_writes_and_finished_what_it_had(
+    kind: str, tmp_path: Path
+) -> None:
+    store = make(kind, tmp_path)
+    with pytest.raises(StoreError):
+        put(store, "pods/a")
+    await store.start()
+    future = put(store, "pods/a")
+    await store.close()
+    assert (await future).mod_revision == 2
+    with pytest.raises(StoreError):
+        put(store, "pods/b")
+    await store.close()
 
-    asyncio.run(scenario())
+
+async def test_keys_expire_on_their_own(kind: str, tmp_path: Path) -> None:
+    clock = VirtualClock()
+    store = make(kind, tmp_path, clock)
+    await store.start()
+    await put(store, "events/short", ttl=10)
+    await put(store, "events/renewed", ttl=10)
+    await put(store, "events/kept", ttl=10)
+    long = await put(store, "events/long", ttl=100)
+    assert long.expires == clock.time() + 100
+    clock.advance(5)
+    await put(store, "events/renewed", ttl=10)
+    await put(store, "events/kept")
+    seen: asyncio.Queue[StoreEvent] = asyncio.Queue()
+    store.watch(
+        "events/",
+        store.revision,
+        lambda events: [seen.put_nowait(event) for event in events] and None,
+    )
+    clock.advance(4.9)
+    await put(store, "pods/a")
+    assert store.count("events/") == 4
+    clock.advance(0.1)
+    event = await seen.get()
+    assert (event.key, event.record, event.revision) == ("events/short", None, 9)
+    clock.advance(5)
+    assert (await seen.get()).key == "events/renewed"
+    clock.advance(85)
+    assert (await seen.get()).key == "events/long"
+    assert [record.key for record in store.list("events/").records] == ["events/kept"]
+    await store.close()
 
 
-def test_keys_expire_on_their_own(kind: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = VirtualClock()
-        store = make(kind, tmp_path, clock)
-        await store.start()
-        await put(store, "events/short", ttl=10)
-        await put(store, "events/renewed", ttl=10)
-        await put(store, "events/kept", ttl=10)
-        long = await put(store, "events/long", ttl=100)
-        assert long.expires == clock.time() + 100
-        clock.advance(5)
-        await put(store, "events/renewed", ttl=10)
-        await put(store, "events/kept")
-        seen: asyncio.Queue[StoreEvent] = asyncio.Queue()
-        store.watch(
-            "events/",
-            store.revision,
-            lambda events: [seen.put_nowait(event) for event in events] and None,
-        )
-        clock.advance(4.9)
+async def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> None:
+    clock = VirtualClock()
+    store = make(kind, tmp_path, clock)
+    await store.start()
+    await asyncio.gather(*(put(store, f"events/{n}", ttl=5) for n in range(1000)))
+    gone = asyncio.Event()
+    store.watch(
+        "events/", store.revision, lambda events: None if store.count("events/") else gone.set()
+    )
+    clock.advance(5)
+    await gone.wait()
+    await store.close()
+
+
+async def test_history_is_kept_for_a_time_and_within_bounds(kind: str, tmp_path: Path) -> None:
+    clock = VirtualClock()
+    store = make(kind, tmp_path, clock, history_seconds=300, compact_interval=60, history_events=50)
+    await store.start()
+    await put(store, "pods/a")
+    await clock.run_for(299)
+    assert store.compacted == 0
+    await clock.run_for(1)
+    assert store.compacted == 1  # what was there at the start of the history: nothing
+    await clock.run_for(60)
+    assert store.compacted == 2
+    for _ in range(60):
         await put(store, "pods/a")
-        assert store.count("events/") == 4
-        clock.advance(0.1)
-        event = await seen.get()
-        assert (event.key, event.record, event.revision) == ("events/short", None, 9)
-        clock.advance(5)
-        assert (await seen.get()).key == "events/renewed"
-        clock.advance(85)
-        assert (await seen.get()).key == "events/long"
-        assert [record.key for record in store.list("events/").records] == ["events/kept"]
-        await store.close()
+    assert store.compacted == store.revision - 50
+    await store.close()
 
-    asyncio.run(scenario())
-
-
-def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = VirtualClock()
-        store = make(kind, tmp_path, clock)
-        await store.start()
-        await asyncio.gather(*(put(store, f"events/{n}", ttl=5) for n in range(1000)))
-        gone = asyncio.Event()
-        store.watch(
-            "events/", store.revision, lambda events: None if store.count("events/") else gone.set()
-        )
-        clock.advance(5)
-        await gone.wait()
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_history_is_kept_for_a_time_and_within_bounds(kind: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = VirtualClock()
-        store = make(
-            kind, tmp_path, clock, history_seconds=300, compact_interval=60, history_events=50
-        )
-        await store.start()
-        await put(store, "pods/a")
-        await clock.run_for(299)
-        assert store.compacted == 0
-        await clock.run_for(1)
-        assert store.compacted == 1  # what was there at the start of the history: nothing
-        await clock.run_for(60)
-        assert store.compacted == 2
-        for _ in range(60):
-            await put(store, "pods/a")
-        assert store.compacted == store.revision - 50
-        await store.close()
-
-        (tmp_path / "second").mkdir()
-        store = make(kind, tmp_path / "second", clock, history_bytes=100_000)
-        await store.start()
-        for _ in range(30):
-            await put(store, "pods/a", bytes(10_000))
-        assert 5 <= store.revision - store.compacted <= 15
-        await store.close()
-
-    asyncio.run(scenario())
+    (tmp_path / "second").mkdir()
+    store = make(kind, tmp_path / "second", clock, history_bytes=100_000)
+    await store.start()
+    for _ in range(30):
+        await put(store, "pods/a", bytes(10_000))
+    assert 5 <= store.revision - store.compacted <= 15
+    await store.close()

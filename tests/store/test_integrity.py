@@ -97,160 +97,143 @@ def test_a_ledger_comes_back_and_a_changed_one_does_not() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_value_is_quarantined_and_its_key_can_be_written_again(path: Path) -> None:
-    async def scenario() -> None:
-        store = await opened(path)
-        for n in range(3):
-            await put(store, f"pods/{n}", b"value %d" % n)
-        await store.close()
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE log SET value = ? WHERE key = 'pods/1'", (b"other 1",))
-        connection.close()
-        store = await opened(path)
-        assert [record.key for record in store.list("pods/").records] == ["pods/0", "pods/2"]
-        (one,) = store.quarantined()
-        assert (one.key, one.revision) == ("pods/1", 3) and "checksum" in one.reason
-        assert store.revision == store.compacted == 4 + opening.REVISION_BUMP
-        await put(store, "pods/1", b"again")
-        await store.close()
-        with sqlite3.connect(path) as connection:
-            assert connection.execute("SELECT key, raw FROM quarantine").fetchall() == [
-                ("pods/1", b"other 1")
-            ]
-        connection.close()
-        store = await opened(path)
-        assert store.get("pods/1").value == b"again"  # type: ignore[union-attr]
-        assert store.quarantined() == (one,)
-        store.clear_quarantine()
-        await store.close()
-        store = await opened(path)
-        assert store.quarantined() == ()
-        await store.close()
-        assert [file.name for file in path.parent.glob("*.damaged-*")]
-
-    run(scenario)
+async def test_a_changed_value_is_quarantined_and_its_key_can_be_written_again(path: Path) -> None:
+    store = await opened(path)
+    for n in range(3):
+        await put(store, f"pods/{n}", b"value %d" % n)
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE log SET value = ? WHERE key = 'pods/1'", (b"other 1",))
+    connection.close()
+    store = await opened(path)
+    assert [record.key for record in store.list("pods/").records] == ["pods/0", "pods/2"]
+    (one,) = store.quarantined()
+    assert (one.key, one.revision) == ("pods/1", 3) and "checksum" in one.reason
+    assert store.revision == store.compacted == 4 + opening.REVISION_BUMP
+    await put(store, "pods/1", b"again")
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT key, raw FROM quarantine").fetchall() == [
+            ("pods/1", b"other 1")
+        ]
+    connection.close()
+    store = await opened(path)
+    assert store.get("pods/1").value == b"again"  # type: ignore[union-attr]
+    assert store.quarantined() == (one,)
+    store.clear_quarantine()
+    await store.close()
+    store = await opened(path)
+    assert store.quarantined() == ()
+    await store.close()
+    assert [file.name for file in path.parent.glob("*.damaged-*")]
 
 
-def test_the_damaged_file_is_kept_as_it_was(path: Path) -> None:
-    async def scenario() -> None:
-        store = await opened(path)
-        await put(store, "pods/a")
-        await put(store, "pods/b")
-        await store.close()
-        data = change(path, lambda found: found.replace(b"pods/b", b"pods/q"))
-        store = await opened(path)
-        await store.close()
-        (kept,) = path.parent.glob("*.damaged-*")
-        assert kept.read_bytes() == data
-
-    run(scenario)
+async def test_the_damaged_file_is_kept_as_it_was(path: Path) -> None:
+    store = await opened(path)
+    await put(store, "pods/a")
+    await put(store, "pods/b")
+    await store.close()
+    data = change(path, lambda found: found.replace(b"pods/b", b"pods/q"))
+    store = await opened(path)
+    await store.close()
+    (kept,) = path.parent.glob("*.damaged-*")
+    assert kept.read_bytes() == data
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_a_value_that_makes_no_sense_is_put_aside_while_the_store_runs(
+async def test_a_value_that_makes_no_sense_is_put_aside_while_the_store_runs(
     path: Path, is_durable: bool
 ) -> None:
-    async def scenario() -> None:
-        store = await opened(path)
-        seen: list[StoreEvent] = []
-        told: list[KeyQuarantined] = []
-        store.on_quarantine(told.append)
-        store.watch("pods/", 1, seen.extend)
-        await put(store, "pods/a", b"not json")
-        await store.quarantine("pods/a", "it does not decode", b'{"metadata":{}}')
-        assert store.get("pods/a") is None
-        assert (
-            seen[-1].record is None
-            and seen[-1].previous is not None
-            and seen[-1].previous.value == b'{"metadata":{}}'
-        )
-        assert (
-            [one[:3] for one in told]
-            == [("pods/a", 2, "it does not decode")]
-            == [one[:3] for one in store.quarantined()]
-        )
-        await put(store, "pods/a")
-        await store.close()
-        store = await opened(path)
-        assert len(store.quarantined()) == 1 and store.count("pods/") == 1
-        await store.close()
-
-    run(scenario)
+    store = await opened(path)
+    seen: list[StoreEvent] = []
+    told: list[KeyQuarantined] = []
+    store.on_quarantine(told.append)
+    store.watch("pods/", 1, seen.extend)
+    await put(store, "pods/a", b"not json")
+    await store.quarantine("pods/a", "it does not decode", b'{"metadata":{}}')
+    assert store.get("pods/a") is None
+    assert (
+        seen[-1].record is None
+        and seen[-1].previous is not None
+        and seen[-1].previous.value == b'{"metadata":{}}'
+    )
+    assert (
+        [one[:3] for one in told]
+        == [("pods/a", 2, "it does not decode")]
+        == [one[:3] for one in store.quarantined()]
+    )
+    await put(store, "pods/a")
+    await store.close()
+    store = await opened(path)
+    assert len(store.quarantined()) == 1 and store.count("pods/") == 1
+    await store.close()
 
 
 # ---- in the background
 # -----------------------------------------------------------------------------------------------
 
 
-def test_a_row_that_changes_on_disk_is_found_and_written_again_from_memory(
+async def test_a_row_that_changes_on_disk_is_found_and_written_again_from_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_SCRUB_SECONDS", 0.01)
     monkeypatch.setattr(sqlite, "_SCRUB_ROUND_SECONDS", 0.01)
     monkeypatch.setattr(sqlite, "_SCRUB_ROWS", 7)
 
-    async def scenario() -> None:
-        store = await opened(path)
-        for n in range(40):
-            await put(store, f"pods/{n}", b"value %d" % n)
-        told: list[KeyQuarantined] = []
-        store.on_quarantine(told.append)
-        store._log.run_job(  # type: ignore[attr-defined]
-            lambda connection: connection.execute(
-                "UPDATE log SET value = x'00' WHERE key = 'pods/23'"
-            )
-        )
-        await until(lambda: told)
-        assert told[0].key == "pods/23" and "from memory" in told[0].reason
-        await asyncio.sleep(0.1)
-        assert len(told) == 1  # once repaired it is intact
-        await store.close()
-        store = await opened(path)
-        assert store.get("pods/23").value == b"value 23" and store.count("pods/") == 40  # type: ignore[union-attr]
-        assert [one.key for one in store.quarantined()] == ["pods/23"]
-        assert not list(path.parent.glob("*.damaged-*"))
-        await store.close()
-
-    run(scenario)
+    store = await opened(path)
+    for n in range(40):
+        await put(store, f"pods/{n}", b"value %d" % n)
+    told: list[KeyQuarantined] = []
+    store.on_quarantine(told.append)
+    store._log.run_job(  # type: ignore[attr-defined]
+        lambda connection: connection.execute("UPDATE log SET value = x'00' WHERE key = 'pods/23'")
+    )
+    await until(lambda: told)
+    assert told[0].key == "pods/23" and "from memory" in told[0].reason
+    await asyncio.sleep(0.1)
+    assert len(told) == 1  # once repaired it is intact
+    await store.close()
+    store = await opened(path)
+    assert store.get("pods/23").value == b"value 23" and store.count("pods/") == 40  # type: ignore[union-attr]
+    assert [one.key for one in store.quarantined()] == ["pods/23"]
+    assert not list(path.parent.glob("*.damaged-*"))
+    await store.close()
 
 
 # ---- health
 # --------------------------------------------------------------------------------------------------
 
 
-def test_health_tells_of_a_failed_write_and_of_the_recovery(
+async def test_health_tells_of_a_failed_write_and_of_the_recovery(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_PROBE_SECONDS", 0.02)
 
-    async def scenario() -> None:
-        store = await opened(path)
-        await put(store, "pods/a")
-        assert not store.health().problem and store.health().last_commit > 0
-        full = True
-        write, commit = disk.write_ledger, disk.commit_rows
+    store = await opened(path)
+    await put(store, "pods/a")
+    assert not store.health().problem and store.health().last_commit > 0
+    full = True
+    write, commit = disk.write_ledger, disk.commit_rows
 
-        def failing(real: Callable[..., object]) -> Callable[..., object]:
-            def call(*args: object) -> object:
-                if full:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return real(*args)
+    def failing(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object) -> object:
+            if full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*args)
 
-            return call
+        return call
 
-        monkeypatch.setattr(disk, "commit_rows", failing(commit))
-        monkeypatch.setattr(disk, "write_ledger", failing_sqlite(write, lambda: full))
-        with pytest.raises(OutOfSpace, match="No space left on device"):
-            await put(store, "pods/b")
-        assert "No space left" in store.health().problem
-        await asyncio.sleep(0.1)
-        assert store.health().problem
-        full = False
-        await until(lambda: not store.health().problem)  # without a write
+    monkeypatch.setattr(disk, "commit_rows", failing(commit))
+    monkeypatch.setattr(disk, "write_ledger", failing_sqlite(write, lambda: full))
+    with pytest.raises(OutOfSpace, match="No space left on device"):
         await put(store, "pods/b")
-        await store.close()
-
-    run(scenario)
+    assert "No space left" in store.health().problem
+    await asyncio.sleep(0.1)
+    assert store.health().problem
+    full = False
+    await until(lambda: not store.health().problem)  # without a write
+    await put(store, "pods/b")
+    await store.close()
 
 
 def failing_sqlite(
@@ -264,23 +247,22 @@ def failing_sqlite(
     return call
 
 
-def test_health_tells_of_a_write_that_hangs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_tells_of_a_write_that_hangs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import threading
 
     monkeypatch.setattr(sqlite, "STUCK_SECONDS", 0.05)
 
-    async def scenario() -> None:
-        store = await opened(path)
-        commit, gate = disk.commit_rows, threading.Event()
-        monkeypatch.setattr(disk, "commit_rows", lambda *args: (gate.wait(20), commit(*args))[1])
-        write = put(store, "pods/a")
-        await until(lambda: "waiting for the disk" in store.health().problem)
-        gate.set()
-        await write
-        assert not store.health().problem
-        await store.close()
-
-    run(scenario)
+    store = await opened(path)
+    commit, gate = disk.commit_rows, threading.Event()
+    monkeypatch.setattr(disk, "commit_rows", lambda *args: (gate.wait(20), commit(*args))[1])
+    write = put(store, "pods/a")
+    await until(lambda: "waiting for the disk" in store.health().problem)
+    gate.set()
+    await write
+    assert not store.health().problem
+    await store.close()
 
 
 FULL_DISK = """
@@ -399,19 +381,16 @@ def test_a_file_of_the_first_format_is_upgraded_after_a_snapshot(path: Path) -> 
     assert [file.name.split("-2")[0] for file in path.parent.glob("state.db.*")] != []
 
 
-def test_values_of_old_files_that_make_no_sense_are_quarantined(path: Path) -> None:
+async def test_values_of_old_files_that_make_no_sense_are_quarantined(path: Path) -> None:
     first_format(path, OLD_ROWS)
 
-    async def scenario() -> None:
-        store = await opened(
-            path, check=lambda key, revision, value: "broken" if b"broken" in value else ""
-        )
-        assert [r.key for r in store.list("pods/").records] == ["pods/a"]
-        assert [one[:3] for one in store.quarantined()] == [("pods/b", 3, "broken")]
-        assert store.revision == store.compacted == 8
-        await store.close()
-
-    run(scenario)
+    store = await opened(
+        path, check=lambda key, revision, value: "broken" if b"broken" in value else ""
+    )
+    assert [r.key for r in store.list("pods/").records] == ["pods/a"]
+    assert [one[:3] for one in store.quarantined()] == [("pods/b", 3, "broken")]
+    assert store.revision == store.compacted == 8
+    await store.close()
 
 
 def test_an_upgrade_without_its_snapshot_does_not_happen(path: Path) -> None:
@@ -454,17 +433,14 @@ def test_an_interrupted_replacement_is_repeated_or_completed(
 
 
 @pytest.mark.parametrize("contents", [None, b""])
-def test_a_file_that_has_vanished_is_not_taken_for_a_new_cluster(
+async def test_a_file_that_has_vanished_is_not_taken_for_a_new_cluster(
     path: Path, contents: bytes | None
 ) -> None:
-    async def scenario() -> None:
-        store = await opened(path)
-        await put(store, "pods/a")
-        await store.close()
-        os.unlink(path)
-        if contents is not None:
-            change(path, lambda _: contents)
-        with pytest.raises(StoreError, match="nothing in it can be recovered"):
-            await opened(path)
-
-    run(scenario)
+    store = await opened(path)
+    await put(store, "pods/a")
+    await store.close()
+    os.unlink(path)
+    if contents is not None:
+        change(path, lambda _: contents)
+    with pytest.raises(StoreError, match="nothing in it can be recovered"):
+        await opened(path)

@@ -186,47 +186,44 @@ def test_gnu_has_other_words() -> None:
         box.run("wget", "http://x/")
 
 
-def test_curl(box) -> None:
+async def test_curl(box) -> None:
     box.image = Box(userland="any").image
 
-    async def main() -> None:
-        server = box.start("agnhost", "netexec")
-        await box.clock.run_for(0.1)
+    server = box.start("agnhost", "netexec")
+    await box.clock.run_for(0.1)
 
-        async def curl(*arguments: str) -> tuple[int | None, str, str]:
-            context = box.start("curl", *arguments, main=False)
-            await box.wait(context, 20)
-            return context.code, context.output.decode(), context.errors.decode()
+    async def curl(*arguments: str) -> tuple[int | None, str, str]:
+        context = box.start("curl", *arguments, main=False)
+        await box.wait(context, 20)
+        return context.code, context.output.decode(), context.errors.decode()
 
-        assert await curl("-s", "http://127.0.0.1:8080/hostname") == (0, "box", "")
-        assert await curl(
-            "-s", "-o", "/dev/null", "-w", "%{http_code}\\n", "http://127.0.0.1:8080/echo?code=503"
-        ) == (
-            0,
-            "503\n",
-            "",
-        )
-        assert await curl("-sf", "http://127.0.0.1:8080/echo?code=404") == (22, "", "")
-        assert await curl("-s", "-w", "%{http_code}", "http://127.0.0.1:1/") == (7, "000", "")
-        assert await curl("http://127.0.0.1:1/") == (
-            7,
-            "",
-            "curl: (7) Failed to connect to 127.0.0.1 port 1: Connection refused\n",
-        )
-        assert await curl("http://nowhere/") == (
-            6,
-            "",
-            "curl: (6) Could not resolve host: nowhere\n",
-        )
-        assert await curl("-sL", "http://127.0.0.1:8080/redirect?location=/echo%3Fmsg%3Dthere") == (
-            0,
-            "there",
-            "",
-        )
-        assert server.program is not None
-        server.program.kill()
-
-    asyncio.run(main())
+    assert await curl("-s", "http://127.0.0.1:8080/hostname") == (0, "box", "")
+    assert await curl(
+        "-s", "-o", "/dev/null", "-w", "%{http_code}\\n", "http://127.0.0.1:8080/echo?code=503"
+    ) == (
+        0,
+        "503\n",
+        "",
+    )
+    assert await curl("-sf", "http://127.0.0.1:8080/echo?code=404") == (22, "", "")
+    assert await curl("-s", "-w", "%{http_code}", "http://127.0.0.1:1/") == (7, "000", "")
+    assert await curl("http://127.0.0.1:1/") == (
+        7,
+        "",
+        "curl: (7) Failed to connect to 127.0.0.1 port 1: Connection refused\n",
+    )
+    assert await curl("http://nowhere/") == (
+        6,
+        "",
+        "curl: (6) Could not resolve host: nowhere\n",
+    )
+    assert await curl("-sL", "http://127.0.0.1:8080/redirect?location=/echo%3Fmsg%3Dthere") == (
+        0,
+        "there",
+        "",
+    )
+    assert server.program is not None
+    server.program.kill()
 
 
 def test_tar_is_what_kubectl_cp_needs(box) -> None:
@@ -259,32 +256,28 @@ def test_images_without_tools_have_none() -> None:
             box.run(name)
 
 
-def test_ping_and_tail_follow(box) -> None:
+def test_ping(box) -> None:
     result = box.run("ping", "-c", "3", "127.0.0.1")
     assert (result.seconds, result.code) == (2, 0)
     assert "3 packets transmitted, 3 packets received, 0% packet loss" in result.out
 
-    async def main() -> None:
-        box.files.write("/tmp/log", b"a\n")
-        context = box.start("tail", "-f", "/tmp/log")
-        await box.clock.run_for(1)
-        box.files.append("/tmp/log", b"b\n")
-        await box.clock.run_for(2)
-        assert context.output == b"a\nb\n"
-        assert context.program is not None
-        context.program.kill()
 
-    asyncio.run(main())
+async def test_tail_follow(box) -> None:
+    box.files.write("/tmp/log", b"a\n")
+    context = box.start("tail", "-f", "/tmp/log")
+    await box.clock.run_for(1)
+    box.files.append("/tmp/log", b"b\n")
+    await box.clock.run_for(2)
+    assert context.output == b"a\nb\n"
+    assert context.program is not None
+    context.program.kill()
 
 
-def test_exec_can_signal_the_main_process(box) -> None:
-    async def main() -> None:
-        first = box.start("sh", "-c", "trap 'exit 9' TERM; while true; do sleep 1; done")
-        await box.clock.run_for(0.2)
-        second = box.start("kill", "1", main=False)
-        await box.wait(second, 1)
-        assert second.code == 0
-        await box.wait(first, 3)
-        assert first.code == 9
-
-    asyncio.run(main())
+async def test_exec_can_signal_the_main_process(box) -> None:
+    first = box.start("sh", "-c", "trap 'exit 9' TERM; while true; do sleep 1; done")
+    await box.clock.run_for(0.2)
+    second = box.start("kill", "1", main=False)
+    await box.wait(second, 1)
+    assert second.code == 0
+    await box.wait(first, 3)
+    assert first.code == 9

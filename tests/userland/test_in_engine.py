@@ -4,7 +4,8 @@ manifests.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.runtime.sim import rig as rigs
@@ -18,14 +19,12 @@ _SERVERCORE = "mcr.microsoft.com/windows/servercore:ltsc2019"
 _IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 
 
-def on(os: str, test: Callable[[rigs.Rig], Awaitable[None]]) -> None:
-    async def main() -> None:
-        rig = rigs.make(os, start=start_program)  # type: ignore[arg-type]
-        await test(rig)
-        for sandbox in rig.runtime.sandboxes():
-            await rig.do(rig.runtime.stop_sandbox(sandbox.id))
-
-    rigs.run(main)
+@asynccontextmanager
+async def on(os: str) -> AsyncIterator[rigs.Rig]:
+    rig = rigs.make(os, start=start_program)  # type: ignore[arg-type]
+    yield rig
+    for sandbox in rig.runtime.sandboxes():
+        await rig.do(rig.runtime.stop_sandbox(sandbox.id))
 
 
 def _images(os: str) -> list[str]:
@@ -51,8 +50,8 @@ def _images(os: str) -> list[str]:
 
 
 @pytest.mark.parametrize("os", ["linux", "windows"])
-def test_every_image_runs_by_itself(os: str) -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_every_image_runs_by_itself(os: str) -> None:
+    async with on(os) as rig:
         failed = []
         for number, image in enumerate(_images(os)):
             sandbox = await rig.sandbox(uid=f"uid-{number}")
@@ -70,8 +69,6 @@ def test_every_image_runs_by_itself(os: str) -> None:
             await rig.do(rig.runtime.remove_sandbox(sandbox))
             await rig.do(rig.runtime.remove_image(image))
         assert failed == []
-
-    on(os, test)
 
 
 @pytest.mark.parametrize(
@@ -98,16 +95,14 @@ def test_every_image_runs_by_itself(os: str) -> None:
         ("alpine", ("ash", "-c", "env | grep ^PATH"), 1, 0, "PATH=/usr/local/sbin"),
     ],
 )
-def test_linux_commands(
+async def test_linux_commands(
     image: str, command: tuple[str, ...], seconds: float, code: int, log: str
 ) -> None:
-    async def test(rig: rigs.Rig) -> None:
+    async with on("linux") as rig:
         container = await rig.container(*command, image=image)
         await rig.clock.run_for(seconds)
         assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
         assert log in rig.log()
-
-    on("linux", test)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +122,8 @@ def test_linux_commands(
         ),
     ],
 )
-def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None:
+    async with on("windows") as rig:
         container = await rig.container(
             *command, image="mcr.microsoft.com/windows/servercore:ltsc2019"
         )
@@ -136,18 +131,14 @@ def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None
         assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
         assert log in rig.log()
 
-    on("windows", test)
-
 
 @pytest.mark.parametrize(("forbidden", "uid"), [(True, 1000), (False, 0)])
-def test_new_privileges(forbidden: bool, uid: int) -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_new_privileges(forbidden: bool, uid: int) -> None:
+    async with on("linux") as rig:
         linux = LinuxContainer(run_as_user=1000, no_new_privileges=forbidden)
         await rig.container(image="k8s.gcr.io/e2e-test-images/nonewprivs:1.3", linux=linux)
         await rig.clock.run_for(1)
         assert rig.log().endswith(f" stdout F Effective uid: {uid}\n")
-
-    on("linux", test)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +150,8 @@ def test_new_privileges(forbidden: bool, uid: int) -> None:
         (LinuxContainer(add_capabilities=("NET_ADMIN",), run_as_user=5), "Operation not permitted"),
     ],
 )
-def test_who_may_change_the_network(linux: LinuxContainer, said: str) -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_who_may_change_the_network(linux: LinuxContainer, said: str) -> None:
+    async with on("linux") as rig:
         await rig.container(
             "ip", "link", "add", "dummy0", "type", "dummy", image="busybox", linux=linux
         )
@@ -168,11 +159,9 @@ def test_who_may_change_the_network(linux: LinuxContainer, said: str) -> None:
         assert rig.log().rstrip().endswith(said)
         assert bool(rig.log()) == bool(said)
 
-    on("linux", test)
 
-
-def test_exec_and_probe() -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_exec_and_probe() -> None:
+    async with on("linux") as rig:
         container = await rig.container("sleep", "1000", image="busybox")
         result = await rig.do(
             rig.runtime.exec_sync(
@@ -187,11 +176,9 @@ def test_exec_and_probe() -> None:
         with pytest.raises(RuntimeFailure):
             await rig.do(rig.runtime.exec_sync(container, ("sleep", "60"), 3), 5)
 
-    on("linux", test)
 
-
-def test_terminal() -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_terminal() -> None:
+    async with on("linux") as rig:
         container = await rig.container("sleep", "1000", image="busybox")
         process, said = await rig.exec(container, "sh", stdin=True, tty=True)
         await rig.clock.run_for(0.1)
@@ -206,11 +193,9 @@ def test_terminal() -> None:
         screen = b"".join(data for _, data in said)
         assert screen == b"/ # echo hi\r\nhi\r\n/ # sleep 50\r\n^C\r\n/ # exit 5\r\n"
 
-    on("linux", test)
 
-
-def test_out_of_memory_kills_linux() -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_out_of_memory_kills_linux() -> None:
+    async with on("linux") as rig:
         from transom.runtime.api import LinuxContainer, LinuxResources
 
         container = await rig.container(
@@ -226,8 +211,6 @@ def test_out_of_memory_kills_linux() -> None:
         )
         await rig.clock.run_for(1)
         assert (rig.state(container).reason, rig.state(container).exit_code) == ("OOMKilled", 137)
-
-    on("linux", test)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +272,10 @@ def test_out_of_memory_kills_linux() -> None:
         ),
     ],
 )
-def test_busybox_on_windows(image: str, command: tuple[str, ...], code: int, log: str) -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_busybox_on_windows(
+    image: str, command: tuple[str, ...], code: int, log: str
+) -> None:
+    async with on("windows") as rig:
         sandbox = await rig.sandbox()
         container = await rig.container(*command, image=image, sandbox=sandbox)
         await rig.clock.run_for(5)
@@ -298,16 +283,12 @@ def test_busybox_on_windows(image: str, command: tuple[str, ...], code: int, log
         assert (state.state, state.exit_code) == ("exited", code)
         assert log in rig.log()
 
-    on("windows", test)
 
-
-def test_busybox_is_not_on_every_windows_image() -> None:
-    async def test(rig: rigs.Rig) -> None:
+async def test_busybox_is_not_on_every_windows_image() -> None:
+    async with on("windows") as rig:
         for command in ("sh", "/bin/true", "ls"):
             with pytest.raises(RuntimeFailure, match="cannot find the"):
                 await rig.container(command, image="mcr.microsoft.com/windows/servercore:ltsc2019")
-
-    on("windows", test)
 
 
 @pytest.mark.parametrize(
@@ -320,10 +301,10 @@ def test_busybox_is_not_on_every_windows_image() -> None:
         (_IIS, (), "Stop-Process -Name ServiceMonitor", -1),
     ],
 )
-def test_a_killed_windows_container_has_the_exit_code_that_terminate_process_was_given(
+async def test_a_killed_windows_container_has_the_exit_code_that_terminate_process_was_given(
     image: str, command: tuple[str, ...], killer: str, code: int
 ) -> None:
-    async def test(rig: rigs.Rig) -> None:
+    async with on("windows") as rig:
         sandbox = await rig.sandbox()
         reference = await rig.do(rig.runtime.pull_image(image), 3600)
         config = rigs.ContainerConfig(
@@ -337,5 +318,3 @@ def test_a_killed_windows_container_has_the_exit_code_that_terminate_process_was
         assert await rig.do(other.wait(), 5) in (1, -1)  # signed, as in CRI
         assert (rig.state(made).state, rig.state(made).exit_code) == ("exited", code)
         assert rig.state(made).reason == "Error"
-
-    on("windows", test)

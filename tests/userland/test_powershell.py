@@ -4,8 +4,6 @@ they end.
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 SCRIPTS = [
@@ -224,28 +222,25 @@ WEB_SERVER = (
 )
 
 
-def test_web_server_of_the_documentation(windows) -> None:
-    async def main() -> None:
-        context = windows.start("powershell.exe", "-command", WEB_SERVER)
-        await windows.clock.run_for(0.1)
-        assert context.output == b"Listening at http://*:80/\r\n"
-        for count in (1, 2):
-            status, headers, body = await windows.http(80)
-            assert (status, headers["server"]) == (200, "Microsoft-HTTPAPI/2.0")
-            assert body == (
-                "<html><body><H1>Windows Container Web Server</H1><p>IP 10.244.1.2 "
-                f"callerCount {count} </body></html>"
-            )
-        assert b"> http://box/\r\n" in context.output
-        assert b"< 200\r\n" in context.output
-        context.signal("CTRL_SHUTDOWN_EVENT")
-        await windows.clock.run_for(0.1)
-        assert context.code == 0xC000013A
-
-    asyncio.run(main())
+async def test_web_server_of_the_documentation(windows) -> None:
+    context = windows.start("powershell.exe", "-command", WEB_SERVER)
+    await windows.clock.run_for(0.1)
+    assert context.output == b"Listening at http://*:80/\r\n"
+    for count in (1, 2):
+        status, headers, body = await windows.http(80)
+        assert (status, headers["server"]) == (200, "Microsoft-HTTPAPI/2.0")
+        assert body == (
+            "<html><body><H1>Windows Container Web Server</H1><p>IP 10.244.1.2 "
+            f"callerCount {count} </body></html>"
+        )
+    assert b"> http://box/\r\n" in context.output
+    assert b"< 200\r\n" in context.output
+    context.signal("CTRL_SHUTDOWN_EVENT")
+    await windows.clock.run_for(0.1)
+    assert context.code == 0xC000013A
 
 
-def test_a_listener_does_what_its_script_says(windows) -> None:
+async def test_a_listener_does_what_its_script_says(windows) -> None:
     script = (
         "$l = [System.Net.HttpListener]::new(); $l.Prefixes.Add('http://+:8080/'); $l.Start(); "
         "while ($l.IsListening) { $c = $l.GetContext(); $r = $c.Response; "
@@ -255,13 +250,10 @@ def test_a_listener_does_what_its_script_says(windows) -> None:
         "$r.OutputStream.Write($b, 0, 2); $r.OutputStream.Close() } }; 'over'"
     )
 
-    async def main() -> None:
-        context = windows.start("powershell.exe", "-command", script)
-        await windows.clock.run_for(0.1)
-        status, headers, body = await windows.http(8080, "/tea")
-        assert (status, headers["content-type"], body) == (418, "text/x", "GE")
-        assert (await windows.http(8080, "/end"))[0] == 200
-        await windows.clock.run_for(0.1)
-        assert (context.code, context.output) == (0, b"over\r\n")
-
-    asyncio.run(main())
+    context = windows.start("powershell.exe", "-command", script)
+    await windows.clock.run_for(0.1)
+    status, headers, body = await windows.http(8080, "/tea")
+    assert (status, headers["content-type"], body) == (418, "text/x", "GE")
+    assert (await windows.http(8080, "/end"))[0] == 200
+    await windows.clock.run_for(0.1)
+    assert (context.code, context.output) == (0, b"over\r\n")

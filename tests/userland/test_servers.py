@@ -6,7 +6,8 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.userland.conftest import Box, Context
@@ -18,18 +19,16 @@ from transom.userland.servers import gomux
 Check = Callable[[Box, Context], Awaitable[None]]
 
 
-def serve(box: Box, argv: tuple[str, ...], check: Check) -> Context:
-    async def main() -> Context:
-        context = box.start(*argv)
-        await box.clock.run_for(0.1)
-        await check(box, context)
-        assert context.program is not None
-        context.program.kill()
-        await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) == 1
-        return context
-
-    return asyncio.run(main())
+@asynccontextmanager
+async def serve(box: Box, argv: tuple[str, ...]) -> AsyncIterator[tuple[Box, Context]]:
+    others = len(asyncio.all_tasks())
+    context = box.start(*argv)
+    await box.clock.run_for(0.1)
+    yield (box, context)
+    assert context.program is not None
+    context.program.kill()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == others
 
 
 def agnhost(*arguments: str) -> tuple[str, ...]:
@@ -46,8 +45,8 @@ def tester() -> Box:
     )
 
 
-def test_netexec(tester) -> None:
-    async def check(box: Box, context: Context) -> None:
+async def test_netexec(tester) -> None:
+    async with serve(tester, agnhost("netexec", "--http-port=8080")) as (box, context):
         assert (await box.http(8080, "/hostname"))[2] == "box"
         assert (await box.http(8080, "/hostName"))[2] == "box"
         assert (await box.http(8080, "/echo?msg=hi&code=404"))[::2] == (404, "hi")
@@ -95,26 +94,20 @@ def test_netexec(tester) -> None:
         box.clock.advance(2)
         assert context.code == 5
 
-    serve(tester, agnhost("netexec", "--http-port=8080"), check)
 
-
-def test_servers_in_go_tidy_paths_and_name_what_they_serve(tester) -> None:
+async def test_servers_in_go_tidy_paths_and_name_what_they_serve(tester) -> None:
     """Kubernetes' hooks ask for //path, and its proxy rewrites what is HTML."""
     tester.env["SERVE_PORT_5000"] = '<a href="/rewriteme">test</a>'
 
-    async def tidied(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("netexec")) as (box, _):
         status, headers, _ = await box.http(8080, "//echo?msg=hi")
         assert (status, headers["location"]) == (301, "/echo?msg=hi")
         assert (await box.http(8080, "/a/../echo?msg=hi"))[0] == 301
         assert (await box.http(8080, "/echo?msg=hi"))[1][
             "content-type"
         ] == "text/plain; charset=utf-8"
-
-    async def named(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("porter")) as (box, _context):
         assert (await box.http(5000))[1]["content-type"] == "text/html; charset=utf-8"
-
-    serve(tester, agnhost("netexec"), tidied)
-    serve(tester, agnhost("porter"), named)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +125,8 @@ def test_content_types_that_go_finds(body: bytes, kind: str) -> None:
     assert gomux.content_type_of(body) == kind
 
 
-def test_nettest_counts_who_wrote(tester) -> None:
-    async def check(box: Box, context: Context) -> None:
+async def test_nettest_counts_who_wrote(tester) -> None:
+    async with serve(tester, agnhost("nettest")) as (box, context):
         assert (await box.http(8080, "/write", "POST", b'{"Source": "prestop"}'))[
             2
         ] == '{"Hostname":"box"}\n'
@@ -145,11 +138,9 @@ def test_nettest_counts_who_wrote(tester) -> None:
         await box.http(8080, "/quit")
         assert context.code == 0
 
-    serve(tester, agnhost("nettest"), check)
 
-
-def test_audit_proxy_prints_events(tester) -> None:
-    async def check(box: Box, context: Context) -> None:
+async def test_audit_proxy_prints_events(tester) -> None:
+    async with serve(tester, agnhost("audit-proxy")) as (box, context):
         assert (await box.http(8080, "/", "POST", b'{"items": [{"level": "Metadata"}]}'))[0] == 200
         assert (
             context.output
@@ -157,52 +148,43 @@ def test_audit_proxy_prints_events(tester) -> None:
         )
         assert (await box.http(8080, "/", "POST", b"x"))[0] == 500
 
-    serve(tester, agnhost("audit-proxy"), check)
 
-
-def test_agnhost_small_ones(tester) -> None:
+async def test_agnhost_small_ones(tester) -> None:
     tester.env |= {"SERVE_PORT_5000": "five", "SERVE_PORT_5001": "six"}
     tester.files.write("/tmp/index.html", b"<p>hi</p>")
 
-    async def porter(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("porter")) as (box, context):
         assert (await box.http(5000))[2] == "five"
         assert (await box.http(5001))[2] == "six"
-
-    async def web(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("test-webserver")) as (box, context):
         status, headers, body = await box.http(80, "/tmp/")
         assert (status, body, headers["cache-control"]) == (200, "<p>hi</p>", "private")
         assert (await box.http(80, "/nope"))[0] == 404
         assert '<a href="passwd">passwd</a>' in (await box.http(80, "/etc/"))[2]
-
-    async def hostname(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("serve-hostname")) as (box, context):
         assert (await box.http(9376))[2] == "box"
         context.signal("SIGTERM")
         assert context.code is None
         box.clock.advance(60)
         assert context.code == 0
-
-    async def paused(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("pause")) as (box, context):
         assert context.output == b"Paused\n"
         context.signal("SIGTERM")
         assert context.code == 2
-
-    serve(tester, agnhost("porter"), porter)
-    serve(tester, agnhost("test-webserver"), web)
-    serve(tester, agnhost("serve-hostname"), hostname)
-    serve(tester, agnhost("pause"), paused)
     assert (
-        tester.run("/agnhost", "entrypoint-tester", "a", "b").out
-        == "[/agnhost entrypoint-tester a b]\n"
-    )
-    assert tester.run("/agnhost", "connect", "127.0.0.1:1", "--timeout=3s")[1:3] == ("REFUSED\n", 1)
-    assert (
-        tester.run("/agnhost", "connect", "nowhere:80").err == "DNS: lookup nowhere: no such host\n"
+        await tester.play("/agnhost", "entrypoint-tester", "a", "b")
+    ).out == "[/agnhost entrypoint-tester a b]\n"
+    assert (await tester.play("/agnhost", "connect", "127.0.0.1:1", "--timeout=3s"))[1:3] == (
+        "REFUSED\n",
+        1,
     )
     assert (
-        tester.run("/agnhost", "dns-suffix").out
-        == "default.svc.cluster.local,svc.cluster.local,cluster.local\n"
-    )
-    logged = tester.run(
+        await tester.play("/agnhost", "connect", "nowhere:80")
+    ).err == "DNS: lookup nowhere: no such host\n"
+    assert (
+        await tester.play("/agnhost", "dns-suffix")
+    ).out == "default.svc.cluster.local,svc.cluster.local,cluster.local\n"
+    logged = await tester.play(
         "/agnhost", "logs-generator", "--log-lines-total", "5", "--run-duration", "10s"
     )
     assert (len(logged.err.splitlines()), logged.code, round(logged.seconds, 6)) == (5, 0, 10)
@@ -257,20 +239,18 @@ def test_mounttest_reads_access_lists_on_windows() -> None:
     )
 
 
-def test_liveness_fails_after_ten_seconds() -> None:
+async def test_liveness_fails_after_ten_seconds() -> None:
     box = Box(
         name="k8s.gcr.io/liveness", program="liveness", entrypoint=("/server",), userland="none"
     )
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("/server",)) as (box, context):
         assert (await box.http(8080, "/healthz"))[::2] == (200, "ok")
         box.clock.advance(11)
         status, _, body = await box.http(8080, "/healthz")
         assert (status, body[:9]) == (500, "error: 11")
         context.signal("SIGTERM")
         assert context.code == 2
-
-    serve(box, ("/server",), check)
 
 
 NGINX = {
@@ -282,11 +262,14 @@ NGINX = {
 }
 
 
-def test_nginx() -> None:
+async def test_nginx() -> None:
     box = Box(**NGINX)
     box.env["NGINX_VERSION"] = "1.19.6"
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("/docker-entrypoint.sh", "nginx", "-g", "daemon off;")) as (
+        box,
+        context,
+    ):
         status, headers, body = await box.http(80)
         assert (status, headers["server"], headers["content-length"]) == (
             200,
@@ -309,37 +292,34 @@ def test_nginx() -> None:
         )
         context.signal("SIGQUIT")
         assert context.code == 0
-
-    serve(box, ("/docker-entrypoint.sh", "nginx", "-g", "daemon off;"), check)
     # Other commands through the same entrypoint, and the configuration's port.
-    assert box.run("/docker-entrypoint.sh", "sh", "-c", "echo hi").out == "hi\n"
+    assert (await box.play("/docker-entrypoint.sh", "sh", "-c", "echo hi")).out == "hi\n"
     box.files.mkdir("/etc/nginx/conf.d")
     box.files.write(
         "/etc/nginx/conf.d/a.conf",
         b"server {\n  listen 8080;\n  location /ok { return 200 'fine'; }\n}\n",
     )
 
-    async def configured(box: Box, context: Context) -> None:
+    async with serve(box, ("nginx", "-g", "daemon off;")) as (box, context):
         assert list(box.listening) == [8080]
         assert (await box.http(8080, "/ok"))[2] == "fine"
-
-    serve(box, ("nginx", "-g", "daemon off;"), configured)
-    assert box.sh("nginx -t").err.endswith("test is successful\n")
+    assert (await box.play("sh", "-c", "nginx -t")).err.endswith("test is successful\n")
 
 
-def test_script_may_become_a_server() -> None:
+async def test_script_may_become_a_server() -> None:
     box = Box(**NGINX)
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("sh", "-c", "echo starting; exec nginx -g 'daemon off;'")) as (
+        box,
+        context,
+    ):
         assert (await box.http(80))[0] == 200
         context.signal("SIGTERM")
         await box.clock.run_for(0.1)
         assert context.code == 0
 
-    serve(box, ("sh", "-c", "echo starting; exec nginx -g 'daemon off;'"), check)
 
-
-def test_redis() -> None:
+async def test_redis() -> None:
     box = Box(
         name="redis",
         program="redis",
@@ -348,7 +328,7 @@ def test_redis() -> None:
         cmd=("redis-server",),
     )
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("docker-entrypoint.sh", "redis-server")) as (box, context):
         reader, writer = await asyncio.open_connection(sock=box.dial(6379))
         writer.write(
             b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n42\r\nINCR a\r\nGET a\r\nGET "
@@ -364,14 +344,12 @@ def test_redis() -> None:
         assert context.code == 0
         assert b"Redis is now ready to exit, bye bye..." in context.output
 
-    serve(box, ("docker-entrypoint.sh", "redis-server"), check)
 
-
-def test_unknown_image_serves_its_declared_ports() -> None:
+async def test_unknown_image_serves_its_declared_ports() -> None:
     box = Box(userland="any")
     box.ports = [PortMapping(8080, 0), PortMapping(9000, 0)]
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("/app/server", "--flag")) as (box, context):
         assert sorted(box.listening) == [8080, 9000]
         assert (await box.http(8080, "/anything"))[0] == 200
         reader, writer = await asyncio.open_connection(sock=box.dial(9000))
@@ -381,27 +359,17 @@ def test_unknown_image_serves_its_declared_ports() -> None:
         context.signal("SIGTERM")
         assert context.code == 0
 
-    serve(box, ("/app/server", "--flag"), check)
 
-
-def test_pause(windows) -> None:
-    async def check(box: Box, context: Context) -> None:
+async def test_pause(windows) -> None:
+    async with serve(
+        Box(name="pause", program="pause", entrypoint=("/pause",), userland="none"), ("/pause",)
+    ) as (_, context):
         context.signal("SIGTERM")
         assert (context.code, bytes(context.errors)) == (
             0,
             b"Shutting down, got signal: Terminated\n",
         )
-
-    async def on_windows(box: Box, context: Context) -> None:
-        context.signal("CTRL_C_EVENT")
-        assert (context.code, bytes(context.errors)) == (0, b"Shutting down, got signal\n")
-
-    serve(
-        Box(name="pause", program="pause", entrypoint=("/pause",), userland="none"),
-        ("/pause",),
-        check,
-    )
-    serve(
+    async with serve(
         Box(
             "windows",
             name="pause",
@@ -410,33 +378,26 @@ def test_pause(windows) -> None:
             userland="nanoserver",
         ),
         ("C:\\pause.exe",),
-        on_windows,
-    )
+    ) as (_box, context):
+        context.signal("CTRL_C_EVENT")
+        assert (context.code, bytes(context.errors)) == (0, b"Shutting down, got signal\n")
 
 
-def test_iis(windows) -> None:
+async def test_iis(windows) -> None:
     box = Box("windows", program="iis", entrypoint=("C:\\ServiceMonitor.exe", "w3svc"))
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("C:\\ServiceMonitor.exe", "w3svc")) as (box, context):
         status, headers, body = await box.http(80)
         assert (status, headers["server"]) == (200, "Microsoft-IIS/10.0")
         assert "<title>IIS Windows Server</title>" in body
         context.signal("CTRL_SHUTDOWN_EVENT")
         assert context.code == 0
 
-    serve(box, ("C:\\ServiceMonitor.exe", "w3svc"), check)
 
-
-def test_stress_takes_what_it_is_told() -> None:
+async def test_stress_takes_what_it_is_told() -> None:
     box = Box(name="polinux/stress", program="stress", cmd=("stress",))
 
-    async def check(box: Box, context: Context) -> None:
-        assert (box.usage.cores, box.usage.held) == (2, 250 << 20)
-        assert context.output == b"stress: info: [1] dispatching hogs: 2 cpu, 0 io, 1 vm, 0 hdd\n"
-        box.clock.advance(60)
-        assert context.code == 0
-
-    serve(
+    async with serve(
         box,
         (
             "stress",
@@ -451,16 +412,19 @@ def test_stress_takes_what_it_is_told() -> None:
             "--timeout",
             "60s",
         ),
-        check,
-    )
+    ) as (box, context):
+        assert (box.usage.cores, box.usage.held) == (2, 250 << 20)
+        assert context.output == b"stress: info: [1] dispatching hogs: 2 cpu, 0 io, 1 vm, 0 hdd\n"
+        box.clock.advance(60)
+        assert context.code == 0
     # The kernel kills who asks for too much; on Windows he is told.
-    assert box.run("stress", "--vm", "2", "--vm-bytes", "1G").err == ""
+    assert (await box.play("stress", "--vm", "2", "--vm-bytes", "1G")).err == ""
     windows = Box("windows", name="stress", program="stress", cmd=("stress.exe",))
-    refused = windows.run("stress.exe", "--vm", "2", "--vm-bytes", "1G")
+    refused = await windows.play("stress.exe", "--vm", "2", "--vm-bytes", "1G")
     assert (refused.code, "malloc failed: Cannot allocate memory" in refused.err) == (1, True)
 
 
-def test_resource_consumer() -> None:
+async def test_resource_consumer() -> None:
     box = Box(
         name="resource-consumer",
         program="resource-consumer",
@@ -468,7 +432,7 @@ def test_resource_consumer() -> None:
         userland="gnu",
     )
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("/consumer",)) as (box, _context):
         answer = await box.http(8080, "/ConsumeCPU?millicores=300&durationSec=10", "POST")
         assert answer[::2] == (200, "ConsumeCPU\n300 millicores\n10 durationSec\n")
         assert box.usage.cores == 0.3
@@ -476,8 +440,6 @@ def test_resource_consumer() -> None:
         assert box.usage.held == 64 << 20
         box.clock.advance(10)
         assert (box.usage.cores, box.usage.held) == (0, 0)
-
-    serve(box, ("/consumer",), check)
 
 
 def test_pi_of_the_job_example() -> None:
@@ -488,16 +450,14 @@ def test_pi_of_the_job_example() -> None:
     assert len(result.out.strip()) == 2001
 
 
-def test_python_serves_files() -> None:
+async def test_python_serves_files() -> None:
     box = Box(name="python", program="python", cmd=("python3",), userland="gnu")
     box.files.write("/tmp/a.txt", b"abc")
     box.cwd = "/tmp"
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(box, ("python3", "-m", "http.server", "8000")) as (box, _context):
         assert (await box.http(8000, "/a.txt"))[2] == "abc"
-
-    serve(box, ("python3", "-m", "http.server", "8000"), check)
-    assert box.run("python3", "-c", "print('hi')").out == "hi\n"
+    assert (await box.play("python3", "-c", "print('hi')")).out == "hi\n"
 
 
 def test_sixth_listener_is_refused(box) -> None:
@@ -509,10 +469,11 @@ def test_sixth_listener_is_refused(box) -> None:
     assert "bind() to 0.0.0.0:80 failed (98: Address already in use)" in result.err
 
 
-def test_grpc_health(tester) -> None:
+async def test_grpc_health(tester) -> None:
     """With the kubelet's own client."""
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("grpc-health-checking", "--service=web")) as (box, _context):
+
         async def dial(address: str, port: int) -> socket.socket:
             return box.dial(port)
 
@@ -529,10 +490,8 @@ def test_grpc_health(tester) -> None:
         await box.http(8080, "/make-not-serving")
         assert "NOT_SERVING" in await probe("web")
 
-    serve(tester, agnhost("grpc-health-checking", "--service=web"), check)
 
-
-def test_https(tester) -> None:
+async def test_https(tester) -> None:
     """An unknown image answers HTTPS probes; porter shows the certificate that it is told to."""
     unknown = Box(userland="any")
     unknown.ports = [PortMapping(8443, 0)]
@@ -550,23 +509,17 @@ def test_https(tester) -> None:
         writer.close()
         return answer
 
-    async def check(box: Box, context: Context) -> None:
+    async with serve(unknown, ("/app",)) as (box, _):
         assert (await get(box)).startswith(b"HTTP/1.1 200 OK\r\n")
-
-    async def porter(box: Box, context: Context) -> None:
+    async with serve(tester, agnhost("porter")) as (box, _context):
         assert (await get(box)).endswith(b"\r\n\r\nsecret")
 
-    serve(unknown, ("/app",), check)
-    serve(tester, agnhost("porter"), porter)
 
-
-def test_callers_are_known_by_their_name(tester) -> None:
-    async def check(box: Box, context: Context) -> None:
+async def test_callers_are_known_by_their_name(tester) -> None:
+    async with serve(tester, agnhost("netexec")) as (box, _context):
         near = box.dial(8080)
         near.bind(b"\0test/10.244.3.4:40000")
         await asyncio.get_running_loop().sock_sendall(near, b"GET /clientip HTTP/1.0\r\n\r\n")
         answer = await asyncio.get_running_loop().sock_recv(near, 4096)
         assert answer.endswith(b"\r\n\r\n10.244.3.4:40000")
         near.close()
-
-    serve(tester, agnhost("netexec"), check)

@@ -236,18 +236,16 @@ def test_trap_interrupts_wait(box) -> None:
     assert (code, seconds, out) == (5, 0.0, "bye\n")
 
 
-def test_idle_programs_hold_no_task(box) -> None:
-    async def main() -> None:
-        contexts = [
-            box.start("sleep", "10"),
-            box.start("sh", "-c", "sleep 10"),
-            box.start("tail", "-f", "/dev/null"),
-        ]
-        assert len(asyncio.all_tasks()) == 1
-        box.clock.advance(11)
-        assert [context.code for context in contexts] == [0, 0, None]
-
-    asyncio.run(main())
+async def test_idle_programs_hold_no_task(box) -> None:
+    others = len(asyncio.all_tasks())
+    contexts = [
+        box.start("sleep", "10"),
+        box.start("sh", "-c", "sleep 10"),
+        box.start("tail", "-f", "/dev/null"),
+    ]
+    assert len(asyncio.all_tasks()) == others
+    box.clock.advance(11)
+    assert [context.code for context in contexts] == [0, 0, None]
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))

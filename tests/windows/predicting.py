@@ -25,7 +25,8 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -310,18 +311,14 @@ _PLURALS: Final = {
 _OF_THE_CLUSTER: Final = ("RuntimeClass", "CSIDriver", "PersistentVolume")
 
 
-def on_node(
-    nodes: Mapping[str, Any],
-    scenario: Callable[[TryNode], Awaitable[None]],
-    controllers: Sequence[str] = (),
-) -> None:
-    async def main() -> None:
-        made = TryNode(nodes, controllers)
-        async with asyncio.timeout(120):
-            await made.start()
-            try:
-                await scenario(made)
-            finally:
-                await made.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_node(
+    nodes: Mapping[str, Any], controllers: Sequence[str] = ()
+) -> AsyncIterator[TryNode]:
+    made = TryNode(nodes, controllers)
+    async with asyncio.timeout(120):
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.stop()

@@ -57,11 +57,11 @@ async def lands(node: TryNode, name: str) -> str:
 
 
 @pytest.mark.windows("WIN-POD-010", "OS-11")
-def test_a_pod_that_names_no_system_may_land_on_windows() -> None:
+async def test_a_pod_that_names_no_system_may_land_on_windows() -> None:
     loose, pinned = pod("loose"), pod("pinned", nodeSelector=LINUX)
     assert (linted(USUAL, loose), linted(USUAL, pinned)) == (["WIN-POD-010"], [])
 
-    async def scenario(node: TryNode) -> None:
+    async with on_node(USUAL) as node:
         for one in (loose, pinned):
             assert (await node.put(one))[2] == []  # nothing says that it is for Windows
         await node.settle(10)
@@ -71,8 +71,6 @@ def test_a_pod_that_names_no_system_may_land_on_windows() -> None:
         )
         assert any(text.startswith(PULL) for _, _, text in await node.about("loose"))
         assert [why for _, why, _ in await node.about("pinned")] == ["FailedScheduling"]
-
-    on_node(USUAL, scenario)
 
 
 @pytest.mark.windows("WIN-OS-013", "OS-25", "OS-29")
@@ -117,12 +115,12 @@ def test_a_pod_that_selects_no_build_may_land_on_another_build(tmp_path: Path) -
 
 
 @pytest.mark.windows("WIN-POD-011", "OS-11")
-def test_a_toleration_of_everything_lets_a_pod_onto_windows() -> None:
+async def test_a_toleration_of_everything_lets_a_pod_onto_windows() -> None:
     loose, kept = pod("loose", tolerations=EVERYTHING), pod("kept")
     pinned = pod("pinned", tolerations=EVERYTHING, nodeSelector=LINUX)
     assert (linted(USUAL, loose), linted(USUAL, pinned)) == (["WIN-POD-011"], [])
 
-    async def scenario(node: TryNode) -> None:
+    async with on_node(USUAL) as node:
         await node.taint("os", "windows")
         for one in (loose, kept, pinned):
             await node.put(one)
@@ -130,15 +128,13 @@ def test_a_toleration_of_everything_lets_a_pod_onto_windows() -> None:
         assert await lands(node, "loose") in ("ErrImagePull", "ImagePullBackOff")
         assert [await lands(node, name) for name in ("kept", "pinned")] == ["", ""]
 
-    on_node(USUAL, scenario)
-
 
 @pytest.mark.windows("WIN-POD-012", "OS-11")
-def test_a_daemon_set_that_names_no_system_goes_to_windows_too() -> None:
+async def test_a_daemon_set_that_names_no_system_goes_to_windows_too() -> None:
     loose, pinned = daemon_set("loose"), daemon_set("pinned", nodeSelector=LINUX)
     assert (linted(USUAL, loose), linted(USUAL, pinned)) == (["WIN-POD-012"], [])
 
-    async def scenario(node: TryNode) -> None:
+    async with on_node(USUAL, controllers=("daemonset",)) as node:
         for one in (loose, pinned):
             await node.put(one)
         await node.settle(10)
@@ -149,11 +145,9 @@ def test_a_daemon_set_that_names_no_system_goes_to_windows_too() -> None:
             "ImagePullBackOff",
         )
 
-    on_node(USUAL, scenario, controllers=("daemonset",))
-
 
 @pytest.mark.windows("WIN-POD-013", "API-36")
-def test_an_ephemeral_container_sees_its_own_processes_alone() -> None:
+async def test_an_ephemeral_container_sees_its_own_processes_alone() -> None:
     image = "mcr.microsoft.com/windows/servercore:ltsc2019"
     limits = {"limits": {"memory": "16Mi"}}
     waiting = {"image": image, "command": ["ping", "-t", "localhost"]}
@@ -166,7 +160,7 @@ def test_an_ephemeral_container_sees_its_own_processes_alone() -> None:
     plain = {**made, "spec": {**made["spec"], "ephemeralContainers": [debugger]}}
     assert (linted(USUAL, live), linted(USUAL, plain)) == (["WIN-POD-013"], [])
 
-    async def scenario(node: TryNode) -> None:
+    async with on_node(USUAL) as node:
         await node.put(made)
         await node.settle(10)
         warned = []
@@ -187,5 +181,3 @@ def test_an_ephemeral_container_sees_its_own_processes_alone() -> None:
         shown = await node.pod("p")
         seen = [await said(node, shown, "tasklist", name) for name in ("debug", "aimed")]
         assert all("PING.EXE" not in text.upper() and "cmd.exe" in text for text in seen)
-
-    on_node(USUAL, scenario)

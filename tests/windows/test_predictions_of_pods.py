@@ -7,6 +7,7 @@ tests, one for each limit.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
@@ -79,7 +80,13 @@ def _tried(group: str) -> Mapping[str, Exception]:
                 problems[prediction.id] = problem
 
     disks = any(prediction.id.startswith("WIN-STO-") for prediction in tried)
-    on_node(tried[0].nodes, scenario, controllers=("attachdetach",) if disks else ())
+
+    async def main() -> None:
+        controllers = ("attachdetach",) if disks else ()
+        async with on_node(tried[0].nodes, controllers=controllers) as node:
+            await scenario(node)
+
+    asyncio.run(main())  # once for all tests of the group
     return problems
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.apiserver.harness import Api, start
@@ -13,15 +13,13 @@ NS = "/api/v1/namespaces/default"
 PODS, QUOTAS = f"{NS}/pods", f"{NS}/resourcequotas"
 
 
-def run(body: Callable[[Api], Awaitable[None]], **options: Any) -> None:
-    async def main() -> None:
-        api = await start(**options)
-        quiet = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
-        await api.ok("POST", f"{NS}/serviceaccounts", quiet)
-        await body(api)
-        await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(**options: Any) -> AsyncIterator[Api]:
+    api = await start(**options)
+    quiet = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
+    await api.ok("POST", f"{NS}/serviceaccounts", quiet)
+    yield api
+    await api.server.stop()
 
 
 def pod(name: str = "p", resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.apiserver.admission.support import refused, run
-from tests.apiserver.harness import Api
 from tests.apiserver.security.support import as_user, grant, rule
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -58,10 +57,10 @@ def request(signer: str, *organizations: str) -> dict[str, Any]:
         ("sign", "status", FAILED),
     ],
 )
-def test_deciding_takes_a_right_on_the_signer(
+async def test_deciding_takes_a_right_on_the_signer(
     verb: str, target: str, change: dict[str, Any], signers: str, allowed: bool
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         rules = [rule(verb, "signers", GROUP, names=signers)] if signers else []
         await grant(api, "eve", WRITE, *rules, namespace="")
         await api.ok("POST", REQUESTS, request("example.com/x"))
@@ -71,26 +70,20 @@ def test_deciding_takes_a_right_on_the_signer(
         text = await refused(api, "PATCH", f"{REQUESTS}/r/{target}", change, media=MERGE, **EVE)
         assert text == f'user not permitted to {verb} requests with signerName "example.com/x"'
 
-    run(body)
 
-
-def test_a_status_update_that_decides_nothing_needs_no_right() -> None:
-    async def body(api: Api) -> None:
+async def test_a_status_update_that_decides_nothing_needs_no_right() -> None:
+    async with run() as api:
         await grant(api, "eve", WRITE, namespace="")
         await api.ok("POST", REQUESTS, request("example.com/x"))
         label = {"metadata": {"labels": {"a": "b"}}}
         await api.ok("PATCH", f"{REQUESTS}/r/status", label, media=MERGE, **EVE)
 
-    run(body)
 
-
-def test_nobody_asks_for_the_masters_certificate() -> None:
-    async def body(api: Api) -> None:
+async def test_nobody_asks_for_the_masters_certificate() -> None:
+    async with run() as api:
         problem = await refused(api, "POST", REQUESTS, request(CLIENT, "a", "system:masters"))
         assert problem == f"use of {CLIENT} signer with system:masters group is not allowed"
         await api.ok("POST", REQUESTS, request("example.com/x", "system:masters"))
-
-    run(body)
 
 
 _OTHER = {"type": "Approved", "status": "True", "reason": "other"}
@@ -106,10 +99,10 @@ _OTHER = {"type": "Approved", "status": "True", "reason": "other"}
         ("v1beta1", [_OTHER, {"type": "Denied", "status": "True"}], "r"),
     ],
 )
-def test_a_status_update_does_not_decide(
+async def test_a_status_update_does_not_decide(
     version: str, conditions: list[dict[str, str]], reason: str | None
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await api.ok("POST", REQUESTS, request("example.com/x"))
         await api.ok("PATCH", f"{REQUESTS}/r/approval", APPROVED, media=MERGE)
         path = f"{REQUESTS}/r/status".replace("/v1/", f"/{version}/")
@@ -120,5 +113,3 @@ def test_a_status_update_does_not_decide(
             assert (status, answer["details"]["causes"][-1]["field"]) == (422, "status.conditions")
         else:
             assert [c["reason"] for c in answer["status"]["conditions"]] == [reason]
-
-    run(body)

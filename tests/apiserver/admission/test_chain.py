@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from tests.apiserver.admission.support import PODS, pod, run
-from tests.apiserver.harness import Api
 
 from transom.apiserver.admission.chain import AdmissionChain
 from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
@@ -37,13 +36,11 @@ ORDER = [
 ]
 
 
-def test_the_order_is_that_of_kubernetes() -> None:
-    async def body(api: Api) -> None:
+async def test_the_order_is_that_of_kubernetes() -> None:
+    async with run() as api:
         names = [plugin.name for plugin in api.server.admission_plugins]
         assert [name for name in names if name != "RoleEscalation"] == ORDER
         assert names.index("RoleEscalation") > names.index("MutatingAdmissionWebhook")
-
-    run(body)
 
 
 class Recorder(MutatingPlugin, ValidatingPlugin):
@@ -86,8 +83,8 @@ def test_a_request_passes_the_links_that_want_it_in_order() -> None:
     assert log == ["one admits", "three admits", "one validates", "three validates"] * 2
 
 
-def test_a_refusal_names_the_object_even_when_its_name_is_to_come() -> None:
-    async def body(api: Api) -> None:
+async def test_a_refusal_names_the_object_even_when_its_name_is_to_come() -> None:
+    async with run() as api:
         nameless = {**pod(priorityClassName="ghost"), "metadata": {"generateName": "web-"}}
         status, answer = await api.call("POST", PODS, nameless)
         assert status == 403
@@ -96,5 +93,3 @@ def test_a_refusal_names_the_object_even_when_its_name_is_to_come() -> None:
             == 'pods "web-" is forbidden: no PriorityClass with name ghost was found'
         )
         assert answer["details"] == {"name": "web-", "kind": "pods"}
-
-    run(body)

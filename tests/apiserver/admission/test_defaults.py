@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from tests.apiserver.admission.support import MERGE, NS, PODS, claim, pod, refused, run
-from tests.apiserver.harness import Api
 
 CLAIMS = f"{NS}/persistentvolumeclaims"
 STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -24,12 +23,10 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
         ([{"key": NOT_READY, "operator": "Exists"}], [UNREACHABLE]),
     ],
 )
-def test_tolerations_of_a_lost_node(given: list[Any], added: list[str]) -> None:
-    async def body(api: Api) -> None:
+async def test_tolerations_of_a_lost_node(given: list[Any], added: list[str]) -> None:
+    async with run() as api:
         made = await api.ok("POST", PODS, pod(tolerations=given))
         assert [t["key"] for t in made["spec"]["tolerations"][len(given) :]] == added
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -40,18 +37,16 @@ def test_tolerations_of_a_lost_node(given: list[Any], added: list[str]) -> None:
         ([{"key": NOT_READY, "value": "x", "effect": "NoSchedule"}], [NOT_READY]),
     ],
 )
-def test_a_new_node_is_not_ready(taints: list[Any], expected: list[str]) -> None:
-    async def body(api: Api) -> None:
+async def test_a_new_node_is_not_ready(taints: list[Any], expected: list[str]) -> None:
+    async with run() as api:
         made = await api.ok(
             "POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": taints}}
         )
         assert [t["key"] for t in made["spec"]["taints"]] == expected
 
-    run(body)
 
-
-def test_volumes_and_claims_are_protected() -> None:
-    async def body(api: Api) -> None:
+async def test_volumes_and_claims_are_protected() -> None:
+    async with run() as api:
         made = await api.ok(
             "POST", CLAIMS, {**claim(), "metadata": {"name": "c", "finalizers": ["a.b/c"]}}
         )
@@ -67,8 +62,6 @@ def test_volumes_and_claims_are_protected() -> None:
         made = await api.ok("POST", "/api/v1/persistentvolumes", volume)
         assert made["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
 
-    run(body)
-
 
 def storage_class(name: str, **more: Any) -> dict[str, Any]:
     return {
@@ -81,8 +74,8 @@ def storage_class(name: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_the_default_storage_class() -> None:
-    async def body(api: Api) -> None:
+async def test_the_default_storage_class() -> None:
+    async with run() as api:
         await api.ok("POST", STORAGE_CLASSES, storage_class("one"))
         assert (await api.ok("POST", CLAIMS, claim("a")))["spec"]["storageClassName"] == "one"
         assert (await api.ok("POST", CLAIMS, claim("b", storageClassName="")))["spec"][
@@ -96,10 +89,8 @@ def test_the_default_storage_class() -> None:
             "Internal error occurred: 2 default StorageClasses were found"
         )
 
-    run(body)
 
-
-def test_the_default_ingress_class() -> None:
+async def test_the_default_ingress_class() -> None:
     def ingress_class(name: str) -> dict[str, Any]:
         mark = {"ingressclass.kubernetes.io/is-default-class": "true"}
         return {"metadata": {"name": name, "annotations": mark}, "spec": {"controller": "a.b/c"}}
@@ -111,7 +102,7 @@ def test_the_default_ingress_class() -> None:
             "spec": {"defaultBackend": backend},
         }
 
-    async def body(api: Api) -> None:
+    async with run() as api:
         await api.ok("POST", INGRESS_CLASSES, ingress_class("one"))
         assert (await api.ok("POST", INGRESSES, ingress("a")))["spec"]["ingressClassName"] == "one"
         marked = ingress("b", **{"kubernetes.io/ingress.class": "x"})
@@ -129,12 +120,10 @@ def test_the_default_ingress_class() -> None:
             "Internal error occurred: 2 default IngressClasses were found, only 1 allowed"
         )
 
-    run(body)
-
 
 @pytest.mark.parametrize(("expandable", "grows"), [(True, True), (False, False)])
-def test_a_bound_claim_grows_if_its_class_allows_it(expandable: bool, grows: bool) -> None:
-    async def body(api: Api) -> None:
+async def test_a_bound_claim_grows_if_its_class_allows_it(expandable: bool, grows: bool) -> None:
+    async with run() as api:
         await api.ok("POST", STORAGE_CLASSES, storage_class("s", allowVolumeExpansion=expandable))
         await api.ok("POST", CLAIMS, claim(volumeName="v"))
         await api.ok("PATCH", f"{CLAIMS}/c/status", {"status": {"phase": "Bound"}}, media=MERGE)
@@ -147,5 +136,3 @@ def test_a_bound_claim_grows_if_its_class_allows_it(expandable: bool, grows: boo
                 "provisions the pvc must "
                 "support resize"
             )
-
-    run(body)

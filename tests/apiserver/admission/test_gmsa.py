@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -28,14 +29,11 @@ CONTENTS = (
 )
 
 
-def cluster(
-    body: Callable[[Api], Awaitable[None]],
-    *,
-    defined: bool = True,
-    specs: bool = True,
-    **options: Any,
-) -> None:
-    async def prepared(api: Api) -> None:
+@asynccontextmanager
+async def cluster(
+    *, defined: bool = True, specs: bool = True, **options: Any
+) -> AsyncIterator[Api]:
+    async with run(**{"gmsa": True, **options}) as api:
         if defined:
             await gmsa.ensure_gmsa_resource(InProcessClient(api.server, SERVER_USER))
             for _ in range(10):  # turns of the loop after which it is served
@@ -92,9 +90,7 @@ def cluster(
             )
             quiet = {"metadata": {"name": "stranger"}, "automountServiceAccountToken": False}
             await api.ok("POST", f"{NS}/serviceaccounts", quiet)
-        await body(api)
-
-    run(prepared, **{"gmsa": True, **options})
+        yield api
 
 
 def windows(
@@ -124,13 +120,11 @@ async def answer(api: Api, body: Any, target: str = PODS) -> tuple[int, str]:
     return status, made["message"].removeprefix(DENIED)
 
 
-def test_contents_are_copied_into_the_pod_and_its_containers() -> None:
-    async def body(api: Api) -> None:
+async def test_contents_are_copied_into_the_pod_and_its_containers() -> None:
+    async with cluster() as api:
         made = await api.ok("POST", PODS, windows(named("web"), named("web")))
         for options in (made["spec"], made["spec"]["containers"][0]):
             assert options["securityContext"]["windowsOptions"] == named("web", CONTENTS)
-
-    cluster(body)
 
 
 @pytest.mark.parametrize(
@@ -207,15 +201,13 @@ def test_contents_are_copied_into_the_pod_and_its_containers() -> None:
         ),
     ],
 )
-def test_answers_of_the_webhook(body: dict[str, Any], expected: tuple[int, str]) -> None:
-    async def ask(api: Api) -> None:
+async def test_answers_of_the_webhook(body: dict[str, Any], expected: tuple[int, str]) -> None:
+    async with cluster() as api:
         assert await answer(api, body) == expected
 
-    cluster(ask)
 
-
-def test_without_the_resource_nothing_can_be_retrieved() -> None:
-    async def body(api: Api) -> None:
+async def test_without_the_resource_nothing_can_be_retrieved() -> None:
+    async with cluster(defined=False) as api:
         assert await answer(api, windows(named("web"))) == (
             500,
             (
@@ -224,39 +216,31 @@ def test_without_the_resource_nothing_can_be_retrieved() -> None:
             ),
         )
 
-    cluster(body, defined=False)
 
-
-def test_where_no_credential_spec_is_kept_pods_may_bring_contents_of_their_own() -> None:
-    async def body(api: Api) -> None:
+async def test_where_no_credential_spec_is_kept_pods_may_bring_contents_of_their_own() -> None:
+    async with cluster(specs=False) as api:
         assert await answer(api, windows({"gmsaCredentialSpec": "{}"})) == (201, "")
-
-    cluster(body, specs=False)
 
 
 @pytest.mark.parametrize(
     "label", [{"gmsa-webhook": "disabled"}, {"windows.k8s.io/disabled": "true"}]
 )
-def test_a_namespace_can_be_exempt(label: dict[str, str]) -> None:
-    async def body(api: Api) -> None:
+async def test_a_namespace_can_be_exempt(label: dict[str, str]) -> None:
+    async with cluster() as api:
         await api.ok("PATCH", NS, {"metadata": {"labels": label}}, media=MERGE)
         made = await api.ok("POST", PODS, windows(named("ghost")))
         assert made["spec"]["securityContext"]["windowsOptions"] == named("ghost")
 
-    cluster(body)
 
-
-def test_off_unless_asked_for() -> None:
-    async def body(api: Api) -> None:
+async def test_off_unless_asked_for() -> None:
+    async with cluster(gmsa=False) as api:
         assert await answer(api, windows(named("ghost"), {"gmsaCredentialSpec": "{}"})) == (201, "")
 
-    cluster(body, gmsa=False)
 
-
-def test_stands_back_for_the_webhook_itself() -> None:
+async def test_stands_back_for_the_webhook_itself() -> None:
     """The configuration may have any name. This webhook cannot be reached, and may be ignored."""
 
-    async def body(api: Api) -> None:
+    async with cluster() as api:
         webhook = {
             "name": WEBHOOK,
             "clientConfig": {"url": "https://127.0.0.1:1/"},
@@ -289,8 +273,6 @@ def test_stands_back_for_the_webhook_itself() -> None:
         )
         assert await answer(api, windows(named("ghost"))) == (201, "")
 
-    cluster(body)
-
 
 @pytest.mark.parametrize(
     ("new", "old", "expected"),
@@ -319,8 +301,8 @@ def test_a_pod_keeps_its_identity(new: dict[str, Any], old: dict[str, Any], expe
     )
 
 
-def test_the_definition_is_accepted_and_somebody_elses_is_left_alone() -> None:
-    async def body(api: Api) -> None:
+async def test_the_definition_is_accepted_and_somebody_elses_is_left_alone() -> None:
+    async with cluster(defined=False) as api:
         client = InProcessClient(api.server, SERVER_USER)
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gmsacredentialspecs.windows.k8s.io"
         await gmsa.ensure_gmsa_resource(client)
@@ -342,5 +324,3 @@ def test_the_definition_is_accepted_and_somebody_elses_is_left_alone() -> None:
         }
         made = await api.ok("POST", SPECS.replace("v1/", "v1alpha1/"), old)
         assert made["credspec"] == DOMAIN
-
-    cluster(body, defined=False)

@@ -14,8 +14,8 @@ async def limit(api: Api, kind: str, **bounds: dict[str, str]) -> None:
     await api.ok("POST", RANGES, {"metadata": {"name": kind.lower()}, "spec": spec})
 
 
-def test_defaults_go_to_every_container_and_are_told() -> None:
-    async def body(api: Api) -> None:
+async def test_defaults_go_to_every_container_and_are_told() -> None:
+    async with run() as api:
         await limit(
             api, "Container", default={"cpu": "2", "memory": "1Gi"}, defaultRequest={"cpu": "1"}
         )
@@ -35,8 +35,6 @@ def test_defaults_go_to_every_container_and_are_told() -> None:
             "for container c; "
             "memory request for init container i; memory limit for init container i"
         )
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -84,21 +82,19 @@ def test_defaults_go_to_every_container_and_are_told() -> None:
         ),
     ],
 )
-def test_bounds_of_containers(
+async def test_bounds_of_containers(
     bounds: dict[str, Any], resources: dict[str, Any], problem: str
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await limit(api, "Container", **bounds)
         if problem:
             assert await refused(api, "POST", PODS, pod(resources=resources)) == problem
         else:
             await api.ok("POST", PODS, pod(resources=resources))
 
-    run(body)
 
-
-def test_equal_problems_are_told_once_and_several_in_brackets() -> None:
-    async def body(api: Api) -> None:
+async def test_equal_problems_are_told_once_and_several_in_brackets() -> None:
+    async with run() as api:
         await limit(api, "Container", max={"cpu": "1"})
         two = pod(resources=cpu("2", "2"))
         two["spec"]["containers"].append({**two["spec"]["containers"][0], "name": "d"})
@@ -112,11 +108,9 @@ def test_equal_problems_are_told_once_and_several_in_brackets() -> None:
             "Container is 1, but limit is 3]"
         )
 
-    run(body)
 
-
-def test_a_pod_counts_only_what_all_its_containers_name() -> None:
-    async def body(api: Api) -> None:
+async def test_a_pod_counts_only_what_all_its_containers_name() -> None:
+    async with run() as api:
         await limit(api, "Pod", max={"cpu": "2", "memory": "1Gi"})
         two = pod(resources={"limits": {"cpu": "1", "memory": "768Mi"}})
         two["spec"]["containers"].append(
@@ -127,11 +121,9 @@ def test_a_pod_counts_only_what_all_its_containers_name() -> None:
             "maximum memory usage per Pod is 1Gi, but limit is 1342177280]"
         )
 
-    run(body)
 
-
-def test_claims_are_bounded_when_made_and_when_they_grow() -> None:
-    async def body(api: Api) -> None:
+async def test_claims_are_bounded_when_made_and_when_they_grow() -> None:
+    async with run() as api:
         claims = f"{NS}/persistentvolumeclaims"
         await api.ok(
             "POST",
@@ -147,5 +139,3 @@ def test_claims_are_bounded_when_made_and_when_they_grow() -> None:
         await api.ok("PATCH", f"{claims}/c", {"spec": {"volumeName": "v"}}, media=MERGE)
         grow = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
         assert "but request is 3Gi" in await refused(api, "PATCH", f"{claims}/c", grow, media=MERGE)
-
-    run(body)

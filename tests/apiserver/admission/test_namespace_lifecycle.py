@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from tests.apiserver.admission.support import MERGE, refused, run
-from tests.apiserver.harness import Api
 
 LEASE = {"metadata": {"name": "l"}}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
@@ -15,17 +14,15 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
         ("PUT", LEASES.format("nowhere") + "/l"),  # a PUT that would create
     ],
 )
-def test_nothing_is_created_in_a_missing_namespace(method: str, target: str) -> None:
-    async def body(api: Api) -> None:
+async def test_nothing_is_created_in_a_missing_namespace(method: str, target: str) -> None:
+    async with run() as api:
         status, answer = await api.call(method, target, LEASE)
         assert (status, answer["message"]) == (404, 'namespaces "nowhere" not found')
         assert answer["details"] == {"name": "nowhere", "kind": "namespaces"}
 
-    run(body)
 
-
-def test_a_namespace_that_ends_takes_nothing_more_but_lets_go() -> None:
-    async def body(api: Api) -> None:
+async def test_a_namespace_that_ends_takes_nothing_more_but_lets_go() -> None:
+    async with run() as api:
         await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
         maps = "/api/v1/namespaces/x/configmaps"
         await api.ok("POST", maps, {"metadata": {"name": "a"}})
@@ -46,23 +43,17 @@ def test_a_namespace_that_ends_takes_nothing_more_but_lets_go() -> None:
         await api.ok("PATCH", f"{maps}/a", {"data": {"k": "v"}}, media=MERGE)
         await api.ok("DELETE", f"{maps}/a")
 
-    run(body)
-
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-def test_some_namespaces_live_for_ever(name: str) -> None:
-    async def body(api: Api) -> None:
+async def test_some_namespaces_live_for_ever(name: str) -> None:
+    async with run() as api:
         assert (
             await refused(api, "DELETE", f"/api/v1/namespaces/{name}")
             == "this namespace may not be deleted"
         )
 
-    run(body)
 
-
-def test_the_namespace_of_node_leases_may_go() -> None:
-    async def body(api: Api) -> None:
+async def test_the_namespace_of_node_leases_may_go() -> None:
+    async with run() as api:
         gone = await api.ok("DELETE", "/api/v1/namespaces/kube-node-lease")
         assert gone["status"]["phase"] == "Terminating"
-
-    run(body)

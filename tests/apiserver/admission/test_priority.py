@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from tests.apiserver.admission.support import MERGE, PODS, pod, refused, run
-from tests.apiserver.harness import Api
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -36,10 +35,10 @@ def a_class(name: str, value: int, **more: Any) -> dict[str, Any]:
         ("ghost", None, None, "no PriorityClass with name ghost was found"),
     ],
 )
-def test_the_class_gives_the_number(
+async def test_the_class_gives_the_number(
     name: str, priority: int | None, default: Any, expected: Any
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         if default is not None:
             await api.ok(
                 "POST", CLASSES, {"metadata": {"name": "usual"}, "globalDefault": True, **default}
@@ -58,21 +57,17 @@ def test_the_class_gives_the_number(
             spec.get("priorityClassName"),
         ) == expected
 
-    run(body)
 
-
-def test_an_update_without_the_number_keeps_it() -> None:
-    async def body(api: Api) -> None:
+async def test_an_update_without_the_number_keeps_it() -> None:
+    async with run() as api:
         made = await api.ok("POST", PODS, pod(priorityClassName="system-node-critical"))
         del made["spec"]["priority"], made["spec"]["preemptionPolicy"]
         made["metadata"]["labels"] = {"a": "b"}
         assert (await api.ok("PUT", PODS + "/p", made))["spec"]["priority"] == 2000001000
 
-    run(body)
 
-
-def test_one_default_only_and_the_system_classes_stay() -> None:
-    async def body(api: Api) -> None:
+async def test_one_default_only_and_the_system_classes_stay() -> None:
+    async with run() as api:
         await api.ok("POST", CLASSES, a_class("one", 1, globalDefault=True))
         text = "PriorityClass one is already marked as default. Only one default can exist"
         assert await refused(api, "POST", CLASSES, a_class("two", 2, globalDefault=True)) == text
@@ -85,5 +80,3 @@ def test_one_default_only_and_the_system_classes_stay() -> None:
         assert await refused(api, "DELETE", f"{CLASSES}/system-cluster-critical") == (
             "this is a system priority class and cannot be deleted"
         )
-
-    run(body)

@@ -21,7 +21,6 @@ from tests.apiserver.admission.support import (
     store_quota,
     used,
 )
-from tests.apiserver.harness import Api
 
 SERVICES = f"{NS}/services"
 MAPS = f"{NS}/configmaps"
@@ -34,8 +33,8 @@ def service(name: str, kind: str, *ports: int) -> dict[str, Any]:
     }
 
 
-def test_two_hundred_at_once_never_exceed_by_one() -> None:
-    async def body(api: Api) -> None:
+async def test_two_hundred_at_once_never_exceed_by_one() -> None:
+    async with run() as api:
         await store_quota(api, "q", {"pods": "120", "requests.cpu": "10"})
         answers = await asyncio.gather(
             *(api.call("POST", PODS, pod(f"p{i}", cpu("100m"))) for i in range(200))
@@ -44,11 +43,9 @@ def test_two_hundred_at_once_never_exceed_by_one() -> None:
         assert await used(api, "q") == {"pods": "100", "requests.cpu": "10"}
         assert len((await api.ok("GET", PODS))["items"]) == 100
 
-    run(body)
 
-
-def test_two_quotas_are_charged_together_or_not_at_all() -> None:
-    async def body(api: Api) -> None:
+async def test_two_quotas_are_charged_together_or_not_at_all() -> None:
+    async with run() as api:
         await store_quota(api, "loose", {"pods": "10"})
         await store_quota(api, "tight", {"pods": "3"})
         answers = await asyncio.gather(*(api.call("POST", PODS, pod(f"p{i}")) for i in range(8)))
@@ -57,8 +54,6 @@ def test_two_quotas_are_charged_together_or_not_at_all() -> None:
             {"pods": "3"},
             {"pods": "3"},
         )
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -69,20 +64,18 @@ def test_two_quotas_are_charged_together_or_not_at_all() -> None:
         (f"{MAPS}?dryRun=All", {"metadata": {"name": "b"}}, 201),
     ],
 )
-def test_what_is_not_written_is_not_charged(
+async def test_what_is_not_written_is_not_charged(
     target: str, again: dict[str, Any], status: int
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await store_quota(api, "q", {"configmaps": "5"})
         await api.ok("POST", MAPS, {"metadata": {"name": "a"}})
         assert (await api.call("POST", target, again))[0] == status
         assert await used(api, "q") == {"configmaps": "1"}
 
-    run(body)
 
-
-def test_a_refused_address_is_not_charged() -> None:
-    async def body(api: Api) -> None:
+async def test_a_refused_address_is_not_charged() -> None:
+    async with run() as api:
         await store_quota(api, "q", {"services": "5"})
         taken = (await api.ok("POST", SERVICES, service("a", "ClusterIP", 80)))["spec"]["clusterIP"]
         second = service("b", "ClusterIP", 80)
@@ -90,21 +83,17 @@ def test_a_refused_address_is_not_charged() -> None:
         assert (await api.call("POST", SERVICES, second))[0] == 422
         assert await used(api, "q") == {"services": "1"}
 
-    run(body)
 
-
-def test_a_dry_run_is_checked_all_the_same() -> None:
-    async def body(api: Api) -> None:
+async def test_a_dry_run_is_checked_all_the_same() -> None:
+    async with run() as api:
         await store_quota(api, "q", {"configmaps": "0"})
         assert "exceeded quota: q" in await refused(
             api, "POST", f"{MAPS}?dryRun=All", {"metadata": {"name": "a"}}
         )
 
-    run(body)
 
-
-def test_updates_pay_the_difference() -> None:
-    async def body(api: Api) -> None:
+async def test_updates_pay_the_difference() -> None:
+    async with run() as api:
         await store_quota(
             api, "q", {"services": "2", "services.nodeports": "2", "requests.storage": "3Gi"}
         )
@@ -125,11 +114,9 @@ def test_updates_pay_the_difference() -> None:
             "services.nodeports"
         ] == "2"  # only a count gives something back
 
-    run(body)
 
-
-def test_the_texts_of_refusals() -> None:
-    async def body(api: Api) -> None:
+async def test_the_texts_of_refusals() -> None:
+    async with run() as api:
         await store_quota(
             api,
             "q",
@@ -152,11 +139,9 @@ def test_the_texts_of_refusals() -> None:
             "limited: memory=1Gi,pods=2"
         )
 
-    run(body)
 
-
-def test_usage_that_nobody_counted_refuses() -> None:
-    async def body(api: Api) -> None:
+async def test_usage_that_nobody_counted_refuses() -> None:
+    async with run() as api:
         await api.ok(
             "POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9", "cpu": "9"}}}
         )
@@ -166,8 +151,6 @@ def test_usage_that_nobody_counted_refuses() -> None:
         assert await refused(api, "POST", PODS, pod("after", cpu("1"))) == (
             "status unknown for quota: q, resources: pods,requests.cpu"
         )
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -204,17 +187,17 @@ def test_usage_that_nobody_counted_refuses() -> None:
         ),
     ],
 )
-def test_scopes(spec: dict[str, Any], matching: dict[str, Any], other: dict[str, Any]) -> None:
-    async def body(api: Api) -> None:
+async def test_scopes(
+    spec: dict[str, Any], matching: dict[str, Any], other: dict[str, Any]
+) -> None:
+    async with run() as api:
         await store_quota(api, "q", {"pods": "0"}, **spec)
         assert "exceeded quota: q" in await refused(api, "POST", PODS, matching)
         await api.ok("POST", PODS, other)
 
-    run(body)
 
-
-def test_claims_of_a_class_and_counts_of_any_resource() -> None:
-    async def body(api: Api) -> None:
+async def test_claims_of_a_class_and_counts_of_any_resource() -> None:
+    async with run() as api:
         by_class = "gold.storageclass.storage.k8s.io/requests.storage"
         await store_quota(api, "q", {by_class: "1Gi", "count/leases.coordination.k8s.io": "1"})
         claims = f"{NS}/persistentvolumeclaims"
@@ -229,11 +212,9 @@ def test_claims_of_a_class_and_counts_of_any_resource() -> None:
             api, "POST", leases, {"metadata": {"name": "b"}}
         )
 
-    run(body)
 
-
-def test_what_two_groups_serve_is_charged_to_the_one_that_was_asked() -> None:
-    async def body(api: Api) -> None:
+async def test_what_two_groups_serve_is_charged_to_the_one_that_was_asked() -> None:
+    async with run() as api:
         name = "count/ingresses.extensions"
         await store_quota(api, "q", {name: "1"})
         old, new = (
@@ -257,15 +238,11 @@ def test_what_two_groups_serve_is_charged_to_the_one_that_was_asked() -> None:
         shown = await api.ok("GET", old + "/a")
         assert (shown["apiVersion"], shown["spec"]) == ("extensions/v1beta1", spec)
 
-    run(body)
 
-
-def test_the_server_owns_what_it_charges() -> None:
-    async def body(api: Api) -> None:
+async def test_the_server_owns_what_it_charges() -> None:
+    async with run() as api:
         await store_quota(api, "q", {"pods": "2"})
         await api.ok("POST", PODS, pod())
         owners = (await api.ok("GET", f"{QUOTAS}/q"))["metadata"]["managedFields"]
         (ours,) = [entry for entry in owners if entry["manager"] == "kube-apiserver"]
         assert ours["fieldsV1"] == {"f:status": {"f:used": {"f:pods": {}}}}
-
-    run(body)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.admission.support import PODS, pod, refused, run
-from tests.apiserver.harness import Api
 
 from transom.apiserver.admission.runtime_class import _toleration, merge_tolerations
 
@@ -50,8 +49,8 @@ CLASS = {
         ),
     ],
 )
-def test_the_class_is_merged_into_the_pod(spec: dict[str, Any], expected: Any) -> None:
-    async def body(api: Api) -> None:
+async def test_the_class_is_merged_into_the_pod(spec: dict[str, Any], expected: Any) -> None:
+    async with run() as api:
         await api.ok("POST", "/apis/node.k8s.io/v1/runtimeclasses", CLASS)
         if isinstance(expected, str):
             assert await refused(api, "POST", PODS, pod(**spec)) == expected
@@ -63,8 +62,6 @@ def test_the_class_is_merged_into_the_pod(spec: dict[str, Any], expected: Any) -
             "node.kubernetes.io/unreachable",
             "kata",
         ]
-
-    run(body)
 
 
 TOLERATIONS = st.lists(

@@ -32,8 +32,8 @@ async def account(api: Api, name: str, token: str = "", **more: Any) -> None:
         )
 
 
-def test_the_token_secret_is_mounted_where_nothing_else_is() -> None:
-    async def body(api: Api) -> None:
+async def test_the_token_secret_is_mounted_where_nothing_else_is() -> None:
+    async with run() as api:
         await account(api, "robot", "robot.token")
         given = pod(serviceAccountName="robot", volumes=[{"name": "robot-token", "emptyDir": {}}])
         given["spec"]["initContainers"] = [
@@ -56,11 +56,9 @@ def test_the_token_secret_is_mounted_where_nothing_else_is() -> None:
         assert [m["name"] for m in spec["initContainers"][0]["volumeMounts"]] == ["robot-token"]
         assert spec["serviceAccount"] == "robot"
 
-    run(body)
 
-
-def test_a_volume_of_that_secret_is_used_again() -> None:
-    async def body(api: Api) -> None:
+async def test_a_volume_of_that_secret_is_used_again() -> None:
+    async with run() as api:
         await account(api, "robot", "t")
         volume = {"name": "mine", "secret": {"secretName": "t"}}
         spec = (await api.ok("POST", PODS, pod(serviceAccountName="robot", volumes=[volume])))[
@@ -69,11 +67,9 @@ def test_a_volume_of_that_secret_is_used_again() -> None:
         assert [v["name"] for v in spec["volumes"]] == ["mine"]
         assert spec["containers"][0]["volumeMounts"][0]["name"] == "mine"
 
-    run(body)
 
-
-def test_without_a_token_one_is_asked_to_come_back() -> None:
-    async def body(api: Api) -> None:
+async def test_without_a_token_one_is_asked_to_come_back() -> None:
+    async with run() as api:
         await account(api, "bare")
         answer = await api.send("POST", PODS, pod(serviceAccountName="bare"))
         assert answer.status == 500
@@ -90,22 +86,18 @@ def test_without_a_token_one_is_asked_to_come_back() -> None:
             "retryAfterSeconds": 1,
         }
 
-    run(body)
 
-
-def test_a_secret_of_another_account_of_that_name_is_no_token() -> None:
-    async def body(api: Api) -> None:
+async def test_a_secret_of_another_account_of_that_name_is_no_token() -> None:
+    async with run() as api:
         await account(api, "robot", "t")
         await api.ok("DELETE", f"{ACCOUNTS}/robot")
         await api.ok("POST", ACCOUNTS, {"metadata": {"name": "robot"}, "secrets": [{"name": "t"}]})
         status, _ = await api.call("POST", PODS, pod(serviceAccountName="robot"))
         assert status == 500
 
-    run(body)
 
-
-def test_newer_releases_project_the_token() -> None:
-    async def body(api: Api) -> None:
+async def test_newer_releases_project_the_token() -> None:
+    async with run(release="1.21") as api:
         await account(api, "robot")
         spec = (await api.ok("POST", PODS, pod(serviceAccountName="robot")))["spec"]
         (volume,) = spec["volumes"]
@@ -133,32 +125,27 @@ def test_newer_releases_project_the_token() -> None:
             ],
         }
 
-    run(body, release="1.21")
 
-
-def test_the_default_account_of_a_new_namespace_is_waited_for() -> None:
-    async def main() -> None:
-        api = await start()
-        early = asyncio.create_task(api.call("POST", PODS, pod()))
-        await api.clock.run_for(0.3)
-        assert not early.done()
-        quiet = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
-        await api.ok("POST", ACCOUNTS, quiet)
-        await api.clock.run_for(0.2)
-        assert (await early)[0] == 201
-        late = asyncio.create_task(api.call("POST", "/api/v1/namespaces/kube-public/pods", pod()))
-        await api.clock.run_for(5)
-        status, answer = await late
-        assert (status, answer["message"]) == (
-            403,
-            (
-                'pods "p" is forbidden: error looking up service account kube-public/default: '
-                'serviceaccount "default" not found'
-            ),
-        )
-        await api.server.stop()
-
-    asyncio.run(main())
+async def test_the_default_account_of_a_new_namespace_is_waited_for() -> None:
+    api = await start()
+    early = asyncio.create_task(api.call("POST", PODS, pod()))
+    await api.clock.run_for(0.3)
+    assert not early.done()
+    quiet = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
+    await api.ok("POST", ACCOUNTS, quiet)
+    await api.clock.run_for(0.2)
+    assert (await early)[0] == 201
+    late = asyncio.create_task(api.call("POST", "/api/v1/namespaces/kube-public/pods", pod()))
+    await api.clock.run_for(5)
+    status, answer = await late
+    assert (status, answer["message"]) == (
+        403,
+        (
+            'pods "p" is forbidden: error looking up service account kube-public/default: '
+            'serviceaccount "default" not found'
+        ),
+    )
+    await api.server.stop()
 
 
 @pytest.mark.parametrize(
@@ -180,16 +167,16 @@ def test_the_default_account_of_a_new_namespace_is_waited_for() -> None:
         ({}, ""),
     ],
 )
-def test_mirror_pods_are_left_alone_and_know_no_secrets(spec: dict[str, Any], problem: str) -> None:
-    async def body(api: Api) -> None:
+async def test_mirror_pods_are_left_alone_and_know_no_secrets(
+    spec: dict[str, Any], problem: str
+) -> None:
+    async with run() as api:
         mirror = pod(nodeName="n", **spec)
         mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
         if problem:
             assert await refused(api, "POST", PODS, mirror) == problem
         else:
             assert "serviceAccountName" not in (await api.ok("POST", PODS, mirror))["spec"]
-
-    run(body)
 
 
 ALLOWED = {"secrets": [{"name": "mine"}], "imagePullSecrets": [{"name": "pull"}]}
@@ -230,10 +217,10 @@ ALLOWED = {"secrets": [{"name": "mine"}], "imagePullSecrets": [{"name": "pull"}]
         ({"volumes": [{"name": "v", "secret": {"secretName": "mine"}}]}, ""),
     ],
 )
-def test_an_account_may_hold_its_pods_to_its_own_secrets(
+async def test_an_account_may_hold_its_pods_to_its_own_secrets(
     change: dict[str, Any], problem: str
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await api.ok(
             "POST",
             ACCOUNTS,
@@ -252,5 +239,3 @@ def test_an_account_may_hold_its_pods_to_its_own_secrets(
         else:
             made = await api.ok("POST", PODS, given)
             assert made["spec"]["imagePullSecrets"] == [{"name": "pull"}]
-
-    run(body)

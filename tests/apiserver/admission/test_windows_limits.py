@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,21 +17,17 @@ WINDOWS = {"kubernetes.io/os": "windows"}
 IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 
 
-def cluster(
-    body: Callable[[Api], Awaitable[None]],
-    *,
-    nodes: tuple[dict[str, Any], ...] | None = None,
-    **policy: Any,
-) -> None:
-    async def with_nodes(api: Api) -> None:
+@asynccontextmanager
+async def cluster(
+    *, nodes: tuple[dict[str, Any], ...] | None = None, **policy: Any
+) -> AsyncIterator[Api]:
+    async with run(windows=WarningPolicy(**policy)) as api:
         for given in (node("linux-1", "linux"), node("win-1")) if nodes is None else nodes:
             await api.ok("POST", "/api/v1/nodes", {"metadata": given["metadata"]})
             await api.ok(
                 "PATCH", f"/api/v1/nodes/{given['metadata']['name']}/status", given, media=MERGE
             )
-        await body(api)
-
-    run(with_nodes, windows=WarningPolicy(**policy))
+        yield api
 
 
 def node(
@@ -73,16 +70,14 @@ async def ids(api: Api, body: Any, target: str = PODS) -> list[str]:
 
 
 @pytest.mark.windows("API-33", "WIN-POD-002")
-def test_a_warning_says_id_place_and_remedy() -> None:
-    async def body(api: Api) -> None:
+async def test_a_warning_says_id_place_and_remedy() -> None:
+    async with cluster() as api:
         assert await warnings(api, "POST", PODS, pod(nodeSelector=WINDOWS, hostNetwork=True)) == [
             "WIN-POD-002: spec.hostNetwork: hostNetwork fails with Docker. Remove hostNetwork; use "
             "a hostPort or a NodePort service, or, from 1.22, HostProcess containers. "
             "See https://v1-20.docs.kubernetes.io/docs/setup/production-environment/windows/"
             "intro-windows-in-kubernetes/"
         ]
-
-    cluster(body)
 
 
 REQUIRED = {
@@ -112,8 +107,8 @@ REQUIRED = {
         {"image": IIS, "nodeName": "win-1"},
     ],
 )
-def test_each_way_to_target_windows_counts(target: dict[str, Any]) -> None:
-    async def body(api: Api) -> None:
+async def test_each_way_to_target_windows_counts(target: dict[str, Any]) -> None:
+    async with cluster() as api:
         await api.ok(
             "POST",
             "/apis/node.k8s.io/v1/runtimeclasses",
@@ -125,11 +120,9 @@ def test_each_way_to_target_windows_counts(target: dict[str, Any]) -> None:
         )
         assert await ids(api, pod(hostPID=True, **target)) == ["WIN-POD-004"]
 
-    cluster(body)
 
-
-def test_the_runtime_class_of_a_template_is_looked_up() -> None:
-    async def body(api: Api) -> None:
+async def test_the_runtime_class_of_a_template_is_looked_up() -> None:
+    async with cluster() as api:
         await api.ok(
             "POST",
             "/apis/node.k8s.io/v1/runtimeclasses",
@@ -149,12 +142,10 @@ def test_the_runtime_class_of_a_template_is_looked_up() -> None:
         }
         assert await ids(api, deployment, f"{APPS}/deployments") == ["WIN-POD-005"]
 
-    cluster(body)
-
 
 @pytest.mark.windows("WIN-API-004", "WIN-API-005")
-def test_fields_that_the_release_drops_are_told_of() -> None:
-    async def body(api: Api) -> None:
+async def test_fields_that_the_release_drops_are_told_of() -> None:
+    async with cluster() as api:
         assert await ids(api, pod(os={"name": "windows"}, hostPID=True, nodeName="win-1")) == [
             "WIN-POD-004",
             "WIN-API-004",
@@ -164,12 +155,10 @@ def test_fields_that_the_release_drops_are_told_of() -> None:
             "WIN-API-005"
         ]
 
-    cluster(body)
-
 
 @pytest.mark.windows("WIN-POD-013")
-def test_containers_that_join_a_pod_are_told_of_alone() -> None:
-    async def body(api: Api) -> None:
+async def test_containers_that_join_a_pod_are_told_of_alone() -> None:
+    async with cluster() as api:
         await api.ok("POST", PODS, owned(pod(nodeSelector=WINDOWS, hostPID=True)))
         made = await api.ok("GET", f"{PODS}/p")
         made["spec"]["ephemeralContainers"] = [
@@ -179,8 +168,6 @@ def test_containers_that_join_a_pod_are_told_of_alone() -> None:
         assert [text.split(": ")[:2] for text in given] == [
             ["WIN-POD-013", "spec.ephemeralContainers[0].targetContainerName"]
         ]
-
-    cluster(body)
 
 
 LINUX_WAYS = {
@@ -222,15 +209,13 @@ LINUX_WAYS = {
         },
     ],
 )
-def test_pods_for_linux_give_none(spec: dict[str, Any]) -> None:
-    async def body(api: Api) -> None:
+async def test_pods_for_linux_give_none(spec: dict[str, Any]) -> None:
+    async with cluster(reject=("WIN-*",)) as api:
         assert await ids(api, pod(**{**LINUX_WAYS, **spec})) == []
 
-    cluster(body, reject=("WIN-*",))
 
-
-def test_a_plain_pod_for_windows_with_all_its_defaults_gives_none() -> None:
-    async def body(api: Api) -> None:
+async def test_a_plain_pod_for_windows_with_all_its_defaults_gives_none() -> None:
+    async with cluster() as api:
         volumes = [
             {"name": "c", "configMap": {"name": "x"}},
             {"name": "s", "secret": {"secretName": "x"}},
@@ -245,8 +230,6 @@ def test_a_plain_pod_for_windows_with_all_its_defaults_gives_none() -> None:
             image=IIS, container={"livenessProbe": probe}, nodeSelector=WINDOWS, volumes=volumes
         )
         assert await ids(api, made) == []
-
-    cluster(body)
 
 
 TEMPLATED = [
@@ -264,7 +247,7 @@ TEMPLATED = [
 @pytest.mark.parametrize(
     ("target", "place"), TEMPLATED, ids=[target.rpartition("/")[2] for target, _ in TEMPLATED]
 )
-def test_every_template_is_looked_at(target: str, place: str) -> None:
+async def test_every_template_is_looked_at(target: str, place: str) -> None:
     kind = target.rpartition("/")[2]
     template: dict[str, Any] = {
         "metadata": {"labels": {"a": "b"}},
@@ -284,17 +267,15 @@ def test_every_template_is_looked_at(target: str, place: str) -> None:
         **({"template": template} if kind == "podtemplates" else {"spec": spec}),
     }
 
-    async def body(api: Api) -> None:
+    async with cluster() as api:
         given = await warnings(api, "POST", target, made)
         assert [text.split(": ")[:2] for text in given] == [
             ["WIN-POD-004", f"{place}.spec.hostPID"]
         ]
 
-    cluster(body)
 
-
-def test_updates_warn_again_but_not_those_of_status_nor_of_what_goes_away() -> None:
-    async def body(api: Api) -> None:
+async def test_updates_warn_again_but_not_those_of_status_nor_of_what_goes_away() -> None:
+    async with cluster() as api:
         made = pod(nodeSelector=WINDOWS, hostPID=True)
         made["metadata"]["finalizers"] = ["example.com/wait"]
         await api.ok("POST", PODS, made)
@@ -314,8 +295,6 @@ def test_updates_warn_again_but_not_those_of_status_nor_of_what_goes_away() -> N
             == []
         )
 
-    cluster(body)
-
 
 def owned(made: dict[str, Any]) -> dict[str, Any]:
     made["metadata"]["ownerReferences"] = [
@@ -324,27 +303,25 @@ def owned(made: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def test_what_controllers_make_is_not_warned_of_but_refused_all_the_same() -> None:
-    async def body(api: Api) -> None:
+async def test_what_controllers_make_is_not_warned_of_but_refused_all_the_same() -> None:
+    async with cluster(reject=("WIN-POD-005",)) as api:
         assert await ids(api, owned(pod(nodeSelector=WINDOWS, hostPID=True))) == []
         status, answer = await api.call(
             "POST", PODS, owned(pod("q", nodeSelector=WINDOWS, hostIPC=True))
         )
         assert (status, answer["reason"]) == (403, "Forbidden")
 
-    cluster(body, reject=("WIN-POD-005",))
-
 
 @pytest.mark.parametrize("nodes", [(), (node("linux-1", "linux"),)])
-def test_without_windows_nodes_what_holds_on_all_is_told(nodes: tuple[dict[str, Any], ...]) -> None:
-    async def body(api: Api) -> None:
+async def test_without_windows_nodes_what_holds_on_all_is_told(
+    nodes: tuple[dict[str, Any], ...],
+) -> None:
+    async with cluster(nodes=nodes) as api:
         assert await ids(api, pod(nodeSelector=WINDOWS, hostPID=True)) == ["WIN-POD-004"]
 
-    cluster(body, nodes=nodes)
 
-
-def test_the_nodes_there_are_now_decide() -> None:
-    async def body(api: Api) -> None:
+async def test_the_nodes_there_are_now_decide() -> None:
+    async with cluster() as api:
         made = {"nodeSelector": WINDOWS, "hostNetwork": True, "image": IIS}
         assert await ids(api, pod("a", **made)) == ["WIN-POD-002"]
         await api.ok("DELETE", "/api/v1/nodes/win-1")
@@ -353,17 +330,13 @@ def test_the_nodes_there_are_now_decide() -> None:
         await api.ok("PATCH", "/api/v1/nodes/win-2/status", newer, media=MERGE)
         assert await ids(api, pod("b", **made)) == ["WIN-POD-003", "WIN-OS-006"]
 
-    cluster(body)
 
-
-def test_a_selector_narrows_the_nodes() -> None:
-    async def body(api: Api) -> None:
-        made = {"hostNetwork": True, "nodeSelector": {**WINDOWS, "pool": "new"}}
-        assert await ids(api, pod(**made)) == ["WIN-POD-003"]
-
+async def test_a_selector_narrows_the_nodes() -> None:
     newer = node("win-2", runtime="containerd://1.4.4")
     newer["metadata"]["labels"]["pool"] = "new"
-    cluster(body, nodes=(node("win-1"), newer))
+    async with cluster(nodes=(node("win-1"), newer)) as api:
+        made = {"hostNetwork": True, "nodeSelector": {**WINDOWS, "pool": "new"}}
+        assert await ids(api, pod(**made)) == ["WIN-POD-003"]
 
 
 @pytest.mark.parametrize(
@@ -417,15 +390,13 @@ def test_a_selector_narrows_the_nodes() -> None:
         ),
     ],
 )
-def test_what_no_single_field_shows(expected: list[str], made: dict[str, Any]) -> None:
-    async def body(api: Api) -> None:
+async def test_what_no_single_field_shows(expected: list[str], made: dict[str, Any]) -> None:
+    async with cluster() as api:
         assert await ids(api, pod(**made)) == expected
 
-    cluster(body)
 
-
-def test_chosen_ids_are_refused_and_the_others_warned_of() -> None:
-    async def body(api: Api) -> None:
+async def test_chosen_ids_are_refused_and_the_others_warned_of() -> None:
+    async with cluster(reject=("WIN-STO-*",)) as api:
         made = pod(
             nodeSelector=WINDOWS,
             hostPID=True,
@@ -443,11 +414,9 @@ def test_chosen_ids_are_refused_and_the_others_warned_of() -> None:
         )
         assert (await api.call("POST", PODS, pod(nodeSelector=WINDOWS, hostPID=True)))[0] == 201
 
-    cluster(body, reject=("WIN-STO-*",))
 
-
-def test_a_refused_field_cannot_come_by_an_update() -> None:
-    async def body(api: Api) -> None:
+async def test_a_refused_field_cannot_come_by_an_update() -> None:
+    async with cluster(reject=("WIN-POD-004",)) as api:
         target = f"{NS}/podtemplates"
         await api.ok(
             "POST",
@@ -460,17 +429,13 @@ def test_a_refused_field_cannot_come_by_an_update() -> None:
             )
         )[0] == 403
 
-    cluster(body, reject=("WIN-POD-004",))
 
-
-def test_warnings_can_be_turned_off() -> None:
-    async def body(api: Api) -> None:
+async def test_warnings_can_be_turned_off() -> None:
+    async with cluster(warn=False, reject=("WIN-POD-005",)) as api:
         assert await ids(api, pod(nodeSelector=WINDOWS, hostPID=True)) == []
         assert (await api.call("POST", PODS, pod("q", nodeSelector=WINDOWS, hostIPC=True)))[
             0
         ] == 403
-
-    cluster(body, warn=False, reject=("WIN-POD-005",))
 
 
 SERVICE = {
@@ -490,16 +455,14 @@ def labelled(os: str) -> dict[str, Any]:
     return made
 
 
-def test_services_of_windows_pods_are_looked_at() -> None:
-    async def body(api: Api) -> None:
+async def test_services_of_windows_pods_are_looked_at() -> None:
+    async with cluster() as api:
         await api.ok("POST", PODS, labelled("windows"))
         assert await ids(api, SERVICE, f"{NS}/services") == ["WIN-SVC-002", "WIN-SVC-004"]
 
-    cluster(body)
 
-
-def test_services_that_come_first_are_told_of_with_their_pods() -> None:
-    async def body(api: Api) -> None:
+async def test_services_that_come_first_are_told_of_with_their_pods() -> None:
+    async with cluster() as api:
         assert await ids(api, SERVICE, f"{NS}/services") == []
         given = await warnings(api, "POST", PODS, labelled("windows"))
         assert [text.split(": ")[:3] for text in given] == [
@@ -507,19 +470,13 @@ def test_services_that_come_first_are_told_of_with_their_pods() -> None:
             ["WIN-SVC-004", "Service web", "spec.sessionAffinityConfig.clientIP.timeoutSeconds"],
         ]
 
-    cluster(body)
 
-
-def test_services_of_linux_pods_give_no_warnings() -> None:
-    async def body(api: Api) -> None:
+async def test_services_of_linux_pods_give_no_warnings() -> None:
+    async with cluster(reject=("WIN-*",)) as api:
         await api.ok("POST", PODS, labelled("linux"))
         assert await ids(api, SERVICE, f"{NS}/services") == []
 
-    cluster(body, reject=("WIN-*",))
 
-
-def test_without_the_option_nothing_is_said() -> None:
-    async def body(api: Api) -> None:
+async def test_without_the_option_nothing_is_said() -> None:
+    async with run() as api:
         assert await ids(api, pod(nodeSelector=WINDOWS, hostPID=True)) == []
-
-    run(body)

@@ -7,15 +7,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import uvloop
 from tests.apiserver.harness import Api, start
+from tests.conftest import UVLOOP, Backend
 
 from transom.http import HttpServer, server_context
 from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, UpgradeResponse
@@ -23,6 +23,12 @@ from transom.http.outgoing import CallError, CallTarget, ClientPair, OutgoingCon
 from transom.http.server import listen_sockets
 from transom.http.stream import Stream
 from transom.kit import pki
+
+
+@pytest.fixture
+def anyio_backend() -> Backend:
+    return UVLOOP
+
 
 Json = dict[str, Any]
 CA, PROXY_CA = pki.make_ca("aggregated"), pki.make_ca("front-proxy-ca")
@@ -169,13 +175,10 @@ async def world() -> Any:
             await api.server.stop()
 
 
-def run(work: Callable[[World], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with world() as found:
-            await work(found)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(whole())
+@asynccontextmanager
+async def run() -> AsyncIterator[World]:
+    async with world() as found:
+        yield found
 
 
 def get(path: str, *headers: str, method: str = "GET", body: bytes = b"") -> bytes:
@@ -183,8 +186,8 @@ def get(path: str, *headers: str, method: str = "GET", body: bytes = b"") -> byt
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def test_who_asks_is_told_and_the_answer_comes_back() -> None:
-    async def work(w: World) -> None:
+async def test_who_asks_is_told_and_the_answer_comes_back() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         assert (await w.condition("Passed"))["message"] == "all checks passed"
@@ -224,11 +227,9 @@ def test_who_asks_is_told_and_the_answer_comes_back() -> None:
         assert not {b"authorization", b"impersonate-user", b"x-remote-extra-a"} & set(asked.headers)
         client.close()
 
-    run(work)
 
-
-def test_access_is_decided_first() -> None:
-    async def work(w: World) -> None:
+async def test_access_is_decided_first() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         await w.condition("Passed")
@@ -243,11 +244,9 @@ def test_access_is_decided_first() -> None:
         )
         assert not w.remote.requests
 
-    run(work)
 
-
-def test_its_groups_are_in_discovery() -> None:
-    async def work(w: World) -> None:
+async def test_its_groups_are_in_discovery() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         await w.condition("Passed")
@@ -264,11 +263,9 @@ def test_its_groups_are_in_discovery() -> None:
         assert GROUP not in [g["name"] for g in (await w.api.ok("GET", "/apis"))["groups"]]
         assert await w.api.call("GET", f"/apis/{GROUP}/v1/things") == (404, "404 page not found\n")
 
-    run(work)
 
-
-def test_a_watch_flows_through() -> None:
-    async def work(w: World) -> None:
+async def test_a_watch_flows_through() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         await w.condition("Passed")
@@ -289,11 +286,9 @@ def test_a_watch_flows_through() -> None:
         async with asyncio.timeout(5):
             await left.wait()
 
-    run(work)
 
-
-def test_big_answers_wait_for_a_slow_reader() -> None:
-    async def work(w: World) -> None:
+async def test_big_answers_wait_for_a_slow_reader() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         await w.condition("Passed")
@@ -305,11 +300,9 @@ def test_big_answers_wait_for_a_slow_reader() -> None:
         assert await client.read_all(40_000_000) == b"".join(parts)
         client.close()
 
-    run(work)
 
-
-def test_an_answer_that_breaks_off_does_not_look_whole() -> None:
-    async def work(w: World) -> None:
+async def test_an_answer_that_breaks_off_does_not_look_whole() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         await w.condition("Passed")
@@ -325,11 +318,9 @@ def test_an_answer_that_breaks_off_does_not_look_whole() -> None:
         with pytest.raises(CallError, match=r"EOF|reset"):
             await client.read_all(1000)
 
-    run(work)
 
-
-def test_upgrades_are_joined() -> None:
-    async def work(w: World) -> None:
+async def test_upgrades_are_joined() -> None:
+    async with run() as w:
         await w.service()
         await w.register()
         await w.condition("Passed")
@@ -350,11 +341,9 @@ def test_upgrades_are_joined() -> None:
         assert got == big.upper()
         client.abort()
 
-    run(work)
 
-
-def test_certificates_are_checked() -> None:
-    async def work(w: World) -> None:
+async def test_certificates_are_checked() -> None:
+    async with run() as w:
         await w.service()
         other = base64.b64encode(PROXY_CA.certificate).decode()
         await w.register(caBundle=other)
@@ -365,11 +354,9 @@ def test_certificates_are_checked() -> None:
             "error trying to reach service: x509: certificate signed by unknown authority\n",
         )
 
-    run(work)
 
-
-def test_it_comes_and_goes() -> None:
-    async def work(w: World) -> None:
+async def test_it_comes_and_goes() -> None:
+    async with run() as w:
         await w.register()
         found = await w.condition("ServiceNotFound")
         assert found["message"] == 'service/agg in "default" is not present'
@@ -386,8 +373,6 @@ def test_it_comes_and_goes() -> None:
         )
         assert found["message"].endswith(f":{port}: connect: connection refused")
         assert await w.api.call("GET", f"/apis/{GROUP}/v1/things") == (503, "service unavailable\n")
-
-    run(work)
 
 
 def endpoints(ports: list[Json], addresses: list[Json]) -> Json:
@@ -416,10 +401,10 @@ def endpoints(ports: list[Json], addresses: list[Json]) -> Json:
         ),
     ],
 )
-def test_what_is_wrong_with_a_service(
+async def test_what_is_wrong_with_a_service(
     port: int | None, found: Json | None, reason: str, message: str
 ) -> None:
-    async def work(w: World) -> None:
+    async with run() as w:
         if found is not None:
             await w.api.ok("POST", "/api/v1/namespaces/default/endpoints", found)
         await w.api.ok(
@@ -437,11 +422,9 @@ def test_what_is_wrong_with_a_service(
             message.replace("PORT", str(w.remote.port)),
         )
 
-    run(work)
 
-
-def test_what_this_server_serves_is_registered() -> None:
-    async def work(w: World) -> None:
+async def test_what_this_server_serves_is_registered() -> None:
+    async with run() as w:
         core, apps = [await w.api.ok("GET", f"{SERVICES}/{name}") for name in ("v1.", "v1.apps")]
         assert core["spec"] == {
             "version": "v1",
@@ -496,15 +479,11 @@ def test_what_this_server_serves_is_registered() -> None:
         )
         await listed(False)
 
-    run(work)
 
-
-def test_others_learn_whom_to_believe() -> None:
-    async def work(w: World) -> None:
+async def test_others_learn_whom_to_believe() -> None:
+    async with run() as w:
         path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
         data = (await w.api.ok("GET", path))["data"]
         assert data["client-ca-file"] == CA.certificate.decode()
         assert data["requestheader-client-ca-file"] == PROXY_CA.certificate.decode()
         assert data["requestheader-allowed-names"] == '["front-proxy-client"]'
-
-    run(work)

@@ -133,82 +133,73 @@ async def with_widgets() -> Api:
 @pytest.mark.parametrize(
     ("method", "target", "media", "body", "resource"), CASES, ids=[c[1] for c in CASES]
 )
-def test_create_is_checked(
+async def test_create_is_checked(
     method: str, target: str, media: str, body: Any, resource: str, dry: bool
 ) -> None:
-    async def main() -> None:
-        api = await with_widgets()
-        await grant(api, rule("get list watch update patch delete"), rule("create", "another"))
-        path, _, query = target.partition("?")
-        asked_of = f"{path}?{query}&dryRun=All" if dry else target
-        asked = {**body, "metadata": {"name": "x"}}
-        before = api.server.storage.store.revision
-        status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
-        assert (status, answer["reason"], answer["message"]) == (
-            403,
-            "Forbidden",
-            f'{resource} "x" is forbidden: ',
-        )
-        assert api.server.storage.store.revision == before
-        assert (await api.call("GET", path))[0] == 404
-        # A rule for the name suffices, because the name is known; so does updating what exists.
-        role = await api.ok("GET", f"{RBAC}/clusterroles/r")
-        role["rules"][1]["resourceNames"].append("x")
-        await api.ok("PUT", f"{RBAC}/clusterroles/r", role)
-        status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
-        assert status == 201, answer
-        role = await api.ok("GET", f"{RBAC}/clusterroles/r")
-        role["rules"].pop()
-        await api.ok("PUT", f"{RBAC}/clusterroles/r", role)
-        status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
-        # A lease cannot be updated without its resourceVersion, but that is not a matter of rights.
-        assert status == (403 if dry else 422 if resource.startswith("leases") else 200), answer
-        await api.server.stop()
-
-    asyncio.run(main())
+    api = await with_widgets()
+    await grant(api, rule("get list watch update patch delete"), rule("create", "another"))
+    path, _, query = target.partition("?")
+    asked_of = f"{path}?{query}&dryRun=All" if dry else target
+    asked = {**body, "metadata": {"name": "x"}}
+    before = api.server.storage.store.revision
+    status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
+    assert (status, answer["reason"], answer["message"]) == (
+        403,
+        "Forbidden",
+        f'{resource} "x" is forbidden: ',
+    )
+    assert api.server.storage.store.revision == before
+    assert (await api.call("GET", path))[0] == 404
+    # A rule for the name suffices, because the name is known; so does updating what exists.
+    role = await api.ok("GET", f"{RBAC}/clusterroles/r")
+    role["rules"][1]["resourceNames"].append("x")
+    await api.ok("PUT", f"{RBAC}/clusterroles/r", role)
+    status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
+    assert status == 201, answer
+    role = await api.ok("GET", f"{RBAC}/clusterroles/r")
+    role["rules"].pop()
+    await api.ok("PUT", f"{RBAC}/clusterroles/r", role)
+    status, answer = await api.call(method, asked_of, asked, media=media, peer=ANN)
+    # A lease cannot be updated without its resourceVersion, but that is not a matter of rights.
+    assert status == (403 if dry else 422 if resource.startswith("leases") else 200), answer
+    await api.server.stop()
 
 
-def test_an_invalid_object_is_reported_first() -> None:
+async def test_an_invalid_object_is_reported_first() -> None:
     """As in Kubernetes, which checks `create` between validation and validating admission."""
 
-    async def main() -> None:
-        api = await with_widgets()
-        await grant(api, rule("update patch"))
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "x"},
-            "data": {"a b": "c"},
-        }
-        status, answer = await api.call(
-            "PATCH", f"{CORE}/configmaps/x?fieldManager=m", body, media=APPLY, peer=ANN
+    api = await with_widgets()
+    await grant(api, rule("update patch"))
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "x"},
+        "data": {"a b": "c"},
+    }
+    status, answer = await api.call(
+        "PATCH", f"{CORE}/configmaps/x?fieldManager=m", body, media=APPLY, peer=ANN
+    )
+    assert (status, answer["reason"]) == (422, "Invalid")
+    await api.server.stop()
+
+
+async def test_components_in_the_process_need_it_too() -> None:
+    api = await with_widgets()
+    await grant(api, rule("update patch"))
+    client = InProcessClient(api.server, UserInfo("ann", ("system:authenticated",)))
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "x", "namespace": "default"},
+    }
+    for call in (
+        client.update(LEASES, lease),
+        client.patch(LEASES, "default", "x", lease, APPLY_PATCH, field_manager="m"),
+    ):
+        with pytest.raises(ApiError) as caught:
+            await call
+        assert (caught.value.code, caught.value.message) == (
+            403,
+            'leases.coordination.k8s.io "x" is forbidden: ',
         )
-        assert (status, answer["reason"]) == (422, "Invalid")
-        await api.server.stop()
-
-    asyncio.run(main())
-
-
-def test_components_in_the_process_need_it_too() -> None:
-    async def main() -> None:
-        api = await with_widgets()
-        await grant(api, rule("update patch"))
-        client = InProcessClient(api.server, UserInfo("ann", ("system:authenticated",)))
-        lease = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": "x", "namespace": "default"},
-        }
-        for call in (
-            client.update(LEASES, lease),
-            client.patch(LEASES, "default", "x", lease, APPLY_PATCH, field_manager="m"),
-        ):
-            with pytest.raises(ApiError) as caught:
-                await call
-            assert (caught.value.code, caught.value.message) == (
-                403,
-                'leases.coordination.k8s.io "x" is forbidden: ',
-            )
-        await api.server.stop()
-
-    asyncio.run(main())
+    await api.server.stop()

@@ -1020,57 +1020,46 @@ def component_calls(
 @pytest.mark.parametrize(
     "kind", [SECRETS, LEASES, NAMESPACE, NODES, DEPLOYMENTS, WIDGETS], ids=lambda kind: kind.plural
 )
-def test_components_are_authorized_like_everybody_else(kind: Kind) -> None:
-    async def main() -> None:
-        bench = await make_bench()
-        failures = []
-        for who in PEOPLE:
-            client = InProcessClient(
-                bench.api.server, UserInfo(who.name, (*who.groups, "system:authenticated"))
+async def test_components_are_authorized_like_everybody_else(kind: Kind) -> None:
+    bench = await make_bench()
+    failures = []
+    for who in PEOPLE:
+        client = InProcessClient(
+            bench.api.server, UserInfo(who.name, (*who.groups, "system:authenticated"))
+        )
+        for method, target, call in component_calls(client, kind):
+            await asyncio.sleep(0)
+            try:
+                done = await call()
+                got = Outcome(200, found={})
+                if isinstance(done, ObjectList):
+                    got.seen = {_where(item) for item in done.items}
+                elif isinstance(done, InProcessWatch):
+                    got.seen = (
+                        {_where(event.object) for event in await done.next()}
+                        if done._batches
+                        else set()
+                    )
+                    done.close()
+                elif isinstance(done, dict) and "metadata" in done and done.get("kind") != "Status":
+                    got.seen = {_where(done)}
+            except ApiError as problem:
+                got = Outcome(problem.code, {"message": problem.message})
+            changed = await bench.changes()
+            applied = target.endswith("?apply")
+            body = kind.object(*_of(target, kind)) if method in ("POST", "PUT") or applied else None
+            row = Row(
+                method,
+                target.removesuffix("?apply"),
+                body,
+                APPLY if applied else "application/json",
+                kind=kind,
             )
-            for method, target, call in component_calls(client, kind):
-                await asyncio.sleep(0)
-                try:
-                    done = await call()
-                    got = Outcome(200, found={})
-                    if isinstance(done, ObjectList):
-                        got.seen = {_where(item) for item in done.items}
-                    elif isinstance(done, InProcessWatch):
-                        got.seen = (
-                            {_where(event.object) for event in await done.next()}
-                            if done._batches
-                            else set()
-                        )
-                        done.close()
-                    elif (
-                        isinstance(done, dict)
-                        and "metadata" in done
-                        and done.get("kind") != "Status"
-                    ):
-                        got.seen = {_where(done)}
-                except ApiError as problem:
-                    got = Outcome(problem.code, {"message": problem.message})
-                changed = await bench.changes()
-                applied = target.endswith("?apply")
-                body = (
-                    kind.object(*_of(target, kind))
-                    if method in ("POST", "PUT") or applied
-                    else None
-                )
-                row = Row(
-                    method,
-                    target.removesuffix("?apply"),
-                    body,
-                    APPLY if applied else "application/json",
-                    kind=kind,
-                )
-                failures += [
-                    f"{who.name}: {row}: {text}" for text in problems(bench, who, row, got, changed)
-                ]
-        assert not failures, f"{len(failures)}:\n" + "\n".join(failures[:25])
-        await bench.api.server.stop()
-
-    asyncio.run(main())
+            failures += [
+                f"{who.name}: {row}: {text}" for text in problems(bench, who, row, got, changed)
+            ]
+    assert not failures, f"{len(failures)}:\n" + "\n".join(failures[:25])
+    await bench.api.server.stop()
 
 
 def _of(target: str, kind: Kind) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,13 +19,11 @@ JOBS, CRONJOBS = (
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 
 
-def run(body: Callable[[Api], Awaitable[None]]) -> None:
-    async def main() -> None:
-        api = await start()
-        await body(api)
-        await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run() -> AsyncIterator[Api]:
+    api = await start()
+    yield api
+    await api.server.stop()
 
 
 async def _pod(api: Api, name: str = "p", node: str = "n1", **meta: Any) -> None:
@@ -38,8 +36,8 @@ async def _pod(api: Api, name: str = "p", node: str = "n1", **meta: Any) -> None
     await api.ok("POST", PODS, {"metadata": {"name": name, **meta}, "spec": spec})
 
 
-def test_a_second_delete_shortens_the_wait_counted_from_the_first() -> None:
-    async def body(api: Api) -> None:
+async def test_a_second_delete_shortens_the_wait_counted_from_the_first() -> None:
+    async with run() as api:
         await _pod(api)
         first = await api.ok("DELETE", PODS + "/p")
         api.clock.advance(3)
@@ -55,11 +53,9 @@ def test_a_second_delete_shortens_the_wait_counted_from_the_first() -> None:
             == 20
         )
 
-    run(body)
 
-
-def test_a_pending_delete_does_not_touch_finalizers_and_a_negative_period_is_none() -> None:
-    async def body(api: Api) -> None:
+async def test_a_pending_delete_does_not_touch_finalizers_and_a_negative_period_is_none() -> None:
+    async with run() as api:
         await _pod(api)
         await api.ok("DELETE", PODS + "/p")
         again = await api.ok("DELETE", PODS + "/p", {"propagationPolicy": "Foreground"})
@@ -68,11 +64,9 @@ def test_a_pending_delete_does_not_touch_finalizers_and_a_negative_period_is_non
         assert gone["metadata"]["deletionGracePeriodSeconds"] == -1
         assert (await api.call("GET", PODS + "/p"))[0] == 404
 
-    run(body)
 
-
-def test_watchers_see_the_mark_of_a_pod_that_goes_at_once() -> None:
-    async def body(api: Api) -> None:
+async def test_watchers_see_the_mark_of_a_pod_that_goes_at_once() -> None:
+    async with run() as api:
         await _pod(api, node="")
         stream = await api.watch(PODS + "?watch=1")
         stream.events()
@@ -88,8 +82,6 @@ def test_watchers_see_the_mark_of_a_pod_that_goes_at_once() -> None:
             for o in (answer, marked["object"], deleted["object"])
         ]
         assert versions[0] == versions[1] == versions[2] - 1
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -112,18 +104,18 @@ def test_watchers_see_the_mark_of_a_pod_that_goes_at_once() -> None:
         ),
     ],
 )
-def test_policies(path: str, made: Any, policy: str | None, finalizers: list[str] | None) -> None:
-    async def body(api: Api) -> None:
+async def test_policies(
+    path: str, made: Any, policy: str | None, finalizers: list[str] | None
+) -> None:
+    async with run() as api:
         await api.ok("POST", path, {"metadata": {"name": "x"}, **made})
         answer = await api.ok("DELETE", path + "/x", policy and {"propagationPolicy": policy})
         assert answer["metadata"].get("finalizers") == finalizers
         assert (answer["kind"] == "Status") is (finalizers is None)
 
-    run(body)
 
-
-def test_the_default_policy_holds_for_a_second_delete_too() -> None:
-    async def body(api: Api) -> None:
+async def test_the_default_policy_holds_for_a_second_delete_too() -> None:
+    async with run() as api:
         await api.ok(
             "POST",
             JOBS,
@@ -137,11 +129,9 @@ def test_the_default_policy_holds_for_a_second_delete_too() -> None:
         again = await api.ok("DELETE", JOBS + "/x")
         assert again["metadata"]["finalizers"] == ["example.com/a", "orphan"]
 
-    run(body)
 
-
-def test_a_service_goes_with_its_endpoints_and_a_status() -> None:
-    async def body(api: Api) -> None:
+async def test_a_service_goes_with_its_endpoints_and_a_status() -> None:
+    async with run() as api:
         spec = {"ports": [{"port": 80}]}
         await api.ok("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
         await api.ok(
@@ -155,11 +145,9 @@ def test_a_service_goes_with_its_endpoints_and_a_status() -> None:
         assert (await api.ok("DELETE", SERVICES + "/held"))["status"] == "Success"
         assert (await api.ok("GET", SERVICES + "/held"))["metadata"]["deletionTimestamp"]
 
-    run(body)
 
-
-def test_a_collection_is_answered_as_it_was_found() -> None:
-    async def body(api: Api) -> None:
+async def test_a_collection_is_answered_as_it_was_found() -> None:
+    async with run() as api:
         maps = DEFAULT + "/configmaps"
         for name in ("a", "b"):
             await api.ok(
@@ -171,11 +159,9 @@ def test_a_collection_is_answered_as_it_was_found() -> None:
         left = await api.ok("GET", maps)
         assert ["deletionTimestamp" in o["metadata"] for o in left["items"]] == [True, False]
 
-    run(body)
 
-
-def test_options_come_from_the_body_or_else_from_the_query() -> None:
-    async def body(api: Api) -> None:
+async def test_options_come_from_the_body_or_else_from_the_query() -> None:
+    async with run() as api:
         maps = DEFAULT + "/configmaps"
         made = await api.ok("POST", maps, {"metadata": {"name": "a"}})
         assert (await api.call("DELETE", maps + "/a?uid=other"))[0] == 409
@@ -186,11 +172,9 @@ def test_options_come_from_the_body_or_else_from_the_query() -> None:
         )  # a body, though empty: the query does not count
         assert (await api.call("GET", maps + "/a"))[0] == 404
 
-    run(body)
 
-
-def test_namespaces_compare_in_their_own_words() -> None:
-    async def body(api: Api) -> None:
+async def test_namespaces_compare_in_their_own_words() -> None:
+    async with run() as api:
         made = await api.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "x"}})
         _, problem = await api.call(
             "DELETE", "/api/v1/namespaces/x", {"preconditions": {"uid": "u"}}
@@ -201,14 +185,10 @@ def test_namespaces_compare_in_their_own_words() -> None:
             f"UID in object meta: {made['metadata']['uid']}"
         )
 
-    run(body)
 
-
-def test_a_grace_period_beyond_64_bits_of_nanoseconds_wraps_as_in_go() -> None:
-    async def body(api: Api) -> None:
+async def test_a_grace_period_beyond_64_bits_of_nanoseconds_wraps_as_in_go() -> None:
+    async with run() as api:
         await _pod(api)
         pod = await api.ok("DELETE", f"{PODS}/p?gracePeriodSeconds={2**63 - 1}")
         assert pod["metadata"]["deletionGracePeriodSeconds"] == 2**63 - 1
         assert pod["metadata"]["deletionTimestamp"].startswith("20")
-
-    run(body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Any
 
@@ -23,25 +22,20 @@ def _names(listing: Any) -> list[str]:
     return [o["metadata"]["name"] for o in listing["items"]]
 
 
-def test_a_limit_counts_unless_any_version_will_do() -> None:
-    async def main() -> None:
-        api = await _three()
-        page = await api.ok("GET", CM + "?limit=1")
-        assert (_names(page), page["metadata"]["remainingItemCount"]) == (["a"], 2)
-        whole = await api.ok("GET", CM + "?limit=1&resourceVersion=0")
-        assert (sorted(_names(whole)), list(whole["metadata"])) == (
-            ["a", "b", "c"],
-            ["resourceVersion"],
-        )
-        token = page["metadata"]["continue"]
-        assert _names(await api.ok("GET", f"{CM}?limit=1&resourceVersion=0&continue={token}")) == [
-            "b"
-        ]
-        assert _names(
-            await api.ok("GET", f"{CM}?fieldSelector=metadata.name%3Da&continue={token}")
-        ) == ["a"]
-
-    asyncio.run(main())
+async def test_a_limit_counts_unless_any_version_will_do() -> None:
+    api = await _three()
+    page = await api.ok("GET", CM + "?limit=1")
+    assert (_names(page), page["metadata"]["remainingItemCount"]) == (["a"], 2)
+    whole = await api.ok("GET", CM + "?limit=1&resourceVersion=0")
+    assert (sorted(_names(whole)), list(whole["metadata"])) == (
+        ["a", "b", "c"],
+        ["resourceVersion"],
+    )
+    token = page["metadata"]["continue"]
+    assert _names(await api.ok("GET", f"{CM}?limit=1&resourceVersion=0&continue={token}")) == ["b"]
+    assert _names(
+        await api.ok("GET", f"{CM}?fieldSelector=metadata.name%3Da&continue={token}")
+    ) == ["a"]
 
 
 def _token(text: str) -> str:
@@ -72,13 +66,10 @@ def _token(text: str) -> str:
         (_token('{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}'), "../x"),
     ],
 )
-def test_a_bad_token_is_told_what_is_wrong_with_it(token: str, why: str) -> None:
-    async def main() -> None:
-        api = await start()
-        status, problem = await api.call("GET", f"{CM}?continue={token}")
-        assert (status, problem["message"]) == (
-            400,
-            f"invalid continue token: continue key is not valid: {why}",
-        )
-
-    asyncio.run(main())
+async def test_a_bad_token_is_told_what_is_wrong_with_it(token: str, why: str) -> None:
+    api = await start()
+    status, problem = await api.call("GET", f"{CM}?continue={token}")
+    assert (status, problem["message"]) == (
+        400,
+        f"invalid continue token: continue key is not valid: {why}",
+    )

@@ -17,42 +17,33 @@ RES = ResourceRegistry().require("", "v1", "configmaps")
 KEY = RES.key("default", "a")
 
 
-def test_durable_waits_for_the_newest_write_of_the_key() -> None:
-    async def main() -> None:
-        objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
-        await objects.store.start()
-        obj = {"metadata": {"name": "a", "namespace": "default"}}
-        pending = objects.put(RES, KEY, obj, 0, None)
-        assert not pending.done() and objects.store.get(KEY) is None
-        await objects.durable(KEY)
-        assert pending.done() and objects.store.get(KEY) is not None
-        await objects.durable(RES.key("default", "unknown"))  # nothing to wait for
-
-    asyncio.run(main())
+async def test_durable_waits_for_the_newest_write_of_the_key() -> None:
+    objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
+    await objects.store.start()
+    obj = {"metadata": {"name": "a", "namespace": "default"}}
+    pending = objects.put(RES, KEY, obj, 0, None)
+    assert not pending.done() and objects.store.get(KEY) is None
+    await objects.durable(KEY)
+    assert pending.done() and objects.store.get(KEY) is not None
+    await objects.durable(RES.key("default", "unknown"))  # nothing to wait for
 
 
-def test_durable_raises_when_the_write_fails() -> None:
-    async def main() -> None:
-        objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
-        failing: asyncio.Future[StoreRecord] = asyncio.get_running_loop().create_future()
-        objects._writes[KEY] = failing
-        waiting = asyncio.ensure_future(objects.durable(KEY))
-        await asyncio.sleep(0)
-        failing.set_exception(StoreError("the disk is full"))
-        with pytest.raises(StoreError):
-            await waiting
-
-    asyncio.run(main())
+async def test_durable_raises_when_the_write_fails() -> None:
+    objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
+    failing: asyncio.Future[StoreRecord] = asyncio.get_running_loop().create_future()
+    objects._writes[KEY] = failing
+    waiting = asyncio.ensure_future(objects.durable(KEY))
+    await asyncio.sleep(0)
+    failing.set_exception(StoreError("the disk is full"))
+    with pytest.raises(StoreError):
+        await waiting
 
 
-def test_writes_that_are_done_are_forgotten() -> None:
-    async def main() -> None:
-        objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
-        await objects.store.start()
-        for number in range(1000):
-            name = f"n{number}"
-            obj = {"metadata": {"name": name, "namespace": "default"}}
-            await objects.put(RES, RES.key("default", name), obj, 0, None)
-        assert len(objects._writes) <= 257
-
-    asyncio.run(main())
+async def test_writes_that_are_done_are_forgotten() -> None:
+    objects = ObjectStore(MemoryStore(VirtualClock()), InlineWorkers())
+    await objects.store.start()
+    for number in range(1000):
+        name = f"n{number}"
+        obj = {"metadata": {"name": name, "namespace": "default"}}
+        await objects.put(RES, RES.key("default", name), obj, 0, None)
+    assert len(objects._writes) <= 257

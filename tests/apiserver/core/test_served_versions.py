@@ -4,8 +4,8 @@ requests, and those of 1.14 and 1.15 serve the betas of workloads that 1.16 remo
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.apiserver.harness import Api, start
@@ -165,15 +165,13 @@ def test_the_table_names_kinds_that_exist() -> None:
         assert (group, version, name) in known if name else (group, version) in versions
 
 
-def on_1_14(scenario: Callable[[Api], Awaitable[None]]) -> None:
-    async def main() -> None:
-        api = await start(release="1.14")
-        try:
-            await scenario(api)
-        finally:
-            await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_1_14() -> AsyncIterator[Api]:
+    api = await start(release="1.14")
+    try:
+        yield api
+    finally:
+        await api.server.stop()
 
 
 async def _later_versions_are_not_found(api: Api) -> None:
@@ -230,8 +228,9 @@ async def _later_versions_are_not_found(api: Api) -> None:
     ]
 
 
-def test_requests_for_versions_that_came_later_are_not_found() -> None:
-    on_1_14(_later_versions_are_not_found)
+async def test_requests_for_versions_that_came_later_are_not_found() -> None:
+    async with on_1_14() as made:
+        await _later_versions_are_not_found(made)
 
 
 async def _components_use_all_versions(api: Api) -> None:
@@ -247,8 +246,9 @@ async def _components_use_all_versions(api: Api) -> None:
     )
 
 
-def test_the_clusters_own_components_use_all_versions() -> None:
-    on_1_14(_components_use_all_versions)
+async def test_the_clusters_own_components_use_all_versions() -> None:
+    async with on_1_14() as made:
+        await _components_use_all_versions(made)
 
 
 _TEMPLATE = {
@@ -322,8 +322,9 @@ async def _workloads_of_the_first_betas(api: Api) -> None:
     assert gone["metadata"]["finalizers"] == ["orphan"]
 
 
-def test_deployments_of_the_first_betas() -> None:
-    on_1_14(_workloads_of_the_first_betas)
+async def test_deployments_of_the_first_betas() -> None:
+    async with on_1_14() as made:
+        await _workloads_of_the_first_betas(made)
 
 
 async def _other_kinds_of_the_first_betas(api: Api) -> None:
@@ -377,5 +378,6 @@ async def _other_kinds_of_the_first_betas(api: Api) -> None:
     assert priorities["v1beta2.apps"] == 17800
 
 
-def test_other_kinds_of_the_first_betas() -> None:
-    on_1_14(_other_kinds_of_the_first_betas)
+async def test_other_kinds_of_the_first_betas() -> None:
+    async with on_1_14() as made:
+        await _other_kinds_of_the_first_betas(made)

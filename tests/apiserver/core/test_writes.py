@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,21 +14,19 @@ MERGE = "application/merge-patch+json"
 CM = "/api/v1/namespaces/default/configmaps"
 
 
-def run(body: Callable[[Api], Awaitable[None]]) -> None:
-    async def main() -> None:
-        api = await start()
-        await body(api)
-        await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run() -> AsyncIterator[Api]:
+    api = await start()
+    yield api
+    await api.server.stop()
 
 
 def configmap(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **more}, "data": {"a": "1"}}
 
 
-def test_create_fills_in_metadata_and_answers_with_the_stored_object() -> None:
-    async def body(api: Api) -> None:
+async def test_create_fills_in_metadata_and_answers_with_the_stored_object() -> None:
+    async with run() as api:
         made = await api.ok("POST", CM, configmap("a"))
         assert made["kind"] == "ConfigMap" and made["apiVersion"] == "v1"
         assert {
@@ -39,11 +38,9 @@ def test_create_fills_in_metadata_and_answers_with_the_stored_object() -> None:
         } <= made["metadata"].keys()
         assert await api.ok("GET", CM + "/a") == made
 
-    run(body)
 
-
-def test_stale_update_conflicts_and_changes_nothing() -> None:
-    async def body(api: Api) -> None:
+async def test_stale_update_conflicts_and_changes_nothing() -> None:
+    async with run() as api:
         first = await api.ok("POST", CM, configmap("a"))
         second = await api.ok("PUT", CM + "/a", {**first, "data": {"a": "2"}})
         status, problem = await api.call("PUT", CM + "/a", {**first, "data": {"a": "3"}})
@@ -51,22 +48,18 @@ def test_stale_update_conflicts_and_changes_nothing() -> None:
         assert "the object has been modified" in problem["message"]
         assert await api.ok("GET", CM + "/a") == second
 
-    run(body)
 
-
-def test_an_update_without_a_change_keeps_the_version() -> None:
-    async def body(api: Api) -> None:
+async def test_an_update_without_a_change_keeps_the_version() -> None:
+    async with run() as api:
         first = await api.ok("POST", CM, configmap("a"))
         again = await api.ok("PUT", CM + "/a", first)
         assert again == first
         patched = await api.ok("PATCH", CM + "/a", {"data": {"a": "1"}}, media=MERGE)
         assert patched["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
-    run(body)
 
-
-def test_concurrent_patches_all_arrive() -> None:
-    async def body(api: Api) -> None:
+async def test_concurrent_patches_all_arrive() -> None:
+    async with run() as api:
         await api.ok("POST", CM, configmap("a"))
         await asyncio.gather(
             *(
@@ -77,46 +70,40 @@ def test_concurrent_patches_all_arrive() -> None:
         data = (await api.ok("GET", CM + "/a"))["data"]
         assert data == {"a": "1", **{f"k{i}": str(i) for i in range(20)}}
 
-    run(body)
 
-
-def test_concurrent_creates_of_one_name_give_one_object() -> None:
-    async def body(api: Api) -> None:
+async def test_concurrent_creates_of_one_name_give_one_object() -> None:
+    async with run() as api:
         answers = await asyncio.gather(
             *(api.call("POST", CM, configmap("same")) for _ in range(10))
         )
         assert sorted(status for status, _ in answers) == [201] + [409] * 9
 
-    run(body)
 
-
-def test_generate_name_tries_again_until_it_is_unique() -> None:
-    async def body(api: Api) -> None:
+async def test_generate_name_tries_again_until_it_is_unique() -> None:
+    async with run() as api:
         made = {
             (await api.ok("POST", CM, {"metadata": {"generateName": "g-"}}))["metadata"]["name"]
             for _ in range(50)
         }
         assert len(made) == 50 and all(name.startswith("g-") and len(name) == 7 for name in made)
 
-    run(body)
 
-
-def test_finalizers_hold_an_object_until_the_last_one_goes() -> None:
-    async def body(api: Api) -> None:
+async def test_finalizers_hold_an_object_until_the_last_one_goes() -> None:
+    async with run() as api:
         await api.ok("POST", CM, configmap("held", finalizers=["example.com/x"]))
         marked = await api.ok("DELETE", CM + "/held")
         assert marked["metadata"]["deletionTimestamp"]
         await api.ok("PATCH", CM + "/held", {"metadata": {"finalizers": None}}, media=MERGE)
         assert (await api.call("GET", CM + "/held"))[0] == 404
 
-    run(body)
-
 
 @pytest.mark.parametrize(
     ("node", "grace", "left"), [("", None, False), ("n1", None, True), ("n1", 0, False)]
 )
-def test_pods_on_a_node_are_deleted_gracefully(node: str, grace: int | None, left: bool) -> None:
-    async def body(api: Api) -> None:
+async def test_pods_on_a_node_are_deleted_gracefully(
+    node: str, grace: int | None, left: bool
+) -> None:
+    async with run() as api:
         pods = "/api/v1/namespaces/default/pods"
         spec = {
             "containers": [{"name": "c", "image": "i"}],
@@ -135,16 +122,12 @@ def test_pods_on_a_node_are_deleted_gracefully(node: str, grace: int | None, lef
         if left:
             assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
 
-    run(body)
 
-
-def test_dry_run_answers_like_the_real_thing_and_keeps_nothing() -> None:
-    async def body(api: Api) -> None:
+async def test_dry_run_answers_like_the_real_thing_and_keeps_nothing() -> None:
+    async with run() as api:
         made = await api.ok("POST", CM + "?dryRun=All", configmap("dry"))
         assert made["metadata"]["uid"] and "resourceVersion" not in made["metadata"]
         assert (await api.call("GET", CM + "/dry"))[0] == 404
-
-    run(body)
 
 
 APPLY = "application/apply-patch+yaml"
@@ -154,10 +137,10 @@ def applied(version: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", **configmap("x", resourceVersion=version)}
 
 
-def test_apply_may_name_any_version_of_what_does_not_exist_and_only_the_newest_of_what_does() -> (
+async def test_apply_may_name_any_version_of_what_does_not_exist_and_only_the_newest_of_what_does() -> (
     None
 ):
-    async def body(api: Api) -> None:
+    async with run() as api:
         path = CM + "/x?fieldManager=m"
         assert (await api.call("PATCH", path, applied("what"), media=APPLY))[0] == 500
         rehearsed = await api.ok("PATCH", path + "&dryRun=All", applied("1"), media=APPLY)
@@ -173,28 +156,22 @@ def test_apply_may_name_any_version_of_what_does_not_exist_and_only_the_newest_o
                 "resourceVersion"
             ] == version
 
-    run(body)
-
 
 @pytest.mark.parametrize(("version", "status"), [("1", 500), ("0", 201), ("what", 201), ("", 201)])
-def test_a_new_object_has_no_version(version: str, status: int) -> None:
-    async def body(api: Api) -> None:
+async def test_a_new_object_has_no_version(version: str, status: int) -> None:
+    async with run() as api:
         assert (await api.call("POST", CM, configmap("x", resourceVersion=version)))[0] == status
 
-    run(body)
 
-
-def test_an_update_that_creates_forgets_the_version() -> None:
-    async def body(api: Api) -> None:
+async def test_an_update_that_creates_forgets_the_version() -> None:
+    async with run() as api:
         path = "/api/v1/namespaces/default/endpoints/x"
         made = await api.ok("PUT", path, {"metadata": {"name": "x", "resourceVersion": "99999"}})
         assert int(made["metadata"]["resourceVersion"]) < 99999
 
-    run(body)
 
-
-def test_status_and_spec_are_written_apart() -> None:
-    async def body(api: Api) -> None:
+async def test_status_and_spec_are_written_apart() -> None:
+    async with run() as api:
         path = "/apis/apps/v1/namespaces/default/deployments"
         template = {
             "metadata": {"labels": {"a": "b"}},
@@ -234,15 +211,13 @@ def test_status_and_spec_are_written_apart() -> None:
             2,
         )
 
-    run(body)
-
 
 @pytest.mark.parametrize(
     ("level", "status", "warned"),
     [("Ignore", 201, False), ("Warn", 201, True), ("Strict", 400, False)],
 )
-def test_unknown_fields(level: str, status: int, warned: bool) -> None:
-    async def body(api: Api) -> None:
+async def test_unknown_fields(level: str, status: int, warned: bool) -> None:
+    async with run() as api:
         answer = await api.send(
             "POST", f"{CM}?fieldValidation={level}", {"metadata": {"name": "u"}, "dta": {}}
         )
@@ -255,11 +230,9 @@ def test_unknown_fields(level: str, status: int, warned: bool) -> None:
             is warned
         )
 
-    run(body)
 
-
-def test_service_addresses_come_from_the_range_and_go_back() -> None:
-    async def body(api: Api) -> None:
+async def test_service_addresses_come_from_the_range_and_go_back() -> None:
+    async with run() as api:
         path = "/api/v1/namespaces/default/services"
         made = await api.ok(
             "POST",
@@ -274,11 +247,9 @@ def test_service_addresses_come_from_the_range_and_go_back() -> None:
         await api.ok("DELETE", path + "/s")
         assert (await api.ok("POST", path, same))["spec"]["clusterIP"] == address
 
-    run(body)
 
-
-def test_a_failed_service_gives_its_address_back() -> None:
-    async def body(api: Api) -> None:
+async def test_a_failed_service_gives_its_address_back() -> None:
+    async with run() as api:
         path = "/api/v1/namespaces/default/services"
         taken = {
             "metadata": {"name": "s"},
@@ -301,8 +272,6 @@ def test_a_failed_service_gives_its_address_back() -> None:
         clash["spec"]["ports"] = [{"port": 80}]  # type: ignore[index]
         assert (await api.ok("POST", path, clash))["spec"]["clusterIP"] == "10.96.7.8"
 
-    run(body)
-
 
 @pytest.mark.parametrize(
     ("broken", "text"),
@@ -314,7 +283,7 @@ def test_a_failed_service_gives_its_address_back() -> None:
         ),
     ],
 )
-def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(
+async def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(
     broken: dict[str, Any], text: str
 ) -> None:
     budgets = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets"
@@ -324,7 +293,7 @@ def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(
         "metadata": {"name": "a"},
     }
 
-    async def body(api: Api) -> None:
+    async with run() as api:
         await api.ok("POST", budgets.replace("v1beta1", "v1"), {"metadata": {"name": "a"}})
         status, problem = await api.call(
             "PATCH",
@@ -333,8 +302,6 @@ def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(
             media="application/apply-patch+yaml",
         )
         assert status == 500 and problem["message"].endswith(text)
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -357,8 +324,8 @@ def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(
         ("application/strategic-merge-patch+json", {"kind": "Secret", "apiVersion": "v2"}, 200, ""),
     ],
 )
-def test_patching_the_kind(media: str, change: dict[str, Any], status: int, why: str) -> None:
-    async def body(api: Api) -> None:
+async def test_patching_the_kind(media: str, change: dict[str, Any], status: int, why: str) -> None:
+    async with run() as api:
         await api.ok("POST", CM, configmap("a"))
         got, answer = await api.call("PATCH", CM + "/a", change, media=media)
         assert got == status
@@ -367,13 +334,9 @@ def test_patching_the_kind(media: str, change: dict[str, Any], status: int, why:
         else:
             assert answer["message"].endswith(f": {why}")
 
-    run(body)
 
-
-def test_nothing_is_deleted_across_namespaces() -> None:
-    async def body(api: Api) -> None:
+async def test_nothing_is_deleted_across_namespaces() -> None:
+    async with run() as api:
         await api.ok("POST", CM, configmap("a"))
         assert (await api.call("DELETE", "/api/v1/configmaps"))[0] == 405
         await api.ok("GET", CM + "/a")
-
-    run(body)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.apiserver.harness import Api, start
@@ -85,12 +86,10 @@ async def define(api: Api, *versions: dict[str, Any], **more: Any) -> dict[str, 
     return await established(api, made["metadata"]["name"])
 
 
-def run(body: Callable[[Api], Awaitable[None]], **options: Any) -> None:
-    async def main() -> None:
-        api = await start(**{"workers": InlineWorkers(), **options})
-        try:
-            await body(api)
-        finally:
-            await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(**options: Any) -> AsyncIterator[Api]:
+    api = await start(**{"workers": InlineWorkers(), **options})
+    try:
+        yield api
+    finally:
+        await api.server.stop()

@@ -15,7 +15,6 @@ from tests.apiserver.crd.definitions import (
     version,
     widget,
 )
-from tests.apiserver.harness import Api
 
 BETA = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions"
 
@@ -34,8 +33,8 @@ def old_definition(**spec: Any) -> dict[str, Any]:
     }
 
 
-def test_an_old_definition_is_served_and_reads_well_in_both_versions() -> None:
-    async def body(api: Api) -> None:
+async def test_an_old_definition_is_served_and_reads_well_in_both_versions() -> None:
+    async with run() as api:
         schema = spec_schema(a={"type": "string"})
         made = await api.ok(
             "POST",
@@ -72,11 +71,9 @@ def test_an_old_definition_is_served_and_reads_well_in_both_versions() -> None:
         status, _ = await api.call("PATCH", f"{WIDGETS}/a", {"spec": {"a": 5}}, media=MERGE)
         assert status == 422
 
-    run(body)
 
-
-def test_what_only_the_new_version_may_is_refused() -> None:
-    async def body(api: Api) -> None:
+async def test_what_only_the_new_version_may_is_refused() -> None:
+    async with run() as api:
         schema = {"openAPIV3Schema": spec_schema(a={"type": "string", "default": "x"})}
         status, answer = await api.call(
             "POST", BETA, old_definition(validation=schema, preserveUnknownFields=False)
@@ -87,11 +84,9 @@ def test_what_only_the_new_version_may_is_refused() -> None:
             in answer["message"]
         )
 
-    run(body)
 
-
-def test_a_definition_without_a_schema_tells_that_it_is_not_structural() -> None:
-    async def body(api: Api) -> None:
+async def test_a_definition_without_a_schema_tells_that_it_is_not_structural() -> None:
+    async with run() as api:
         await api.ok("POST", BETA, old_definition())
         crd = await established(api)
         found = {c["type"]: c for c in crd["status"]["conditions"]}["NonStructuralSchema"]
@@ -99,5 +94,3 @@ def test_a_definition_without_a_schema_tells_that_it_is_not_structural() -> None
         assert found["message"] == "spec.preserveUnknownFields: Invalid value: true: must be false"
         tidy = {"spec": {"preserveUnknownFields": False, "versions": [version("v1")]}}
         await api.ok("PATCH", f"{CRDS}/widgets.{GROUP}", tidy, media=MERGE)
-
-    run(body)

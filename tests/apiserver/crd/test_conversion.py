@@ -81,8 +81,8 @@ async def with_hook(api: Api) -> Hook:
     return hook
 
 
-def test_each_version_is_pruned_by_its_own_schema_and_defaulted_by_the_stored_one() -> None:
-    async def body(api: Api) -> None:
+async def test_each_version_is_pruned_by_its_own_schema_and_defaulted_by_the_stored_one() -> None:
+    async with run() as api:
         await define(
             api,
             version("v1", spec_schema(a=TEXT, b={**TEXT, "default": "filled"})),
@@ -99,11 +99,9 @@ def test_each_version_is_pruned_by_its_own_schema_and_defaulted_by_the_stored_on
             (f"{GROUP}/v1alpha1", {"a": "x"})
         ]
 
-    run(body)
 
-
-def test_defaults_that_no_request_saw_follow_the_definition() -> None:
-    async def body(api: Api) -> None:
+async def test_defaults_that_no_request_saw_follow_the_definition() -> None:
+    async with run() as api:
         await define(api, version("v1", spec_schema(a=TEXT)))
         await api.ok("POST", WIDGETS, widget("a", spec={"a": "x"}))
         patch = {
@@ -117,11 +115,9 @@ def test_defaults_that_no_request_saw_follow_the_definition() -> None:
         assert (await api.ok("GET", f"{WIDGETS}/a"))["spec"] == {"a": "x", "n": 7}
         assert (await api.ok("GET", WIDGETS))["items"][0]["spec"] == {"a": "x", "n": 7}
 
-    run(body)
 
-
-def test_writing_brings_an_object_into_a_new_storage_version() -> None:
-    async def body(api: Api) -> None:
+async def test_writing_brings_an_object_into_a_new_storage_version() -> None:
+    async with run() as api:
         await define(api, version("v1"), version("v2"))
         made = await api.ok("POST", WIDGETS, widget("a"))
         versions = [version("v1", storage=False), version("v2", storage=True)]
@@ -137,11 +133,9 @@ def test_writing_brings_an_object_into_a_new_storage_version() -> None:
         assert after is not None and b'"apiVersion":"example.com/v2"' in after.value
         assert again["apiVersion"] == f"{GROUP}/v1"
 
-    run(body)
 
-
-def test_a_webhook_converts_what_is_read_and_written() -> None:
-    async def body(api: Api) -> None:
+async def test_a_webhook_converts_what_is_read_and_written() -> None:
+    async with run() as api:
         await with_hook(api)
         made = await api.ok("POST", OLD, widget("a", f"{GROUP}/v1beta1", spec={"hostPort": "h:80"}))
         assert made["spec"] == {"hostPort": "h:80"} and made["apiVersion"] == f"{GROUP}/v1beta1"
@@ -154,11 +148,9 @@ def test_a_webhook_converts_what_is_read_and_written() -> None:
         assert [i["spec"]["hostPort"] for i in listed["items"]] == ["g:81", "b:1"]
         assert (await api.ok("DELETE", f"{OLD}/a"))["status"] == "Success"
 
-    run(body)
 
-
-def test_a_list_is_converted_in_one_call_and_the_stored_version_in_none() -> None:
-    async def body(api: Api) -> None:
+async def test_a_list_is_converted_in_one_call_and_the_stored_version_in_none() -> None:
+    async with run() as api:
         hook = await with_hook(api)
         for i in range(5):
             await api.ok("POST", WIDGETS, widget(f"w{i}", spec={"host": "h", "port": i}))
@@ -168,11 +160,9 @@ def test_a_list_is_converted_in_one_call_and_the_stored_version_in_none() -> Non
         await api.ok("GET", OLD)
         assert hook.calls == 1
 
-    run(body)
 
-
-def test_watchers_see_converted_events_in_order() -> None:
-    async def body(api: Api) -> None:
+async def test_watchers_see_converted_events_in_order() -> None:
+    async with run() as api:
         await with_hook(api)
         await api.ok("POST", WIDGETS, widget("a", spec={"host": "h", "port": 1}))
         stream = await api.watch(f"{OLD}?watch=true")
@@ -187,11 +177,9 @@ def test_watchers_see_converted_events_in_order() -> None:
         await until(three)
         assert seen == [("ADDED", "h:1"), ("MODIFIED", "h:2"), ("DELETED", "h:2")]
 
-    run(body)
 
-
-def test_field_managers_of_both_versions_live_together() -> None:
-    async def body(api: Api) -> None:
+async def test_field_managers_of_both_versions_live_together() -> None:
+    async with run() as api:
         await with_hook(api)
         apply = "application/apply-patch+yaml"
         await api.ok(
@@ -210,8 +198,6 @@ def test_field_managers_of_both_versions_live_together() -> None:
             {**await api.ok("GET", f"{WIDGETS}/a"), "spec": {"host": "x", "port": 1}},
         )
         assert (await api.ok("GET", f"{OLD}/a"))["spec"] == {"hostPort": "x:1"}
-
-    run(body)
 
 
 def _answer(**changes: Any) -> Any:
@@ -259,8 +245,8 @@ def _first(**changes: Any) -> Any:
         ),
     ],
 )
-def test_a_bad_answer_of_the_webhook_is_told(change: Any, text: str) -> None:
-    async def body(api: Api) -> None:
+async def test_a_bad_answer_of_the_webhook_is_told(change: Any, text: str) -> None:
+    async with run() as api:
         hook = await with_hook(api)
         await api.ok("POST", WIDGETS, widget("a", spec={"host": "h", "port": 1}))
         hook.change = change
@@ -269,11 +255,9 @@ def test_a_bad_answer_of_the_webhook_is_told(change: Any, text: str) -> None:
         assert answer["message"].startswith("conversion webhook for example.com/v1, Kind=Widget ")
         assert text in answer["message"]
 
-    run(body)
 
-
-def test_an_unreachable_webhook_ends_watches_with_an_error() -> None:
-    async def body(api: Api) -> None:
+async def test_an_unreachable_webhook_ends_watches_with_an_error() -> None:
+    async with run() as api:
         hook = await with_hook(api)
         await api.ok("POST", WIDGETS, widget("a", spec={"host": "h", "port": 1}))
 
@@ -290,11 +274,9 @@ def test_an_unreachable_webhook_ends_watches_with_an_error() -> None:
         (event,) = stream.events()
         assert event["type"] == "ERROR" and "connection refused" in event["object"]["message"]
 
-    run(body)
 
-
-def test_labels_of_the_answer_are_taken_and_other_metadata_is_not() -> None:
-    async def body(api: Api) -> None:
+async def test_labels_of_the_answer_are_taken_and_other_metadata_is_not() -> None:
+    async with run() as api:
         hook = await with_hook(api)
         await api.ok("POST", WIDGETS, widget("a", spec={"host": "h", "port": 1}))
 
@@ -306,5 +288,3 @@ def test_labels_of_the_answer_are_taken_and_other_metadata_is_not() -> None:
         hook.change = change
         meta = (await api.ok("GET", f"{OLD}/a"))["metadata"]
         assert meta["labels"] == {"new": "yes"} and meta["generation"] == 1
-
-    run(body)

@@ -39,8 +39,8 @@ async def conditions(api: Api, name: str) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def test_an_accepted_definition_is_served_and_discovered_at_once() -> None:
-    async def body(api: Api) -> None:
+async def test_an_accepted_definition_is_served_and_discovered_at_once() -> None:
+    async with run() as api:
         crd = await define(
             api,
             version("v1"),
@@ -56,11 +56,9 @@ def test_an_accepted_definition_is_served_and_discovered_at_once() -> None:
         assert "com.example.v1.Widget" in document["components"]["schemas"]
         assert (await api.ok("GET", WIDGETS))["kind"] == "WidgetList"
 
-    run(body)
 
-
-def test_a_name_is_given_once_and_again_when_it_is_free() -> None:
-    async def body(api: Api) -> None:
+async def test_a_name_is_given_once_and_again_when_it_is_free() -> None:
+    async with run() as api:
         await define(api, names={"shortNames": ["wi"]})
         await api.ok(
             "POST",
@@ -88,11 +86,9 @@ def test_a_name_is_given_once_and_again_when_it_is_free() -> None:
         await established(api, f"gizmos.{GROUP}")
         assert (await api.ok("GET", f"/apis/{GROUP}/v1/gizmos"))["kind"] == "WidgetList"
 
-    run(body)
 
-
-def test_an_established_definition_stays_when_a_new_name_is_refused() -> None:
-    async def body(api: Api) -> None:
+async def test_an_established_definition_stays_when_a_new_name_is_refused() -> None:
+    async with run() as api:
         await define(api, names={"shortNames": ["wi"]})
         await define(api, plural="gizmos", kind="Gizmo")
         await api.ok(
@@ -111,11 +107,9 @@ def test_an_established_definition_stays_when_a_new_name_is_refused() -> None:
         assert found["Established"][0] == "True"
         assert "shortNames" not in (await api.ok("GET", f"/apis/{GROUP}/v1"))["resources"][1]
 
-    run(body)
 
-
-def test_groups_of_the_community_tell_whether_they_are_approved() -> None:
-    async def body(api: Api) -> None:
+async def test_groups_of_the_community_tell_whether_they_are_approved() -> None:
+    async with run() as api:
         crd = definition()
         crd["spec"]["group"] = "test.k8s.io"
         crd["metadata"] = {
@@ -131,11 +125,9 @@ def test_groups_of_the_community_tell_whether_they_are_approved() -> None:
             'not approved: "unapproved, a trial"',
         )
 
-    run(body)
 
-
-def test_a_version_that_is_no_longer_served_is_a_plain_404_and_its_watches_end() -> None:
-    async def body(api: Api) -> None:
+async def test_a_version_that_is_no_longer_served_is_a_plain_404_and_its_watches_end() -> None:
+    async with run() as api:
         await define(api, version("v1"), version("v2"))
         stream = await api.watch(f"/apis/{GROUP}/v2/widgets?watch=true")
         await api.ok(
@@ -148,11 +140,9 @@ def test_a_version_that_is_no_longer_served_is_a_plain_404_and_its_watches_end()
         assert await api.call("GET", f"/apis/{GROUP}/v2/widgets") == (404, "404 page not found\n")
         assert [v["version"] for v in (await api.ok("GET", f"/apis/{GROUP}"))["versions"]] == ["v1"]
 
-    run(body)
 
-
-def test_deletion_takes_the_instances_first_and_a_finalizer_holds_it() -> None:
-    async def body(api: Api) -> None:
+async def test_deletion_takes_the_instances_first_and_a_finalizer_holds_it() -> None:
+    async with run() as api:
         await define(api)
         await api.ok("POST", WIDGETS, widget("a"))
         held = widget("b")
@@ -196,15 +186,13 @@ def test_deletion_takes_the_instances_first_and_a_finalizer_holds_it() -> None:
         assert await api.call("GET", WIDGETS) == (404, "404 page not found\n")
         assert (await api.call("GET", f"/apis/{GROUP}"))[0] == 404
 
-    run(body)
-
 
 async def _reason(api: Api, wanted: str) -> bool:
     return (await conditions(api, f"widgets.{GROUP}"))["Terminating"][1] == wanted
 
 
-def test_a_definition_that_never_was_established_goes_at_once() -> None:
-    async def body(api: Api) -> None:
+async def test_a_definition_that_never_was_established_goes_at_once() -> None:
+    async with run() as api:
         await define(api)
         await api.ok("POST", CRDS, definition(plural="gizmos", kind="Widget"))
         await api.ok("DELETE", f"{CRDS}/gizmos.{GROUP}")
@@ -215,34 +203,29 @@ def test_a_definition_that_never_was_established_goes_at_once() -> None:
         await until(gone)
         assert (await api.ok("GET", WIDGETS))["items"] == []
 
-    run(body)
+
+async def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
+    await api.ok("POST", CRDS, definition(version("v1", spec_schema(a={"type": "string"}))))
+    changed = asyncio.Event()
+    store = api.server.storage.store
+    following = store.watch(
+        "customresourcedefinitions.", store.revision, lambda _events: changed.set()
+    )
+    while condition(await api.ok("GET", NAME), "Established") is None:
+        await changed.wait()
+        changed.clear()
+    following.cancel()
+    made = await api.ok("POST", WIDGETS, widget("a", spec={"a": "x"}))
+    await api.server.stop()
+    api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
+    assert api.server.ready
+    assert await api.ok("GET", f"{WIDGETS}/a") == made
+    await api.server.stop()
 
 
-def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
-        await api.ok("POST", CRDS, definition(version("v1", spec_schema(a={"type": "string"}))))
-        changed = asyncio.Event()
-        store = api.server.storage.store
-        following = store.watch(
-            "customresourcedefinitions.", store.revision, lambda _events: changed.set()
-        )
-        while condition(await api.ok("GET", NAME), "Established") is None:
-            await changed.wait()
-            changed.clear()
-        following.cancel()
-        made = await api.ok("POST", WIDGETS, widget("a", spec={"a": "x"}))
-        await api.server.stop()
-        api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
-        assert api.server.ready
-        assert await api.ok("GET", f"{WIDGETS}/a") == made
-        await api.server.stop()
-
-    asyncio.run(main())
-
-
-def test_rules_of_the_schema_judge_objects_of_the_right_shape() -> None:
+async def test_rules_of_the_schema_judge_objects_of_the_right_shape() -> None:
     rule = {"rule": "self.min <= self.max", "message": "min above max"}
     limits = {
         "type": "object",
@@ -251,7 +234,7 @@ def test_rules_of_the_schema_judge_objects_of_the_right_shape() -> None:
         "properties": {"min": {"type": "integer"}, "max": {"type": "integer"}},
     }
 
-    async def body(api: Api) -> None:
+    async with run() as api:
         await define(api, version("v1", {"type": "object", "properties": {"spec": limits}}))
         await api.ok("POST", WIDGETS, widget("a", spec={"min": 1, "max": 2}))
         status, answer = await api.call("PATCH", f"{WIDGETS}/a", {"spec": {"min": 3}}, media=MERGE)
@@ -276,29 +259,26 @@ def test_rules_of_the_schema_judge_objects_of_the_right_shape() -> None:
             and "Syntax error" in answer["message"]
         )
 
-    run(body)
 
+async def test_a_definition_can_go_while_its_last_write_is_on_its_way_to_disk(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
+    gone = asyncio.Event()
+    store = api.server.storage.store
 
-def test_a_definition_can_go_while_its_last_write_is_on_its_way_to_disk(tmp_path: Path) -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
-        gone = asyncio.Event()
-        store = api.server.storage.store
+    def see(events: Any) -> None:
+        if any(event.record is None for event in events):
+            gone.set()
 
-        def see(events: Any) -> None:
-            if any(event.record is None for event in events):
-                gone.set()
-
-        following = store.watch("customresourcedefinitions.", store.revision, see)
-        await api.ok("POST", CRDS, definition())
-        touches = [
-            api.call("PATCH", NAME, {"metadata": {"annotations": {"n": str(i)}}}, media=MERGE)
-            for i in range(20)
-        ]
-        await asyncio.gather(*touches, api.call("DELETE", NAME))
-        await asyncio.wait_for(gone.wait(), 20)
-        following.cancel()
-        await api.server.stop()
-
-    asyncio.run(main())
+    following = store.watch("customresourcedefinitions.", store.revision, see)
+    await api.ok("POST", CRDS, definition())
+    touches = [
+        api.call("PATCH", NAME, {"metadata": {"annotations": {"n": str(i)}}}, media=MERGE)
+        for i in range(20)
+    ]
+    await asyncio.gather(*touches, api.call("DELETE", NAME))
+    await asyncio.wait_for(gone.wait(), 20)
+    following.cancel()
+    await api.server.stop()

@@ -19,7 +19,6 @@ from tests.apiserver.crd.definitions import (
     version,
     widget,
 )
-from tests.apiserver.harness import Api
 
 from transom.kit.workers import WorkerThread
 
@@ -38,8 +37,8 @@ def items(count: int, *texts: str) -> dict[str, Any]:
     return spec_schema(l={"type": "array", "maxItems": count, "items": TEXT, **rules(*texts)})
 
 
-def test_a_rule_that_may_cost_too_much_is_rejected_with_its_definition() -> None:
-    async def body(api: Api) -> None:
+async def test_a_rule_that_may_cost_too_much_is_rejected_with_its_definition() -> None:
+    async with run(workers=WorkerThread()) as api:
         schema = spec_schema(
             l={
                 "type": "array",
@@ -57,11 +56,9 @@ def test_a_rule_that_may_cost_too_much_is_rejected_with_its_definition() -> None
             f"rule cost exceeds budget by factor of 3.1x {ADVICE}"
         )
 
-    run(body, workers=WorkerThread())
 
-
-def test_the_rules_of_a_schema_have_a_limit_together() -> None:
-    async def body(api: Api) -> None:
+async def test_the_rules_of_a_schema_have_a_limit_together() -> None:
+    async with run(workers=WorkerThread()) as api:
         many = {
             f"f{i}": {
                 "type": "array",
@@ -90,11 +87,9 @@ def test_the_rules_of_a_schema_have_a_limit_together() -> None:
             "entire OpenAPIv3 schema exceeds budget by factor of 1."
         )
 
-    run(body, workers=WorkerThread())
 
-
-def test_updates_are_held_to_the_cost_limit() -> None:
-    async def body(api: Api) -> None:
+async def test_updates_are_held_to_the_cost_limit() -> None:
+    async with run(workers=WorkerThread()) as api:
         await define(api, version(schema=items(10, "self.all(x, x != '')")))
         path = f"{CRDS}/widgets.{GROUP}"
         crd = await api.ok("GET", path)
@@ -109,11 +104,9 @@ def test_updates_are_held_to_the_cost_limit() -> None:
         status, answer = await api.call("PUT", path, crd)
         assert status == 422 and "estimated rule cost exceeds budget" in answer["message"]
 
-    run(body, workers=WorkerThread())
 
-
-def test_an_object_whose_rule_costs_too_much_is_invalid() -> None:
-    async def body(api: Api) -> None:
+async def test_an_object_whose_rule_costs_too_much_is_invalid() -> None:
+    async with run(workers=WorkerThread()) as api:
         rule = "self.all(x, self.exists_one(y, y == x))"
         await define(api, version(schema=items(1000, rule)))
         assert (await api.call("POST", WIDGETS, widget("few", spec={"l": ["a", "b"]})))[0] == 201
@@ -130,11 +123,9 @@ def test_an_object_whose_rule_costs_too_much_is_invalid() -> None:
             }
         ]
 
-    run(body, workers=WorkerThread())
 
-
-def test_an_object_whose_rules_cost_too_much_together_is_invalid() -> None:
-    async def body(api: Api) -> None:
+async def test_an_object_whose_rules_cost_too_much_together_is_invalid() -> None:
+    async with run(workers=WorkerThread()) as api:
         long = "b?" * 490  # the cost of a match grows with the length of its pattern
         many = [f"self.all(x, x.matches('^a[{i}]*{long}$'))" for i in range(25)]
         await define(api, version(schema=items(1000, *many)))
@@ -148,13 +139,11 @@ def test_an_object_whose_rules_cost_too_much_together_is_invalid() -> None:
             "be run"
         )
 
-    run(body, workers=WorkerThread())
 
-
-def test_expensive_rules_do_not_hold_the_event_loop() -> None:
+async def test_expensive_rules_do_not_hold_the_event_loop() -> None:
     """The watchdog of the test suite fails this test if any callback uses more than 100 ms."""
 
-    async def body(api: Api) -> None:
+    async with run(workers=WorkerThread()) as api:
         await define(
             api,
             version(
@@ -182,11 +171,9 @@ def test_expensive_rules_do_not_hold_the_event_loop() -> None:
         assert [status for status, _ in answers] == [201] * 3
         assert len(waits) > 10
 
-    run(body, workers=WorkerThread())
 
-
-def test_a_pattern_that_backtracks_does_not_hold_the_event_loop() -> None:
-    async def body(api: Api) -> None:
+async def test_a_pattern_that_backtracks_does_not_hold_the_event_loop() -> None:
+    async with run(workers=WorkerThread()) as api:
         hostile = {
             "type": "string",
             "pattern": "^(a+)+$",
@@ -199,11 +186,9 @@ def test_a_pattern_that_backtracks_does_not_hold_the_event_loop() -> None:
         assert (await api.call("POST", WIDGETS, widget("w", spec={"s": "a" * 60})))[0] == 201
         assert time.thread_time() - started < 1
 
-    run(body, workers=WorkerThread())
 
-
-def test_an_invalid_pattern_is_rejected_with_the_text_of_go() -> None:
-    async def body(api: Api) -> None:
+async def test_an_invalid_pattern_is_rejected_with_the_text_of_go() -> None:
+    async with run(workers=WorkerThread()) as api:
         status, answer = await api.call(
             "POST",
             CRDS,
@@ -215,11 +200,9 @@ def test_an_invalid_pattern_is_rejected_with_the_text_of_go() -> None:
             "parsing regexp: missing closing ): `(`"
         )
 
-    run(body, workers=WorkerThread())
 
-
-def test_a_definition_with_many_rules_does_not_hold_the_event_loop() -> None:
-    async def body(api: Api) -> None:
+async def test_a_definition_with_many_rules_does_not_hold_the_event_loop() -> None:
+    async with run(workers=WorkerThread()) as api:
         many = {
             f"f{i}": {
                 **TEXT,
@@ -231,5 +214,3 @@ def test_a_definition_with_many_rules_does_not_hold_the_event_loop() -> None:
         status, answer = await api.call("POST", WIDGETS, widget("w", spec={"f1": "a1", "f2": "x"}))
         assert status == 422 and "failed rule: self != 'a1'" in answer["message"]
         assert (await api.call("POST", WIDGETS, widget("w", spec={"f2": "x"})))[0] == 201
-
-    run(body, workers=WorkerThread())

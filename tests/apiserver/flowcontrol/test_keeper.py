@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.apiserver.harness import Api, start
@@ -19,13 +20,11 @@ JANE = UserInfo("jane", ("system:authenticated",))
 PODS = parse_request_info("GET", "/api/v1/pods")
 
 
-def run(body: Callable[[Api], Awaitable[None]]) -> None:
-    async def main() -> None:
-        api = await start()
-        await body(api)
-        await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run() -> AsyncIterator[Api]:
+    api = await start()
+    yield api
+    await api.server.stop()
 
 
 async def settle() -> None:
@@ -67,8 +66,8 @@ def dangling(obj: dict[str, Any]) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-def test_a_new_cluster_has_the_objects_of_1_20() -> None:
-    async def body(api: Api) -> None:
+async def test_a_new_cluster_has_the_objects_of_1_20() -> None:
+    async with run() as api:
         schemas = {o["metadata"]["name"]: o for o in (await api.ok("GET", SCHEMAS))["items"]}
         assert {
             n: (
@@ -110,11 +109,9 @@ def test_a_new_cluster_has_the_objects_of_1_20() -> None:
             "global-default": 20,
         }
 
-    run(body)
 
-
-def test_a_schema_comes_into_force_and_says_when_its_level_is_missing() -> None:
-    async def body(api: Api) -> None:
+async def test_a_schema_comes_into_force_and_says_when_its_level_is_missing() -> None:
+    async with run() as api:
         flows = api.server.flows
         await api.ok("POST", SCHEMAS, schema("mine"))
         await settle()
@@ -139,11 +136,9 @@ def test_a_schema_comes_into_force_and_says_when_its_level_is_missing() -> None:
         assert flows.find(JANE, PODS).schema.name == "global-default"
         assert dangling(await api.ok("GET", SCHEMAS + "/for-jane"))[0] == "True"
 
-    run(body)
 
-
-def test_mandatory_objects_stay_in_force_and_come_back_suggested_ones_do_not() -> None:
-    async def body(api: Api) -> None:
+async def test_mandatory_objects_stay_in_force_and_come_back_suggested_ones_do_not() -> None:
+    async with run() as api:
         for target in (
             SCHEMAS + "/exempt",
             LEVELS + "/exempt",
@@ -160,20 +155,15 @@ def test_mandatory_objects_stay_in_force_and_come_back_suggested_ones_do_not() -
             await api.ok("GET", target)
         assert (await api.call("GET", SCHEMAS + "/probes"))[0] == 404
 
-    run(body)
 
-
-def test_a_restart_leaves_the_administrators_choice_alone() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        store = MemoryStore(clock)
-        api = await start(store, clock)
-        await api.ok("DELETE", SCHEMAS + "/global-default")
-        second = await start(_Started(store), clock)
-        assert (await second.call("GET", SCHEMAS + "/global-default"))[0] == 404
-        await api.server.stop()
-
-    asyncio.run(main())
+async def test_a_restart_leaves_the_administrators_choice_alone() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    api = await start(store, clock)
+    await api.ok("DELETE", SCHEMAS + "/global-default")
+    second = await start(_Started(store), clock)
+    assert (await second.call("GET", SCHEMAS + "/global-default"))[0] == 404
+    await api.server.stop()
 
 
 class _Started:

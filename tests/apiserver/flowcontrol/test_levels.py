@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -14,8 +15,9 @@ from transom.apiserver.flowcontrol.turns import HeavyReadTurns
 from transom.kit.clock import VirtualClock
 
 
-def run(body: Callable[[VirtualClock], Awaitable[None]]) -> None:
-    asyncio.run(body(VirtualClock()))  # type: ignore[arg-type]
+@asynccontextmanager
+async def run() -> AsyncIterator[VirtualClock]:
+    yield VirtualClock()
 
 
 def made(
@@ -31,8 +33,8 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_who_waits_gets_the_seats_of_who_leaves() -> None:
-    async def body(clock: VirtualClock) -> None:
+async def test_who_waits_gets_the_seats_of_who_leaves() -> None:
+    async with run() as clock:
         level = made(clock, limit=1)
         assert level.has_room(1)
         level.take(1)
@@ -45,11 +47,9 @@ def test_who_waits_gets_the_seats_of_who_leaves() -> None:
         await waiting
         assert (level.executing, level.waiting) == (1, 0)
 
-    run(body)
 
-
-def test_a_request_that_weighs_more_than_the_level_has_runs_alone() -> None:
-    async def body(clock: VirtualClock) -> None:
+async def test_a_request_that_weighs_more_than_the_level_has_runs_alone() -> None:
+    async with run() as clock:
         level = made(clock, limit=2)
         assert level.has_room(10)
         level.take(10)
@@ -61,11 +61,9 @@ def test_a_request_that_weighs_more_than_the_level_has_runs_alone() -> None:
         level.release(10)
         assert level.executing == 0
 
-    run(body)
 
-
-def test_a_full_queue_and_a_level_without_queues_refuse() -> None:
-    async def body(clock: VirtualClock) -> None:
+async def test_a_full_queue_and_a_level_without_queues_refuse() -> None:
+    async with run() as clock:
         level = made(clock, limit=1, queues=1, hand=1, length=2)
         level.take(1)
         waiting = [asyncio.create_task(level.wait((0,), 1)) for _ in range(2)]
@@ -79,11 +77,9 @@ def test_a_full_queue_and_a_level_without_queues_refuse() -> None:
         with pytest.raises(RequestRejected, match="concurrency-limit"):
             await level.wait((), 1)
 
-    run(body)
 
-
-def test_nobody_waits_longer_than_the_limit() -> None:
-    async def body(clock: VirtualClock) -> None:
+async def test_nobody_waits_longer_than_the_limit() -> None:
+    async with run() as clock:
         level = made(clock, limit=1)
         level.take(1)
         waiting = asyncio.create_task(level.wait((0,), 1))
@@ -96,11 +92,9 @@ def test_nobody_waits_longer_than_the_limit() -> None:
         level.release(1)
         await late
 
-    run(body)
 
-
-def test_a_quiet_flow_is_not_held_up_by_a_busy_one() -> None:
-    async def body(clock: VirtualClock) -> None:
+async def test_a_quiet_flow_is_not_held_up_by_a_busy_one() -> None:
+    async with run() as clock:
         level = made(clock, limit=1, queues=2, hand=1, length=100)
         order: list[str] = []
 
@@ -121,11 +115,9 @@ def test_a_quiet_flow_is_not_held_up_by_a_busy_one() -> None:
             max(i for i, name in enumerate(order) if name == "quiet") <= 11
         )  # one of each in turn
 
-    run(body)
 
-
-def test_heavy_requests_pay_for_their_seats() -> None:
-    async def body(clock: VirtualClock) -> None:
+async def test_heavy_requests_pay_for_their_seats() -> None:
+    async with run() as clock:
         level = made(clock, limit=10, queues=2, hand=1, length=100)
         order: list[str] = []
 
@@ -144,10 +136,8 @@ def test_heavy_requests_pay_for_their_seats() -> None:
         early = Counter(order[:22])
         assert early["light"] >= 18, order  # ten light ones for each heavy one
 
-    run(body)
 
-
-def test_seats_and_places_are_never_lost_whatever_happens() -> None:
+async def test_seats_and_places_are_never_lost_whatever_happens() -> None:
     async def storm(clock: VirtualClock, rng: random.Random) -> None:
         level = made(clock, limit=5, queues=4, hand=2, length=3)
         most = 0
@@ -188,7 +178,7 @@ def test_seats_and_places_are_never_lost_whatever_happens() -> None:
         assert level.has_room(5) and most <= 8
 
     for seed in range(30):
-        run(lambda clock, seed=seed: storm(clock, random.Random(seed)))  # type: ignore[misc]
+        await storm(VirtualClock(), random.Random(seed))
 
 
 def test_a_hand_is_dealt_by_the_flow_alone_and_spreads() -> None:
@@ -203,8 +193,8 @@ def test_a_hand_is_dealt_by_the_flow_alone_and_spreads() -> None:
 # ---- turns
 
 
-def test_turns_go_round_among_groups_one_at_a_time() -> None:
-    async def body(_clock: VirtualClock) -> None:
+async def test_turns_go_round_among_groups_one_at_a_time() -> None:
+    async with run() as _clock:
         turns, order, running = HeavyReadTurns(), [], 0
 
         async def work(group: str) -> None:
@@ -223,11 +213,9 @@ def test_turns_go_round_among_groups_one_at_a_time() -> None:
         await asyncio.gather(*tasks)
         assert order[:7].count("b") == 3, order
 
-    run(body)
 
-
-def test_between_two_turns_the_loop_goes_round() -> None:
-    async def body(_clock: VirtualClock) -> None:
+async def test_between_two_turns_the_loop_goes_round() -> None:
+    async with run() as _clock:
         turns, seen = HeavyReadTurns(), []
 
         async def work() -> None:
@@ -243,11 +231,9 @@ def test_between_two_turns_the_loop_goes_round() -> None:
         text = " ".join(seen)
         assert "work work" not in text, text
 
-    run(body)
 
-
-def test_a_turn_of_somebody_who_went_away_goes_to_the_next() -> None:
-    async def body(_clock: VirtualClock) -> None:
+async def test_a_turn_of_somebody_who_went_away_goes_to_the_next() -> None:
+    async with run() as _clock:
         turns = HeavyReadTurns()
         await turns.take("a")
         gone = asyncio.create_task(turns.take("a"))
@@ -258,5 +244,3 @@ def test_a_turn_of_somebody_who_went_away_goes_to_the_next() -> None:
         await next_one
         turns.done()
         await asyncio.wait_for(turns.take("b"), 1)
-
-    run(body)

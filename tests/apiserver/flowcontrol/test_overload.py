@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -28,14 +29,12 @@ LEASE = f"{LEASES}/{NAME}"
 OBJECTS = 2000
 
 
-def run(body: Callable[[Api], Awaitable[None]]) -> None:
-    async def main() -> None:
-        api = await start()
-        await fill(api)
-        await body(api)
-        await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run() -> AsyncIterator[Api]:
+    api = await start()
+    await fill(api)
+    yield api
+    await api.server.stop()
 
 
 async def fill(api: Api, size: int = 1000) -> None:
@@ -64,8 +63,8 @@ async def get(api: Api, target: str, peer: PeerCertificate) -> Any:
     return answer
 
 
-def test_leases_watches_health_and_others_go_on_during_a_flood_of_lists() -> None:
-    async def body(api: Api) -> None:
+async def test_leases_watches_health_and_others_go_on_during_a_flood_of_lists() -> None:
+    async with run() as api:
         lease = await api.ok(
             "POST",
             LEASES,
@@ -103,11 +102,9 @@ def test_leases_watches_health_and_others_go_on_during_a_flood_of_lists() -> Non
         level = api.server.flows.levels["global-default"]
         assert (level.executing, level.waiting) == (0, 0)
 
-    run(body)
 
-
-def test_what_is_too_much_is_told_to_come_back_later() -> None:
-    async def body(api: Api) -> None:
+async def test_what_is_too_much_is_told_to_come_back_later() -> None:
+    async with run() as api:
         answers = await asyncio.gather(*(get(api, CM, FLOOD) for _ in range(600)))
         refused = [a for a in answers if a.status == 429]
         assert 100 < len(refused) < 500
@@ -124,11 +121,9 @@ def test_what_is_too_much_is_told_to_come_back_later() -> None:
             f'reason="queue-full"}} {len(refused)}'
         ) in text
 
-    run(body)
 
-
-def test_administrators_are_never_refused_but_their_lists_take_turns() -> None:
-    async def body(api: Api) -> None:
+async def test_administrators_are_never_refused_but_their_lists_take_turns() -> None:
+    async with run() as api:
         done = 0
 
         async def flood() -> None:
@@ -149,11 +144,9 @@ def test_administrators_are_never_refused_but_their_lists_take_turns() -> None:
         assert done < 60
         await asyncio.gather(*tasks)
 
-    run(body)
 
-
-def test_a_watch_that_begins_with_everything_takes_its_turn_too() -> None:
-    async def body(api: Api) -> None:
+async def test_a_watch_that_begins_with_everything_takes_its_turn_too() -> None:
+    async with run() as api:
         answers = [
             asyncio.create_task(api.send("GET", CM + "?watch=1", peer=FLOOD)) for _ in range(50)
         ]
@@ -163,11 +156,9 @@ def test_a_watch_that_begins_with_everything_takes_its_turn_too() -> None:
         for answer in await asyncio.gather(*answers):
             assert isinstance(answer, StreamResponse)
 
-    run(body)
 
-
-def test_answers_say_which_schema_and_level_matched() -> None:
-    async def body(api: Api) -> None:
+async def test_answers_say_which_schema_and_level_matched() -> None:
+    async with run() as api:
         group = "/apis/flowcontrol.apiserver.k8s.io/v1beta1"
         schema = await api.ok("GET", group + "/flowschemas/global-default")
         level = await api.ok("GET", group + "/prioritylevelconfigurations/global-default")
@@ -181,8 +172,6 @@ def test_answers_say_which_schema_and_level_matched() -> None:
             )
         stream = await api.send("GET", LEASES + "?watch=1")
         assert not any(name.startswith(b"X-Kubernetes-Pf") for name, _ in stream.headers)
-
-    run(body)
 
 
 # ---- over sockets
@@ -227,58 +216,55 @@ def _lists_served(api: Any) -> int:
 
 
 @pytest.mark.timeout(60)
-def test_over_sockets_leases_stay_quick_and_a_slow_reader_keeps_his_seats() -> None:
-    async def main() -> None:
-        everybody = ("system:authenticated",)
-        tokens = {
-            "flood": UserInfo("flood", ("devs", *everybody)),
-            "lease": UserInfo("system:kube-controller-manager", everybody),
-            "admin": UserInfo("admin", ("system:masters", *everybody)),
-        }
-        api = build_api_server(ServerOptions(store=MemoryStore(), tokens=tokens))
-        await api.start()
-        server = HttpServer(api.handler, None, bodies=api.handler)
-        port = await server.start("127.0.0.1")
-        await fill(Api(api, api.clock), 5000)  # more than the sockets take in
-        flood, leases = Client(port, "flood"), Client(port, "lease")
-        lists = [asyncio.create_task(flood.call("GET", CM)) for _ in range(100)]
-        await asyncio.sleep(0.05)
-        lease: Any = {"metadata": {"name": NAME}, "spec": {}}
-        status, made = await leases.call("POST", LEASES, lease)
-        assert status == 201
-        slowest = 0.0
-        for _ in range(10):
-            began = time.monotonic()
-            status, made = await leases.call("PUT", LEASE, orjson.loads(made))
-            slowest = max(slowest, time.monotonic() - began)
-            assert status == 200
-        assert slowest < 2.0
-        assert {(await task)[0] for task in lists} <= {200, 429}
-        level = api.flows.levels["global-default"]
-        assert level.executing == 0
+async def test_over_sockets_leases_stay_quick_and_a_slow_reader_keeps_his_seats() -> None:
+    everybody = ("system:authenticated",)
+    tokens = {
+        "flood": UserInfo("flood", ("devs", *everybody)),
+        "lease": UserInfo("system:kube-controller-manager", everybody),
+        "admin": UserInfo("admin", ("system:masters", *everybody)),
+    }
+    api = build_api_server(ServerOptions(store=MemoryStore(), tokens=tokens))
+    await api.start()
+    server = HttpServer(api.handler, None, bodies=api.handler)
+    port = await server.start("127.0.0.1")
+    await fill(Api(api, api.clock), 5000)  # more than the sockets take in
+    flood, leases = Client(port, "flood"), Client(port, "lease")
+    lists = [asyncio.create_task(flood.call("GET", CM)) for _ in range(100)]
+    await asyncio.sleep(0.05)
+    lease: Any = {"metadata": {"name": NAME}, "spec": {}}
+    status, made = await leases.call("POST", LEASES, lease)
+    assert status == 201
+    slowest = 0.0
+    for _ in range(10):
+        began = time.monotonic()
+        status, made = await leases.call("PUT", LEASE, orjson.loads(made))
+        slowest = max(slowest, time.monotonic() - began)
+        assert status == 200
+    assert slowest < 2.0
+    assert {(await task)[0] for task in lists} <= {200, 429}
+    level = api.flows.levels["global-default"]
+    assert level.executing == 0
 
-        # Clients that ask and do not read: their lists lie in memory, so their seats stay taken.
-        slow = []
-        for _ in range(30):
-            _, writer = await flood.connect()
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            writer.write(flood.head("GET", CM))
-            slow.append(writer)
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if level.waiting:
-                break
-        assert 40 < level.executing <= level.limit and level.waiting > 0
-        served = _lists_served(api)
-        for writer in slow:
-            writer.transport.abort()
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if not level.executing and not level.waiting:
-                break
-        assert (level.executing, level.waiting) == (0, 0)
-        assert _lists_served(api) - served < 10  # hardly anything was done for those who had gone
-        await server.stop(1.0)
-        await api.stop()
-
-    asyncio.run(main())
+    # Clients that ask and do not read: their lists lie in memory, so their seats stay taken.
+    slow = []
+    for _ in range(30):
+        _, writer = await flood.connect()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(flood.head("GET", CM))
+        slow.append(writer)
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if level.waiting:
+            break
+    assert 40 < level.executing <= level.limit and level.waiting > 0
+    served = _lists_served(api)
+    for writer in slow:
+        writer.transport.abort()
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if not level.executing and not level.waiting:
+            break
+    assert (level.executing, level.waiting) == (0, 0)
+    assert _lists_served(api) - served < 10  # hardly anything was done for those who had gone
+    await server.stop(1.0)
+    await api.stop()

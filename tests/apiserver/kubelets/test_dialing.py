@@ -94,12 +94,9 @@ async def resolve(host: str) -> list[str]:
 
 
 @pytest.mark.parametrize("host", ALL)
-def test_the_own_machine_is_not_allowed(host: str) -> None:
-    async def main() -> None:
-        with pytest.raises((dialing.AddressNotAllowed, socket.gaierror)):
-            await dialing.checked_addresses(host, resolve)
-
-    asyncio.run(main())
+async def test_the_own_machine_is_not_allowed(host: str) -> None:
+    with pytest.raises((dialing.AddressNotAllowed, socket.gaierror)):
+        await dialing.checked_addresses(host, resolve)
 
 
 def test_leading_zeros_are_decimal_as_in_validation() -> None:
@@ -213,70 +210,67 @@ async def change_addresses(w: World, host: str, port: int) -> None:
     )
 
 
-def test_no_way_leads_to_the_own_machine(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with Trap().listening() as trap, real_network(tmp_path) as w:
-            port = trap.ports[0]
-            await w.node()
-            await w.pod()
-            services = "/api/v1/namespaces/default/services"
-            await w.api.ok(
-                "POST", services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": port}]}}
+async def test_no_way_leads_to_the_own_machine(tmp_path: Path) -> None:
+    async with run(), Trap().listening() as trap, real_network(tmp_path) as w:
+        port = trap.ports[0]
+        await w.node()
+        await w.pod()
+        services = "/api/v1/namespaces/default/services"
+        await w.api.ok(
+            "POST", services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": port}]}}
+        )
+        ways: list[tuple[str, str, dict[str, str]]] = [
+            ("GET", "/api/v1/nodes/n1/proxy/x", {}),
+            ("POST", f"/api/v1/nodes/n1:{port}/proxy/x", {}),
+            ("GET", f"/api/v1/nodes/n1:{port + 1}/proxy/", {}),
+            ("GET", f"/api/v1/nodes/https:n1:{port + 1}/proxy/", {}),
+            ("GET", f"/api/v1/nodes/http:n1:{port + 1}/proxy/", SPDY),
+            ("GET", "/api/v1/nodes/n1/proxy/x", WEBSOCKET),
+            ("GET", f"{POD}/log", {}),
+            ("GET", f"{POD}/log?insecureSkipTLSVerifyBackend=true&follow=1", {}),
+            ("GET", f"{POD}/log", WEBSOCKET),
+            ("POST", f"{POD}/exec?{COMMAND}", SPDY),
+            ("GET", f"{POD}/exec?{COMMAND}", V4),
+            ("GET", f"{POD}/exec?{COMMAND}", V5),
+            ("POST", f"{POD}/attach?stdout=1", SPDY),
+            ("POST", f"{POD}/portforward", SPDY),
+            ("GET", f"{POD}/portforward?ports=80", TUNNEL),
+            ("GET", f"{POD}:{port}/proxy/", {}),
+            ("GET", f"/api/v1/namespaces/default/pods/https:p:{port}/proxy/", SPDY),
+            ("GET", f"{services}/s:{port}/proxy/", {}),
+        ]
+        for host in ALL:
+            await change_addresses(w, host, port)
+            endpoint = {
+                "ip": host,
+                "targetRef": {"kind": "Pod", "name": "p", "namespace": "default"},
+            }
+            await w.api.call(
+                "PUT",
+                "/api/v1/namespaces/default/endpoints/s",
+                {
+                    "metadata": {"name": "s"},
+                    "subsets": [{"addresses": [endpoint], "ports": [{"port": port}]}],
+                },
             )
-            ways: list[tuple[str, str, dict[str, str]]] = [
-                ("GET", "/api/v1/nodes/n1/proxy/x", {}),
-                ("POST", f"/api/v1/nodes/n1:{port}/proxy/x", {}),
-                ("GET", f"/api/v1/nodes/n1:{port + 1}/proxy/", {}),
-                ("GET", f"/api/v1/nodes/https:n1:{port + 1}/proxy/", {}),
-                ("GET", f"/api/v1/nodes/http:n1:{port + 1}/proxy/", SPDY),
-                ("GET", "/api/v1/nodes/n1/proxy/x", WEBSOCKET),
-                ("GET", f"{POD}/log", {}),
-                ("GET", f"{POD}/log?insecureSkipTLSVerifyBackend=true&follow=1", {}),
-                ("GET", f"{POD}/log", WEBSOCKET),
-                ("POST", f"{POD}/exec?{COMMAND}", SPDY),
-                ("GET", f"{POD}/exec?{COMMAND}", V4),
-                ("GET", f"{POD}/exec?{COMMAND}", V5),
-                ("POST", f"{POD}/attach?stdout=1", SPDY),
-                ("POST", f"{POD}/portforward", SPDY),
-                ("GET", f"{POD}/portforward?ports=80", TUNNEL),
-                ("GET", f"{POD}:{port}/proxy/", {}),
-                ("GET", f"/api/v1/namespaces/default/pods/https:p:{port}/proxy/", SPDY),
-                ("GET", f"{services}/s:{port}/proxy/", {}),
-            ]
-            for host in ALL:
-                await change_addresses(w, host, port)
-                endpoint = {
-                    "ip": host,
-                    "targetRef": {"kind": "Pod", "name": "p", "namespace": "default"},
-                }
-                await w.api.call(
-                    "PUT",
-                    "/api/v1/namespaces/default/endpoints/s",
-                    {
-                        "metadata": {"name": "s"},
-                        "subsets": [{"addresses": [endpoint], "ports": [{"port": port}]}],
-                    },
+            for method, target, headers in ways:
+                got = await w.ask(method, target, headers)
+                assert got.status in (400, 404, 500, 503), (host, target, got.status)
+                assert got.status != 500 or "lookup" in got.json["message"], (
+                    host,
+                    target,
+                    got.body,
                 )
-                for method, target, headers in ways:
-                    got = await w.ask(method, target, headers)
-                    assert got.status in (400, 404, 500, 503), (host, target, got.status)
-                    assert got.status != 500 or "lookup" in got.json["message"], (
-                        host,
-                        target,
-                        got.body,
-                    )
-                    if got.status == 400 and "/nodes/" in target:
-                        assert (
-                            "address not allowed" in got.json["message"]
-                            or "lookup" in got.json["message"]
-                        ), got.body
-                assert trap.visits == 0, host
-            assert trap.visits == 0
-
-    run(scenario)
+                if got.status == 400 and "/nodes/" in target:
+                    assert (
+                        "address not allowed" in got.json["message"]
+                        or "lookup" in got.json["message"]
+                    ), got.body
+            assert trap.visits == 0, host
+        assert trap.visits == 0
 
 
-def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
+async def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
     """A name that leads elsewhere the second time is not asked a second time."""
     asked: list[str] = []
 
@@ -284,41 +278,35 @@ def test_what_was_checked_is_what_is_dialed(tmp_path: Path) -> None:
         asked.append(host)
         return [NODE_IP] if len(asked) % 2 else ["127.0.0.1"]
 
-    async def scenario() -> None:
-        async with world(tmp_path, resolve=rebinding) as w:
-            dialed: list[str] = []
-            connect = w.network.connect
+    async with run(), world(tmp_path, resolve=rebinding) as w:
+        dialed: list[str] = []
+        connect = w.network.connect
 
-            def recorded(host: str, port: int) -> Any:
-                dialed.append(host)
-                return connect(host, port)
+        def recorded(host: str, port: int) -> Any:
+            dialed.append(host)
+            return connect(host, port)
 
-            w.api.server.kubelets._transport.pool._connect = recorded
-            w.network.listen(NODE_IP, 9100, lambda _request: HttpResponse(200, [], b"here"))
-            await w.node(addresses=[{"type": "Hostname", "address": "n1.example.com"}])
-            first = await w.ask("GET", "/api/v1/nodes/n1:9100/proxy/")
-            assert (first.status, first.body, dialed) == (200, b"here", [NODE_IP])
-            second = await w.ask("GET", "/api/v1/nodes/n1:9100/proxy/")
-            assert (second.status, second.json["message"]) == (400, "address not allowed")
-            assert (asked, dialed) == (["n1.example.com"] * 2, [NODE_IP])
-
-    run(scenario)
+        w.api.server.kubelets._transport.pool._connect = recorded
+        w.network.listen(NODE_IP, 9100, lambda _request: HttpResponse(200, [], b"here"))
+        await w.node(addresses=[{"type": "Hostname", "address": "n1.example.com"}])
+        first = await w.ask("GET", "/api/v1/nodes/n1:9100/proxy/")
+        assert (first.status, first.body, dialed) == (200, b"here", [NODE_IP])
+        second = await w.ask("GET", "/api/v1/nodes/n1:9100/proxy/")
+        assert (second.status, second.json["message"]) == (400, "address not allowed")
+        assert (asked, dialed) == (["n1.example.com"] * 2, [NODE_IP])
 
 
 @pytest.mark.parametrize("address", ["10.96.0.1", "10.96.255.1", "::ffff:10.96.0.1"])
-def test_no_kubelet_is_behind_the_addresses_of_services(tmp_path: Path, address: str) -> None:
+async def test_no_kubelet_is_behind_the_addresses_of_services(tmp_path: Path, address: str) -> None:
     """There is this server itself, which trusts the certificate that it presents to kubelets."""
 
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            await w.node(addresses=[{"type": "InternalIP", "address": address}])
-            got = await w.ask("GET", "/api/v1/nodes/n1/proxy/api/v1/secrets")
-            assert (got.status, got.json["message"]) == (400, "address not allowed")
-
-    run(scenario)
+    async with run(), world(tmp_path) as w:
+        await w.node(addresses=[{"type": "InternalIP", "address": address}])
+        got = await w.ask("GET", "/api/v1/nodes/n1/proxy/api/v1/secrets")
+        assert (got.status, got.json["message"]) == (400, "address not allowed")
 
 
-def test_an_upgrade_that_nobody_asked_for_ends_the_connection(tmp_path: Path) -> None:
+async def test_an_upgrade_that_nobody_asked_for_ends_the_connection(tmp_path: Path) -> None:
     async def switch(far: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with far:
@@ -339,19 +327,16 @@ def test_an_upgrade_that_nobody_asked_for_ends_the_connection(tmp_path: Path) ->
 
     tasks: list[asyncio.Task[None]] = []
 
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.api.server.kubelets._transport.pool._connect = upgrading
-            await w.pod()
-            got = await w.ask("GET", f"{POD}/proxy/")
-            assert (got.status, got.json["message"]) == (
-                500,
-                "error trying to reach service: unexpected 101 Switching Protocols response",
-            )
+    async with run(), world(tmp_path) as w:
+        w.api.server.kubelets._transport.pool._connect = upgrading
+        await w.pod()
+        got = await w.ask("GET", f"{POD}/proxy/")
+        assert (got.status, got.json["message"]) == (
+            500,
+            "error trying to reach service: unexpected 101 Switching Protocols response",
+        )
 
-            await asyncio.gather(*tasks)
-
-    run(scenario)
+        await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize(
@@ -366,23 +351,20 @@ def test_an_upgrade_that_nobody_asked_for_ends_the_connection(tmp_path: Path) ->
         f"https://{NODE_IP}@127.0.0.1/x",
     ],
 )
-def test_a_kubelet_cannot_redirect_elsewhere(tmp_path: Path, location: str) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.kubelet(lambda _request: HttpResponse(302, [(b"Location", location.encode())]))
-            await w.node()
-            await w.pod()
-            got = await w.ask("POST", f"{POD}/exec?{COMMAND}", SPDY)
-            assert got.status == 500
-            message = got.json["message"]
-            expected = (
-                f"hostname mismatch: expected {NODE_IP}, found ",
-                "malformed Location header",
-                "invalid port",
-                "error dialing",
-            )
-            assert message.startswith(expected), message
-            log = await w.ask("GET", f"{POD}/log")
-            assert (log.status, "redirects forbidden" in log.json["message"]) == (500, True)
-
-    run(scenario)
+async def test_a_kubelet_cannot_redirect_elsewhere(tmp_path: Path, location: str) -> None:
+    async with run(), world(tmp_path) as w:
+        w.kubelet(lambda _request: HttpResponse(302, [(b"Location", location.encode())]))
+        await w.node()
+        await w.pod()
+        got = await w.ask("POST", f"{POD}/exec?{COMMAND}", SPDY)
+        assert got.status == 500
+        message = got.json["message"]
+        expected = (
+            f"hostname mismatch: expected {NODE_IP}, found ",
+            "malformed Location header",
+            "invalid port",
+            "error dialing",
+        )
+        assert message.startswith(expected), message
+        log = await w.ask("GET", f"{POD}/log")
+        assert (log.status, "redirects forbidden" in log.json["message"]) == (500, True)

@@ -17,8 +17,8 @@ from .support import NODE_IP, run, world
 LOG = "/api/v1/namespaces/default/pods/p/log"
 
 
-def test_a_log_is_asked_for_as_the_client_wants_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_a_log_is_asked_for_as_the_client_wants_it(tmp_path: Path) -> None:
+    async with run():
         seen: list[HttpRequest] = []
 
         def kubelet(request: HttpRequest) -> Answer:
@@ -47,11 +47,9 @@ def test_a_log_is_asked_for_as_the_client_wants_it(tmp_path: Path) -> None:
             )
             assert b"authorization" not in seen[0].headers
 
-    run(scenario)
 
-
-def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
+    async with run():
         streams: list[Stream] = []
         gone = asyncio.Event()
 
@@ -72,8 +70,6 @@ def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
             assert await peer.chunk() == b"two\n"
             peer.close()
             await gone.wait()  # the kubelet hears that nobody reads any more
-
-    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -127,53 +123,49 @@ def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_a_kubelet_refuses(
+async def test_what_a_kubelet_refuses(
     tmp_path: Path, status: int, body: str, expected: dict[str, Any]
 ) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.kubelet(lambda request: HttpResponse(status, [], body.encode()))
-            await w.node()
-            await w.pod()
-            got = await w.ask("GET", LOG)
-            assert got.status == status
-            assert {key: got.json.get(key) for key in expected} == expected
-
-    run(scenario)
+    async with run(), world(tmp_path) as w:
+        w.kubelet(lambda request: HttpResponse(status, [], body.encode()))
+        await w.node()
+        await w.pod()
+        got = await w.ask("GET", LOG)
+        assert got.status == status
+        assert {key: got.json.get(key) for key in expected} == expected
 
 
-def test_kubelets_that_cannot_be_reached(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            await w.pod()
-            got = await w.ask("GET", LOG)
-            assert (got.status, got.json["message"]) == (404, 'nodes "n1" not found')
-            await w.node(addresses=[{"type": "InternalDNS", "address": "n1.local"}])
-            got = await w.ask("GET", LOG)
-            assert (got.status, got.json["message"]) == (
-                500,
-                "no preferred addresses found; known addresses: [{InternalDNS n1.local}]",
-            )
-            assert "reason" not in got.json
-            await w.api.ok("DELETE", "/api/v1/nodes/n1")
-            await w.node(daemonEndpoints={"kubeletEndpoint": {"Port": 10299}})
-            got = await w.ask("GET", f"{LOG}?tailLines=1")
-            assert (got.status, got.json["message"]) == (
-                500,
-                f'Get "https://{NODE_IP}:10299/containerLogs/default/p/c?tailLines=1": '
-                f"dial tcp {NODE_IP}:10299: connect: connection refused",
-            )
-            got = await w.ask("GET", f"{LOG}?sinceTime=x")
-            assert (got.status, got.json["message"]) == (
-                400,
-                'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"',
-            )
-
-    run(scenario)
+async def test_kubelets_that_cannot_be_reached(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        await w.pod()
+        got = await w.ask("GET", LOG)
+        assert (got.status, got.json["message"]) == (404, 'nodes "n1" not found')
+        await w.node(addresses=[{"type": "InternalDNS", "address": "n1.local"}])
+        got = await w.ask("GET", LOG)
+        assert (got.status, got.json["message"]) == (
+            500,
+            "no preferred addresses found; known addresses: [{InternalDNS n1.local}]",
+        )
+        assert "reason" not in got.json
+        await w.api.ok("DELETE", "/api/v1/nodes/n1")
+        await w.node(daemonEndpoints={"kubeletEndpoint": {"Port": 10299}})
+        got = await w.ask("GET", f"{LOG}?tailLines=1")
+        assert (got.status, got.json["message"]) == (
+            500,
+            f'Get "https://{NODE_IP}:10299/containerLogs/default/p/c?tailLines=1": '
+            f"dial tcp {NODE_IP}:10299: connect: connection refused",
+        )
+        got = await w.ask("GET", f"{LOG}?sinceTime=x")
+        assert (got.status, got.json["message"]) == (
+            400,
+            'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"',
+        )
 
 
-def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(
+    tmp_path: Path,
+) -> None:
+    async with run():
         from transom.kit import pki
 
         async with world(tmp_path, ca=pki.make_ca("another").certificate) as w:
@@ -189,33 +181,26 @@ def test_the_kubelets_certificate_is_checked_when_there_is_an_authority(tmp_path
             got = await w.ask("GET", f"{LOG}?insecureSkipTLSVerifyBackend=true")
             assert (got.status, got.body) == (200, b"line")
 
-    run(scenario)
 
-
-def test_a_log_as_messages_of_a_websocket(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.kubelet(lambda request: HttpResponse(200, [], b"line\n"))
-            await w.node()
-            await w.pod()
-            peer = await w.peer()
-            key = websocket.make_key()
-            headers = {
-                k.decode(): v.decode()
-                for k, v in websocket.request_headers(key, ["base64.binary.k8s.io"])
-            }
-            await peer.send("GET", LOG, headers)
-            status, got = await peer.head()
-            assert (
-                websocket.check_handshake_response(status, got, key, ["base64.binary.k8s.io"]) == ""
-            )
-            socket = websocket.WebSocketConnection(client=True)
-            events = socket.receive_data(await peer.reader.read())
-            assert events == [
-                websocket.WebSocketMessage(b"", True),
-                websocket.WebSocketMessage(b"bGluZQo=", True),
-                websocket.CloseReceived(1000, ""),
-            ]
-            peer.close()
-
-    run(scenario)
+async def test_a_log_as_messages_of_a_websocket(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        w.kubelet(lambda request: HttpResponse(200, [], b"line\n"))
+        await w.node()
+        await w.pod()
+        peer = await w.peer()
+        key = websocket.make_key()
+        headers = {
+            k.decode(): v.decode()
+            for k, v in websocket.request_headers(key, ["base64.binary.k8s.io"])
+        }
+        await peer.send("GET", LOG, headers)
+        status, got = await peer.head()
+        assert websocket.check_handshake_response(status, got, key, ["base64.binary.k8s.io"]) == ""
+        socket = websocket.WebSocketConnection(client=True)
+        events = socket.receive_data(await peer.reader.read())
+        assert events == [
+            websocket.WebSocketMessage(b"", True),
+            websocket.WebSocketMessage(b"bGluZQo=", True),
+            websocket.CloseReceived(1000, ""),
+        ]
+        peer.close()

@@ -36,58 +36,52 @@ def echo(request: HttpRequest) -> Answer:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.network.listen(POD_IP, 80, echo)
-            await w.pod()
-            body = b"hello" if method != "GET" else b""
-            headers = {
-                "Accept": "text/html",
-                "X-Own": "a",
-                "Connection": "close, X-Hop",
-                "X-Hop": "1",
-                "TE": "trailers",
-                "X-Forwarded-For": "1.2.3.4",
-                "Impersonate-User": "admin",
-                "Impersonate-Group": "system:masters",
-            }
-            got = await w.ask(method, f"{PODS}/p/proxy/a%20b/c/?x=%2F&y", headers, body)
-            assert got.status == 200, got.body
-            said = got.json
-            assert (said["method"], said["target"], said["body"]) == (
-                method,
-                "/a%20b/c/?x=%2F&y",
-                body.decode(),
-            )
-            assert said["headers"] == {
-                "host": "api:6443",
-                "accept": "text/html",
-                "x-own": "a",
-                "x-forwarded-for": "1.2.3.4, 127.0.0.1",
-                "x-forwarded-uri": f"{PODS}/p/proxy/a b/c/",
-                **({"content-length": "5"} if body else {}),
-            }
-            assert (got.headers["x-own"], got.headers["cache-control"]) == (
-                "1",
-                "no-cache, private",
-            )
-
-    run(scenario)
+async def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> None:
+    async with run(), world(tmp_path) as w:
+        w.network.listen(POD_IP, 80, echo)
+        await w.pod()
+        body = b"hello" if method != "GET" else b""
+        headers = {
+            "Accept": "text/html",
+            "X-Own": "a",
+            "Connection": "close, X-Hop",
+            "X-Hop": "1",
+            "TE": "trailers",
+            "X-Forwarded-For": "1.2.3.4",
+            "Impersonate-User": "admin",
+            "Impersonate-Group": "system:masters",
+        }
+        got = await w.ask(method, f"{PODS}/p/proxy/a%20b/c/?x=%2F&y", headers, body)
+        assert got.status == 200, got.body
+        said = got.json
+        assert (said["method"], said["target"], said["body"]) == (
+            method,
+            "/a%20b/c/?x=%2F&y",
+            body.decode(),
+        )
+        assert said["headers"] == {
+            "host": "api:6443",
+            "accept": "text/html",
+            "x-own": "a",
+            "x-forwarded-for": "1.2.3.4, 127.0.0.1",
+            "x-forwarded-uri": f"{PODS}/p/proxy/a b/c/",
+            **({"content-length": "5"} if body else {}),
+        }
+        assert (got.headers["x-own"], got.headers["cache-control"]) == (
+            "1",
+            "no-cache, private",
+        )
 
 
-def test_head_keeps_the_length(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.network.listen(POD_IP, 80, lambda request: HttpResponse(200, [], bytes(300_000)))
-            await w.pod()
-            got = await w.ask("HEAD", f"{PODS}/p/proxy/", {"Accept-Encoding": "gzip"})
-            assert (got.status, got.headers["content-length"]) == (200, "300000")
-
-    run(scenario)
+async def test_head_keeps_the_length(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        w.network.listen(POD_IP, 80, lambda request: HttpResponse(200, [], bytes(300_000)))
+        await w.pod()
+        got = await w.ask("HEAD", f"{PODS}/p/proxy/", {"Accept-Encoding": "gzip"})
+        assert (got.status, got.headers["content-length"]) == (200, "300000")
 
 
-def test_who_a_name_stands_for(tmp_path: Path) -> None:
+async def test_who_a_name_stands_for(tmp_path: Path) -> None:
     async def where(w: World, target: str) -> Any:
         got = await w.ask("GET", target)
         return (
@@ -96,151 +90,139 @@ def test_who_a_name_stands_for(tmp_path: Path) -> None:
             else (got.status, got.json["message"], got.json.get("reason"))
         )
 
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
+    async with run(), world(tmp_path) as w:
 
-            def place(name: str) -> Any:
-                return lambda request: HttpResponse(200, [], name.encode())
+        def place(name: str) -> Any:
+            return lambda request: HttpResponse(200, [], name.encode())
 
-            context = w._context
-            w.network.listen(POD_IP, 80, place("pod:80"))
-            w.network.listen(POD_IP, 8080, place("pod:8080"))
-            w.network.listen(POD_IP, 443, place("pod:443"), context)
-            w.network.listen("10.244.0.4", 80, place("bare:80"))
-            w.network.listen("10.244.0.4", 443, place("bare:443"), context)
-            w.network.listen(NODE_IP, 9100, place("node:9100"))
-            w.kubelet(
-                lambda r: HttpResponse(
-                    200, [], f"kubelet {r.peer.cn if r.peer else ''} {r.target.decode()}".encode()
-                )
+        context = w._context
+        w.network.listen(POD_IP, 80, place("pod:80"))
+        w.network.listen(POD_IP, 8080, place("pod:8080"))
+        w.network.listen(POD_IP, 443, place("pod:443"), context)
+        w.network.listen("10.244.0.4", 80, place("bare:80"))
+        w.network.listen("10.244.0.4", 443, place("bare:443"), context)
+        w.network.listen(NODE_IP, 9100, place("node:9100"))
+        w.kubelet(
+            lambda r: HttpResponse(
+                200, [], f"kubelet {r.peer.cn if r.peer else ''} {r.target.decode()}".encode()
             )
-            await w.node()
-            await w.pod(ports=(8080, 80))
-            await w.pod("bare", ports=(), ip="10.244.0.4")
-            await w.pod("loop", ip="127.0.0.1")
-            await w.pod("early", ip="")
-            pods = {
-                "p": "pod:8080",
-                "p:80": "pod:80",
-                "http:p:80": "pod:80",
-                "https:p:443": "pod:443",
-                "bare": "bare:80",
-                "https:bare:": "bare:443",
-                "none": (404, 'pods "none" not found', "NotFound"),
-                "loop": (400, "address not allowed", "BadRequest"),
-                "early": (400, "address not allowed", "BadRequest"),
-                "ftp:p:80": (400, 'invalid pod request "ftp:p:80"', "BadRequest"),
-                "a:b:c:d": (400, 'invalid pod request "a:b:c:d"', "BadRequest"),
-                "p:81": (
-                    500,
-                    (
-                        f"error trying to reach service: dial tcp {POD_IP}:81: connect: "
-                        "connection refused"
-                    ),
-                    None,
+        )
+        await w.node()
+        await w.pod(ports=(8080, 80))
+        await w.pod("bare", ports=(), ip="10.244.0.4")
+        await w.pod("loop", ip="127.0.0.1")
+        await w.pod("early", ip="")
+        pods = {
+            "p": "pod:8080",
+            "p:80": "pod:80",
+            "http:p:80": "pod:80",
+            "https:p:443": "pod:443",
+            "bare": "bare:80",
+            "https:bare:": "bare:443",
+            "none": (404, 'pods "none" not found', "NotFound"),
+            "loop": (400, "address not allowed", "BadRequest"),
+            "early": (400, "address not allowed", "BadRequest"),
+            "ftp:p:80": (400, 'invalid pod request "ftp:p:80"', "BadRequest"),
+            "a:b:c:d": (400, 'invalid pod request "a:b:c:d"', "BadRequest"),
+            "p:81": (
+                500,
+                (
+                    f"error trying to reach service: dial tcp {POD_IP}:81: connect: "
+                    "connection refused"
                 ),
-                "https:p:80": (
-                    500,
-                    (
-                        "error trying to reach service: http: server gave HTTP response to HTTPS "
-                        "client"
-                    ),
-                    None,
-                ),
-            }
-            for name, expected in pods.items():
-                assert await where(w, f"{PODS}/{name}/proxy/") == expected, name
-            nodes = {
-                "n1": "kubelet kube-apiserver-kubelet-client /healthz",
-                "n1:10250": "kubelet kube-apiserver-kubelet-client /healthz",
-                "n1:9100": "node:9100",
-                "none": (404, 'nodes "none" not found', "NotFound"),
-                "x:n1:1": (400, 'invalid node request "x:n1:1"', "BadRequest"),
-            }
-            for name, expected in nodes.items():
-                assert await where(w, f"/api/v1/nodes/{name}/proxy/healthz") == expected, name
-
-    run(scenario)
+                None,
+            ),
+            "https:p:80": (
+                500,
+                ("error trying to reach service: http: server gave HTTP response to HTTPS client"),
+                None,
+            ),
+        }
+        for name, expected in pods.items():
+            assert await where(w, f"{PODS}/{name}/proxy/") == expected, name
+        nodes = {
+            "n1": "kubelet kube-apiserver-kubelet-client /healthz",
+            "n1:10250": "kubelet kube-apiserver-kubelet-client /healthz",
+            "n1:9100": "node:9100",
+            "none": (404, 'nodes "none" not found', "NotFound"),
+            "x:n1:1": (400, 'invalid node request "x:n1:1"', "BadRequest"),
+        }
+        for name, expected in nodes.items():
+            assert await where(w, f"/api/v1/nodes/{name}/proxy/healthz") == expected, name
 
 
-def test_services_lead_to_pods(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.network.listen(POD_IP, 8080, lambda request: HttpResponse(200, [], b"web"))
-            w.network.listen(POD_IP, 9090, lambda request: HttpResponse(200, [], b"metrics"))
-            await w.pod()
-            ports = [{"name": "http", "port": 80}, {"name": "m", "port": 90}]
-            await w.api.ok("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": ports}})
-            await w.api.ok(
-                "POST", SERVICES, {"metadata": {"name": "plain"}, "spec": {"ports": [{"port": 80}]}}
-            )
-            endpoints = "/api/v1/namespaces/default/endpoints"
-            good = {"ip": POD_IP, "targetRef": {"kind": "Pod", "name": "p", "namespace": "default"}}
-            others = [
-                {"ip": "10.1.1.1"},
-                {"ip": "10.1.1.2", "targetRef": good["targetRef"]},
-                {
-                    "ip": POD_IP,
-                    "targetRef": {"kind": "Pod", "name": "gone", "namespace": "default"},
-                },
-            ]
-            await w.api.ok(
-                "POST",
-                endpoints,
-                {
-                    "metadata": {"name": "s"},
-                    "subsets": [
-                        {
-                            "addresses": [*others, good],
-                            "ports": [{"name": "http", "port": 8080}, {"name": "m", "port": 9090}],
-                        }
-                    ],
-                },
-            )
-            await w.api.ok(
-                "POST",
-                endpoints,
-                {
-                    "metadata": {"name": "plain"},
-                    "subsets": [{"addresses": others, "ports": [{"port": 8080}]}],
-                },
-            )
+async def test_services_lead_to_pods(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        w.network.listen(POD_IP, 8080, lambda request: HttpResponse(200, [], b"web"))
+        w.network.listen(POD_IP, 9090, lambda request: HttpResponse(200, [], b"metrics"))
+        await w.pod()
+        ports = [{"name": "http", "port": 80}, {"name": "m", "port": 90}]
+        await w.api.ok("POST", SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": ports}})
+        await w.api.ok(
+            "POST", SERVICES, {"metadata": {"name": "plain"}, "spec": {"ports": [{"port": 80}]}}
+        )
+        endpoints = "/api/v1/namespaces/default/endpoints"
+        good = {"ip": POD_IP, "targetRef": {"kind": "Pod", "name": "p", "namespace": "default"}}
+        others = [
+            {"ip": "10.1.1.1"},
+            {"ip": "10.1.1.2", "targetRef": good["targetRef"]},
+            {
+                "ip": POD_IP,
+                "targetRef": {"kind": "Pod", "name": "gone", "namespace": "default"},
+            },
+        ]
+        await w.api.ok(
+            "POST",
+            endpoints,
+            {
+                "metadata": {"name": "s"},
+                "subsets": [
+                    {
+                        "addresses": [*others, good],
+                        "ports": [{"name": "http", "port": 8080}, {"name": "m", "port": 9090}],
+                    }
+                ],
+            },
+        )
+        await w.api.ok(
+            "POST",
+            endpoints,
+            {
+                "metadata": {"name": "plain"},
+                "subsets": [{"addresses": others, "ports": [{"port": 8080}]}],
+            },
+        )
 
-            async def ask(name: str) -> Any:
-                got = await w.ask("GET", f"{SERVICES}/{name}/proxy/")
-                return got.body.decode() if got.status == 200 else (got.status, got.json["message"])
+        async def ask(name: str) -> Any:
+            got = await w.ask("GET", f"{SERVICES}/{name}/proxy/")
+            return got.body.decode() if got.status == 200 else (got.status, got.json["message"])
 
-            assert [await ask(name) for name in ("s:http", "s:80", "http:s:m", "s:90")] == [
-                "web",
-                "web",
-                "metrics",
-                "metrics",
-            ]
-            assert await ask("s") == (503, 'no endpoints available for service "s"')
-            assert await ask("s:81") == (503, 'no service port 81 found for service "s"')
-            assert await ask("http:s:x") == (503, 'no endpoints available for service "http:s:x"')
-            assert await ask("plain") == (503, 'no endpoints available for service "plain"')
-            assert await ask("none") == (404, 'endpoints "none" not found')
-            assert await ask("none:80") == (404, 'services "none" not found')
-
-    run(scenario)
+        assert [await ask(name) for name in ("s:http", "s:80", "http:s:m", "s:90")] == [
+            "web",
+            "web",
+            "metrics",
+            "metrics",
+        ]
+        assert await ask("s") == (503, 'no endpoints available for service "s"')
+        assert await ask("s:81") == (503, 'no service port 81 found for service "s"')
+        assert await ask("http:s:x") == (503, 'no endpoints available for service "http:s:x"')
+        assert await ask("plain") == (503, 'no endpoints available for service "plain"')
+        assert await ask("none") == (404, 'endpoints "none" not found')
+        assert await ask("none:80") == (404, 'services "none" not found')
 
 
-def test_a_bare_proxy_leads_below_itself(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            await w.pod()
-            got = await w.ask("GET", f"{PODS}/p/proxy?a=b")
-            assert (got.status, got.headers["location"], got.body) == (
-                301,
-                f"{PODS}/p/proxy/?a=b",
-                b"",
-            )
-
-    run(scenario)
+async def test_a_bare_proxy_leads_below_itself(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        await w.pod()
+        got = await w.ask("GET", f"{PODS}/p/proxy?a=b")
+        assert (got.status, got.headers["location"], got.body) == (
+            301,
+            f"{PODS}/p/proxy/?a=b",
+            b"",
+        )
 
 
-def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
+async def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
     page = b'<html><a href="/x">x</a></html>'
     expected = f'<html><a href="{PODS}/p/proxy/x">x</a></html>'.encode()
 
@@ -272,35 +254,32 @@ def test_redirects_pages_and_foreign_headers(tmp_path: Path) -> None:
             "/text": lambda: HttpResponse(200, [(b"Content-Type", b"text/plain")], page),
         }[request.path]()
 
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.network.listen(POD_IP, 80, serve)
-            await w.pod()
-            base = f"{PODS}/p/proxy"
-            got = await w.ask("GET", f"{base}/to")
-            assert (got.status, got.headers["location"], got.body) == (
-                302,
-                f"{base}/login/?next=%2F",
-                b"moved",
-            )
-            got = await w.ask("GET", f"{base}/page")
-            assert got.body == expected
-            assert not {"x-gone", "access-control-allow-origin"} & got.headers.keys()
-            assert got.headers["cache-control"] == "no-cache, private|max-age=1"
-            assert gzip.decompress((await w.ask("GET", f"{base}/gzip")).body) == expected
-            assert zlib.decompress((await w.ask("GET", f"{base}/deflate")).body, -15) == expected
-            assert (await w.ask("GET", f"{base}/br")).body == page
-            assert (await w.ask("GET", f"{base}/text")).body == page
-
-    run(scenario)
+    async with run(), world(tmp_path) as w:
+        w.network.listen(POD_IP, 80, serve)
+        await w.pod()
+        base = f"{PODS}/p/proxy"
+        got = await w.ask("GET", f"{base}/to")
+        assert (got.status, got.headers["location"], got.body) == (
+            302,
+            f"{base}/login/?next=%2F",
+            b"moved",
+        )
+        got = await w.ask("GET", f"{base}/page")
+        assert got.body == expected
+        assert not {"x-gone", "access-control-allow-origin"} & got.headers.keys()
+        assert got.headers["cache-control"] == "no-cache, private|max-age=1"
+        assert gzip.decompress((await w.ask("GET", f"{base}/gzip")).body) == expected
+        assert zlib.decompress((await w.ask("GET", f"{base}/deflate")).body, -15) == expected
+        assert (await w.ask("GET", f"{base}/br")).body == page
+        assert (await w.ask("GET", f"{base}/text")).body == page
 
 
-def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
+async def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
     """More than the server would ever gather, and an answer that begins before the request has
     ended.
     """
 
-    async def scenario() -> None:
+    async with run():
         size = 20 * 1024 * 1024
 
         def serve(request: HttpRequest) -> Answer:
@@ -354,11 +333,9 @@ def test_large_bodies_flow_through_both_ways(tmp_path: Path) -> None:
             assert (await peer.answer()).body == b"hello"
             peer.close()
 
-    run(scenario)
 
-
-def test_a_body_that_breaks_off_is_no_body(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_a_body_that_breaks_off_is_no_body(tmp_path: Path) -> None:
+    async with run():
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def serve(request: HttpRequest) -> Answer:
@@ -386,26 +363,21 @@ def test_a_body_that_breaks_off_is_no_body(tmp_path: Path) -> None:
             peer.writer.transport.abort()
             assert await ended == "broken"
 
-    run(scenario)
+
+async def test_an_early_answer_ends_an_upload(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        await w.pod()
+        peer = await w.peer()
+        await peer.send("POST", f"{PODS}/p:99/proxy/up", {"Content-Length": "1000000"})
+        got = await peer.answer()
+        assert got.status == 500
+        peer.writer.write(bytes(1000000))
+        assert (await peer.ask("GET", "/version")).status == 200  # the connection is still good
+        peer.close()
 
 
-def test_an_early_answer_ends_an_upload(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            await w.pod()
-            peer = await w.peer()
-            await peer.send("POST", f"{PODS}/p:99/proxy/up", {"Content-Length": "1000000"})
-            got = await peer.answer()
-            assert got.status == 500
-            peer.writer.write(bytes(1000000))
-            assert (await peer.ask("GET", "/version")).status == 200  # the connection is still good
-            peer.close()
-
-    run(scenario)
-
-
-def test_upgrades_go_through(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_upgrades_go_through(tmp_path: Path) -> None:
+    async with run():
         seen: list[HttpRequest] = []
 
         def serve(request: HttpRequest) -> Answer:
@@ -454,5 +426,3 @@ def test_upgrades_go_through(tmp_path: Path) -> None:
                 500,
                 f"error dialing backend: dial tcp {POD_IP}:9: connect: connection refused",
             )
-
-    run(scenario)

@@ -126,8 +126,8 @@ WIRES = {
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_command(tmp_path: Path, wire: str) -> None:
-    async def scenario() -> None:
+async def test_a_command(tmp_path: Path, wire: str) -> None:
+    async with run():
         method, headers, protocol, spoken = WIRES[wire]
         kubelet = Commands()
         async with world(tmp_path) as w:
@@ -179,11 +179,9 @@ def test_a_command(tmp_path: Path, wire: str) -> None:
             if wire != "v4":
                 assert spoken in asked.header(b"x-stream-protocol-version")
 
-    run(scenario)
 
-
-def test_a_terminal_is_resized_on_the_newest_wire(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_a_terminal_is_resized_on_the_newest_wire(tmp_path: Path) -> None:
+    async with run():
         _, headers, protocol, _ = WIRES["v5"]
         kubelet = Commands()
         async with world(tmp_path) as w:
@@ -205,12 +203,10 @@ def test_a_terminal_is_resized_on_the_newest_wire(tmp_path: Path) -> None:
             peer.close()
             await kubelet.ended.wait()  # a client that goes away takes its command along
 
-    run(scenario)
-
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_client_that_does_not_read_holds_up_the_command(tmp_path: Path, wire: str) -> None:
-    async def scenario() -> None:
+async def test_a_client_that_does_not_read_holds_up_the_command(tmp_path: Path, wire: str) -> None:
+    async with run():
         method, headers, protocol, _ = WIRES[wire]
         held = asyncio.Event()
         sent = 0
@@ -262,61 +258,53 @@ def test_a_client_that_does_not_read_holds_up_the_command(tmp_path: Path, wire: 
             assert sent < 60 * 1024 * 1024
             peer.writer.transport.abort()
 
-    run(scenario)
 
-
-def test_what_a_kubelet_says_instead_of_an_upgrade_is_for_the_client(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            w.kubelet(
-                lambda request: HttpResponse(500, [(b"X-Why", b"1")], b'container not found ("c")')
+async def test_what_a_kubelet_says_instead_of_an_upgrade_is_for_the_client(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        w.kubelet(
+            lambda request: HttpResponse(500, [(b"X-Why", b"1")], b'container not found ("c")')
+        )
+        await w.node()
+        await w.pod()
+        for method, headers, _, _ in WIRES.values():
+            peer, (status, got) = await upgraded(w, EXEC, headers, method)
+            assert (status, got["x-why"]) == (500, "1")
+            assert (
+                await peer.reader.readexactly(int(got["content-length"]))
+                == b'container not found ("c")'
             )
-            await w.node()
-            await w.pod()
-            for method, headers, _, _ in WIRES.values():
-                peer, (status, got) = await upgraded(w, EXEC, headers, method)
-                assert (status, got["x-why"]) == (500, "1")
-                assert (
-                    await peer.reader.readexactly(int(got["content-length"]))
-                    == b'container not found ("c")'
-                )
-                peer.close()
-
-    run(scenario)
+            peer.close()
 
 
-def test_what_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with world(tmp_path) as w:
-            await w.node()
-            await w.pod()
-            await w.pod("two", containers=("a", "b"))
-            await w.pod("lost", node="")
-            spdy = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
-            two = POD.removesuffix("p") + "two"
-            cases = {
-                (f"{POD}/exec?command=x&stdout=true", None): (400, "Upgrade request required"),
-                (f"{POD}/portforward", None): (400, "Upgrade request required"),
-                (f"{POD}/portforward?ports=x", None): (
-                    400,
-                    'cannot convert to []int32: strconv.ParseUint: parsing "x": invalid syntax',
-                ),
-                (f"{POD}/exec?dryRun=All", None): (400, "dryRun is not supported"),
-                (f"{POD}/exec?container=z", None): (400, "container z is not valid for pod p"),
-                (f"{two}/exec", None): (
-                    400,
-                    "a container name must be specified for pod two, choose one of: [a b]",
-                ),
-                (f"{POD}/exec?command=x&stdout=true", "up"): (
-                    500,
-                    f"error dialing backend: dial tcp {NODE_IP}:10250: connect: connection refused",
-                ),
-            }
-            for (target, up), (status, message) in cases.items():
-                got = await w.ask("POST", target, spdy if up else None)
-                assert (got.status, got.json["message"]) == (status, message), target
-
-    run(scenario)
+async def test_what_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    async with run(), world(tmp_path) as w:
+        await w.node()
+        await w.pod()
+        await w.pod("two", containers=("a", "b"))
+        await w.pod("lost", node="")
+        spdy = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+        two = POD.removesuffix("p") + "two"
+        cases = {
+            (f"{POD}/exec?command=x&stdout=true", None): (400, "Upgrade request required"),
+            (f"{POD}/portforward", None): (400, "Upgrade request required"),
+            (f"{POD}/portforward?ports=x", None): (
+                400,
+                'cannot convert to []int32: strconv.ParseUint: parsing "x": invalid syntax',
+            ),
+            (f"{POD}/exec?dryRun=All", None): (400, "dryRun is not supported"),
+            (f"{POD}/exec?container=z", None): (400, "container z is not valid for pod p"),
+            (f"{two}/exec", None): (
+                400,
+                "a container name must be specified for pod two, choose one of: [a b]",
+            ),
+            (f"{POD}/exec?command=x&stdout=true", "up"): (
+                500,
+                f"error dialing backend: dial tcp {NODE_IP}:10250: connect: connection refused",
+            ),
+        }
+        for (target, up), (status, message) in cases.items():
+            got = await w.ask("POST", target, spdy if up else None)
+            assert (got.status, got.json["message"]) == (status, message), target
 
 
 class Forwards:
@@ -350,8 +338,8 @@ class Forwards:
 
 
 @pytest.mark.parametrize("tunnel", [False, True])
-def test_ports_are_forwarded(tmp_path: Path, tunnel: bool) -> None:
-    async def scenario() -> None:
+async def test_ports_are_forwarded(tmp_path: Path, tunnel: bool) -> None:
+    async with run():
         kubelet = Forwards()
         async with world(tmp_path) as w:
             w.kubelet(kubelet)
@@ -387,11 +375,9 @@ def test_ports_are_forwarded(tmp_path: Path, tunnel: bool) -> None:
             assert kubelet.requests[0].target == b"/portForward/default/p"
             assert kubelet.requests[0].header(b"upgrade") == "SPDY/3.1"
 
-    run(scenario)
 
-
-def test_ports_on_channels(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_ports_on_channels(tmp_path: Path) -> None:
+    async with run():
         kubelet = Forwards()
         async with world(tmp_path) as w:
             w.kubelet(kubelet)
@@ -411,11 +397,9 @@ def test_ports_on_channels(tmp_path: Path) -> None:
             await drive(peer, session, lambda seen: portforward.ForwardData(1, b"81:x") in seen)
             peer.close()
 
-    run(scenario)
 
-
-def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> None:
+    async with run():
         commands = Commands()
         seen: list[str] = []
 
@@ -444,12 +428,10 @@ def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> None:
             )
             assert got.json["message"] == f"hostname mismatch: expected {NODE_IP}, found 10.9.9.9"
 
-    run(scenario)
-
 
 @pytest.mark.parametrize("path", ["log?follow=true", "exec?command=x&stdout=true", "proxy/"])
-def test_whoever_goes_away_early_leaves_nothing_open(tmp_path: Path, path: str) -> None:
-    async def scenario() -> None:
+async def test_whoever_goes_away_early_leaves_nothing_open(tmp_path: Path, path: str) -> None:
+    async with run():
         asked, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def stream(there: Any) -> None:
@@ -480,5 +462,3 @@ def test_whoever_goes_away_early_leaves_nothing_open(tmp_path: Path, path: str) 
                 await asyncio.sleep(0)
             go_on.set()
             await gone.wait()
-
-    run(scenario)

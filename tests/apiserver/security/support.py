@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -29,13 +29,11 @@ def private_key(name: str = "cluster", kind: str = "ec") -> bytes:
     )
 
 
-def run(body: Callable[[Api], Awaitable[None]], **options: Any) -> None:
-    async def main() -> None:
-        api = await start(service_account_key=private_key(), **options)
-        await body(api)
-        await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run(**options: Any) -> AsyncIterator[Api]:
+    api = await start(service_account_key=private_key(), **options)
+    yield api
+    await api.server.stop()
 
 
 def as_user(name: str, *groups: str, **extra: str) -> dict[str, Any]:

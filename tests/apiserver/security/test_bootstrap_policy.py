@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.harness import Api
 from tests.apiserver.security.support import RBAC, message, run
 
 from transom.apiserver.authorization import bootstrap_roles
@@ -21,14 +20,14 @@ MERGE = "application/merge-patch+json"
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="the recorded answers are not here")
 @pytest.mark.parametrize("plural", ["clusterroles", "clusterrolebindings", "roles", "rolebindings"])
-def test_it_is_the_policy_of_a_real_control_plane(plural: str) -> None:
+async def test_it_is_the_policy_of_a_real_control_plane(plural: str) -> None:
     def field(obj: dict[str, Any], path: str) -> Any:
         top, _, rest = path.partition(".")
         return (obj.get(top) or {}).get(rest) if rest else obj.get(top)
 
     recorded = json.loads(RECORDED.read_text())["bootstrap-policy"][plural]["body"]
 
-    async def body(api: Api) -> None:
+    async with run() as api:
         found = (await api.ok("GET", f"{RBAC}/{plural}{SELECTED}"))["items"]
         rows = [{path: field(obj, path) for path in recorded[0]} for obj in found]
 
@@ -37,11 +36,9 @@ def test_it_is_the_policy_of_a_real_control_plane(plural: str) -> None:
 
         assert sorted(rows, key=key) == sorted(recorded, key=key)
 
-    run(body)
 
-
-def test_what_is_missing_comes_back_and_what_was_added_stays() -> None:
-    async def body(api: Api) -> None:
+async def test_what_is_missing_comes_back_and_what_was_added_stays() -> None:
+    async with run() as api:
         own = {"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["things"]}
         mine = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "me"}
         await api.ok("PATCH", f"{RBAC}/clusterroles/system:kube-dns", {"rules": [own]}, media=MERGE)
@@ -70,20 +67,16 @@ def test_what_is_missing_comes_back_and_what_was_added_stays() -> None:
             "GET", f"{RBAC}/clusterrolebindings/system:basic-user"
         )
 
-    run(body)
 
-
-def test_a_second_start_writes_nothing() -> None:
-    async def body(api: Api) -> None:
+async def test_a_second_start_writes_nothing() -> None:
+    async with run() as api:
         before = api.server.storage.store.revision
         await bootstrap_roles.reconcile_bootstrap_roles(api.server)
         assert api.server.storage.store.revision == before
 
-    run(body)
 
-
-def test_a_binding_of_another_role_is_made_anew() -> None:
-    async def body(api: Api) -> None:
+async def test_a_binding_of_another_role_is_made_anew() -> None:
+    async with run() as api:
         target = f"{RBAC}/clusterrolebindings/system:kube-dns"
         found = await api.ok("GET", target)
         await api.ok("DELETE", target)
@@ -93,5 +86,3 @@ def test_a_binding_of_another_role_is_made_anew() -> None:
         await bootstrap_roles.reconcile_bootstrap_roles(api.server)
         assert (await api.ok("GET", target))["roleRef"]["name"] == "system:kube-dns"
         assert await message(api, 404, "GET", f"{RBAC}/clusterroles/none")
-
-    run(body)

@@ -4,7 +4,6 @@ connection.
 
 from __future__ import annotations
 
-from tests.apiserver.harness import Api
 from tests.apiserver.security.support import DEFAULT, account, run, with_token
 
 from transom.http.messages import PeerCertificate
@@ -12,8 +11,8 @@ from transom.http.messages import PeerCertificate
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-def test_certificate_ends_with_its_time() -> None:
-    async def body(api: Api) -> None:
+async def test_certificate_ends_with_its_time() -> None:
+    async with run() as api:
         now = api.clock.time()
         jane = PeerCertificate("jane", ["dev"], now, now + 60)
 
@@ -39,12 +38,8 @@ def test_certificate_ends_with_its_time() -> None:
             "system:serviceaccount:default:robot",
         )
 
-    run(body)
 
-
-def test_certificate_of_tomorrow() -> None:
-    async def body(api: Api) -> None:
+async def test_certificate_of_tomorrow() -> None:
+    async with run() as api:
         early = PeerCertificate("jane", [], api.clock.time() + 1)
         assert (await api.call("GET", "/version", peer=early))[0] == 401
-
-    run(body)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.harness import Api
 from tests.apiserver.security.support import RBAC, as_user, binding, grant, message, role, rule, run
 
 from transom.apiserver.core.context import UserInfo
@@ -55,8 +54,8 @@ MERGE = "application/merge-patch+json"
         ),
     ],
 )
-def test_a_role_may_hold_what_its_writer_holds(held: Any, wanted: Any, missing: str) -> None:
-    async def body(api: Api) -> None:
+async def test_a_role_may_hold_what_its_writer_holds(held: Any, wanted: Any, missing: str) -> None:
+    async with run() as api:
         await grant(api, "eve", WRITE_ROLES, held)
         if not missing:
             await api.ok("POST", ROLES, role("more", wanted), **EVE)
@@ -75,11 +74,9 @@ def test_a_role_may_hold_what_its_writer_holds(held: Any, wanted: Any, missing: 
             assert text == expected
         assert await message(api, 403, "POST", f"{ROLES}?dryRun=All", role("new", wanted), **EVE)
 
-    run(body)
 
-
-def test_the_verb_escalate_lifts_the_check_by_name() -> None:
-    async def body(api: Api) -> None:
+async def test_the_verb_escalate_lifts_the_check_by_name() -> None:
+    async with run() as api:
         escalate = rule("escalate", "roles", "rbac.authorization.k8s.io", names="mine")
         await grant(api, "eve", WRITE_ROLES, escalate)
         await api.ok("POST", ROLES, role("mine"))
@@ -90,11 +87,9 @@ def test_the_verb_escalate_lifts_the_check_by_name() -> None:
         await api.ok("DELETE", f"{ROLES}/mine")
         await message(api, 403, "POST", ROLES, role("mine", rule("*", "secrets")), **EVE)
 
-    run(body)
 
-
-def test_binding_needs_the_rights_or_the_verb_bind() -> None:
-    async def body(api: Api) -> None:
+async def test_binding_needs_the_rights_or_the_verb_bind() -> None:
+    async with run() as api:
         await grant(api, "eve", WRITE_ROLES)
         await api.ok("POST", ROLES, role("strong", rule("get list", "secrets")))
         refused = await message(
@@ -128,11 +123,9 @@ def test_binding_needs_the_rights_or_the_verb_bind() -> None:
             api, 403, "POST", BINDINGS, binding("c", "ClusterRole", "cluster-admin", "eve"), **EVE
         )
 
-    run(body)
 
-
-def test_what_the_garbage_collector_changes_is_no_grant() -> None:
-    async def body(api: Api) -> None:
+async def test_what_the_garbage_collector_changes_is_no_grant() -> None:
+    async with run() as api:
         await grant(api, "eve", WRITE_ROLES)
         await api.ok("POST", ROLES, role("strong", rule("get", "secrets")))
         patch = {"metadata": {"finalizers": ["example.com/keep"]}}
@@ -147,11 +140,9 @@ def test_what_the_garbage_collector_changes_is_no_grant() -> None:
             **EVE,
         )
 
-    run(body)
 
-
-def test_aggregation_gathers_anything_so_it_needs_everything() -> None:
-    async def body(api: Api) -> None:
+async def test_aggregation_gathers_anything_so_it_needs_everything() -> None:
+    async with run() as api:
         await grant(
             api, "eve", rule("create", "clusterroles", "rbac.authorization.k8s.io"), namespace=""
         )
@@ -163,11 +154,9 @@ def test_aggregation_gathers_anything_so_it_needs_everything() -> None:
             "must have cluster-admin privileges to use the aggregationRule"
         )
 
-    run(body)
 
-
-def test_impersonation_is_a_right_for_each_thing_one_wants_to_be() -> None:
-    async def body(api: Api) -> None:
+async def test_impersonation_is_a_right_for_each_thing_one_wants_to_be() -> None:
+    async with run(tokens={"eve-token": UserInfo("eve")}) as api:
         tokens = {b"authorization": b"Bearer eve-token"}
         pods = "/api/v1/namespaces/default/pods"
 
@@ -198,11 +187,9 @@ def test_impersonation_is_a_right_for_each_thing_one_wants_to_be() -> None:
         )
         assert 'uids.authentication.k8s.io "7" is forbidden' in await refused(user=b"bob", uid=b"7")
 
-    run(body, tokens={"eve-token": UserInfo("eve")})
 
-
-def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:
-    async def body(api: Api) -> None:
+async def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:
+    async with run() as api:
         target = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         more = as_user("bob", "cn=a, ou=b", "devs", **{"example.com%2fscope": "x"})
         info = (await api.ok("POST", target, {}, **more))["status"]["userInfo"]
@@ -220,16 +207,12 @@ def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None:
             "system:authenticated",
         ]
 
-    run(body)
 
-
-def test_a_group_without_a_user_is_told_off_in_plain_text() -> None:
-    async def body(api: Api) -> None:
+async def test_a_group_without_a_user_is_told_off_in_plain_text() -> None:
+    async with run() as api:
         status, text = await api.call("GET", "/api?x=1", headers={b"impersonate-group": b"devs"})
         assert (status, text) == (
             500,
             'Internal Server Error: "/api?x=1": requested [{Group  devs    }] '
             "without impersonating a user\n",
         )
-
-    run(body)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.harness import Api
 from tests.apiserver.security.support import DEFAULT, as_node, as_user, message, run
 
 from transom.apiserver.core.context import UserInfo
@@ -94,8 +93,8 @@ MATRIX: list[tuple[str, str, str | None]] = [
 ]
 
 
-def test_the_matrix() -> None:
-    async def body(api: Api) -> None:
+async def test_the_matrix() -> None:
+    async with run() as api:
         decide = api.server.security.decide
         for method, path, why in MATRIX:
             decision = decide(NODE, parse_request_info(method, path))
@@ -109,8 +108,6 @@ def test_the_matrix() -> None:
                 UserInfo("system:node:n1", ("system:authenticated",)),
             ):
                 assert not decide(user, parse_request_info(method, path)).allowed, (method, path)
-
-    run(body)
 
 
 def pod(name: str, node: str = "n1", **spec: Any) -> dict[str, Any]:
@@ -184,10 +181,10 @@ VIA: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("resource", "name", "spec"), VIA)
-def test_a_pod_opens_what_it_uses_to_its_node_alone(
+async def test_a_pod_opens_what_it_uses_to_its_node_alone(
     resource: str, name: str, spec: dict[str, Any]
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         asked = RequestInfo(True, "", "get", "", "v1", "default", resource, name)
         decide = api.server.security.decide
@@ -213,11 +210,9 @@ def test_a_pod_opens_what_it_uses_to_its_node_alone(
         await api.ok("DELETE", f"{DEFAULT}/pods/second")
         assert not decide(NODE, asked).allowed
 
-    run(body)
 
-
-def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
-    async def body(api: Api) -> None:
+async def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
+    async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         csi = {
             "driver": "d.example.com",
@@ -260,11 +255,9 @@ def test_claims_lead_to_volumes_and_volumes_to_secrets() -> None:
             "secrets", "kube-system", "publish"
         )
 
-    run(body)
 
-
-def test_attachments_accounts_and_mirror_pods() -> None:
-    async def body(api: Api) -> None:
+async def test_attachments_accounts_and_mirror_pods() -> None:
+    async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         attachment = {
             "metadata": {"name": "a"},
@@ -291,11 +284,9 @@ def test_attachments_accounts_and_mirror_pods() -> None:
         await api.ok("POST", f"{DEFAULT}/pods", mirror)
         assert not decide(NODE, parse_request_info("GET", f"{DEFAULT}/configmaps/m")).allowed
 
-    run(body)
 
-
-def test_reasons_stand_in_the_refusal() -> None:
-    async def body(api: Api) -> None:
+async def test_reasons_stand_in_the_refusal() -> None:
+    async with run() as api:
         text = await message(api, 403, "GET", f"{DEFAULT}/secrets/x", **as_node("n1"))
         assert text == (
             'secrets "x" is forbidden: User "system:node:n1" cannot get resource "secrets" '
@@ -306,5 +297,3 @@ def test_reasons_stand_in_the_refusal() -> None:
         assert (await message(api, 403, "GET", "/api/v1/nodes", **nobody)).endswith(
             ': unknown node for user "system:node:"'
         )
-
-    run(body)

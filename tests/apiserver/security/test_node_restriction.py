@@ -37,8 +37,8 @@ async def make_node(api: Api) -> str:
     return str((await api.ok("POST", NODES, node("n1"), **ONE))["metadata"]["uid"])
 
 
-def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
-    async def body(api: Api) -> None:
+async def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
+    async with run() as api:
         assert await message(api, 403, "POST", NODES, node("n2"), **ONE) == (
             'nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"'
         )
@@ -75,8 +75,6 @@ def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
         status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         await api.ok("PATCH", f"{NODES}/n1/status", status, media=MERGE, **ONE)
         await message(api, 403, "PATCH", f"{NODES}/n1/status", status, media=MERGE, **as_node("n2"))
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +139,8 @@ def test_its_own_node_and_the_labels_a_kubelet_may_set() -> None:
         ),
     ],
 )
-def test_mirror_pods(changes: dict[str, Any], why: str) -> None:
-    async def body(api: Api) -> None:
+async def test_mirror_pods(changes: dict[str, Any], why: str) -> None:
+    async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         uid = await make_node(api)
         given = {k: dict(v) if isinstance(v, dict) else v for k, v in changes.items()}
@@ -152,11 +150,9 @@ def test_mirror_pods(changes: dict[str, Any], why: str) -> None:
         text = await message(api, 403, "POST", f"{DEFAULT}/pods", mirror(uid, **given), **ONE)
         assert text.replace(uid, "UID") == f'pods "m" is forbidden: {why}'
 
-    run(body)
 
-
-def test_pods_of_other_nodes_are_not_its_business() -> None:
-    async def body(api: Api) -> None:
+async def test_pods_of_other_nodes_are_not_its_business() -> None:
+    async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
         for name, where in (("mine", "n1"), ("theirs", "n2")):
@@ -183,11 +179,9 @@ def test_pods_of_other_nodes_are_not_its_business() -> None:
         )
         await api.ok("DELETE", f"{DEFAULT}/pods/mine?gracePeriodSeconds=0", **ONE)
 
-    run(body)
 
-
-def test_tokens_are_for_its_own_pods() -> None:
-    async def body(api: Api) -> None:
+async def test_tokens_are_for_its_own_pods() -> None:
+    async with run() as api:
         await api.ok("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
         spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
         pods = {}
@@ -221,11 +215,9 @@ def test_tokens_are_for_its_own_pods() -> None:
         )
         await api.ok("POST", target, bound("mine", pods["mine"]), **ONE)
 
-    run(body)
 
-
-def test_its_own_lease_and_storage_node() -> None:
-    async def body(api: Api) -> None:
+async def test_its_own_lease_and_storage_node() -> None:
+    async with run() as api:
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
         await api.ok("POST", leases, {"metadata": {"name": "n1"}, "spec": {}}, **ONE)
         assert await message(
@@ -239,5 +231,3 @@ def test_its_own_lease_and_storage_node() -> None:
             'csinodes.storage.k8s.io "n2" is forbidden: '
             "can only access CSINode with the same name as the requesting node"
         )
-
-    run(body)

@@ -75,10 +75,10 @@ CASES: list[tuple[list[dict[str, Any]], dict[str, str], bool]] = [
 
 
 @pytest.mark.parametrize(("rules", "attributes", "allowed"), CASES)
-def test_a_rule_allows_just_what_it_says(
+async def test_a_rule_allows_just_what_it_says(
     rules: list[dict[str, Any]], attributes: dict[str, str], allowed: bool
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await grant(api, "jane", *rules)
         status = await review(api, "jane", namespace="default", **attributes)
         assert status["allowed"] is allowed
@@ -92,8 +92,6 @@ def test_a_rule_allows_just_what_it_says(
         }
         assert (await review(api, "jan", namespace="default", **attributes)) == {"allowed": False}
 
-    run(body)
-
 
 @pytest.mark.parametrize(
     ("pattern", "path", "allowed"),
@@ -106,8 +104,8 @@ def test_a_rule_allows_just_what_it_says(
         ("/a*", "/b", False),
     ],
 )
-def test_paths(pattern: str, path: str, allowed: bool) -> None:
-    async def body(api: Api) -> None:
+async def test_paths(pattern: str, path: str, allowed: bool) -> None:
+    async with run() as api:
         await api.ok(
             "POST",
             f"{RBAC}/clusterroles",
@@ -119,11 +117,9 @@ def test_paths(pattern: str, path: str, allowed: bool) -> None:
         assert (await review(api, "jane", verb="get", path=path))["allowed"] is allowed
         assert not (await review(api, "jane", verb="post", path=path))["allowed"]
 
-    run(body)
 
-
-def test_a_change_takes_hold_with_its_answer() -> None:
-    async def body(api: Api) -> None:
+async def test_a_change_takes_hold_with_its_answer() -> None:
+    async with run() as api:
         jane = as_user("jane")
         pods = f"{DEFAULT}/pods"
         assert await message(api, 403, "GET", pods, **jane) == (
@@ -143,11 +139,9 @@ def test_a_change_takes_hold_with_its_answer() -> None:
         await api.ok("DELETE", f"{RBAC}/namespaces/default/rolebindings/r")
         assert "RBAC" not in await message(api, 403, "GET", pods, **jane)
 
-    run(body)
 
-
-def test_subjects_of_all_kinds_and_their_names_in_reasons() -> None:
-    async def body(api: Api) -> None:
+async def test_subjects_of_all_kinds_and_their_names_in_reasons() -> None:
+    async with run() as api:
         await api.ok("POST", f"{RBAC}/namespaces/default/roles", role("r", rule("get", "pods")))
         made = binding("b", "Role", "r")
         made["subjects"] = [
@@ -165,11 +159,9 @@ def test_subjects_of_all_kinds_and_their_names_in_reasons() -> None:
         assert not (await review(api, "devs", **what))["allowed"]
         assert not (await review(api, "g:devs", **what))["allowed"]
 
-    run(body)
 
-
-def test_self_rules_say_everything_and_nodes_are_told_it_is_not_all() -> None:
-    async def body(api: Api) -> None:
+async def test_self_rules_say_everything_and_nodes_are_told_it_is_not_all() -> None:
+    async with run() as api:
         await grant(api, "jane", rule("get list", "configmaps", names="one"))
         target = f"{REVIEWS}/selfsubjectrulesreviews"
         mine = (
@@ -194,11 +186,9 @@ def test_self_rules_say_everything_and_nodes_are_told_it_is_not_all() -> None:
         assert node["incomplete"] is True
         assert node["evaluationError"] == "node authorizer does not support user rule resolution"
 
-    run(body)
 
-
-def test_anonymous_sees_health_and_version_only() -> None:
-    async def body(api: Api) -> None:
+async def test_anonymous_sees_health_and_version_only() -> None:
+    async with run() as api:
         for path in ("/healthz", "/livez", "/readyz", "/version"):
             assert (await api.call("GET", path, peer=None))[0] == 200
         assert await message(api, 403, "GET", "/api", peer=None) == (
@@ -214,11 +204,9 @@ def test_anonymous_sees_health_and_version_only() -> None:
             api, 403, "GET", "/api", peer=None, headers=basic
         )
 
-    run(body)
 
-
-def test_a_cached_decision_costs_microseconds() -> None:
-    async def body(api: Api) -> None:
+async def test_a_cached_decision_costs_microseconds() -> None:
+    async with run() as api:
         for i in range(200):
             await grant(api, f"user{i}", rule("get", "pods"), name=f"r{i}")
         user = UserInfo("user7", ("system:authenticated",))
@@ -227,8 +215,6 @@ def test_a_cached_decision_costs_microseconds() -> None:
         assert decide(user, info).allowed
         best = min(_timed(lambda: decide(user, info)) for _ in range(5))
         assert best < 20e-6  # about 1.5 on a quiet machine
-
-    run(body)
 
 
 def _timed(call: Any) -> float:

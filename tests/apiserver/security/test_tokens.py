@@ -53,8 +53,8 @@ async def pod(api: Api, name: str = "p", **spec: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_token_speaks_for_its_account_until_it_expires() -> None:
-    async def body(api: Api) -> None:
+async def test_a_token_speaks_for_its_account_until_it_expires() -> None:
+    async with run() as api:
         made = await account(api)
         token = await request(api, expirationSeconds=600)
         who = (await api.ok("POST", WHO, {}, **with_token(token)))["status"]["userInfo"]
@@ -76,11 +76,9 @@ def test_a_token_speaks_for_its_account_until_it_expires() -> None:
             "user": {},
         }
 
-    run(body)
 
-
-def test_claims_are_those_of_kubernetes() -> None:
-    async def body(api: Api) -> None:
+async def test_claims_are_those_of_kubernetes() -> None:
+    async with run() as api:
         robot = await account(api)
         made = await pod(api)
         token = await request(
@@ -112,11 +110,9 @@ def test_claims_are_those_of_kubernetes() -> None:
             "ES256"
         ]
 
-    run(body)
 
-
-def test_a_token_for_another_audience_is_nothing_here() -> None:
-    async def body(api: Api) -> None:
+async def test_a_token_for_another_audience_is_nothing_here() -> None:
+    async with run() as api:
         await account(api)
         token = await request(api, audiences=["vault", "db"])
         await message(api, 401, "GET", "/api", **with_token(token))
@@ -131,8 +127,6 @@ def test_a_token_for_another_audience_is_nothing_here() -> None:
             and meant["audiences"] == ["db"]
             and meant["user"]["username"] == NAME
         )
-
-    run(body)
 
 
 async def _delete_account(api: Api) -> None:
@@ -168,10 +162,10 @@ async def _delete_secret(api: Api) -> None:
         ("Secret", _delete_secret, "Token has been invalidated"),
     ],
 )
-def test_a_token_ends_at_once_with_what_it_is_bound_to(
+async def test_a_token_ends_at_once_with_what_it_is_bound_to(
     bound_to: str, end: Callable[[Api], Awaitable[None]], why: str
 ) -> None:
-    async def body(api: Api) -> None:
+    async with run() as api:
         await account(api)
         await pod(api)
         await api.ok("POST", f"{DEFAULT}/secrets", {"metadata": {"name": "s"}})
@@ -186,11 +180,9 @@ def test_a_token_ends_at_once_with_what_it_is_bound_to(
         await message(api, 401, "POST", WHO, {}, **with_token(token))
         assert (await review(api, token))["error"].startswith(f"[invalid bearer token, {why}")
 
-    run(body)
 
-
-def test_a_pod_on_its_way_out_keeps_its_token_until_it_is_gone() -> None:
-    async def body(api: Api) -> None:
+async def test_a_pod_on_its_way_out_keeps_its_token_until_it_is_gone() -> None:
+    async with run() as api:
         await account(api)
         await pod(api, nodeName="n", terminationGracePeriodSeconds=30)
         token = await request(api, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"})
@@ -199,8 +191,6 @@ def test_a_pod_on_its_way_out_keeps_its_token_until_it_is_gone() -> None:
         assert extra["authentication.kubernetes.io/pod-name"] == ["p"]
         await api.ok("DELETE", f"{DEFAULT}/pods/p?gracePeriodSeconds=0")
         await message(api, 401, "POST", WHO, {}, **with_token(token))
-
-    run(body)
 
 
 def claims(api: Api, robot: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -260,14 +250,12 @@ _PRIMITIVE = "square/go-jose: error in cryptographic primitive"
     ],
 )
 @pytest.mark.loop_budget(None)  # it makes an RSA key
-def test_forged_and_spoilt_tokens(spoil: Callable[[Api, Any], str], why: str) -> None:
-    async def body(api: Api) -> None:
+async def test_forged_and_spoilt_tokens(spoil: Callable[[Api, Any], str], why: str) -> None:
+    async with run() as api:
         token = spoil(api, await account(api))
         await message(api, 401, "GET", "/api", **with_token(token))
         problem = f"[invalid bearer token, {why}]" if why else "invalid bearer token"
         assert await review(api, token) == {"error": problem, "user": {}}
-
-    run(body)
 
 
 def _tampered(token: str) -> str:
@@ -280,8 +268,8 @@ def _unsigned(content: dict[str, Any]) -> str:
     return f"{base64url_encode(orjson.dumps({'alg': 'none'}))}.{base64url_encode(orjson.dumps(content))}."
 
 
-def test_legacy_tokens_live_in_their_secret() -> None:
-    async def body(api: Api) -> None:
+async def test_legacy_tokens_live_in_their_secret() -> None:
+    async with run() as api:
         robot = await account(api)
         secret = await api.ok(
             "POST",
@@ -313,23 +301,19 @@ def test_legacy_tokens_live_in_their_secret() -> None:
             "error"
         ] == "[invalid bearer token, Token has been invalidated]"
 
-    run(body)
 
-
-def test_tokens_of_an_older_key_are_still_believed() -> None:
-    async def body(api: Api) -> None:
-        robot = await account(api)
-        old = TokenSigner(private_key("old", "rsa"))
-        assert (await review(api, old.sign(claims(api, robot))))["authenticated"]
-        keys = (await api.ok("GET", "/openid/v1/jwks"))["keys"]
-        assert [key["alg"] for key in keys] == ["ES256", "RS256"]
-
+async def test_tokens_of_an_older_key_are_still_believed() -> None:
     loaded: Any = serialization.load_pem_private_key(private_key("old", "rsa"), None)
     pem = loaded.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     assert PublicKey.load(pem).algorithm == "RS256"
-    run(body, service_account_keys=[pem])
+    async with run(service_account_keys=[pem]) as api:
+        robot = await account(api)
+        old = TokenSigner(private_key("old", "rsa"))
+        assert (await review(api, old.sign(claims(api, robot))))["authenticated"]
+        keys = (await api.ok("GET", "/openid/v1/jwks"))["keys"]
+        assert [key["alg"] for key in keys] == ["ES256", "RS256"]
 
 
 def bootstrap_secret(**data: str) -> dict[str, Any]:
@@ -374,8 +358,8 @@ def bootstrap_secret(**data: str) -> dict[str, Any]:
         ({}, "abcdef.0123456789abcdef\n", None),
     ],
 )
-def test_bootstrap_tokens(data: dict[str, str], token: str, groups: list[str] | None) -> None:
-    async def body(api: Api) -> None:
+async def test_bootstrap_tokens(data: dict[str, str], token: str, groups: list[str] | None) -> None:
+    async with run() as api:
         await api.ok("POST", "/api/v1/namespaces/kube-system/secrets", bootstrap_secret(**data))
         status = await review(api, token)
         if groups is None:
@@ -384,16 +368,12 @@ def test_bootstrap_tokens(data: dict[str, str], token: str, groups: list[str] | 
             assert status["user"] == {"username": "system:bootstrap:abcdef", "groups": groups}
             assert (await review(api, token, "elsewhere"))["error"] == "invalid bearer token"
 
-    run(body)
 
-
-def test_a_token_in_the_protocols_of_a_web_socket() -> None:
-    async def body(api: Api) -> None:
+async def test_a_token_in_the_protocols_of_a_web_socket() -> None:
+    async with run() as api:
         await account(api)
         token = await request(api)
         offered = f"v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.{base64url_encode(token.encode())}"
         headers = {b"upgrade": b"websocket", b"sec-websocket-protocol": offered.encode()}
         text = await message(api, 403, "GET", f"{DEFAULT}/pods/x/exec", peer=None, headers=headers)
         assert f'User "{NAME}"' in text
-
-    run(body)

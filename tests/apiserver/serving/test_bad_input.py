@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -63,18 +62,15 @@ CASES: list[tuple[str, str, str, Any, str, int]] = [
     [c[1:] for c in CASES],
     ids=[c[0] for c in CASES],
 )
-def test_answer_and_go_on(method: str, target: str, body: Any, media: str, expected: int) -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("POST", CM, {"metadata": {"name": "a"}})
-        before = api.server.storage.store.revision
-        status, answer = await api.call(method, target, body, media=media or "application/json")
-        assert status == expected, answer
-        if status >= 400:
-            assert "Traceback" not in str(answer)
-            assert api.server.storage.store.revision == before, (
-                "a refused request changed something"
-            )
-        assert (await api.call("GET", CM + "/a"))[0] == 200
-
-    asyncio.run(main())
+async def test_answer_and_go_on(
+    method: str, target: str, body: Any, media: str, expected: int
+) -> None:
+    api = await start()
+    await api.ok("POST", CM, {"metadata": {"name": "a"}})
+    before = api.server.storage.store.revision
+    status, answer = await api.call(method, target, body, media=media or "application/json")
+    assert status == expected, answer
+    if status >= 400:
+        assert "Traceback" not in str(answer)
+        assert api.server.storage.store.revision == before, "a refused request changed something"
+    assert (await api.call("GET", CM + "/a"))[0] == 200

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.apiserver.harness import Api, start
+from tests.apiserver.harness import start
 
 from transom.apiserver.core.call import DocumentResult
 from transom.apiserver.core.context import UserInfo
@@ -22,27 +23,23 @@ CONFIG_MAPS = builtin_resource("/ConfigMap")
 PODS = builtin_resource("/Pod")
 
 
-def run(body: Any) -> None:
-    async def main() -> None:
-        api = await start()
-        try:
-            await body(api)
-        finally:
-            await api.server.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def run() -> AsyncIterator[Any]:
+    api = await start()
+    try:
+        yield api
+    finally:
+        await api.server.stop()
 
 
-def test_the_order_of_the_steps() -> None:
-    async def body(api: Api) -> None:
+async def test_the_order_of_the_steps() -> None:
+    async with run() as api:
         names = [type(step).__name__ for step in api.server.chain._steps]
         assert names == ["Authenticate", "Impersonate", "FlowControl", "Authorize", "Execute"]
 
-    run(body)
 
-
-def test_every_served_subresource_has_a_handler_for_each_of_its_verbs() -> None:
-    async def body(api: Api) -> None:
+async def test_every_served_subresource_has_a_handler_for_each_of_its_verbs() -> None:
+    async with run() as api:
         execute = api.server.chain._steps[-1]
         table = execute._dispatch._subresources  # type: ignore[attr-defined]
         for kind in api.server.resources.kinds():
@@ -52,11 +49,9 @@ def test_every_served_subresource_has_a_handler_for_each_of_its_verbs() -> None:
                     missing = set(sub.verbs) - set(found) - {"get"}
                     assert not missing, (kind.key, sub.name, missing)
 
-    run(body)
 
-
-def test_both_transports_reject_what_the_user_may_not_do() -> None:
-    async def body(api: Api) -> None:
+async def test_both_transports_reject_what_the_user_may_not_do() -> None:
+    async with run() as api:
         client = InProcessClient(api.server, UserInfo("jane", ("system:authenticated",)))
         with pytest.raises(ApiError) as forbidden:
             await client.create(CONFIG_MAPS, "default", {"metadata": {"name": "a"}})
@@ -68,22 +63,18 @@ def test_both_transports_reject_what_the_user_may_not_do() -> None:
         )
         assert (status, answer["message"]) == (403, str(forbidden.value))
 
-    run(body)
 
-
-def test_the_in_process_client_gets_objects_and_not_bytes() -> None:
-    async def body(api: Api) -> None:
+async def test_the_in_process_client_gets_objects_and_not_bytes() -> None:
+    async with run() as api:
         client = InProcessClient(api.server, UserInfo("admin", ("system:masters",)))
         made = await client.create(CONFIG_MAPS, "default", {"metadata": {"name": "a"}})
         assert await client.get(CONFIG_MAPS, "default", "a") is made
         status, answer = await api.call("GET", "/api/v1/namespaces/default/configmaps/a")
         assert (status, answer) == (200, {**made, "metadata": dict(made["metadata"])})
 
-    run(body)
 
-
-def test_a_defect_of_a_verb_reaches_each_transport_in_its_own_form() -> None:
-    async def body(api: Api) -> None:
+async def test_a_defect_of_a_verb_reaches_each_transport_in_its_own_form() -> None:
+    async with run() as api:
         client = InProcessClient(api.server, UserInfo("admin", ("system:masters",)))
 
         def broken(call: Any) -> DocumentResult:
@@ -95,8 +86,6 @@ def test_a_defect_of_a_verb_reaches_each_transport_in_its_own_form() -> None:
             await client.get(CONFIG_MAPS, "default", "a")
         status, answer = await api.call("GET", "/api/v1/namespaces/default/configmaps/a")
         assert (status, answer["reason"]) == (500, "InternalError")
-
-    run(body)
 
 
 def test_the_short_way_through_route_checks_lets_nothing_else_pass() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.apiserver.harness import start
 
@@ -12,38 +10,35 @@ from tests.apiserver.harness import start
     ("root", "more"),
     [("healthz", set()), ("livez", set()), ("readyz", {"informer-sync", "shutdown"})],
 )
-def test_checks(root: str, more: set[str]) -> None:
-    async def main() -> None:
-        api = await start()
+async def test_checks(root: str, more: set[str]) -> None:
+    api = await start()
 
-        async def text(path: str) -> tuple[int, str]:
-            answer = await api.send("GET", path)
-            assert isinstance(answer.body, bytes)
-            return answer.status, answer.body.decode()
+    async def text(path: str) -> tuple[int, str]:
+        answer = await api.send("GET", path)
+        assert isinstance(answer.body, bytes)
+        return answer.status, answer.body.decode()
 
-        status, told = await text(f"/{root}?verbose")
-        *lines, last, _ = told.split("\n")
-        assert (status, last) == (200, f"{root} check passed")
-        checks = {line.removeprefix("[+]").removesuffix(" ok") for line in lines}
-        assert (
-            more
-            | {
-                "ping",
-                "log",
-                "etcd",
-                "autoregister-completion",
-                "poststarthook/start-apiextensions-controllers",
-                "poststarthook/bootstrap-controller",
-                "poststarthook/start-cluster-authentication-info-controller",
-                "poststarthook/apiservice-openapi-controller",
-                "poststarthook/priority-and-fairness-config-producer",
-            }
-            <= checks
-        )
-        assert ("shutdown" in checks) is ("shutdown" in more)
-        for check in checks:
-            assert await text(f"/{root}/{check}") == (200, "ok")
-        assert (await text(f"/{root}/none"))[0] == 404
-        assert "[+]ping excluded: ok" in (await text(f"/{root}?verbose&exclude=ping"))[1]
-
-    asyncio.run(main())
+    status, told = await text(f"/{root}?verbose")
+    *lines, last, _ = told.split("\n")
+    assert (status, last) == (200, f"{root} check passed")
+    checks = {line.removeprefix("[+]").removesuffix(" ok") for line in lines}
+    assert (
+        more
+        | {
+            "ping",
+            "log",
+            "etcd",
+            "autoregister-completion",
+            "poststarthook/start-apiextensions-controllers",
+            "poststarthook/bootstrap-controller",
+            "poststarthook/start-cluster-authentication-info-controller",
+            "poststarthook/apiservice-openapi-controller",
+            "poststarthook/priority-and-fairness-config-producer",
+        }
+        <= checks
+    )
+    assert ("shutdown" in checks) is ("shutdown" in more)
+    for check in checks:
+        assert await text(f"/{root}/{check}") == (200, "ok")
+    assert (await text(f"/{root}/none"))[0] == 404
+    assert "[+]ping excluded: ok" in (await text(f"/{root}?verbose&exclude=ping"))[1]

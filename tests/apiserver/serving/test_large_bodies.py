@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -24,23 +23,20 @@ PODS = "/api/v1/namespaces/default/pods"
         (None, {b"authorization": b"Bearer forged"}, None, 401),
     ],
 )
-def test_a_body_is_read_only_for_those_who_may_send_it(
+async def test_a_body_is_read_only_for_those_who_may_send_it(
     peer: PeerCertificate | None, headers: dict[bytes, bytes], owner: str | None, code: int
 ) -> None:
-    async def main() -> None:
-        api = await start()
-        head = HttpRequest(
-            "POST",
-            PODS.encode(),
-            PODS,
-            {b"content-type": b"application/json", **headers},
-            b"",
-            peer,
-        )
-        assert api.server.handler.body_owner(head) == owner
-        answer: Any = api.server.handler(head)
-        answer = await answer if hasattr(answer, "__await__") else answer
-        assert isinstance(answer, HttpResponse)
-        assert answer.status == code  # what is answered without the body
-
-    asyncio.run(main())
+    api = await start()
+    head = HttpRequest(
+        "POST",
+        PODS.encode(),
+        PODS,
+        {b"content-type": b"application/json", **headers},
+        b"",
+        peer,
+    )
+    assert api.server.handler.body_owner(head) == owner
+    answer: Any = api.server.handler(head)
+    answer = await answer if hasattr(answer, "__await__") else answer
+    assert isinstance(answer, HttpResponse)
+    assert answer.status == code  # what is answered without the body

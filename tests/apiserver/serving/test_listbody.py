@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -44,31 +43,28 @@ async def fill(api: Api, count: int) -> None:
 
 
 @pytest.mark.parametrize(("accept", "query"), FORMS.values(), ids=FORMS.keys())
-def test_a_lazy_list_has_the_bytes_of_a_whole_one(
+async def test_a_lazy_list_has_the_bytes_of_a_whole_one(
     accept: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        api = await start()
-        await fill(api, 20 if "yaml" in accept else 80)
-        for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML"):
-            monkeypatch.setattr(responses, limit, 10**9)
-        whole = await api.send("GET", CM + query, accept=accept)
-        for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML"):
-            monkeypatch.setattr(responses, limit, 5)
-        monkeypatch.setattr(lists, "_SHARED_FROM", 5)
-        monkeypatch.setattr(listbody, "_WHOLE", 1000)
-        lazy = await api.send("GET", CM + query, accept=accept)
-        assert isinstance(whole, HttpResponse) and isinstance(lazy, HttpResponse)
-        assert isinstance(whole.body, bytes)
-        assert not isinstance(lazy.body, bytes | list)
-        assert body_bytes(lazy.body) == whole.body
-        assert lazy.body.size in (None, len(whole.body))
-        if accept == "application/json" and "pretty" not in query:
-            assert lazy.body.size == len(whole.body)
-        for size in (100, 5000):
-            assert read(lazy.body, size) == whole.body
-
-    asyncio.run(main())
+    api = await start()
+    await fill(api, 20 if "yaml" in accept else 80)
+    for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML"):
+        monkeypatch.setattr(responses, limit, 10**9)
+    whole = await api.send("GET", CM + query, accept=accept)
+    for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML"):
+        monkeypatch.setattr(responses, limit, 5)
+    monkeypatch.setattr(lists, "_SHARED_FROM", 5)
+    monkeypatch.setattr(listbody, "_WHOLE", 1000)
+    lazy = await api.send("GET", CM + query, accept=accept)
+    assert isinstance(whole, HttpResponse) and isinstance(lazy, HttpResponse)
+    assert isinstance(whole.body, bytes)
+    assert not isinstance(lazy.body, bytes | list)
+    assert body_bytes(lazy.body) == whole.body
+    assert lazy.body.size in (None, len(whole.body))
+    if accept == "application/json" and "pretty" not in query:
+        assert lazy.body.size == len(whole.body)
+    for size in (100, 5000):
+        assert read(lazy.body, size) == whole.body
 
 
 def read(body: LazyBody, size: int) -> bytes:
@@ -79,22 +75,19 @@ def read(body: LazyBody, size: int) -> bytes:
     return b"".join(out)
 
 
-def test_a_list_stays_what_it_was_when_it_was_asked_for() -> None:
-    async def main() -> None:
-        api = await start()
-        await fill(api, 600)
-        answer = await api.send("GET", CM)
-        before = body_bytes((await api.send("GET", CM)).body)
-        reader = answer.body.open()
-        first = bytes(reader.read(5000))
-        for number in range(0, 600, 7):
-            await api.ok("DELETE", f"{CM}/c{number:03}")
-        rest = []
-        while piece := reader.read(5000):
-            rest.append(bytes(piece))
-        assert first + b"".join(rest) == before
-
-    asyncio.run(main())
+async def test_a_list_stays_what_it_was_when_it_was_asked_for() -> None:
+    api = await start()
+    await fill(api, 600)
+    answer = await api.send("GET", CM)
+    before = body_bytes((await api.send("GET", CM)).body)
+    reader = answer.body.open()
+    first = bytes(reader.read(5000))
+    for number in range(0, 600, 7):
+        await api.ok("DELETE", f"{CM}/c{number:03}")
+    rest = []
+    while piece := reader.read(5000):
+        rest.append(bytes(piece))
+    assert first + b"".join(rest) == before
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ and watches.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -96,50 +95,42 @@ def _config_map(name: str) -> bytes:
     return protobuf.encode_protobuf({"metadata": {"name": name}, "data": {"a": "<b>"}}, CONFIG_MAP)
 
 
-def test_written_and_read_in_protobuf() -> None:
-    async def main() -> None:
-        api = await start()
-        made = await api.send("POST", CM, _config_map("c"), media=PROTOBUF, accept=PROTOBUF)
-        assert made.status == 201
-        stored = await api.ok("GET", CM + "/c")
-        assert stored["data"] == {"a": "<b>"}
-        assert _read(_body(made), CONFIG_MAP) == stored
-        assert _read(_body(await api.send("GET", CM + "/c", accept=PROTOBUF)), CONFIG_MAP) == stored
-        found = _read(
-            _body(await api.send("GET", CM, accept=PROTOBUF)), GVK("", "v1", "ConfigMapList")
-        )
-        assert [
-            item["metadata"]["name"] for item in found["items"] if "a" in (item.get("data") or ())
-        ] == ["c"]
-        partial = await api.send("GET", CM + "/c", accept=f"{PROTOBUF};{PARTIAL}")
-        assert (
-            _read(_body(partial), GVK("meta.k8s.io", "v1", "PartialObjectMetadata"))["metadata"]
-            == stored["metadata"]
-        )
-
-    asyncio.run(main())
+async def test_written_and_read_in_protobuf() -> None:
+    api = await start()
+    made = await api.send("POST", CM, _config_map("c"), media=PROTOBUF, accept=PROTOBUF)
+    assert made.status == 201
+    stored = await api.ok("GET", CM + "/c")
+    assert stored["data"] == {"a": "<b>"}
+    assert _read(_body(made), CONFIG_MAP) == stored
+    assert _read(_body(await api.send("GET", CM + "/c", accept=PROTOBUF)), CONFIG_MAP) == stored
+    found = _read(_body(await api.send("GET", CM, accept=PROTOBUF)), GVK("", "v1", "ConfigMapList"))
+    assert [
+        item["metadata"]["name"] for item in found["items"] if "a" in (item.get("data") or ())
+    ] == ["c"]
+    partial = await api.send("GET", CM + "/c", accept=f"{PROTOBUF};{PARTIAL}")
+    assert (
+        _read(_body(partial), GVK("meta.k8s.io", "v1", "PartialObjectMetadata"))["metadata"]
+        == stored["metadata"]
+    )
 
 
-def test_errors_and_options_in_protobuf() -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("POST", CM, _config_map("c"), media=PROTOBUF)
-        missing = await api.send("GET", CM + "/none", accept=PROTOBUF)
-        status = _read(_body(missing), STATUS)
-        assert (missing.status, status["reason"], status["details"]["name"]) == (
-            404,
-            "NotFound",
-            "none",
-        )
-        code, answer = await api.call("POST", CM, b"k8s\x00\x0a", media=PROTOBUF)
-        assert (code, answer["reason"]) == (400, "BadRequest")
-        options = GVK("", "v1", "DeleteOptions")
-        wrong = protobuf.encode_protobuf({"preconditions": {"uid": "other"}}, options)
-        assert (await api.call("DELETE", CM + "/c", wrong, media=PROTOBUF))[0] == 409
-        right = protobuf.encode_protobuf({"gracePeriodSeconds": 0}, options)
-        assert (await api.call("DELETE", CM + "/c", right, media=PROTOBUF))[0] == 200
-
-    asyncio.run(main())
+async def test_errors_and_options_in_protobuf() -> None:
+    api = await start()
+    await api.ok("POST", CM, _config_map("c"), media=PROTOBUF)
+    missing = await api.send("GET", CM + "/none", accept=PROTOBUF)
+    status = _read(_body(missing), STATUS)
+    assert (missing.status, status["reason"], status["details"]["name"]) == (
+        404,
+        "NotFound",
+        "none",
+    )
+    code, answer = await api.call("POST", CM, b"k8s\x00\x0a", media=PROTOBUF)
+    assert (code, answer["reason"]) == (400, "BadRequest")
+    options = GVK("", "v1", "DeleteOptions")
+    wrong = protobuf.encode_protobuf({"preconditions": {"uid": "other"}}, options)
+    assert (await api.call("DELETE", CM + "/c", wrong, media=PROTOBUF))[0] == 409
+    right = protobuf.encode_protobuf({"gracePeriodSeconds": 0}, options)
+    assert (await api.call("DELETE", CM + "/c", right, media=PROTOBUF))[0] == 200
 
 
 def _frames(raw: bytes) -> list[tuple[bytes, bytes]]:
@@ -157,48 +148,41 @@ def _frames(raw: bytes) -> list[tuple[bytes, bytes]]:
     return out
 
 
-def test_watched_in_protobuf() -> None:
-    async def main() -> None:
-        api = await start()
-        target = (
-            CM
-            + "?watch=1&fieldSelector=metadata.name%3Dc&allowWatchBookmarks=true&timeoutSeconds=10"
-        )
-        accept = f"{PROTOBUF};stream=watch"
-        answer = await api.send("GET", target, accept=accept)
-        assert isinstance(answer, StreamResponse)
-        assert dict(answer.headers)[b"Content-Type"] == accept.encode()
-        whole = await api.watch(target, accept=accept)
-        only_metadata = await api.watch(target, accept=f"{PROTOBUF};{PARTIAL}")
-        stored = await api.ok("POST", CM, _config_map("c"), media=PROTOBUF)
-        ((kind, data),) = _frames(whole.raw)
-        assert (kind, _read(data, CONFIG_MAP)) == (b"ADDED", stored)
-        ((kind, data),) = _frames(only_metadata.raw)
-        assert (
-            _read(data, GVK("meta.k8s.io", "v1", "PartialObjectMetadata"))["metadata"]
-            == stored["metadata"]
-        )
-        whole.raw = b""
-        api.clock.advance(9)
-        ((kind, data),) = _frames(whole.raw)
-        assert (kind, int(_read(data, CONFIG_MAP)["metadata"]["resourceVersion"]) >= 0) == (
-            b"BOOKMARK",
-            True,
-        )
-
-    asyncio.run(main())
+async def test_watched_in_protobuf() -> None:
+    api = await start()
+    target = (
+        CM + "?watch=1&fieldSelector=metadata.name%3Dc&allowWatchBookmarks=true&timeoutSeconds=10"
+    )
+    accept = f"{PROTOBUF};stream=watch"
+    answer = await api.send("GET", target, accept=accept)
+    assert isinstance(answer, StreamResponse)
+    assert dict(answer.headers)[b"Content-Type"] == accept.encode()
+    whole = await api.watch(target, accept=accept)
+    only_metadata = await api.watch(target, accept=f"{PROTOBUF};{PARTIAL}")
+    stored = await api.ok("POST", CM, _config_map("c"), media=PROTOBUF)
+    ((kind, data),) = _frames(whole.raw)
+    assert (kind, _read(data, CONFIG_MAP)) == (b"ADDED", stored)
+    ((kind, data),) = _frames(only_metadata.raw)
+    assert (
+        _read(data, GVK("meta.k8s.io", "v1", "PartialObjectMetadata"))["metadata"]
+        == stored["metadata"]
+    )
+    whole.raw = b""
+    api.clock.advance(9)
+    ((kind, data),) = _frames(whole.raw)
+    assert (kind, int(_read(data, CONFIG_MAP)["metadata"]["resourceVersion"]) >= 0) == (
+        b"BOOKMARK",
+        True,
+    )
 
 
-def test_discovery_in_protobuf() -> None:
-    async def main() -> None:
-        api = await start()
-        resources = _body(await api.send("GET", "/apis/apps/v1", accept=PROTOBUF))
-        found = _read(resources, GVK("", "v1", "APIResourceList"))
-        assert "get" in next(r for r in found["resources"] if r["name"] == "deployments")["verbs"]
-        assert (
-            protobuf.unwrap_envelope(_body(await api.send("GET", "/api", accept=PROTOBUF))).kind
-            == "APIVersions"
-        )
-        assert (await api.send("GET", "/version", accept=PROTOBUF)).status == 406
-
-    asyncio.run(main())
+async def test_discovery_in_protobuf() -> None:
+    api = await start()
+    resources = _body(await api.send("GET", "/apis/apps/v1", accept=PROTOBUF))
+    found = _read(resources, GVK("", "v1", "APIResourceList"))
+    assert "get" in next(r for r in found["resources"] if r["name"] == "deployments")["verbs"]
+    assert (
+        protobuf.unwrap_envelope(_body(await api.send("GET", "/api", accept=PROTOBUF))).kind
+        == "APIVersions"
+    )
+    assert (await api.send("GET", "/version", accept=PROTOBUF)).status == 406

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.apiserver.harness import start
 
 from transom.apiserver.core.requestinfo import parse_request_info
@@ -59,17 +57,14 @@ def test_labels_of_definitions_that_come_and_go_are_bounded() -> None:
     assert len(metrics._durations) <= MAX_LABEL_SETS + 10
 
 
-def test_many_metrics_are_rendered_beside_the_loop() -> None:
-    async def main() -> None:
-        api = await start()
-        for number in range(1000):
-            labels = ("GET", f"g{number}", "v1", "things", "", "cluster")
-            api.server.metrics._durations[labels].total += 1
-        text = (await api.send("GET", "/metrics")).body.decode()
-        assert 'group="g999"' in text
-        await api.server.stop()
-
-    asyncio.run(main())
+async def test_many_metrics_are_rendered_beside_the_loop() -> None:
+    api = await start()
+    for number in range(1000):
+        labels = ("GET", f"g{number}", "v1", "things", "", "cluster")
+        api.server.metrics._durations[labels].total += 1
+    text = (await api.send("GET", "/metrics")).body.decode()
+    assert 'group="g999"' in text
+    await api.server.stop()
 
 
 def test_no_metric_can_be_forged() -> None:
@@ -88,26 +83,20 @@ def test_no_metric_can_be_forged() -> None:
     assert "forged" not in text
 
 
-def test_requests_of_resources_are_counted_by_name() -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("GET", "/api/v1/namespaces/default/pods")
-        text = (await api.send("GET", "/metrics")).body.decode()
-        assert 'resource="pods",scope="namespace",subresource="",verb="LIST",version="v1"' in text
-        await api.server.stop()
-
-    asyncio.run(main())
+async def test_requests_of_resources_are_counted_by_name() -> None:
+    api = await start()
+    await api.ok("GET", "/api/v1/namespaces/default/pods")
+    text = (await api.send("GET", "/metrics")).body.decode()
+    assert 'resource="pods",scope="namespace",subresource="",verb="LIST",version="v1"' in text
+    await api.server.stop()
 
 
-def test_long_paths_are_not_kept() -> None:
-    async def main() -> None:
-        api = await start()
-        flows: RequestFlows = api.server.flows
-        before = len(flows._found)
-        for number in range(50):
-            await api.send("GET", f"/{number}/" + "x" * 5000)
-            await api.send("GET", f"/api/v1/namespaces/{number}{'x' * 5000}/pods")
-        assert len(flows._found) == before
-        await api.server.stop()
-
-    asyncio.run(main())
+async def test_long_paths_are_not_kept() -> None:
+    api = await start()
+    flows: RequestFlows = api.server.flows
+    before = len(flows._found)
+    for number in range(50):
+        await api.send("GET", f"/{number}/" + "x" * 5000)
+        await api.send("GET", f"/api/v1/namespaces/{number}{'x' * 5000}/pods")
+    assert len(flows._found) == before
+    await api.server.stop()

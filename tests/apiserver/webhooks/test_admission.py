@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 import pytest
-import uvloop
 from tests.apiserver.harness import Api, start
 from tests.apiserver.webhooks.endpoint import CA, Endpoint, context, http, patch, reviewed
+from tests.conftest import UVLOOP, Backend
 
 from transom.http import HttpServer
 from transom.http.server import listen_sockets
 from transom.kit import pki
+
+
+@pytest.fixture
+def anyio_backend() -> Backend:
+    return UVLOOP
+
 
 Json = dict[str, Any]
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -23,16 +30,13 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/"
 ALLOW = {"allowed": True}
 
 
-def run(work: Callable[[Api], Awaitable[None]], **options: Any) -> None:
-    async def whole() -> None:
-        api = await start(**options)
-        try:
-            await work(api)
-        finally:
-            await api.server.stop()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(whole())
+@asynccontextmanager
+async def run(**options: Any) -> AsyncIterator[Api]:
+    api = await start(**options)
+    try:
+        yield api
+    finally:
+        await api.server.stop()
 
 
 def hook(client: Json, name: str = "a.example.com", **more: Any) -> Json:
@@ -86,8 +90,8 @@ def configmap(name: str, **meta: Any) -> Json:
     }
 
 
-def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
-    async def work(api: Api) -> None:
+async def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
+    async with run() as api:
         container = {"name": "side", "image": "side:1"}
         endpoint = await Endpoint(
             lambda _r: patch({"op": "add", "path": "/spec/containers/-", "value": container})
@@ -143,8 +147,6 @@ def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
         assert (asked["oldObject"], asked["dryRun"], asked["operation"]) == (None, False, "CREATE")
         endpoint.stop()
 
-    run(work)
-
 
 @pytest.mark.parametrize(
     ("response", "code", "reason", "message"),
@@ -171,8 +173,10 @@ def test_a_mutation_is_applied_and_defaults_are_filled_in_again() -> None:
     ],
 )
 @pytest.mark.parametrize("sort", ["mutating", "validating"])
-def test_denials(sort: str, response: Json, code: int, reason: str | None, message: str) -> None:
-    async def work(api: Api) -> None:
+async def test_denials(
+    sort: str, response: Json, code: int, reason: str | None, message: str
+) -> None:
+    async with run() as api:
         endpoint = await Endpoint(lambda _r: {**response, "warnings": ['mind "it"']}).start()
         await install(api, sort, hook(endpoint.config()))
         answer = await api.send("POST", CONFIGMAPS, configmap("a"))
@@ -182,8 +186,6 @@ def test_denials(sort: str, response: Json, code: int, reason: str | None, messa
         assert (b"Warning", b'299 - "mind \\"it\\""') in answer.headers
         assert (await api.call("GET", f"{CONFIGMAPS}/a"))[0] == 404
         endpoint.stop()
-
-    run(work)
 
 
 def _wrong(**changes: Any) -> Callable[[Json], bytes]:
@@ -250,8 +252,8 @@ def _wrong(**changes: Any) -> Callable[[Json], bytes]:
     ],
 )
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: str) -> None:
-    async def work(api: Api) -> None:
+async def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: str) -> None:
+    async with run() as api:
         endpoint = await Endpoint(behave).start()
         await install(api, sort, hook(endpoint.config(), failurePolicy=policy))
         code, body = await api.call("POST", CONFIGMAPS, configmap("a"))
@@ -263,8 +265,6 @@ def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: st
             assert (code, body["message"]) == (500, f"Internal error occurred: {text}")
             assert body["details"] == {"causes": [{"message": text}]}
         endpoint.stop()
-
-    run(work)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ def test_answers_that_are_not_taken(sort: str, behave: Any, why: str, policy: st
         ),
     ],
 )
-def test_patches_that_do_not_apply(operations: Any, why: str) -> None:
-    async def work(api: Api) -> None:
+async def test_patches_that_do_not_apply(operations: Any, why: str) -> None:
+    async with run() as api:
         raw = base64.b64encode(orjson.dumps(operations)).decode()
         endpoint = await Endpoint(
             lambda _r: {"allowed": True, "patchType": "JSONPatch", "patch": raw}
@@ -307,11 +307,9 @@ def test_patches_that_do_not_apply(operations: Any, why: str) -> None:
         assert (code, body["message"]) == (500, f"Internal error occurred: {why}")
         endpoint.stop()
 
-    run(work)
 
-
-def test_a_patch_that_breaks_the_type_is_an_internal_error() -> None:
-    async def work(api: Api) -> None:
+async def test_a_patch_that_breaks_the_type_is_an_internal_error() -> None:
+    async with run() as api:
         endpoint = await Endpoint(
             lambda _r: patch({"op": "replace", "path": "/data", "value": 7})
         ).start()
@@ -321,11 +319,9 @@ def test_a_patch_that_breaks_the_type_is_an_internal_error() -> None:
         assert "Data: ReadMapCB: expect { or n, but found 7" in body["message"]
         endpoint.stop()
 
-    run(work)
 
-
-def test_updates_and_deletes_show_the_old_object() -> None:
-    async def work(api: Api) -> None:
+async def test_updates_and_deletes_show_the_old_object() -> None:
+    async with run() as api:
         await api.ok("POST", CONFIGMAPS, configmap("a"))
         endpoint = await Endpoint(lambda _r: ALLOW).start()
         await install(api, "mutating", hook(endpoint.config()))
@@ -357,11 +353,9 @@ def test_updates_and_deletes_show_the_old_object() -> None:
         }
         endpoint.stop()
 
-    run(work)
 
-
-def test_a_patch_where_there_is_no_object() -> None:
-    async def work(api: Api) -> None:
+async def test_a_patch_where_there_is_no_object() -> None:
+    async with run() as api:
         await api.ok("POST", CONFIGMAPS, configmap("a"))
         endpoint = await Endpoint(
             lambda _r: patch({"op": "add", "path": "/data/a", "value": "b"})
@@ -376,11 +370,9 @@ def test_a_patch_where_there_is_no_object() -> None:
         )
         endpoint.stop()
 
-    run(work)
 
-
-def test_selectors_and_scope() -> None:
-    async def work(api: Api) -> None:
+async def test_selectors_and_scope() -> None:
+    async with run() as api:
         endpoint = await Endpoint(lambda _r: ALLOW).start()
         wanted = {"matchLabels": {"touch": "me"}}
         await install(
@@ -410,11 +402,9 @@ def test_selectors_and_scope() -> None:
         assert endpoint.reviews[2]["request"]["namespace"] == "n1"
         endpoint.stop()
 
-    run(work)
 
-
-def test_equivalent_versions_are_converted() -> None:
-    async def work(api: Api) -> None:
+async def test_equivalent_versions_are_converted() -> None:
+    async with run() as api:
         exact = await Endpoint(lambda _r: ALLOW).start()
         equal = await Endpoint(
             lambda _r: patch({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})
@@ -442,11 +432,10 @@ def test_equivalent_versions_are_converted() -> None:
         for endpoint in (exact, equal):
             endpoint.stop()
 
-    run(work)
 
+async def test_the_beta_of_reviews_and_of_configurations() -> None:
+    async with run() as api:
 
-def test_the_beta_of_reviews_and_of_configurations() -> None:
-    async def work(api: Api) -> None:
         def behave(review: Json) -> bytes:
             # The beta never looked at uids and kinds.
             body = {
@@ -484,11 +473,9 @@ def test_the_beta_of_reviews_and_of_configurations() -> None:
         )
         endpoint.stop()
 
-    run(work)
 
-
-def test_order_and_reinvocation() -> None:
-    async def work(api: Api) -> None:
+async def test_order_and_reinvocation() -> None:
+    async with run() as api:
         calls: list[str] = []
 
         def adding(key: str) -> Callable[[Json], Json]:
@@ -525,11 +512,9 @@ def test_order_and_reinvocation() -> None:
         for endpoint in ends.values():
             endpoint.stop()
 
-    run(work)
 
-
-def test_validating_webhooks_are_asked_at_once() -> None:
-    async def work(api: Api) -> None:
+async def test_validating_webhooks_are_asked_at_once() -> None:
+    async with run() as api:
         met = asyncio.Barrier(3)
 
         async def behave(review: Json) -> bytes:
@@ -543,11 +528,10 @@ def test_validating_webhooks_are_asked_at_once() -> None:
         await api.ok("POST", CONFIGMAPS, configmap("a"))
         endpoint.stop()
 
-    run(work)
 
+async def test_subresources_show_what_travels_there() -> None:
+    async with run() as api:
 
-def test_subresources_show_what_travels_there() -> None:
-    async def work(api: Api) -> None:
         def behave(review: Json) -> Json:
             if (
                 review["request"].get("subResource") == "scale"
@@ -633,11 +617,9 @@ def test_subresources_show_what_travels_there() -> None:
         assert (evicted["operation"], evicted["kind"]["kind"]) == ("CREATE", "Eviction")
         endpoint.stop()
 
-    run(work)
 
-
-def test_configurations_themselves_are_never_asked_about() -> None:
-    async def work(api: Api) -> None:
+async def test_configurations_themselves_are_never_asked_about() -> None:
+    async with run() as api:
         down = {"url": "https://127.0.0.1:1/x"}
         everything = [
             {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
@@ -649,11 +631,10 @@ def test_configurations_themselves_are_never_asked_about() -> None:
         await api.ok("DELETE", f"{HOOKS}validatingwebhookconfigurations/c")
         await api.ok("POST", CONFIGMAPS, configmap("a"))
 
-    run(work)
 
+async def test_a_slow_webhook_costs_its_timeout_and_the_request_its_own() -> None:
+    async with run() as api:
 
-def test_a_slow_webhook_costs_its_timeout_and_the_request_its_own() -> None:
-    async def work(api: Api) -> None:
         async def never(_review: Json) -> bytes:
             await asyncio.Event().wait()
             return b""
@@ -671,11 +652,9 @@ def test_a_slow_webhook_costs_its_timeout_and_the_request_its_own() -> None:
         )
         endpoint.stop()
 
-    run(work)
 
-
-def test_a_webhook_that_crashes_in_mid_call() -> None:
-    async def work(api: Api) -> None:
+async def test_a_webhook_that_crashes_in_mid_call() -> None:
+    async with run() as api:
         endpoint = await Endpoint(lambda _r: None).start()
         await install(api, "mutating", hook(endpoint.config(), failurePolicy="Ignore"))
         await api.ok("POST", CONFIGMAPS, configmap("a"))
@@ -685,11 +664,9 @@ def test_a_webhook_that_crashes_in_mid_call() -> None:
         assert body["message"].endswith(": EOF")
         endpoint.stop()
 
-    run(work)
 
-
-def test_audit_annotations() -> None:
-    async def work(api: Api) -> None:
+async def test_audit_annotations() -> None:
+    async with run() as api:
         response = {
             **patch({"op": "add", "path": "/data/a", "value": "b"}),
             "auditAnnotations": {"why": "so", "b d": ""},
@@ -709,18 +686,16 @@ def test_audit_annotations() -> None:
         assert list(ctx.body_annotations) == ["patch.webhook.admission.k8s.io/round_0_index_0"]
         endpoint.stop()
 
-    run(work)
-
 
 @pytest.mark.parametrize("by_service", [False, True])
-def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
+async def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
     """The call is a request like any other: it is answered, with a refusal, and nothing waits for
     itself.
     """
     sockets = listen_sockets(["127.0.0.1"], 0)
     address = f"127.0.0.1:{sockets[0].getsockname()[1]}"
 
-    async def work(api: Api) -> None:
+    async with run(address=address, ca=CA.certificate) as api:
         pair = pki.issue_server(CA, "kube-apiserver", ["kubernetes.default.svc"], ["127.0.0.1"])
         front = HttpServer(api.server.handler, context(pair), bodies=api.server.handler)
         await front.serve(sockets)
@@ -741,11 +716,9 @@ def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
         assert (code, why in body["message"]) == (500, True), body
         await front.stop(0.1)
 
-    run(work, address=address, ca=CA.certificate)
 
-
-def test_custom_objects_in_the_version_of_the_rule() -> None:
-    async def work(api: Api) -> None:
+async def test_custom_objects_in_the_version_of_the_rule() -> None:
+    async with run() as api:
         schema = {
             "openAPIV3Schema": {
                 "type": "object",
@@ -811,11 +784,9 @@ def test_custom_objects_in_the_version_of_the_rule() -> None:
         )
         endpoint.stop()
 
-    run(work)
 
-
-def test_a_collection_has_no_name() -> None:
-    async def work(api: Api) -> None:
+async def test_a_collection_has_no_name() -> None:
+    async with run() as api:
         await api.ok("POST", CONFIGMAPS, configmap("a", labels={"x": "y"}))
         endpoint = await Endpoint(lambda _r: ALLOW).start()
         await install(api, "validating", hook(endpoint.config()))
@@ -823,5 +794,3 @@ def test_a_collection_has_no_name() -> None:
         (asked,) = [r["request"] for r in endpoint.reviews]
         assert ("name" in asked, asked["oldObject"]["metadata"]["name"]) == (False, "a")
         endpoint.stop()
-
-    run(work)

@@ -12,10 +12,16 @@ import orjson
 import pytest
 import uvloop
 from tests.apiserver.webhooks.endpoint import CA, Endpoint, http
+from tests.conftest import UVLOOP, Backend
 
 from transom.apiserver.core.service_resolver import ServiceAddress, UnresolvedService
 from transom.apiserver.webhooks.client import CallFailed, WebhookClient
 from transom.kit import pki
+
+
+@pytest.fixture
+def anyio_backend() -> Backend:
+    return UVLOOP
 
 
 def unresolved(_namespace: str, name: str, _port: int) -> ServiceAddress:
@@ -89,16 +95,13 @@ STATUS = orjson.dumps(
         ),
     ],
 )
-def test_answers_that_are_none(answer: bytes | None, text: str) -> None:
-    async def work() -> None:
-        endpoint = await Endpoint(lambda _review: answer).start()
-        url = f"https://127.0.0.1:{endpoint.port}/x?timeout=5s"
-        if answer is not None and answer.endswith(b"half"):
-            asyncio.get_running_loop().call_later(0.2, endpoint.hang_up)
-        assert await failure(endpoint.config()) == text.format(url=url)
-        endpoint.stop()
-
-    run(work())
+async def test_answers_that_are_none(answer: bytes | None, text: str) -> None:
+    endpoint = await Endpoint(lambda _review: answer).start()
+    url = f"https://127.0.0.1:{endpoint.port}/x?timeout=5s"
+    if answer is not None and answer.endswith(b"half"):
+        asyncio.get_running_loop().call_later(0.2, endpoint.hang_up)
+    assert await failure(endpoint.config()) == text.format(url=url)
+    endpoint.stop()
 
 
 @pytest.mark.parametrize(
@@ -136,123 +139,95 @@ def test_answers_that_are_none(answer: bytes | None, text: str) -> None:
         ),
     ],
 )
-def test_certificates(pair: pki.KeyPair | None, ca: bytes, text: str) -> None:
-    async def work() -> None:
-        endpoint = await Endpoint(lambda _review: http(200, b"{}")).start(pair)
-        url = f"https://127.0.0.1:{endpoint.port}/x?timeout=5s"
-        assert await failure(endpoint.config(ca=ca)) == f'Post "{url}": {text}'
-        endpoint.stop()
-
-    run(work())
+async def test_certificates(pair: pki.KeyPair | None, ca: bytes, text: str) -> None:
+    endpoint = await Endpoint(lambda _review: http(200, b"{}")).start(pair)
+    url = f"https://127.0.0.1:{endpoint.port}/x?timeout=5s"
+    assert await failure(endpoint.config(ca=ca)) == f'Post "{url}": {text}'
+    endpoint.stop()
 
 
-def test_a_certificate_that_has_expired() -> None:
-    async def work() -> None:
-        pair = pki.issue_server(CA, "x", [], ["127.0.0.1"], days=1, now=time.time() - 10 * 86400)
-        endpoint = await Endpoint(lambda _review: http(200, b"{}")).start(pair)
-        text = await failure(endpoint.config())
-        assert "x509: certificate has expired or is not yet valid: current time " in text
-        assert " is after " in text
-        endpoint.stop()
-
-    run(work())
+async def test_a_certificate_that_has_expired() -> None:
+    pair = pki.issue_server(CA, "x", [], ["127.0.0.1"], days=1, now=time.time() - 10 * 86400)
+    endpoint = await Endpoint(lambda _review: http(200, b"{}")).start(pair)
+    text = await failure(endpoint.config())
+    assert "x509: certificate has expired or is not yet valid: current time " in text
+    assert " is after " in text
+    endpoint.stop()
 
 
-def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
-    async def work() -> None:
-        endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
-        asked: list[tuple[str, int]] = []
+async def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
+    endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
+    asked: list[tuple[str, int]] = []
 
-        async def enter() -> socket.socket:
-            sock = socket.create_connection(("127.0.0.1", endpoint.port))
-            sock.setblocking(False)
-            return sock
+    async def enter() -> socket.socket:
+        sock = socket.create_connection(("127.0.0.1", endpoint.port))
+        sock.setblocking(False)
+        return sock
 
-        def way(host: str, port: int) -> Awaitable[socket.socket] | None:
-            asked.append((host, port))
-            return enter() if host.startswith("10.244.") else None
+    def way(host: str, port: int) -> Awaitable[socket.socket] | None:
+        asked.append((host, port))
+        return enter() if host.startswith("10.244.") else None
 
-        client = WebhookClient(lambda *_service: ServiceAddress("10.244.1.7", 8443), connect=way)
-        config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook"}}
-        assert await client(config, {}, 3) == {"a": 1}
+    client = WebhookClient(lambda *_service: ServiceAddress("10.244.1.7", 8443), connect=way)
+    config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook"}}
+    assert await client(config, {}, 3) == {"a": 1}
+    assert await client(endpoint.config(), {}, 3) == {"a": 1}
+    assert asked == [("10.244.1.7", 8443), ("127.0.0.1", endpoint.port)]
+    client.close()
+    endpoint.stop()
+
+
+async def test_names_of_services_are_checked_and_resolved() -> None:
+    endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
+    client = WebhookClient(lambda *_service: ServiceAddress("127.0.0.1", endpoint.port))
+    config = endpoint.config() | {
+        "url": None,
+        "service": {"namespace": "ns", "name": "hook", "path": "/a/"},
+    }
+    assert await client(config, {}, 3) == {"a": 1}
+    assert endpoint.heads[0].startswith("POST /a?timeout=3s HTTP/1.1\r\nHost: hook.ns.svc:443\r\n")
+    config["service"]["name"] = "other"
+    with pytest.raises(
+        CallFailed,
+        match=r"x509: certificate is valid for localhost, hook\.ns\.svc, not other\.ns\.svc",
+    ):
+        await client(config, {}, 3)
+    assert (
+        await failure(config)
+        == 'Post "https://other.ns.svc:443/a?timeout=5s": service "other" not found'
+    )
+    endpoint.stop()
+
+
+async def test_nobody_there_and_nobody_answering() -> None:
+    assert await failure({"url": "https://127.0.0.1:1"}) == (
+        'Post "https://127.0.0.1:1/?timeout=5s": dial tcp 127.0.0.1:1: connect: connection refused'
+    )
+    assert "dial tcp: lookup nowhere.invalid" in await failure({"url": "https://nowhere.invalid/"})
+    slow = await Endpoint(lambda _review: asyncio.Event().wait()).start()  # type: ignore[arg-type,return-value]
+    text = await failure(slow.config(), 0.2)
+    assert text == f'Post "https://127.0.0.1:{slow.port}/x?timeout=1s": context deadline exceeded'
+    slow.stop()
+    plain = await Endpoint(lambda _review: None).start(tls=False)
+    await failure(plain.config(), 0.5)
+    plain.stop()
+
+
+async def test_connections_are_kept_and_replaced_when_they_die() -> None:
+    endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
+    client = WebhookClient(unresolved)
+    for _ in range(3):
         assert await client(endpoint.config(), {}, 3) == {"a": 1}
-        assert asked == [("10.244.1.7", 8443), ("127.0.0.1", endpoint.port)]
-        client.close()
-        endpoint.stop()
-
-    run(work())
-
-
-def test_names_of_services_are_checked_and_resolved() -> None:
-    async def work() -> None:
-        endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
-        client = WebhookClient(lambda *_service: ServiceAddress("127.0.0.1", endpoint.port))
-        config = endpoint.config() | {
-            "url": None,
-            "service": {"namespace": "ns", "name": "hook", "path": "/a/"},
-        }
-        assert await client(config, {}, 3) == {"a": 1}
-        assert endpoint.heads[0].startswith(
-            "POST /a?timeout=3s HTTP/1.1\r\nHost: hook.ns.svc:443\r\n"
-        )
-        config["service"]["name"] = "other"
-        with pytest.raises(
-            CallFailed,
-            match=r"x509: certificate is valid for localhost, hook\.ns\.svc, not other\.ns\.svc",
-        ):
-            await client(config, {}, 3)
-        assert (
-            await failure(config)
-            == 'Post "https://other.ns.svc:443/a?timeout=5s": service "other" not found'
-        )
-        endpoint.stop()
-
-    run(work())
+    assert endpoint.connections == 1
+    endpoint.hang_up()
+    assert await client(endpoint.config(), {}, 3) == {"a": 1}
+    assert endpoint.connections == 2
+    client.close()
+    endpoint.stop()
 
 
-def test_nobody_there_and_nobody_answering() -> None:
-    async def work() -> None:
-        assert await failure({"url": "https://127.0.0.1:1"}) == (
-            'Post "https://127.0.0.1:1/?timeout=5s": dial tcp 127.0.0.1:1: connect: '
-            "connection refused"
-        )
-        assert "dial tcp: lookup nowhere.invalid" in await failure(
-            {"url": "https://nowhere.invalid/"}
-        )
-        slow = await Endpoint(lambda _review: asyncio.Event().wait()).start()  # type: ignore[arg-type,return-value]
-        text = await failure(slow.config(), 0.2)
-        assert (
-            text == f'Post "https://127.0.0.1:{slow.port}/x?timeout=1s": context deadline exceeded'
-        )
-        slow.stop()
-        plain = await Endpoint(lambda _review: None).start(tls=False)
-        await failure(plain.config(), 0.5)
-        plain.stop()
-
-    run(work())
-
-
-def test_connections_are_kept_and_replaced_when_they_die() -> None:
-    async def work() -> None:
-        endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
-        client = WebhookClient(unresolved)
-        for _ in range(3):
-            assert await client(endpoint.config(), {}, 3) == {"a": 1}
-        assert endpoint.connections == 1
-        endpoint.hang_up()
-        assert await client(endpoint.config(), {}, 3) == {"a": 1}
-        assert endpoint.connections == 2
-        client.close()
-        endpoint.stop()
-
-    run(work())
-
-
-def test_one_that_says_when_to_come_again_is_asked_again() -> None:
-    async def work() -> None:
-        answers = iter([http(503, b"", "text/plain", "Retry-After: 0"), http(200, b'{"a":1}')])
-        endpoint = await Endpoint(lambda _review: next(answers)).start()
-        assert await WebhookClient(unresolved)(endpoint.config(), {}, 3) == {"a": 1}
-        endpoint.stop()
-
-    run(work())
+async def test_one_that_says_when_to_come_again_is_asked_again() -> None:
+    answers = iter([http(503, b"", "text/plain", "Retry-After: 0"), http(200, b'{"a":1}')])
+    endpoint = await Endpoint(lambda _review: next(answers)).start()
+    assert await WebhookClient(unresolved)(endpoint.config(), {}, 3) == {"a": 1}
+    endpoint.stop()

@@ -233,31 +233,24 @@ def test_later_kubelets_look_at_the_operating_system_and_at_taints() -> None:
     assert late.admit(pod("b", **tolerating), []) is None
 
 
-def test_a_critical_pod_takes_the_place_of_the_fewest() -> None:
-    async def scenario() -> None:
-        judge, events, killed = admission()
-        small = pod("small", {"cpu": "200m"}, priority=0)
-        large = pod("large", {"cpu": "800m"}, priority=0)
-        critical = pod("critical", {"cpu": "500m"}, priority=2_000_000_000)
-        assert judge.admit(critical, [small, large]) is None
-        await asyncio.sleep(0)
-        told = ("large", "Preempting", "Preempted in order to admit critical pod")
-        assert killed == events.told == [told]
-        assert judge.admit(
-            pod("huge", {"cpu": "2"}, priority=2_000_000_000), [small]
-        ) == PodRejection(
-            "UnexpectedAdmissionError",
-            "Unexpected error while attempting to recover from admission failure: "
-            "preemption: error finding a set of pods "
-            "to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: "
-            "1000), ]",
-        )
-        misplaced = pod("misplaced", {"cpu": "2"}, priority=2_000_000_000, nodeName="n2")
-        assert judge.admit(misplaced, [large]) == PodRejection(
-            "NodeName", "Predicate NodeName failed"
-        )
-
-    asyncio.run(scenario())
+async def test_a_critical_pod_takes_the_place_of_the_fewest() -> None:
+    judge, events, killed = admission()
+    small = pod("small", {"cpu": "200m"}, priority=0)
+    large = pod("large", {"cpu": "800m"}, priority=0)
+    critical = pod("critical", {"cpu": "500m"}, priority=2_000_000_000)
+    assert judge.admit(critical, [small, large]) is None
+    await asyncio.sleep(0)
+    told = ("large", "Preempting", "Preempted in order to admit critical pod")
+    assert killed == events.told == [told]
+    assert judge.admit(pod("huge", {"cpu": "2"}, priority=2_000_000_000), [small]) == PodRejection(
+        "UnexpectedAdmissionError",
+        "Unexpected error while attempting to recover from admission failure: "
+        "preemption: error finding a set of pods "
+        "to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: "
+        "1000), ]",
+    )
+    misplaced = pod("misplaced", {"cpu": "2"}, priority=2_000_000_000, nodeName="n2")
+    assert judge.admit(misplaced, [large]) == PodRejection("NodeName", "Predicate NodeName failed")
 
 
 def test_what_the_machine_can_enforce() -> None:

@@ -61,8 +61,8 @@ class Evicted:
         return True
 
 
-def test_memory_runs_short_on_linux() -> None:
-    async def scenario(node: Node) -> None:
+async def test_memory_runs_short_on_linux() -> None:
+    async with play() as node:
         here = Evicted(node)
         await here.add(
             make_pod("modest", container("m", requests={"memory": "2Gi"})),
@@ -103,11 +103,9 @@ def test_memory_runs_short_on_linux() -> None:
         await here.round()
         assert len(here.killed) == 3  # a critical pod stays
 
-    play(scenario)
 
-
-def test_the_condition_outlasts_the_pressure() -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_condition_outlasts_the_pressure() -> None:
+    async with play() as node:
         here = Evicted(node)
         filler = node.host.account("all")
         filler.set_memory(node.host.memory().total - node.host.memory().working_set)
@@ -120,11 +118,13 @@ def test_the_condition_outlasts_the_pressure() -> None:
         await here.round()
         assert not here.manager.memory() and not here.manager.pressed
 
-    play(scenario)
 
-
-def test_soft_thresholds_have_patience_and_grace() -> None:
-    async def scenario(node: Node) -> None:
+async def test_soft_thresholds_have_patience_and_grace() -> None:
+    async with play(
+        eviction_soft={"memory.available": "3Gi"},
+        eviction_soft_grace_period={"memory.available": "30s"},
+        eviction_max_pod_grace_period=25,
+    ) as node:
         here = Evicted(node)
         await here.add(make_pod("web", container()))
         here.use(app=6 * GIB)
@@ -134,16 +134,9 @@ def test_soft_thresholds_have_patience_and_grace() -> None:
         assert await here.round()
         assert [(name, grace) for name, _, grace in here.killed] == [("web", 25)]
 
-    play(
-        scenario,
-        eviction_soft={"memory.available": "3Gi"},
-        eviction_soft_grace_period={"memory.available": "30s"},
-        eviction_max_pod_grace_period=25,
-    )
 
-
-def test_memory_never_runs_short_on_windows_but_disks_do() -> None:
-    async def scenario(node: Node) -> None:
+async def test_memory_never_runs_short_on_windows_but_disks_do() -> None:
+    async with play(system="windows", enforce_node_allocatable=(), cgroups_per_qos=False) as node:
         here = Evicted(node)
         await here.add(make_pod("web", container()))
         here.use(app=9 * GIB)
@@ -152,11 +145,9 @@ def test_memory_never_runs_short_on_windows_but_disks_do() -> None:
         assert await here.round() and here.manager.disk() and not here.manager.memory()
         assert here.killed[0][1].startswith("The node was low on resource: ephemeral-storage. ")
 
-    play(scenario, system="windows", enforce_node_allocatable=(), cgroups_per_qos=False)
 
-
-def test_disk_space_comes_from_images_first() -> None:
-    async def scenario(node: Node) -> None:
+async def test_disk_space_comes_from_images_first() -> None:
+    async with play() as node:
         node.runtime.store["old:1"] = Image("sha256:old", ("old:1",), (), 5 * GIB)
         images = ImageGC(node.env)
         images.detect()
@@ -174,8 +165,8 @@ def test_disk_space_comes_from_images_first() -> None:
         assert node.told.take() == [
             ("EvictionThresholdMet", "Attempting to reclaim ephemeral-storage")
         ]
+    async with play() as node:
 
-    async def not_enough(node: Node) -> None:
         async def nothing() -> None:
             raise RuntimeError("broken")
 
@@ -192,9 +183,6 @@ def test_disk_space_comes_from_images_first() -> None:
                 0,
             )
         ]
-
-    play(scenario)
-    play(not_enough)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +201,10 @@ def test_disk_space_comes_from_images_first() -> None:
         (("DiskPressure",), {"priority": 2000001000}, True),
     ],
 )
-def test_admission_under_pressure(conditions: tuple[str, ...], pod: Object, taken: bool) -> None:
-    async def scenario(node: Node) -> None:
+async def test_admission_under_pressure(
+    conditions: tuple[str, ...], pod: Object, taken: bool
+) -> None:
+    async with play() as node:
         here = Evicted(node)
         here.manager._conditions = conditions
         answer = here.manager.admit(
@@ -225,8 +215,6 @@ def test_admission_under_pressure(conditions: tuple[str, ...], pod: Object, take
             if taken
             else PodRejection("Evicted", f"The node had condition: [{' '.join(conditions)}]. ")
         )
-
-    play(scenario)
 
 
 async def grow(node: Node, path: str, size: int) -> None:
@@ -291,8 +279,10 @@ EMPTY_DIR = "/var/lib/kubelet/pods/uid-web/volumes/kubernetes.io~empty-dir/v/f"
         ),
     ],
 )
-def test_limits_of_local_storage(spec: Object, written: int, layer: int, message: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_limits_of_local_storage(
+    spec: Object, written: int, layer: int, message: str
+) -> None:
+    async with play() as node:
         here = Evicted(node)
         pod = make_pod("web", container())
         pod["spec"] |= spec
@@ -305,11 +295,9 @@ def test_limits_of_local_storage(spec: Object, written: int, layer: int, message
         assert node.told.all == ([("Evicted", message)] if message else [])
         assert not here.manager.pressed
 
-    play(scenario)
 
-
-def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None:
-    async def scenario(node: Node) -> None:
+async def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None:
+    async with play() as node:
         here = Evicted(node)
         rounds: list[float] = []
         observe = EvictionManager.observe
@@ -348,5 +336,3 @@ def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None
         await node.clock.run_for(1000)
         assert len(rounds) == before
         task.cancel()
-
-    play(scenario)

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -140,18 +142,16 @@ class Plane:
 
 
 @pytest.fixture
-def play() -> Callable[..., None]:
-    def run(scenario: Callable[[Plane], Any]) -> None:
-        async def main() -> None:
-            plane = Plane()
-            await plane.api.start()
-            try:
-                async with asyncio.timeout(30):
-                    await scenario(plane)
-            finally:
-                await plane.stop()
-                await plane.api.stop()
-
-        asyncio.run(main())
+def play() -> ContextFactory:
+    @asynccontextmanager
+    async def run() -> AsyncIterator[Plane]:
+        plane = Plane()
+        await plane.api.start()
+        try:
+            async with asyncio.timeout(30):
+                yield plane
+        finally:
+            await plane.stop()
+            await plane.api.stop()
 
     return run

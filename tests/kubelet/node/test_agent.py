@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from tests.conftest import ContextFactory
 
 from transom.client.api import MERGE_PATCH
 from transom.client.resources import CSI_NODES, LEASES, NODES
@@ -10,15 +11,15 @@ from transom.machines.api import Hardware
 from transom.runtime.api import Image, RuntimeStatus
 
 if TYPE_CHECKING:
-    from .conftest import Plane
+    pass
 
 NO_NETWORK = RuntimeStatus(
     "", "", "NetworkPluginNotReady", "docker: network plugin is not ready: cni config uninitialized"
 )
 
 
-def test_a_linux_node(play: Callable[..., None]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_linux_node(play: ContextFactory) -> None:
+    async with play() as plane:
         plane.agent(
             node_labels={"disk": "ssd"},
             register_with_taints=({"key": "a", "value": "b", "effect": "NoSchedule"},),
@@ -126,11 +127,9 @@ def test_a_linux_node(play: Callable[..., None]) -> None:
             "renewTime": "2020-01-02T03:04:05.000000Z",
         }
 
-    play(scenario)
 
-
-def test_a_windows_node(play: Callable[..., None]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_windows_node(play: ContextFactory) -> None:
+    async with play() as plane:
         from .conftest import WINDOWS, FakeHost
 
         plane.host = FakeHost(WINDOWS, Hardware(cpus=2, memory=4 << 30, disk=40 << 30))
@@ -172,13 +171,11 @@ def test_a_windows_node(play: Callable[..., None]) -> None:
         assert ready["message"] == "kubelet is posting ready status"
         assert "NodeAllocatableEnforced" not in dict(await plane.events())
 
-    play(scenario)
 
-
-def test_the_status_is_written_when_it_changes_and_every_five_minutes(
-    play: Callable[..., None],
+async def test_the_status_is_written_when_it_changes_and_every_five_minutes(
+    play: ContextFactory,
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play() as plane:
         plane.agent()
         await plane.settle()
         version = (await plane.node())["metadata"]["resourceVersion"]
@@ -199,13 +196,11 @@ def test_the_status_is_written_when_it_changes_and_every_five_minutes(
             {"names": ["a@sha256:1", "a:1"], "sizeBytes": 5},
         ]
 
-    play(scenario)
 
-
-def test_amounts_that_the_api_writes_in_another_way_are_no_change(
-    play: Callable[..., None],
+async def test_amounts_that_the_api_writes_in_another_way_are_no_change(
+    play: ContextFactory,
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play() as plane:
         plane.host.hardware = Hardware(disk=100 << 30)
         plane.agent()
         await plane.settle()
@@ -218,11 +213,9 @@ def test_amounts_that_the_api_writes_in_another_way_are_no_change(
             "resourceVersion"
         ]
 
-    play(scenario)
 
-
-def test_a_network_that_comes_later(play: Callable[..., None]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_network_that_comes_later(play: ContextFactory) -> None:
+    async with play() as plane:
         plane.runtime.problem = NO_NETWORK
         agent = plane.agent()
         await plane.settle()
@@ -244,11 +237,9 @@ def test_a_network_that_comes_later(play: Callable[..., None]) -> None:
         await plane.settle()
         assert (await plane.events())[-1] == ("NodeReady", "Node n1 status is now: NodeReady")
 
-    play(scenario)
 
-
-def test_a_runtime_that_is_down(play: Callable[..., None]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_runtime_that_is_down(play: ContextFactory) -> None:
+    async with play() as plane:
         plane.agent()
         await plane.settle()
         plane.runtime.problem = NO_NETWORK._replace(
@@ -262,10 +253,8 @@ def test_a_runtime_that_is_down(play: Callable[..., None]) -> None:
         )
         assert "NodeNotReady" in dict(await plane.events())
 
-    play(scenario)
 
-
-def test_pressure(play: Callable[..., None]) -> None:
+async def test_pressure(play: ContextFactory) -> None:
     class Short:
         def memory(self) -> bool:
             return True
@@ -276,7 +265,7 @@ def test_pressure(play: Callable[..., None]) -> None:
         def pid(self) -> bool:
             return False
 
-    async def scenario(plane: Plane) -> None:
+    async with play() as plane:
         agent = plane.agent()
         await plane.settle()
         agent.set_pressures(Short())
@@ -288,13 +277,11 @@ def test_pressure(play: Callable[..., None]) -> None:
         )
         assert dict(await plane.events())["NodeHasInsufficientMemory"]
 
-    play(scenario)
 
-
-def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_the_others(
-    play: Callable[..., None],
+async def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_the_others(
+    play: ContextFactory,
 ) -> None:
-    async def scenario(plane: Plane) -> None:
+    async with play() as plane:
         plane.agent()
         await plane.settle()
         await plane.stop()
@@ -329,11 +316,9 @@ def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_the_othe
         assert told["Rebooted"] == "Node n1 has been rebooted, boot id: boot-2"
         assert told["NodeNotSchedulable"] == "Node n1 status is now: NodeNotSchedulable"
 
-    play(scenario)
 
-
-def test_a_deleted_node_does_not_come_back(play: Callable[..., None]) -> None:
-    async def scenario(plane: Plane) -> None:
+async def test_a_deleted_node_does_not_come_back(play: ContextFactory) -> None:
+    async with play() as plane:
         agent = plane.agent()
         await plane.settle()
         await plane.client.delete(NODES, "", "n1")
@@ -342,5 +327,3 @@ def test_a_deleted_node_does_not_come_back(play: Callable[..., None]) -> None:
         assert agent.node() is None
         assert (await plane.client.list(NODES)).items == []
         assert (await plane.client.list(LEASES, "kube-node-lease")).items == []
-
-    play(scenario)

@@ -79,12 +79,10 @@ class Server:
             await loop.sock_sendall(sock, self._answer)
 
 
-def outcome(
+async def outcome(
     greeting: bytes, answer: bytes | None, service: str = "", listening: bool = True
 ) -> tuple[ProbeOutcome, bytes]:
-    result: list[tuple[ProbeOutcome, bytes]] = []
-
-    async def scenario(node: Node) -> None:
+    async with play(version="v1.27.0") as node:
         server = Server(node, greeting, answer) if listening else None
         probe = {"grpc": {"port": 9090, "service": service}, "timeoutSeconds": 2}
         task = asyncio.ensure_future(
@@ -95,10 +93,7 @@ def outcome(
         for _ in range(300):
             await asyncio.sleep(0)
         await node.clock.run_for(2)
-        result.append((await task, server.seen if server else b""))
-
-    play(scenario, version="v1.27.0")
-    return result[0]
+        return await task, server.seen if server else b""
 
 
 @pytest.mark.parametrize(
@@ -140,12 +135,12 @@ def outcome(
         (None, ProbeOutcome("failure", "timeout: health rpc did not complete within 2s")),
     ],
 )
-def test_answers(answer: bytes | None, wanted: ProbeOutcome) -> None:
-    assert outcome(SETTINGS, answer)[0] == wanted
+async def test_answers(answer: bytes | None, wanted: ProbeOutcome) -> None:
+    assert (await outcome(SETTINGS, answer))[0] == wanted
 
 
-def test_the_service_is_named() -> None:
-    _, seen = outcome(SETTINGS, serving(1), "my.Service")
+async def test_the_service_is_named() -> None:
+    _, seen = await outcome(SETTINGS, serving(1), "my.Service")
     assert seen.startswith(PREFACE)
     sent = dict(frames(seen))
     assert sent[DATA] == b"\0\0\0\0\x0c\x0a\x0amy.Service"
@@ -165,8 +160,8 @@ def test_the_service_is_named() -> None:
 @pytest.mark.parametrize(
     ("greeting", "listening"), [(b"", False), (b"HTTP/1.1 400 Bad Request\r\n\r\n", True)]
 )
-def test_nobody_who_speaks_it(greeting: bytes, listening: bool) -> None:
-    assert outcome(greeting, None, listening=listening)[0] == ProbeOutcome(
+async def test_nobody_who_speaks_it(greeting: bytes, listening: bool) -> None:
+    assert (await outcome(greeting, None, listening=listening))[0] == ProbeOutcome(
         "failure",
         'timeout: failed to connect service "10.244.1.5:9090" within 2s: context deadline exceeded',
     )
@@ -193,6 +188,6 @@ BROKEN = (
     ],
     ids=["message", "headers", "frames", "frame", "integer"],
 )
-def test_an_endless_answer_is_broken_off(answer: bytes, error: str) -> None:
+async def test_an_endless_answer_is_broken_off(answer: bytes, error: str) -> None:
     """Before its time is over: what it sends would otherwise be kept until then."""
-    assert outcome(SETTINGS, answer)[0] == ProbeOutcome("failure", error)
+    assert (await outcome(SETTINGS, answer))[0] == ProbeOutcome("failure", error)

@@ -87,16 +87,14 @@ def http(node: Node, path: str = "/", **action: Any) -> Any:
         (500, ProbeOutcome("failure", "HTTP probe failed with statuscode: 500")),
     ],
 )
-def test_http_status(status: int, outcome: ProbeOutcome) -> None:
-    async def scenario(node: Node) -> None:
+async def test_http_status(status: int, outcome: ProbeOutcome) -> None:
+    async with play() as node:
         Server(node, answer(status, b"ok" if status not in (204, 304) else b""))
         assert await http(node) == outcome
 
-    play(scenario)
 
-
-def test_http_request() -> None:
-    async def scenario(node: Node) -> None:
+async def test_http_request() -> None:
+    async with play() as node:
         server = Server(node, answer(200))
         await http(
             node,
@@ -119,10 +117,8 @@ def test_http_request() -> None:
             b"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: me\r\nConnection: close\r\n\r\n",
         ]
 
-    play(scenario)
 
-
-def test_http_redirects_stay_on_the_host() -> None:
+async def test_http_redirects_stay_on_the_host() -> None:
     async def scenario(node: Node) -> None:
         server = Server(node, answer(302, Location="/next"), answer(200, b"there"))
         assert await http(node) == ProbeOutcome("success", "there")
@@ -146,10 +142,11 @@ def test_http_redirects_stay_on_the_host() -> None:
         )
 
     for each in (scenario, elsewhere, forever, nowhere):
-        play(each)
+        async with play() as made:
+            await each(made)
 
 
-def test_http_failures() -> None:
+async def test_http_failures() -> None:
     get = 'Get "http://10.244.1.5:80/": '
 
     async def refused(node: Node) -> None:
@@ -203,28 +200,25 @@ def test_http_failures() -> None:
         )
 
     for each in (refused, no_route, silent, lost_packets, hung_up, no_http, half_a_body, no_tls):
-        play(each)
+        async with play() as made:
+            await each(made)
 
 
-def test_a_long_body_is_cut() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_long_body_is_cut() -> None:
+    async with play() as node:
         Server(node, answer(200, b"x" * 50_000))
         assert len((await http(node)).output) == 10240
 
-    play(scenario)
 
-
-def test_loopback_is_the_node() -> None:
-    async def scenario(node: Node) -> None:
+async def test_loopback_is_the_node() -> None:
+    async with play() as node:
         server = Server(node, answer(200), address="10.0.0.1", port=10257)
         assert await http(node, "/healthz", host="127.0.0.1", port=10257) == ProbeOutcome("success")
         assert b"Host: 127.0.0.1:10257" in server.requests[0]
 
-    play(scenario)
 
-
-def test_tcp() -> None:
-    async def scenario(node: Node) -> None:
+async def test_tcp() -> None:
+    async with play() as node:
         probe = {"tcpSocket": {"port": 80}, "timeoutSeconds": 1}
         node.net.hold("10.244.1.5")
         assert await run(node, probe) == ProbeOutcome(
@@ -241,8 +235,6 @@ def test_tcp() -> None:
             "failure", "dial tcp 10.244.1.5:80: i/o timeout"
         )
 
-    play(scenario)
-
 
 @pytest.mark.parametrize(
     ("port", "problem"),
@@ -252,20 +244,18 @@ def test_tcp() -> None:
         ("70000", "invalid port number: 70000"),
     ],
 )
-def test_ports_that_are_none(port: int | str, problem: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_ports_that_are_none(port: int | str, problem: str) -> None:
+    async with play() as node:
         for field in ("tcpSocket", "httpGet"):
             with pytest.raises(ProbeError) as error:
                 await run(node, {field: {"port": port}})
             assert str(error.value) == problem
 
-    play(scenario)
 
-
-def test_exec() -> None:
+async def test_exec() -> None:
     probe = {"exec": {"command": ["cat", "$(A)", "$(B)"]}, "timeoutSeconds": 3}
 
-    async def scenario(node: Node) -> None:
+    async with play() as node:
         node.runtime.commands = [
             ExecResult(b"fine", b"", 0),
             ExecResult(b"out", b"err", 2),
@@ -282,23 +272,19 @@ def test_exec() -> None:
             ProbeError, match="rpc error: code = Unknown desc = container is not running"
         ):
             await run(node, probe)
-
-    async def newer(node: Node) -> None:
+    async with play(version="v1.24.0") as node:
         node.runtime.commands = [RuntimeFailure("DeadlineExceeded", "late")]
         assert await run(node, probe) == ProbeOutcome("failure", 'command "cat x $(B)" timed out')
 
-    play(scenario)
-    play(newer, version="v1.24.0")
 
-
-def test_probe_failures_on_windows_have_the_texts_of_windows() -> None:
+async def test_probe_failures_on_windows_have_the_texts_of_windows() -> None:
     refused = (
         "dial tcp 10.244.1.5:80: connectex: No connection could be made because the target "
         "machine actively refused it."
     )
     get = 'Get "http://10.244.1.5:80/": '
 
-    async def scenario(node: Node) -> None:
+    async with play(system="windows") as node:
         assert await http(node) == ProbeOutcome(
             "failure",
             get
@@ -312,5 +298,3 @@ def test_probe_failures_on_windows_have_the_texts_of_windows() -> None:
         assert await run(node, {"tcpSocket": {"port": 80}, "timeoutSeconds": 1}) == ProbeOutcome(
             "failure", refused
         )
-
-    play(scenario, system="windows")

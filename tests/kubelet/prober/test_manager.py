@@ -54,8 +54,8 @@ class Watched:
         return sum(call[0] == "exec" for call in self.node.runtime.calls)
 
 
-def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
-    async def scenario(node: Node) -> None:
+async def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
+    async with play() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe())
         assert web.prober.readiness("nobody") is None
@@ -79,11 +79,9 @@ def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
         await node.clock.run_for(50)
         assert web.times == before and web.prober.readiness(web.id) is None
 
-    play(scenario)
 
-
-def test_success_threshold_and_initial_delay() -> None:
-    async def scenario(node: Node) -> None:
+async def test_success_threshold_and_initial_delay() -> None:
+    async with play() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe(successThreshold=3, initialDelaySeconds=25))
         await web.start()
@@ -96,11 +94,9 @@ def test_success_threshold_and_initial_delay() -> None:
         await node.clock.run_for(10)
         assert web.prober.readiness(web.id) is True
 
-    play(scenario)
 
-
-def test_liveness_is_held_after_its_failure_until_there_is_another_container() -> None:
-    async def scenario(node: Node) -> None:
+async def test_liveness_is_held_after_its_failure_until_there_is_another_container() -> None:
+    async with play() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, livenessProbe=probe())
         await web.start()
@@ -115,11 +111,9 @@ def test_liveness_is_held_after_its_failure_until_there_is_another_container() -
         await node.clock.run_for(10)
         assert web.times == 4 and web.prober.liveness(web.id) is True
 
-    play(scenario)
 
-
-def test_startup_holds_the_others_back() -> None:
-    async def scenario(node: Node) -> None:
+async def test_startup_holds_the_others_back() -> None:
+    async with play() as node:
         node.runtime.commands = [BAD]
         web = Watched(
             node,
@@ -144,20 +138,16 @@ def test_startup_holds_the_others_back() -> None:
         )  # readiness and liveness; startup has done its part
         await web.restart()
         assert web.prober.startup(web.id) is None and web.prober.readiness(web.id) is False
-
-    async def failing(node: Node) -> None:
+    async with play() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, startupProbe=probe(failureThreshold=2))
         await web.start()
         await node.clock.run_for(20)
         assert web.prober.startup(web.id) is False and web.changes == ["uid-web"]
 
-    play(scenario)
-    play(failing)
 
-
-def test_a_container_that_has_ended_is_left_alone_whoever_says_so() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_container_that_has_ended_is_left_alone_whoever_says_so() -> None:
+    async with play() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe())
         await web.start()
@@ -169,11 +159,9 @@ def test_a_container_that_has_ended_is_left_alone_whoever_says_so() -> None:
         await node.clock.run_for(10)
         assert web.times == 2
 
-    play(scenario)
 
-
-def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_count() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_count() -> None:
+    async with play() as node:
         node.runtime.commands = [GOOD, RuntimeFailure("Unknown", "gone")]
         web = Watched(node, readinessProbe=probe())
         await web.start()
@@ -183,11 +171,9 @@ def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_count() -
             ("Unhealthy", "Readiness probe errored: rpc error: code = Unknown desc = gone")
         ]
 
-    play(scenario)
 
-
-def test_a_pod_that_is_already_going_is_not_found_dead() -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_pod_that_is_already_going_is_not_found_dead() -> None:
+    async with play() as node:
         node.runtime.commands = [BAD]
         web = Watched(node, startupProbe=probe(), livenessProbe=probe())
         web.pod["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
@@ -199,12 +185,10 @@ def test_a_pod_that_is_already_going_is_not_found_dead() -> None:
             and web.prober.liveness(web.id) is True
         )
 
-    play(scenario)
-
 
 @pytest.mark.parametrize(("version", "at_once"), [("v1.20.15", False), ("v1.24.0", True)])
-def test_probes_are_spread_over_their_period(version: str, at_once: bool) -> None:
-    async def scenario(node: Node) -> None:
+async def test_probes_are_spread_over_their_period(version: str, at_once: bool) -> None:
+    async with play(version=version) as node:
         node.runtime.commands = [GOOD]
         manager = ProbeManager(node.env, lambda uid: None)
         await node.clock.run_for(60)
@@ -219,11 +203,9 @@ def test_probes_are_spread_over_their_period(version: str, at_once: bool) -> Non
         assert early == 40 if at_once else 10 < early < 30
         manager.close()
 
-    play(scenario, version=version)
 
-
-def test_counts_for_the_metric() -> None:
-    async def scenario(node: Node) -> None:
+async def test_counts_for_the_metric() -> None:
+    async with play() as node:
         node.runtime.commands = [BAD, GOOD]
         web = Watched(node, readinessProbe=probe())
         await web.start()
@@ -234,5 +216,3 @@ def test_counts_for_the_metric() -> None:
             ("readiness", "web", "app", "failed", 1),
             ("readiness", "web", "app", "successful", 2),
         ]
-
-    play(scenario)

@@ -125,39 +125,33 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_following_to_the_end_of_the_container() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.write_log(LINE.format(1, "one"))
-        sink = await follow(world)
-        assert sink.data == b"one\n"
-        world.write_log(LINE.format(2, "two"))
-        await turn()
-        assert sink.data == b"one\ntwo\n" and not sink.closed.is_set()
-        world.files.rename(LOG, LOG + ".1")
-        world.files.write(LOG, b"")
-        world.write_log(LINE.format(3, "three"))
-        await turn()
-        world.write_log(LINE.format(4, "four"))
-        world.runtime.exit()
-        await asyncio.wait_for(sink.closed.wait(), 5)
-        assert sink.data == b"one\ntwo\nthree\nfour\n"
-        assert not world.runtime.listeners and not world.runtime.log_listeners
-
-    asyncio.run(scenario())
+async def test_following_to_the_end_of_the_container() -> None:
+    world = World()
+    world.write_log(LINE.format(1, "one"))
+    sink = await follow(world)
+    assert sink.data == b"one\n"
+    world.write_log(LINE.format(2, "two"))
+    await turn()
+    assert sink.data == b"one\ntwo\n" and not sink.closed.is_set()
+    world.files.rename(LOG, LOG + ".1")
+    world.files.write(LOG, b"")
+    world.write_log(LINE.format(3, "three"))
+    await turn()
+    world.write_log(LINE.format(4, "four"))
+    world.runtime.exit()
+    await asyncio.wait_for(sink.closed.wait(), 5)
+    assert sink.data == b"one\ntwo\nthree\nfour\n"
+    assert not world.runtime.listeners and not world.runtime.log_listeners
 
 
-def test_following_ends_with_the_limit_and_with_the_client() -> None:
-    async def scenario() -> None:
-        world = World()
-        limited = await follow(world, "&limitBytes=6")
-        gone = await follow(world)
-        world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
-        await asyncio.wait_for(limited.closed.wait(), 5)
-        assert limited.data == b"one\ntw"
-        gone.alive = False
-        gone.on_close()
-        await turn()
-        assert not world.runtime.listeners and not world.runtime.log_listeners
-
-    asyncio.run(scenario())
+async def test_following_ends_with_the_limit_and_with_the_client() -> None:
+    world = World()
+    limited = await follow(world, "&limitBytes=6")
+    gone = await follow(world)
+    world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
+    await asyncio.wait_for(limited.closed.wait(), 5)
+    assert limited.data == b"one\ntw"
+    gone.alive = False
+    gone.on_close()
+    await turn()
+    assert not world.runtime.listeners and not world.runtime.log_listeners

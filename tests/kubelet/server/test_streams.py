@@ -275,7 +275,7 @@ def test_ports_are_forwarded() -> None:
     play(scenario)
 
 
-def test_tls_knows_its_clients(tmp_path: Path) -> None:
+async def test_tls_knows_its_clients(tmp_path: Path) -> None:
     ca = pki.make_ca("kubernetes")
     pki.save_key_pair(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
     pki.save_key_pair(
@@ -291,18 +291,15 @@ def test_tls_knows_its_clients(tmp_path: Path) -> None:
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: n1\r\nConnection: close\r\n\r\n")
         return await reader.read(65536)
 
-    async def run() -> None:
-        world = World()
-        world.clock._start = time.time() + 60
-        world.server._tls = lambda: server_context(
-            tmp_path / "n1.crt", tmp_path / "n1.key", tmp_path / "ca.crt"
-        )
-        http = await world.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
-        assert (await ask(http.port)).startswith(b"HTTP/1.1 401 ")
-        client.load_cert_chain(tmp_path / "jane.crt", tmp_path / "jane.key")
-        assert (await ask(http.port)).endswith(b"ok")
-        assert world.client.asked[-1]["spec"]["user"] == "jane"
-        assert world.client.asked[-1]["spec"]["groups"] == ["dev", "system:authenticated"]
-        await world.server.stop()
-
-    asyncio.run(run())
+    world = World()
+    world.clock._start = time.time() + 60
+    world.server._tls = lambda: server_context(
+        tmp_path / "n1.crt", tmp_path / "n1.key", tmp_path / "ca.crt"
+    )
+    http = await world.server.serve(listen_sockets(["127.0.0.1"], 0)[0])
+    assert (await ask(http.port)).startswith(b"HTTP/1.1 401 ")
+    client.load_cert_chain(tmp_path / "jane.crt", tmp_path / "jane.key")
+    assert (await ask(http.port)).endswith(b"ok")
+    assert world.client.asked[-1]["spec"]["user"] == "jane"
+    assert world.client.asked[-1]["spec"]["groups"] == ["dev", "system:authenticated"]
+    await world.server.stop()

@@ -70,8 +70,10 @@ def path(node: Node, pod: Any, plugin: str) -> str:
 
 
 @pytest.mark.parametrize(("system", "fs"), [("linux", "ext4"), ("windows", "ntfs")])
-def test_a_disk_is_reported_attached_mounted_and_detached(node: Any, system: str, fs: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_disk_is_reported_attached_mounted_and_detached(
+    node: Any, system: str, fs: str
+) -> None:
+    async with node(system, flavour="containerd") as node:
         await node.start_controllers("attachdetach")
         await create(node, azure(fs))
         pod = await running(node)
@@ -114,14 +116,12 @@ def test_a_disk_is_reported_attached_mounted_and_detached(node: Any, system: str
             == b"kept"
         )
 
-    node(system, scenario, flavour="containerd")
-
 
 @pytest.mark.parametrize(("system", "fs"), [("linux", "ext4"), ("windows", "ntfs")])
-def test_a_disk_is_mounted_again_after_a_reboot_and_by_a_new_kubelet(
+async def test_a_disk_is_mounted_again_after_a_reboot_and_by_a_new_kubelet(
     node: Any, system: str, fs: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node(system, flavour="containerd") as node:
         await node.start_controllers("attachdetach")
         await create(node, azure(fs))
         pod = await running(node)
@@ -140,11 +140,9 @@ def test_a_disk_is_mounted_again_after_a_reboot_and_by_a_new_kubelet(
         await node.settle(40)
         assert "volumesInUse" not in (await node.client.get(NODES, "", NODE))["status"]
 
-    node(system, scenario, flavour="containerd")
 
-
-def test_a_volume_that_is_never_attached(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_volume_that_is_never_attached(node: Any) -> None:
+    async with node("linux") as node:
         await create(node, azure("ext4"))
         await node.settle(130)
         assert (await node.client.get(NODES, "", NODE))["status"]["volumesInUse"] == [UNIQUE]
@@ -156,8 +154,6 @@ def test_a_volume_that_is_never_attached(node: Any) -> None:
         await node.client.delete(PODS, "default", "p")
         await node.settle(10)
         assert "volumesInUse" not in (await node.client.get(NODES, "", NODE))["status"]
-
-    node("linux", scenario)
 
 
 DEVICE = "/dev/disk/azure/scsi1/lun0"
@@ -210,23 +206,21 @@ TARGET = (
         ),
     ],
 )
-def test_disks_that_cannot_be_used(
+async def test_disks_that_cannot_be_used(
     node: Any, system: str, format_: str, source: Any, text: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node(system) as node:
         await node.start_controllers("attachdetach")
         node.cloud.create_disk(UNIQUE, 1 << 30).format = format_
         await create(node, source)
         await node.settle(5)
         assert (await failures(node))[0].startswith(text)
 
-    node(system, scenario)
 
-
-def test_windows_formats_a_disk_that_linux_has_used(node: Any) -> None:
+async def test_windows_formats_a_disk_that_linux_has_used(node: Any) -> None:
     """It has no partition table, so Windows takes it for a new one."""
 
-    async def scenario(node: Node) -> None:
+    async with node("windows") as node:
         await node.start_controllers("attachdetach")
         disk = node.cloud.create_disk(UNIQUE, 1 << 30)
         _write_on_linux(node, disk)
@@ -234,8 +228,6 @@ def test_windows_formats_a_disk_that_linux_has_used(node: Any) -> None:
         pod = await running(node)
         assert node.host.files.listdir(path(node, pod, "azure-disk")) == []
         assert disk.format == "NTFS"
-
-    node("windows", scenario)
 
 
 def _write_on_linux(node: Node, disk: CloudDisk) -> None:
@@ -258,8 +250,8 @@ async def secret(node: Node, name: str = "s", **data: str) -> None:
 
 
 @pytest.mark.parametrize("system", ["linux", "windows"])
-def test_azure_files_need_their_secret(node: Any, system: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_azure_files_need_their_secret(node: Any, system: str) -> None:
+    async with node(system, flavour="containerd") as node:
         await create(node, SHARE)
         await node.settle(3)
         assert (await failures(node))[
@@ -290,10 +282,8 @@ def test_azure_files_need_their_secret(node: Any, system: str) -> None:
         await running(node)
         assert node.host.files.listdir(there) == ["f"]
 
-    node(system, scenario, flavour="containerd")
 
-
-def test_a_wrong_key(node: Any) -> None:
+async def test_a_wrong_key(node: Any) -> None:
     async def scenario(node: Node) -> None:
         node.cloud.share("account.file.core.windows.net", "x").accounts["account"] = "right"
         await secret(node)
@@ -317,11 +307,12 @@ def test_a_wrong_key(node: Any) -> None:
             )
 
     for system in ("linux", "windows"):
-        node(system, scenario)
+        async with node(system) as made:
+            await scenario(made)
 
 
-def test_on_windows_the_first_credentials_count_for_all_pods_of_the_node(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_on_windows_the_first_credentials_count_for_all_pods_of_the_node(node: Any) -> None:
+    async with node("windows") as node:
         await secret(node)
         await create(node, SHARE)
         await running(node)
@@ -331,11 +322,9 @@ def test_on_windows_the_first_credentials_count_for_all_pods_of_the_node(node: A
         await create(node, {"azureFile": {"secretName": "wrong", "shareName": "x"}}, "q")
         await running(node, "q")
 
-    node("windows", scenario)
 
-
-def test_exports_are_the_same_on_all_linux_nodes(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_exports_are_the_same_on_all_linux_nodes(node: Any) -> None:
+    async with node("linux") as node:
         await create(node, {"nfs": {"server": "srv", "path": "/x"}})
         pod = await running(node)
         node.host.files.write(path(node, pod, "nfs") + "/f", b"1")
@@ -346,5 +335,3 @@ def test_exports_are_the_same_on_all_linux_nodes(node: Any) -> None:
         await create(node, {"nfs": {"server": "srv", "path": "/x"}}, "q")
         again = await running(node, "q")
         assert node.host.files.read(path(node, again, "nfs") + "/f") == b"1"
-
-    node("linux", scenario)

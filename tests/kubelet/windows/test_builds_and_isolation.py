@@ -69,10 +69,10 @@ def on(build: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_list_without_the_nodes_build_cannot_be_pulled(
+async def test_a_list_without_the_nodes_build_cannot_be_pulled(
     node: Any, flavour: str, text: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, runtime={"catalogue": OWN}) as node:
         await node.create("p", containers=[container(image="example.com/new-list")])
         assert await waiting(node, "ErrImagePull") == text
         assert (
@@ -86,16 +86,16 @@ def test_a_list_without_the_nodes_build_cannot_be_pulled(
         ]
         assert (await node.pod("p"))["status"]["phase"] == "Pending"
 
-    node("windows", scenario, flavour=flavour, runtime={"catalogue": OWN})
-
 
 @pytest.mark.windows(
     "OS-25", "OS-29", "OS-30", "WIN-OS-004", "WIN-OS-008", "TRB-107", "TRB-108", "TRB-109"
 )
 @pytest.mark.parametrize("image", ["example.com/old", "mcr.microsoft.com/windows/servercore:1803"])
 @flavours
-def test_a_container_of_another_build_does_not_start(node: Any, flavour: str, image: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_container_of_another_build_does_not_start(
+    node: Any, flavour: str, image: str
+) -> None:
+    async with node("windows", flavour=flavour, runtime={"catalogue": OWN}) as node:
         await node.create("p", restartPolicy="Never", containers=[container(image=image)])
         pod = await until(
             node,
@@ -124,31 +124,25 @@ def test_a_container_of_another_build_does_not_start(node: Any, flavour: str, im
             )
         assert MISMATCH in (await told(node, "Failed"))[0]
 
-    node("windows", scenario, flavour=flavour, runtime={"catalogue": OWN})
-
 
 @pytest.mark.windows("OS-25", "WIN-OS-004")
-def test_docker_does_not_take_an_image_of_a_later_build(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_docker_does_not_take_an_image_of_a_later_build(node: Any) -> None:
+    async with node("windows", runtime={"catalogue": OWN}) as node:
         await node.create("p", containers=[container(image="example.com/new")])
         text = await waiting(node, "ErrImagePull")
         assert text.endswith(
             "a Windows version 10.0.19041-based image is incompatible with a 10.0.17763 host"
         )
 
-    node("windows", scenario, runtime={"catalogue": OWN})
-
 
 @pytest.mark.windows("OS-20", "OS-25")
 @pytest.mark.parametrize("build", [17763, 18362, 18363, 19041, 19042, 20348])
-def test_the_image_of_a_nodes_own_build_runs(node: Any, build: int) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_image_of_a_nodes_own_build_runs(node: Any, build: int) -> None:
+    async with node("windows", **on(build)) as node:
         image = f"mcr.microsoft.com/windows/servercore:{BUILDS[build].tags[0]}"
         await node.create("p", containers=[container(image=image)])
         pod = await running(node)
         assert f"10.0.{build}" in await said(node, pod, "ver")
-
-    node("windows", scenario, **on(build))
 
 
 @pytest.mark.windows("OS-29")
@@ -160,18 +154,9 @@ def test_the_image_of_a_nodes_own_build_runs(node: Any, build: int) -> None:
         (20348, "containerd", "1.7.0", True),
     ],
 )
-def test_new_hosts_take_somewhat_older_images(
+async def test_new_hosts_take_somewhat_older_images(
     node: Any, build: int, flavour: str, version: str, runs: bool
 ) -> None:
-    async def scenario(node: Node) -> None:
-        await node.create(
-            "p", containers=[container(image="mcr.microsoft.com/windows/servercore:ltsc2022")]
-        )
-        if runs:
-            await running(node)
-        else:
-            assert "no match for platform" in await waiting(node, "ErrImagePull")
-
     settings = (
         on(build) | {"pod_infra_image": "registry.k8s.io/pause:3.10.2"}
         if build == 26100
@@ -180,14 +165,20 @@ def test_new_hosts_take_somewhat_older_images(
     images = catalogue_with(
         "images: [{name: example.com/pause, windows: [20348, 25398], program: pause}]", "own"
     )
-    node(
+    async with node(
         "windows",
-        scenario,
         flavour=flavour,
         runtime={"version": version, "catalogue": images},
         **settings,
         pod_infra_image="example.com/pause",
-    )
+    ) as node:
+        await node.create(
+            "p", containers=[container(image="mcr.microsoft.com/windows/servercore:ltsc2022")]
+        )
+        if runs:
+            await running(node)
+        else:
+            assert "no match for platform" in await waiting(node, "ErrImagePull")
 
 
 @pytest.mark.windows("OS-11", "WIN-OS-007", "WIN-POD-010")
@@ -208,32 +199,28 @@ def test_new_hosts_take_somewhat_older_images(
         ("containerd", "example.com/linux-app", "hcsshim::ImportLayer failed in Win32"),
     ],
 )
-def test_linux_containers_do_not_run_on_windows_nodes(
+async def test_linux_containers_do_not_run_on_windows_nodes(
     node: Any, flavour: str, image: str, text: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[{"name": "c", "image": image}])
         assert text in await waiting(node, "ErrImagePull")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("OS-11", "POD-04", "WIN-POD-001")
-def test_windows_containers_do_not_run_on_linux_nodes(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_windows_containers_do_not_run_on_linux_nodes(node: Any) -> None:
+    async with node("linux") as node:
         await node.create("p", containers=[container()])
         text = await waiting(node, "ErrImagePull")
         assert "no matching manifest for linux/amd64" in text
 
-    node("linux", scenario)
-
 
 @pytest.mark.windows("POD-04", "WIN-POD-001")
 @flavours
-def test_windows_and_linux_containers_may_not_be_deployed_in_the_same_pod(
+async def test_windows_and_linux_containers_may_not_be_deployed_in_the_same_pod(
     node: Any, flavour: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p",
             containers=[
@@ -251,8 +238,6 @@ def test_windows_and_linux_containers_may_not_be_deployed_in_the_same_pod(
         assert [s["ready"] for s in states(pod)] == [True, False]
         assert {c["type"]: c["status"] for c in pod["status"]["conditions"]}["Ready"] == "False"
 
-    node("windows", scenario, flavour=flavour)
-
 
 # ---- the pause image
 # -------------------------------------------------------------------------------------------------
@@ -266,10 +251,10 @@ def test_windows_and_linux_containers_may_not_be_deployed_in_the_same_pod(
         ("mcr.microsoft.com/k8s/core/pause:1.2.0", "v1.14.10"),
     ],
 )
-def test_the_pause_image_is_pulled_first_and_shown_on_the_node(
+async def test_the_pause_image_is_pulled_first_and_shown_on_the_node(
     node: Any, image: str, version: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", pod_infra_image=image, version=version) as node:
         await node.create("p", containers=[container()])
         await running(node)
         names = [name for row in node.runtime.images() for name in row.tags]
@@ -278,8 +263,6 @@ def test_the_pause_image_is_pulled_first_and_shown_on_the_node(
         shown = (await node.client.get(_nodes(), "", "node1"))["status"]["images"]
         assert image in [name for row in shown for name in row["names"]]
         assert [text for text in await told(node, "Pulling") if "pause" in text] == []
-
-    node("windows", scenario, pod_infra_image=image, version=version)
 
 
 def _nodes() -> Any:
@@ -308,10 +291,10 @@ def _nodes() -> Any:
         ),
     ],
 )
-def test_the_kubelets_default_pause_image_is_for_linux_alone(
+async def test_the_kubelets_default_pause_image_is_for_linux_alone(
     node: Any, flavour: str, text: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, pod_infra_image="k8s.gcr.io/pause:3.2") as node:
         await node.create("p", containers=[container()])
         await node.settle(20)
         pod = await node.pod("p")
@@ -319,15 +302,18 @@ def test_the_kubelets_default_pause_image_is_for_linux_alone(
         messages = await told(node, "FailedCreatePodSandBox")
         assert messages[0] == f"Failed to create pod sandbox: {text}"
 
-    node("windows", scenario, flavour=flavour, pod_infra_image="k8s.gcr.io/pause:3.2")
-
 
 @pytest.mark.windows("TRB-107", "OS-25", "WIN-OS-004")
 @flavours
-def test_a_pause_image_of_another_build_keeps_pods_in_container_creating(
+async def test_a_pause_image_of_another_build_keeps_pods_in_container_creating(
     node: Any, flavour: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node(
+        "windows",
+        flavour=flavour,
+        pod_infra_image="example.com/old-pause",
+        runtime={"catalogue": OWN},
+    ) as node:
         await node.create("p", containers=[container()])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
@@ -346,30 +332,17 @@ def test_a_pause_image_of_another_build_keeps_pods_in_container_creating(
             assert "failed to create containerd task: hcs::CreateComputeSystem " in text
             assert text.endswith(f"{MISMATCH}: unknown")
 
-    node(
-        "windows",
-        scenario,
-        flavour=flavour,
-        pod_infra_image="example.com/old-pause",
-        runtime={"catalogue": OWN},
-    )
-
 
 @pytest.mark.windows("OS-20")
-def test_a_node_of_windows_server_2022_needs_a_newer_pause_image(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_node_of_windows_server_2022_needs_a_newer_pause_image(node: Any) -> None:
+    async with node(
+        "windows", **on(20348), pod_infra_image="mcr.microsoft.com/oss/kubernetes/pause:1.4.1"
+    ) as node:
         await node.create(
             "p", containers=[container(image="mcr.microsoft.com/windows/servercore:ltsc2022")]
         )
         await node.settle(20)
         assert MISMATCH in (await told(node, "FailedCreatePodSandBox"))[0]
-
-    node(
-        "windows",
-        scenario,
-        **on(20348),
-        pod_infra_image="mcr.microsoft.com/oss/kubernetes/pause:1.4.1",
-    )
 
 
 # ---- Hyper-V isolation
@@ -380,10 +353,10 @@ def test_a_node_of_windows_server_2022_needs_a_newer_pause_image(node: Any) -> N
 @pytest.mark.parametrize(
     "settings", [{}, {"version": "v1.14.10"}, {"feature_gates": {"HyperVContainer": False}}]
 )
-def test_without_the_gate_the_annotation_for_hyper_v_has_no_effect(
+async def test_without_the_gate_the_annotation_for_hyper_v_has_no_effect(
     node: Any, settings: Any
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", runtime={"catalogue": OWN}, **settings) as node:
         await node.create("p", metadata=ISOLATED, containers=[container()])
         pod = await running(node)
         assert not node.runtime._core.sandboxes[meant(node, pod).id].isolation.hyperv
@@ -396,15 +369,13 @@ def test_without_the_gate_the_annotation_for_hyper_v_has_no_effect(
         pod = await until(node, "q", lambda pod: pod["status"]["phase"] == "Failed")
         assert MISMATCH in state(pod)["terminated"]["message"]
 
-    node("windows", scenario, runtime={"catalogue": OWN}, **settings)
-
 
 @pytest.mark.windows("OS-26", "ROAD-02", "ROAD-14", "ROAD-15", "ROAD-18")
 @pytest.mark.parametrize("version", ["v1.14.10", "v1.16.15"])
-def test_hyper_v_isolation_by_annotation_and_gate_takes_older_builds(
+async def test_hyper_v_isolation_by_annotation_and_gate_takes_older_builds(
     node: Any, version: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", runtime={"catalogue": OWN}, version=version, **GATE) as node:
         limits = {"limits": {"cpu": "1500m"}}
         for image in ("example.com/old", "example.com/old-list"):
             name = image.rpartition("/")[2]
@@ -420,13 +391,11 @@ def test_hyper_v_isolation_by_annotation_and_gate_takes_older_builds(
             assert (resources.cpu_count, resources.cpu_maximum) == (2, 7500)
             assert "10.0.17134" in await said(node, pod, "ver")
 
-    node("windows", scenario, runtime={"catalogue": OWN}, version=version, **GATE)
-
 
 @pytest.mark.windows("ROAD-16", "WIN-OS-010")
 @pytest.mark.parametrize("version", ["v1.14.10", "v1.16.15"])
-def test_a_hyper_v_isolated_pod_has_one_container(node: Any, version: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_hyper_v_isolated_pod_has_one_container(node: Any, version: str) -> None:
+    async with node("windows", version=version, **GATE) as node:
         await node.create("p", metadata=ISOLATED, containers=[container(), container(name="d")])
         pod = await until(
             node, "p", lambda pod: state_reason(pod, "d") == "CreateContainerError", 5
@@ -436,15 +405,13 @@ def test_a_hyper_v_isolated_pod_has_one_container(node: Any, version: str) -> No
         assert state(pod, "d")["waiting"]["message"] == text
         assert f"Error: {text}" in await told(node, "Failed")
 
-    node("windows", scenario, version=version, **GATE)
-
 
 @pytest.mark.windows("OS-09", "OS-31", "ROAD-05", "WIN-OS-012")
 @pytest.mark.parametrize("version", ["v1.17.17", "v1.20.15"])
-def test_hyper_v_isolation_is_refused_by_the_releases_that_call_it_planned(
+async def test_hyper_v_isolation_is_refused_by_the_releases_that_call_it_planned(
     node: Any, version: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", runtime={"catalogue": OWN}, version=version, **GATE) as node:
         await node.create("p", metadata=ISOLATED, containers=[container(image="example.com/old")])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
@@ -458,21 +425,17 @@ def test_hyper_v_isolation_is_refused_by_the_releases_that_call_it_planned(
         await node.create("q", containers=[container()])
         await running(node, "q")
 
-    node("windows", scenario, runtime={"catalogue": OWN}, version=version, **GATE)
-
 
 @pytest.mark.windows("OS-09", "OS-31", "ROAD-01")
 @pytest.mark.parametrize("handler", ["runhcs-wcow-hypervisor", "runhcs-wcow-hypervisor-17763"])
-def test_the_containerd_of_1_20_has_no_handler_for_hyper_v(node: Any, handler: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_containerd_of_1_20_has_no_handler_for_hyper_v(node: Any, handler: str) -> None:
+    async with node("windows", flavour="containerd") as node:
         await _runtime_class(node, handler)
         await node.create("p", runtimeClassName="own", containers=[container()])
         await node.settle(20)
         assert (await told(node, "FailedCreatePodSandBox"))[0].endswith(
             f'no runtime for "{handler}" is configured'
         )
-
-    node("windows", scenario, flavour="containerd")
 
 
 @pytest.mark.windows("ROAD-12", "OS-26")
@@ -484,10 +447,12 @@ def test_the_containerd_of_1_20_has_no_handler_for_hyper_v(node: Any, handler: s
         ("runhcs-wcow-hypervisor-17134", "example.com/old", True),
     ],
 )
-def test_a_runtime_class_selects_the_isolation_with_containerd(
+async def test_a_runtime_class_selects_the_isolation_with_containerd(
     node: Any, handler: str, image: str, runs: bool
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node(
+        "windows", flavour="containerd", runtime={"catalogue": OWN, "version": "1.7.0"}
+    ) as node:
         await _runtime_class(node, handler)
         await node.create(
             "p", runtimeClassName="own", restartPolicy="Never", containers=[container(image=image)]
@@ -498,8 +463,6 @@ def test_a_runtime_class_selects_the_isolation_with_containerd(
         else:
             pod = await until(node, "p", lambda pod: pod["status"]["phase"] == "Failed")
             assert MISMATCH in state(pod)["terminated"]["message"]
-
-    node("windows", scenario, flavour="containerd", runtime={"catalogue": OWN, "version": "1.7.0"})
 
 
 @pytest.mark.windows("ROAD-05", "WIN-RUN-003")
@@ -518,10 +481,10 @@ def test_a_runtime_class_selects_the_isolation_with_containerd(
         ),
     ],
 )
-def test_a_runtime_handler_that_the_runtime_does_not_know(
+async def test_a_runtime_handler_that_the_runtime_does_not_know(
     node: Any, flavour: str, text: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await _runtime_class(node, "runhcs-wcow-vm")
         await node.create("p", runtimeClassName="own", containers=[container()])
         await node.settle(10)
@@ -529,17 +492,13 @@ def test_a_runtime_handler_that_the_runtime_does_not_know(
             0
         ] == f"Failed to create pod sandbox: {text}"
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("WIN-RUN-003")
-def test_docker_takes_the_handler_docker(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_docker_takes_the_handler_docker(node: Any) -> None:
+    async with node("windows") as node:
         await _runtime_class(node, "docker")
         await node.create("p", runtimeClassName="own", containers=[container(*WAIT)])
         await running(node)
-
-    node("windows", scenario)
 
 
 async def _runtime_class(node: Node, handler: str) -> None:

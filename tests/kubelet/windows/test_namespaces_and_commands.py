@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kubelet.conftest import Node
 
 from transom.client.resources import PODS
 
@@ -44,8 +43,8 @@ IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 @pytest.mark.parametrize(
     ("version", "words"), [("v1.20.15", "Failed to create"), ("v1.14.10", "Failed create")]
 )
-def test_host_network_fails_with_docker(node: Any, version: str, words: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_host_network_fails_with_docker(node: Any, version: str, words: str) -> None:
+    async with node("windows", version=version) as node:
         await node.create("p", hostNetwork=True, containers=[container()])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
@@ -55,23 +54,19 @@ def test_host_network_fails_with_docker(node: Any, version: str, words: str) -> 
             "Error response from daemon: network host not found"
         )
 
-    node("windows", scenario, version=version)
-
 
 @pytest.mark.windows("API-33", "LNET-05", "WIN-POD-003")
-def test_host_network_is_ignored_by_containerd(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_host_network_is_ignored_by_containerd(node: Any) -> None:
+    async with node("windows", flavour="containerd") as node:
         await node.create("p", hostNetwork=True, containers=[container()])
         pod = await running(node)
         assert meant(node, pod).ips[0].startswith("10.244.1.")  # a network of its own
 
-    node("windows", scenario, flavour="containerd")
-
 
 @pytest.mark.windows("API-34")
 @flavours
-def test_cluster_first_with_host_net_is_cluster_first(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_cluster_first_with_host_net_is_cluster_first(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", dnsPolicy="ClusterFirstWithHostNet", containers=[container()])
         await node.create("q", containers=[container()])
         pod, other = await running(node), await running(node, "q")
@@ -82,14 +77,12 @@ def test_cluster_first_with_host_net_is_cluster_first(node: Any, flavour: str) -
             "cluster.local",
         )
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-31", "API-32", "FEAT-07", "WIN-POD-004", "WIN-POD-005")
 @flavours
 @pytest.mark.parametrize("field", ["hostPID", "hostIPC"])
-def test_namespaces_of_the_node_are_not_shared(node: Any, flavour: str, field: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_namespaces_of_the_node_are_not_shared(node: Any, flavour: str, field: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("other", containers=[container("cmd", stdin=True)])
         await running(node, "other")
         await node.create("p", **{field: True}, containers=[container()])
@@ -98,13 +91,11 @@ def test_namespaces_of_the_node_are_not_shared(node: Any, flavour: str, field: s
         assert "kubelet.exe" not in seen and "cmd.exe  " in seen and seen.count("CExecSvc.exe") == 1
         assert not await warnings(node)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-36", "FEAT-07", "WIN-POD-006")
 @flavours
-def test_share_process_namespace_shares_the_network_alone(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_share_process_namespace_shares_the_network_alone(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p", shareProcessNamespace=True, containers=[container(), {"name": "web", "image": IIS}]
         )
@@ -120,13 +111,11 @@ def test_share_process_namespace_shares_the_network_alone(node: Any, flavour: st
         )
         assert code.stdout == b"200"
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-36", "WIN-POD-013")
 @flavours
-def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         await running(node)
         body = {
@@ -149,8 +138,6 @@ def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: 
         )
         assert "PING.EXE" not in (await said(node, pod, "tasklist", "debug")).upper()
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("WIN-POD-008", "WIN-POD-009")
 @pytest.mark.parametrize(
@@ -162,8 +149,8 @@ def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: 
         ("docker", "v1.21.14", False),
     ],
 )
-def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, known: bool) -> None:
-    async def scenario(node: Node) -> None:
+async def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, known: bool) -> None:
+    async with node("windows", flavour=flavour, version=version) as node:
         await node.create(
             "p", hostAliases=[{"ip": "1.2.3.4", "hostnames": ["friend"]}], containers=[container()]
         )
@@ -172,8 +159,6 @@ def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, known: 
             "friend" in await said(node, pod, "type C:\\Windows\\System32\\drivers\\etc\\hosts")
         ) is known
         assert ("1.2.3.4" in await said(node, pod, "ping -n 1 friend")) is known
-
-    node("windows", scenario, flavour=flavour, version=version)
 
 
 # ---- commands
@@ -186,10 +171,10 @@ def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, known: 
     [("docker", "ContainerCannotRun", 127), ("containerd", "StartError", 128)],
 )
 @pytest.mark.parametrize("command", [["/bin/sh", "-c", "sleep 1"], ["bash"], ["sleep", "10"]])
-def test_there_is_no_sh(
+async def test_there_is_no_sh(
     node: Any, flavour: str, reason: str, code: int, command: list[str]
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", restartPolicy="Never", containers=[container(*command)])
         pod = await ended(node)
         end = state(pod)["terminated"]
@@ -206,12 +191,10 @@ def test_there_is_no_sh(
                 f"hcs::System::CreateProcess {identity}: {NOT_FOUND}: unknown"
             )
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("WIN-CTR-002")
-def test_nano_server_has_no_powershell(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_nano_server_has_no_powershell(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p",
             restartPolicy="Never",
@@ -219,13 +202,11 @@ def test_nano_server_has_no_powershell(node: Any) -> None:
         )
         assert NOT_FOUND in state(await ended(node))["terminated"]["message"]
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("API-02", "API-08", "WIN-CTR-003")
 @flavours
-def test_probes_and_hooks_of_linux_fail(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_probes_and_hooks_of_linux_fail(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         shell = {"exec": {"command": ["cat", "/tmp/healthy"]}}
         await node.create(
             "p",
@@ -251,15 +232,13 @@ def test_probes_and_hooks_of_linux_fail(node: Any, flavour: str) -> None:
         await node.settle(10)
         assert await told(node, "FailedPreStopHook")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("WIN-CTR-002", "LIFE-03")
 @pytest.mark.parametrize("flavour", BOTH)
-def test_exec_of_a_program_that_is_not_there(node: Any, flavour: str) -> None:
+async def test_exec_of_a_program_that_is_not_there(node: Any, flavour: str) -> None:
     from transom.runtime.api import RuntimeFailure
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         pod = await running(node)
         identity = in_runtime(node, pod).id
@@ -274,20 +253,16 @@ def test_exec_of_a_program_that_is_not_there(node: Any, flavour: str) -> None:
             with pytest.raises(RuntimeFailure, match="The system cannot find the file specified"):
                 await run(node, pod, "ls")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-07", "API-08", "WIN-CTR-004")
-def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) -> None:
+    async with node("windows") as node:
         await node.create("p", containers=[container(workingDir="C:\\app")])
         pod = await running(node)
         assert await said(node, pod, "cd") == "C:\\app"
         await run(node, pod, "cmd", "/c", "echo x> C:\\app\\f.txt")
         assert await said(node, pod, "type C:\\app\\f.txt") == "x"
         assert await said(node, pod, "type /etc/hosts") != "x"  # a slash begins an option there
-
-    node("windows", scenario)
 
 
 # ---- variables
@@ -296,18 +271,16 @@ def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) -> Non
 
 @pytest.mark.windows("WIN-CTR-005")
 @flavours
-def test_names_of_variables_are_the_same_whatever_their_case(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_names_of_variables_are_the_same_whatever_their_case(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         env = [{"name": "Colour", "value": "red"}, {"name": "COLOUR", "value": "blue"}]
         await node.create("p", restartPolicy="Never", containers=[cmd("echo %colour%", env=env)])
         assert log(node, await ended(node)) == "blue"  # the later one
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("SVC-02", "API-01")
-def test_the_kubelet_expands_its_own_variables_and_the_shell_its_own(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_kubelet_expands_its_own_variables_and_the_shell_its_own(node: Any) -> None:
+    async with node("windows") as node:
         env = [
             {"name": "A", "value": "one"},
             {"name": "B", "value": "$(A)-%A%"},
@@ -322,13 +295,11 @@ def test_the_kubelet_expands_its_own_variables_and_the_shell_its_own(node: Any) 
         )
         assert log(node, await ended(node)) == "one-one one node1 %KUBERNETES_NONE%"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("API-01", "API-07")
 @flavours
-def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         source = [
             {
                 "downwardAPI": {
@@ -345,16 +316,14 @@ def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) 
         assert config(node, pod).mounts[0].container_path == "c:/var/run/secrets/x"
         assert await said(node, pod, "type C:\\var\\run\\secrets\\x\\labels") == "p"
 
-    node("windows", scenario, flavour=flavour)
-
 
 # ---- fields of later releases
 # ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("WIN-API-004", "WIN-API-005")
-def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
+    async with node("windows") as node:
         context = {"windowsOptions": {"hostProcess": True, "runAsUserName": "ContainerUser"}}
         await node.create(
             "p", os={"name": "windows"}, containers=[container(securityContext=context)]
@@ -367,5 +336,3 @@ def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
         assert (
             await said(node, pod, "echo %COMPUTERNAME%") != "NODE1"
         )  # it is no process of the node
-
-    node("windows", scenario)

@@ -45,8 +45,8 @@ async def the_node(node: Node) -> Any:
 @pytest.mark.windows("OS-15", "OS-20", "POD-05", "RT-02", "RT-04", "RT-05")
 @flavours
 @pytest.mark.parametrize("build", [17763, 18363, 19041, 20348])
-def test_labels_and_versions_of_a_node(node: Any, flavour: str, build: int) -> None:
-    async def scenario(node: Node) -> None:
+async def test_labels_and_versions_of_a_node(node: Any, flavour: str, build: int) -> None:
+    async with node("windows", flavour=flavour, machine={"build": BUILDS[build]}) as node:
         shown = await the_node(node)
         assert shown["metadata"]["labels"] == {
             "beta.kubernetes.io/arch": "amd64",
@@ -74,26 +74,24 @@ def test_labels_and_versions_of_a_node(node: Any, flavour: str, build: int) -> N
             shown["metadata"]
         )
 
-    node("windows", scenario, flavour=flavour, machine={"build": BUILDS[build]})
-
 
 @pytest.mark.windows("OS-18", "RT-03", "OS-12")
 @pytest.mark.parametrize(
     ("version", "labelled"), [("v1.14.10", False), ("v1.17.17", True), ("v1.20.15", True)]
 )
-def test_the_label_of_the_build_came_with_1_17(node: Any, version: str, labelled: bool) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_label_of_the_build_came_with_1_17(
+    node: Any, version: str, labelled: bool
+) -> None:
+    async with node("windows", version=version, runtime={"version": "18.9.7"}) as node:
         shown = await the_node(node)
         assert ("node.kubernetes.io/windows-build" in shown["metadata"]["labels"]) is labelled
         assert shown["status"]["nodeInfo"]["kubeletVersion"] == version
         assert shown["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("docker://18.9")
 
-    node("windows", scenario, version=version, runtime={"version": "18.9.7"})
-
 
 @pytest.mark.windows("FLAG-07", "WIN-NODE-004", "FEAT-06", "WIN-POD-014")
-def test_conditions_are_those_of_every_node(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_conditions_are_those_of_every_node(node: Any) -> None:
+    async with node("windows") as node:
         await node.settle(20)
         conditions = (await the_node(node))["status"]["conditions"]
         assert [(c["type"], c["status"]) for c in conditions] == [
@@ -104,20 +102,16 @@ def test_conditions_are_those_of_every_node(node: Any) -> None:
         ]  # and none of a node problem detector
         assert conditions[-1]["message"] == "kubelet is posting ready status"  # no word of AppArmor
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("FEAT-05", "API-17")
-def test_capacity_of_a_node(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_capacity_of_a_node(node: Any) -> None:
+    async with node("windows") as node:
         status = (await the_node(node))["status"]
         assert (
             set(status["capacity"])
             == set(status["allocatable"])
             == {"cpu", "memory", "pods", "ephemeral-storage"}
         )
-
-    node("windows", scenario)
 
 
 # ---- statistics
@@ -126,8 +120,8 @@ def test_capacity_of_a_node(node: Any) -> None:
 
 @pytest.mark.windows("LIFE-01", "RES-02")
 @flavours
-def test_the_gaps_of_stats_summary(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_gaps_of_stats_summary(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p",
             restartPolicy="Never",
@@ -170,12 +164,10 @@ def test_the_gaps_of_stats_summary(node: Any, flavour: str) -> None:
         if flavour == "docker":
             assert one["rootfs"]["usedBytes"] == 0  # nobody measures layers there
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LIFE-01")
-def test_usage_of_pods_follows_what_they_do(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_usage_of_pods_follows_what_they_do(node: Any) -> None:
+    async with node("windows") as node:
         wish = wishes(cpu="0s=100m,60s=1", memory="0s=100Mi,60s=400Mi")
         await node.create("p", metadata=wish, containers=[container()])
         await running(node)
@@ -195,8 +187,6 @@ def test_usage_of_pods_follows_what_they_do(node: Any) -> None:
             await node.settle(30)
         assert seen == [(0.1, 100), (1.0, 400)]
 
-    node("windows", scenario)
-
 
 # ---- logs
 # --------------------------------------------------------------------------------------------------
@@ -204,8 +194,8 @@ def test_usage_of_pods_follows_what_they_do(node: Any) -> None:
 
 @pytest.mark.windows("API-07", "LIFE-01")
 @flavours
-def test_logs_lie_under_c_var_log_pods(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_logs_lie_under_c_var_log_pods(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", restartPolicy="OnFailure", containers=[cmd("echo hello & exit 1")])
         pod = await until(
             node,
@@ -223,8 +213,6 @@ def test_logs_lie_under_c_var_log_pods(node: Any, flavour: str) -> None:
             line.split(" ", 3)[1:3] == ["stdout", "F"]
             and log(node, pod, attempt=1).strip() == "hello"
         )
-
-    node("windows", scenario, flavour=flavour)
 
 
 # ---- port forwarding
@@ -264,7 +252,7 @@ def test_logs_lie_under_c_var_log_pods(node: Any, flavour: str) -> None:
         ("docker", "v1.20.15", "example.com/own-pause", ""),
     ],
 )
-def test_ports_are_forwarded_by_wincat_of_the_pause_image(
+async def test_ports_are_forwarded_by_wincat_of_the_pause_image(
     node: Any, flavour: str, version: str, pause: str, text: str
 ) -> None:
     own = (
@@ -272,7 +260,13 @@ def test_ports_are_forwarded_by_wincat_of_the_pause_image(
         "{wincat: 'true'}}]"
     )
 
-    async def scenario(node: Node) -> None:
+    async with node(
+        "windows",
+        flavour=flavour,
+        version=version,
+        pod_infra_image=pause,
+        runtime={"catalogue": catalogue_with(own, "own")},
+    ) as node:
         await node.create("p", containers=[{"name": "c", "image": IIS}])
         sandbox = meant(node, await running(node)).id
         if not text:
@@ -282,26 +276,15 @@ def test_ports_are_forwarded_by_wincat_of_the_pause_image(
             await do(node, dial_sandbox(node.kubelet.env, sandbox, 80))
         assert failed.value.description == text.format(id=sandbox)
 
-    node(
-        "windows",
-        scenario,
-        flavour=flavour,
-        version=version,
-        pod_infra_image=pause,
-        runtime={"catalogue": catalogue_with(own, "own")},
-    )
-
 
 @pytest.mark.windows("TRB-114")
 @flavours
-def test_a_port_on_which_nobody_listens(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_port_on_which_nobody_listens(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         sandbox = meant(node, await running(node)).id
         with pytest.raises(RuntimeFailure, match="because the target machine actively refused it"):
             await do(node, dial_sandbox(node.kubelet.env, sandbox, 8080))
-
-    node("windows", scenario, flavour=flavour)
 
 
 # ---- faults
@@ -310,8 +293,8 @@ def test_a_port_on_which_nobody_listens(node: Any, flavour: str) -> None:
 
 @pytest.mark.windows("POD-02")
 @flavours
-def test_pods_come_back_after_a_reboot(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_pods_come_back_after_a_reboot(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         pod = await running(node)
         await node.stop_kubelet()
@@ -324,13 +307,11 @@ def test_pods_come_back_after_a_reboot(node: Any, flavour: str) -> None:
         assert again["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 255
         await running(node)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-02")
 @flavours
-def test_a_kubelet_that_comes_back_finds_its_pods(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_kubelet_that_comes_back_finds_its_pods(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         pod = await running(node)
         identity = in_runtime(node, pod).id
@@ -344,5 +325,3 @@ def test_a_kubelet_that_comes_back_finds_its_pods(node: Any, flavour: str) -> No
         )
         await node.create("q", restartPolicy="Never", containers=[cmd("echo hi")])
         assert log(node, await ended(node, "q")) == "hi"
-
-    node("windows", scenario, flavour=flavour)

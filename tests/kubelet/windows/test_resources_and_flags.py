@@ -56,10 +56,10 @@ async def conditions(node: Node) -> dict[str, str]:
 
 @pytest.mark.windows("RES-07", "RES-09", "FLAG-08", "API-16", "WIN-RES-001")
 @flavours
-def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(
+async def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(
     node: Any, flavour: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         wish = wishes(memory="0s=60Mi,10s=100Mi,20s=900Mi")
         limits = {"limits": {"memory": "128Mi"}}
         await node.create("p", metadata=wish, containers=[container(resources=limits)])
@@ -75,12 +75,10 @@ def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(
         assert row["containers"][0]["memory"]["workingSetBytes"] == 100 * MI  # the last that it got
         assert not [text for text in await told(node) if "OOM" in text]
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("RES-07", "API-16", "WIN-RES-001")
-def test_a_program_hears_of_the_allocation_that_failed(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_program_hears_of_the_allocation_that_failed(node: Any) -> None:
+    async with node("windows") as node:
         script = "$a = New-Object byte[] 500MB; Write-Output got"
         await node.create(
             "p",
@@ -97,17 +95,15 @@ def test_a_program_hears_of_the_allocation_that_failed(node: Any) -> None:
         assert state(pod)["terminated"]["reason"] != "OOMKilled"
         assert log(node, pod, "free") == "got"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows(
     "RES-08", "RES-09", "RES-10", "WIN-RES-002", "WIN-RES-003", "FLAG-07", "WIN-NODE-004"
 )
 @flavours
-def test_memory_past_the_physical_pages_to_disk_and_slows_everything(
+async def test_memory_past_the_physical_pages_to_disk_and_slows_everything(
     node: Any, flavour: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, **SMALL) as node:
         probe = {
             "exec": {"command": ["cmd", "/c", "exit 0"]},
             "periodSeconds": 2,
@@ -139,12 +135,12 @@ def test_memory_past_the_physical_pages_to_disk_and_slows_everything(
         assert (await conditions(node))["MemoryPressure"] == "False"
         assert not await told(node, "Evicted") and not await told(node, "SystemOOM")
 
-    node("windows", scenario, flavour=flavour, **SMALL)
-
 
 @pytest.mark.windows("RES-08", "RES-10")
-def test_a_windows_machine_always_has_a_page_file_and_refuses_what_is_beyond_it(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_windows_machine_always_has_a_page_file_and_refuses_what_is_beyond_it(
+    node: Any,
+) -> None:
+    async with node("windows", **SMALL) as node:
         assert node.host.hardware.page_file > 0 and node.host.commit_limit == 8 * GI
         await node.create("p", metadata=wishes(memory="0s=1Gi,5s=20Gi"), containers=[container()])
         await running(node)
@@ -153,13 +149,18 @@ def test_a_windows_machine_always_has_a_page_file_and_refuses_what_is_beyond_it(
         assert row.usage == GI  # the second wish was refused
         assert "running" in state(await node.pod("p"))
 
-    node("windows", scenario, **SMALL)
-
 
 @pytest.mark.windows("FLAG-05", "FLAG-06", "FLAG-07", "WIN-NODE-003", "WIN-NODE-004")
 @pytest.mark.parametrize("version", ["v1.14.10", "v1.17.17", "v1.18.20", "v1.19.16", "v1.20.15"])
-def test_eviction_by_memory_is_not_implemented(node: Any, version: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_eviction_by_memory_is_not_implemented(node: Any, version: str) -> None:
+    async with node(
+        "windows",
+        version=version,
+        **SMALL,
+        eviction_hard={"memory.available": "3Gi"},
+        eviction_soft={"memory.available": "3500Mi"},
+        eviction_soft_grace_period={"memory.available": "10s"},
+    ) as node:
         await node.create("p", metadata=wishes(memory="0s=5Gi"), containers=[container()])
         await running(node)
         await node.settle(400)
@@ -167,20 +168,10 @@ def test_eviction_by_memory_is_not_implemented(node: Any, version: str) -> None:
         assert (await conditions(node))["MemoryPressure"] == "False"
         assert not await told(node, "Evicted") and not await told(node, "EvictionThresholdMet")
 
-    node(
-        "windows",
-        scenario,
-        version=version,
-        **SMALL,
-        eviction_hard={"memory.available": "3Gi"},
-        eviction_soft={"memory.available": "3500Mi"},
-        eviction_soft_grace_period={"memory.available": "10s"},
-    )
-
 
 @pytest.mark.windows("FLAG-05", "WIN-NODE-003")
-def test_eviction_by_disk_works(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_eviction_by_disk_works(node: Any) -> None:
+    async with node("windows") as node:
         await node.create("p", containers=[container()])
         await running(node)
         node.host.fill_disk(node.host.disk().available - 2 * GI)
@@ -192,12 +183,10 @@ def test_eviction_by_disk_works(node: Any) -> None:
         await node.settle(15)
         assert (await conditions(node))["DiskPressure"] == "True"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("FLAG-09", "FLAG-10", "WIN-RES-007")
-def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
+    async with node("windows", system_reserved={"memory": "500Mi"}, **SMALL) as node:
         assert node.host.fill_memory(
             5 * GI
         )  # a process of the node takes far more than was reserved for it
@@ -215,8 +204,6 @@ def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
         await running(node)
         assert node.host.memory().paged > GI
 
-    node("windows", scenario, system_reserved={"memory": "500Mi"}, **SMALL)
-
 
 # ---- processors
 # --------------------------------------------------------------------------------------------------
@@ -225,8 +212,8 @@ def test_reservations_do_not_bind_processes_of_the_node(node: Any) -> None:
 @pytest.mark.windows("API-15", "WIN-RES-006")
 @flavours
 @pytest.mark.parametrize("limit", ["0.5", "500m"])
-def test_a_cpu_limit_is_a_maximum(node: Any, flavour: str, limit: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_cpu_limit_is_a_maximum(node: Any, flavour: str, limit: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         limits = {"limits": {"cpu": limit, "memory": "1Gi"}}
         await node.create(
             "p", metadata=wishes(cpu="0s=8"), containers=[container(resources=limits)]
@@ -236,8 +223,6 @@ def test_a_cpu_limit_is_a_maximum(node: Any, flavour: str, limit: str) -> None:
             await node.settle(10)
             rows = summary(node)["pods"]
         assert 0.45e9 < rows[0]["cpu"]["usageNanoCores"] < 0.5e9 * 1.05
-
-    node("windows", scenario, flavour=flavour)
 
 
 @pytest.mark.windows("API-15", "WIN-RES-006")
@@ -252,10 +237,10 @@ def test_a_cpu_limit_is_a_maximum(node: Any, flavour: str, limit: str) -> None:
         (2000, 4, "v1.14.10", 5000, 5000),
     ],
 )
-def test_millicores_are_scaled_to_parts_of_the_machine(
+async def test_millicores_are_scaled_to_parts_of_the_machine(
     node: Any, milli: int, cpus: int, version: str, maximum: int, shares: int
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", version=version, machine={"hardware": Hardware(cpus=cpus)}) as node:
         resources = (
             {"limits": {"cpu": f"{milli}m"}, "requests": {"cpu": "1m"}}
             if milli
@@ -266,17 +251,15 @@ def test_millicores_are_scaled_to_parts_of_the_machine(
         told_so = config(node, pod).windows.resources
         assert (told_so.cpu_maximum, told_so.cpu_shares) == (maximum, shares)
 
-    node("windows", scenario, version=version, machine={"hardware": Hardware(cpus=cpus)})
-
 
 @pytest.mark.windows("API-15")
 @pytest.mark.parametrize(
     ("version", "least", "most"), [("v1.20.15", 0.95e9, 1.05e9), ("v1.14.10", 1.9e9, 2.1e9)]
 )
-def test_old_kubelets_give_weights_so_that_limits_bind_nobody(
+async def test_old_kubelets_give_weights_so_that_limits_bind_nobody(
     node: Any, version: str, least: float, most: float
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", version=version) as node:
         for name in ("a", "b"):
             resources = {"limits": {"cpu": "1"}}
             await node.create(
@@ -288,12 +271,12 @@ def test_old_kubelets_give_weights_so_that_limits_bind_nobody(
         rows = [row["containers"][0]["cpu"]["usageNanoCores"] for row in summary(node)["pods"]]
         assert all(least <= row <= most for row in rows), rows
 
-    node("windows", scenario, version=version)
-
 
 @pytest.mark.windows("API-15")
-def test_busy_containers_share_the_processors_in_proportion_to_their_limits(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_busy_containers_share_the_processors_in_proportion_to_their_limits(
+    node: Any,
+) -> None:
+    async with node("windows") as node:
         for name, limit in (("a", "4"), ("b", "2")):
             resources = {"limits": {"cpu": limit}, "requests": {"cpu": "100m"}}
             await node.create(
@@ -307,12 +290,10 @@ def test_busy_containers_share_the_processors_in_proportion_to_their_limits(node
         }
         assert used["a"] / used["b"] == pytest.approx(2, rel=0.05)
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("API-18", "API-19", "API-20", "WIN-RES-004", "RES-12")
-def test_requests_are_for_the_scheduler_and_never_reach_the_runtime(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_requests_are_for_the_scheduler_and_never_reach_the_runtime(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p", containers=[container(resources={"requests": {"cpu": "2", "memory": "1Gi"}})]
         )
@@ -332,12 +313,10 @@ def test_requests_are_for_the_scheduler_and_never_reach_the_runtime(node: Any) -
             "Pod Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
         )
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("RES-12", "RES-13", "API-19")
-def test_limits_alone_make_requests_and_keep_further_pods_away(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_limits_alone_make_requests_and_keep_further_pods_away(node: Any) -> None:
+    async with node("windows", **SMALL) as node:
         await node.create(
             "p", containers=[container(resources={"limits": {"cpu": "1", "memory": "3Gi"}})]
         )
@@ -350,12 +329,10 @@ def test_limits_alone_make_requests_and_keep_further_pods_away(node: Any) -> Non
         await node.create("q", containers=[container(resources={"limits": {"memory": "2Gi"}})])
         assert (await ended(node, "q"))["status"]["reason"] == "OutOfmemory"
 
-    node("windows", scenario, **SMALL)
-
 
 @pytest.mark.windows("FEAT-05", "API-17", "WIN-RES-005")
-def test_huge_pages_are_not_there(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_huge_pages_are_not_there(node: Any) -> None:
+    async with node("windows") as node:
         assert set((await the_node(node))["status"]["capacity"]) == {
             "cpu",
             "memory",
@@ -367,21 +344,19 @@ def test_huge_pages_are_not_there(node: Any) -> None:
         pod = await ended(node)
         assert pod["status"]["reason"] == "OutOfhugepages-2Mi"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("RES-01", "RES-04", "WIN-RES-008")
 @flavours
-def test_pods_are_no_cgroups_and_nothing_turns_the_job_object_off(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_pods_are_no_cgroups_and_nothing_turns_the_job_object_off(
+    node: Any, flavour: str
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         context = {"privileged": True, "capabilities": {"add": ["SYS_ADMIN"]}}
         await node.create("p", hostPID=True, containers=[container(securityContext=context)])
         pod = await running(node)
         assert node.runtime.sandboxes()[0].config.linux.cgroup_parent == ""
         seen = (await run(node, pod, "tasklist")).stdout.decode()
         assert "kubelet.exe" not in seen and "dockerd.exe" not in seen and "CExecSvc.exe" in seen
-
-    node("windows", scenario, flavour=flavour)
 
 
 # ---- flags
@@ -425,7 +400,7 @@ def test_pods_are_no_cgroups_and_nothing_turns_the_job_object_off(node: Any, fla
         ),
     ],
 )
-def test_reservations_and_hard_thresholds_reduce_allocatable(
+async def test_reservations_and_hard_thresholds_reduce_allocatable(
     node: Any, settings: Any, memory: int | None, cpu: str | None, disk: int | None
 ) -> None:
     async def scenario(node: Node) -> None:
@@ -440,9 +415,11 @@ def test_reservations_and_hard_thresholds_reduce_allocatable(
 
     if memory is None:  # a part of something cannot be reserved
         with pytest.raises(Exception, match="quantities must match the regular expression"):
-            node("windows", scenario, **settings)
+            async with node("windows", **settings) as made:
+                await scenario(made)
     else:
-        node("windows", scenario, **settings)
+        async with node("windows", **settings) as made:
+            await scenario(made)
 
 
 def _problems(**settings: Any) -> list[str]:
@@ -452,7 +429,9 @@ def _problems(**settings: Any) -> list[str]:
 
 
 @pytest.mark.windows("FLAG-04", "TRB-45", "TRB-48", "WIN-NODE-001", "WIN-NODE-002")
-def test_a_kubelet_that_is_to_enforce_allocatable_or_use_cgroups_does_not_start(node: Any) -> None:
+async def test_a_kubelet_that_is_to_enforce_allocatable_or_use_cgroups_does_not_start(
+    node: Any,
+) -> None:
     assert _problems(enforce_node_allocatable=("pods",))[-1] == (
         "invalid configuration: EnforceNodeAllocatable (--enforce-node-allocatable) [pods] "
         "is not supported on Windows"
@@ -464,7 +443,8 @@ def test_a_kubelet_that_is_to_enforce_allocatable_or_use_cgroups_does_not_start(
     async def scenario(node: Node) -> None: ...
 
     with pytest.raises(BadConfiguration, match="EnforceNodeAllocatable"):
-        node("windows", scenario, enforce_node_allocatable=("pods",))
+        async with node("windows", enforce_node_allocatable=("pods",)) as made:
+            await scenario(made)
 
 
 @pytest.mark.windows("FLAG-11", "FLAG-12", "FLAG-13", "WIN-NODE-005")
@@ -480,12 +460,10 @@ def test_the_priority_class_of_the_kubelet_is_one_of_windows_own() -> None:
 
 
 @pytest.mark.windows("TRB-37", "WIN-NODE-009")
-def test_a_kubelet_with_the_default_resolver_file_starts_no_pod(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_kubelet_with_the_default_resolver_file_starts_no_pod(node: Any) -> None:
+    async with node("windows", resolv_conf="/etc/resolv.conf") as node:
         await node.create("p", containers=[cmd("exit 0")])
         await node.settle(20)
         assert (await node.pod("p"))["status"]["phase"] == "Pending"
         texts = await told(node, "FailedCreatePodSandBox")
         assert "open /etc/resolv.conf: The system cannot find the path specified." in texts[0]
-
-    node("windows", scenario, resolv_conf="/etc/resolv.conf")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.kubelet.conftest import Node
 
 from transom.client.resources import PODS
 from transom.machinery.errors import ApiError
@@ -77,10 +76,10 @@ def user(name: str) -> dict[str, Any]:
         (None, "NT AUTHORITY\\SYSTEM", SERVERCORE, "SYSTEM"),
     ],
 )
-def test_a_container_runs_as_the_user_of_container_pod_or_image(
+async def test_a_container_runs_as_the_user_of_container_pod_or_image(
     node: Any, flavour: str, pod: str | None, own: str | None, image: str, seen: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, runtime={"catalogue": IMAGES}) as node:
         more = {"securityContext": user(own)} if own else {}
         await node.create(
             "p",
@@ -90,12 +89,10 @@ def test_a_container_runs_as_the_user_of_container_pod_or_image(
         )
         assert log(node, await ended(node)) == seen
 
-    node("windows", scenario, flavour=flavour, runtime={"catalogue": IMAGES})
-
 
 @pytest.mark.windows("SEC-04")
-def test_the_container_overrides_the_pod_for_itself_alone(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_container_overrides_the_pod_for_itself_alone(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p",
             securityContext=user("ContainerUser"),
@@ -108,12 +105,10 @@ def test_the_container_overrides_the_pod_for_itself_alone(node: Any) -> None:
         assert await said(node, pod, "whoami") == "user manager\\containeruser"
         assert await said(node, pod, "whoami", "d") == "user manager\\containeradministrator"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("API-03", "API-04", "LSTO-09")
-def test_identities_are_names_and_sids_and_rights_those_of_the_container(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_identities_are_names_and_sids_and_rights_those_of_the_container(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p",
             containers=[container(securityContext=user("ContainerUser")), container(name="admin")],
@@ -126,18 +121,16 @@ def test_identities_are_names_and_sids_and_rights_those_of_the_container(node: A
         assert await said(node, pod, write, "admin") == ""
         assert "BUILTIN\\Administrators:" in await said(node, pod, "icacls C:\\Windows")
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("RES-06", "API-05", "WIN-SEC-018")
 @pytest.mark.parametrize(
     ("flavour", "reason"), [("docker", "ContainerCannotRun"), ("containerd", "StartError")]
 )
 @pytest.mark.parametrize("name", ["FooLish", "NODE1\\Administrator", "batch"])
-def test_accounts_that_the_container_does_not_have(
+async def test_accounts_that_the_container_does_not_have(
     node: Any, flavour: str, reason: str, name: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, runtime={"catalogue": IMAGES}) as node:
         await node.create(
             "p", restartPolicy="Never", containers=[container(securityContext=user(name))]
         )
@@ -146,8 +139,6 @@ def test_accounts_that_the_container_does_not_have(
         assert (end["reason"], end["exitCode"]) == (reason, 128)
         assert "The user name or password is incorrect." in end["message"]
         assert "The user name or password is incorrect." in (await told(node, "Failed"))[0]
-
-    node("windows", scenario, flavour=flavour, runtime={"catalogue": IMAGES})
 
 
 BAD_NAMES = [
@@ -164,8 +155,8 @@ BAD_NAMES = [
 
 
 @pytest.mark.windows("SEC-04")
-def test_names_that_cannot_be_users_are_refused(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_names_that_cannot_be_users_are_refused(node: Any) -> None:
+    async with node("windows") as node:
         for name, text in BAD_NAMES:
             with pytest.raises(ApiError) as refused:
                 await node.create("p", containers=[container(securityContext=user(name))])
@@ -175,22 +166,18 @@ def test_names_that_cannot_be_users_are_refused(node: Any) -> None:
                 in str(refused.value)
             )
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("SEC-04", "SEC-06", "SEC-07", "WIN-SEC-019")
 @pytest.mark.parametrize(
     ("version", "seen"), [("v1.14.10", "web"), ("v1.17.17", "batch"), ("v1.20.15", "batch")]
 )
-def test_run_as_user_name_is_not_there_at_first(node: Any, version: str, seen: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_run_as_user_name_is_not_there_at_first(node: Any, version: str, seen: str) -> None:
+    async with node("windows", version=version, runtime={"catalogue": IMAGES}) as node:
         batch = cmd("echo %USERNAME%", image="example.com/web", securityContext=user("batch"))
         await node.create("p", restartPolicy="Never", containers=[batch])
         assert (
             log(node, await ended(node)) == seen
         )  # at 1.14 only the account that was made in the image
-
-    node("windows", scenario, version=version, runtime={"catalogue": IMAGES})
 
 
 # ---- numbers of users
@@ -210,8 +197,10 @@ def test_run_as_user_name_is_not_there_at_first(node: Any, version: str, seen: s
 )
 @flavours
 @pytest.mark.parametrize("whole", [True, False])
-def test_numbers_of_users_and_groups_have_no_effect(node: Any, flavour: str, whole: bool) -> None:
-    async def scenario(node: Node) -> None:
+async def test_numbers_of_users_and_groups_have_no_effect(
+    node: Any, flavour: str, whole: bool
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         ids = {"runAsUser": 1000, "runAsGroup": 3000}
         more = {"securityContext": {**ids, "supplementalGroups": [4000]}} if whole else {}
         await node.create(
@@ -225,19 +214,15 @@ def test_numbers_of_users_and_groups_have_no_effect(node: Any, flavour: str, who
             node
         )
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("SEC-06", "API-28", "API-50", "WIN-SEC-011")
 @pytest.mark.parametrize("version", ["v1.14.10", "v1.17.17", "v1.18.20", "v1.19.16"])
-def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
+    async with node("windows", version=version) as node:
         await node.create("p", containers=[container(securityContext={"runAsUser": 1000})])
         text = "run as uid (1000) is not supported on Windows"
         assert await waiting(node, "CreateContainerConfigError") == text
         assert f"Error: {text}" in await told(node, "Failed")
-
-    node("windows", scenario, version=version)
 
 
 @pytest.mark.windows("API-27", "API-52", "WIN-SEC-013")
@@ -257,10 +242,10 @@ def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
         ("example.com/admin", "ContainerUser", None),
     ],
 )
-def test_run_as_non_root_forbids_container_administrator(
+async def test_run_as_non_root_forbids_container_administrator(
     node: Any, image: str, own: str | None, shown: str | None
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", runtime={"catalogue": IMAGES}) as node:
         context = {"runAsNonRoot": True, **(user(own) if own else {})}
         await node.create("p", securityContext=context, containers=[container(image=image)])
         await node.create("q", containers=[container(image=image, securityContext=context)])
@@ -271,13 +256,11 @@ def test_run_as_non_root_forbids_container_administrator(
             text = await waiting(node, "CreateContainerConfigError", name)
             assert text == ROOT.format(shown, name, (await node.pod(name))["metadata"]["uid"])
 
-    node("windows", scenario, runtime={"catalogue": IMAGES})
-
 
 @pytest.mark.windows("API-27", "API-52", "WIN-SEC-014")
 @pytest.mark.parametrize("version", ["v1.14.10", "v1.19.16"])
-def test_run_as_non_root_wants_a_number_before_1_20(node: Any, version: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_run_as_non_root_wants_a_number_before_1_20(node: Any, version: str) -> None:
+    async with node("windows", version=version) as node:
         await node.create(
             "p", containers=[container(image=NANO, securityContext={"runAsNonRoot": True})]
         )
@@ -286,12 +269,10 @@ def test_run_as_non_root_wants_a_number_before_1_20(node: Any, version: str) -> 
             "cannot verify user is non-root"
         )
 
-    node("windows", scenario, version=version)
-
 
 @pytest.mark.windows("API-27")
-def test_container_administrator_does_not_exist_on_the_node(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_container_administrator_does_not_exist_on_the_node(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p",
             containers=[container(securityContext={"runAsNonRoot": True, **user("ContainerUser")})],
@@ -299,8 +280,6 @@ def test_container_administrator_does_not_exist_on_the_node(node: Any) -> None:
         await running(node)
         assert not node.host.files.exists("C:\\Users\\ContainerAdministrator")
         assert not node.host.files.exists("C:\\Users\\ContainerUser")
-
-    node("windows", scenario)
 
 
 # ---- what only Linux has
@@ -346,8 +325,10 @@ LINUX_ONLY = {
     "WIN-API-001",
 )
 @flavours
-def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_fields_of_a_container_that_only_linux_knows_are_ignored(
+    node: Any, flavour: str
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("plain", containers=[container()])
         usual = config(node, await running(node, "plain"))
         for what, context in LINUX_ONLY.items():
@@ -360,13 +341,13 @@ def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flav
             assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert not await warnings(node)  # and nobody is told
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("FEAT-04", "RES-05", "WIN-SEC-001")
 @flavours
-def test_a_privileged_container_has_no_privileges_on_the_node(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_privileged_container_has_no_privileges_on_the_node(
+    node: Any, flavour: str
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         node.host.files.write("C:\\node.txt", b"x")
         await node.create(
             "p", hostPID=True, containers=[container(securityContext={"privileged": True})]
@@ -377,8 +358,6 @@ def test_a_privileged_container_has_no_privileges_on_the_node(node: Any, flavour
             == "The system cannot find the file specified."
         )
         assert "kubelet" not in await said(node, pod, "tasklist")
-
-    node("windows", scenario, flavour=flavour)
 
 
 @pytest.mark.windows(
@@ -394,37 +373,33 @@ def test_a_privileged_container_has_no_privileges_on_the_node(node: Any, flavour
         {"seccompProfile": {"type": "RuntimeDefault"}},
     ],
 )
-def test_no_field_of_a_pod_security_context_works(node: Any, flavour: str, context: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_no_field_of_a_pod_security_context_works(
+    node: Any, flavour: str, context: Any
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", securityContext=context, containers=[container()])
         pod = await running(node)
         assert config(node, pod).linux is None and not await warnings(node)
         assert meant(node, pod).config.linux.selinux is None
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-54", "WIN-SEC-016")
-def test_unsafe_sysctls_are_forbidden_as_on_linux(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_unsafe_sysctls_are_forbidden_as_on_linux(node: Any) -> None:
+    async with node("windows") as node:
         context = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
         await node.create("p", securityContext=context, containers=[container()])
         pod = await ended(node)
         assert pod["status"]["reason"] == "SysctlForbidden"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("SEC-09", "WIN-SEC-006")
 @flavours
-def test_app_armor_profiles_are_ignored(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_app_armor_profiles_are_ignored(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         notes = {"container.apparmor.security.beta.kubernetes.io/c": "localhost/not-there"}
         await node.create("p", metadata={"annotations": notes}, containers=[container()])
         await running(node)
         assert not await warnings(node)
-
-    node("windows", scenario, flavour=flavour)
 
 
 # ---- managed service accounts
@@ -448,8 +423,8 @@ GMSA = {"windowsOptions": {"gmsaCredentialSpec": SPEC}}
 
 
 @pytest.mark.windows("RT-09")
-def test_docker_is_given_a_credential_spec_through_the_registry(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_docker_is_given_a_credential_spec_through_the_registry(node: Any) -> None:
+    async with node("windows") as node:
         node.host.registry.set(CREDENTIAL_SPECS, "mine", "of somebody else")
         await node.create("p", securityContext=GMSA, containers=[container()])
         pod = await running(node)
@@ -462,12 +437,10 @@ def test_docker_is_given_a_credential_spec_through_the_registry(node: Any) -> No
             "mine"
         }  # gone with its container
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("RT-09")
-def test_containerd_is_given_the_contents_themselves(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_containerd_is_given_the_contents_themselves(node: Any) -> None:
+    async with node("windows", flavour="containerd") as node:
         await node.create(
             "p",
             securityContext=GMSA,
@@ -483,13 +456,11 @@ def test_containerd_is_given_the_contents_themselves(node: Any) -> None:
         assert config(node, pod, "d").windows.credential_spec == "{}"
         assert not node.host.registry.values(CREDENTIAL_SPECS)
 
-    node("windows", scenario, flavour="containerd")
-
 
 @pytest.mark.windows("RT-09")
 @flavours
-def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", securityContext=GMSA, containers=[container()])
         await node.create("q", containers=[container()])
         pod, other = await running(node), await running(node, "q")
@@ -500,8 +471,6 @@ def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None
         )
         assert "NERR_Success" in await said(node, pod, "nltest /query")
         assert (await run(node, other, "nltest", "/PARENTDOMAIN")).exit_code != 0
-
-    node("windows", scenario, flavour=flavour)
 
 
 @pytest.mark.windows("RT-09", "RT-10", "RT-11", "WIN-SEC-021")
@@ -517,10 +486,12 @@ def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -> None
         ("containerd", 19042, 746, True),
     ],
 )
-def test_network_shares_with_a_managed_account(
+async def test_network_shares_with_a_managed_account(
     node: Any, flavour: str, build: int, revision: int, opens: bool
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node(
+        "windows", flavour=flavour, machine={"build": replace(BUILDS[build], ubr=revision)}
+    ) as node:
         image = f"mcr.microsoft.com/windows/servercore:{BUILDS[build].tags[0]}"
         await node.create("p", securityContext=GMSA, containers=[container(image=image)])
         pod = await running(node)
@@ -529,22 +500,15 @@ def test_network_shares_with_a_managed_account(
         # Its identity it has in any case.
         assert "NERR_Success" in await said(node, pod, "nltest /query")
 
-    node(
-        "windows",
-        scenario,
-        flavour=flavour,
-        machine={"build": replace(BUILDS[build], ubr=revision)},
-    )
-
 
 @pytest.mark.windows("ROAD-19", "WIN-SEC-022")
 @pytest.mark.parametrize(
     ("version", "fields"), [("v1.14.10", False), ("v1.17.17", True), ("v1.20.15", True)]
 )
-def test_managed_accounts_are_read_from_annotations_at_1_14(
+async def test_managed_accounts_are_read_from_annotations_at_1_14(
     node: Any, version: str, fields: bool
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", version=version) as node:
         notes = {
             "pod.alpha.windows.kubernetes.io/gmsa-credential-spec": "of the pod",
             "d.container.alpha.windows.kubernetes.io/gmsa-credential-spec": "of d",
@@ -558,12 +522,10 @@ def test_managed_accounts_are_read_from_annotations_at_1_14(
         assert asked == (["", ""] if fields else ["of the pod", "of d"])
         assert config(node, other).windows.credential_spec == (SPEC if fields else "")
 
-    node("windows", scenario, version=version)
-
 
 @pytest.mark.windows("API-05")
-def test_an_account_of_one_container_is_unknown_to_the_others(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_an_account_of_one_container_is_unknown_to_the_others(node: Any) -> None:
+    async with node("windows", runtime={"catalogue": IMAGES}) as node:
         await node.create(
             "p",
             restartPolicy="Never",
@@ -581,5 +543,3 @@ def test_an_account_of_one_container_is_unknown_to_the_others(node: Any) -> None
             ),
         )
         assert "running" in state(pod) and in_runtime(node, pod, "d").exit_code == 128
-
-    node("windows", scenario, runtime={"catalogue": IMAGES})

@@ -62,8 +62,8 @@ async def keys(node: Node) -> None:
 
 @pytest.mark.windows("LSTO-01", "LSTO-02", "LSTO-05", "LSTO-12", "WIN-STO-004")
 @flavours
-def test_files_of_a_container_are_its_own_layer(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_files_of_a_container_are_its_own_layer(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container(), container(name="d")])
         pod = await running(node)
         node.host.files.write("C:\\host.txt", b"of the node")
@@ -79,13 +79,11 @@ def test_files_of_a_container_are_its_own_layer(node: Any, flavour: str) -> None
         )
         assert not node.host.files.exists("C:\\mine.txt")  # nothing is projected to the node
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LSTO-06", "LSTO-14", "API-25", "WIN-SEC-009")
 @flavours
-def test_a_read_only_root_filesystem_is_not_possible(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_read_only_root_filesystem_is_not_possible(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p", containers=[container(securityContext={"readOnlyRootFilesystem": True})]
         )
@@ -93,16 +91,14 @@ def test_a_read_only_root_filesystem_is_not_possible(node: Any, flavour: str) ->
         assert await said(node, pod, "echo yes> C:\\x.txt & type C:\\x.txt") == "yes"
         assert not await warnings(node)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LSTO-07", "LSTO-14")
 @flavours
 @pytest.mark.parametrize(
     "source", [{"emptyDir": {}}, {"hostPath": {"path": "C:\\tmp", "type": "DirectoryOrCreate"}}]
 )
-def test_read_only_volumes(node: Any, flavour: str, source: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_read_only_volumes(node: Any, flavour: str, source: Any) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p",
             volumes=[{"name": "v", **source}],
@@ -118,23 +114,19 @@ def test_read_only_volumes(node: Any, flavour: str, source: Any) -> None:
         assert (await run(node, pod, "cmd", "/c", write, name="rw")).exit_code == 0
         assert await said(node, pod, "type C:\\test-volume\\file.txt") == "windows-volume-test"
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-07", "WIN-CTR-004")
 @flavours
-def test_paths_with_either_slash(node: Any, flavour: str) -> None:
+async def test_paths_with_either_slash(node: Any, flavour: str) -> None:
     paths = {"/a": "C:\\a", "b": "C:\\b", "C:\\c": "C:\\c", "C:/d": "C:\\d", "\\e\\f": "C:\\e\\f"}
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         mounts = [mount for asked in paths for mount in at(asked)]
         await node.create("p", volumes=EMPTY, containers=[container(volumeMounts=mounts)])
         pod = await running(node)
         node.host.files.write(volume(pod, "empty-dir", "v") + "\\x", b"here")
         for seen in paths.values():
             assert await said(node, pod, f"type {seen}\\x") == "here"
-
-    node("windows", scenario, flavour=flavour)
 
 
 # ---- what can be mounted
@@ -143,8 +135,8 @@ def test_paths_with_either_slash(node: Any, flavour: str) -> None:
 
 @pytest.mark.windows("LSTO-03", "LSTO-04", "FEAT-02", "WIN-STO-002")
 @flavours
-def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await keys(node)
         await node.create(
             "p",
@@ -164,13 +156,11 @@ def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: str) ->
         )
         assert f"Error: {text}" in await told(node, "Failed")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LSTO-03", "WIN-STO-002")
 @flavours
-def test_a_file_of_the_node(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_file_of_the_node(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         node.host.files.mkdir("C:\\conf")
         node.host.files.write("C:\\conf\\x.ini", b"x=1")
         await node.create(
@@ -185,13 +175,11 @@ def test_a_file_of_the_node(node: Any, flavour: str) -> None:
                 node, "CreateContainerError"
             )
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LSTO-11", "WIN-STO-003")
 @flavours
-def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await keys(node)
         await node.create(
             "p",
@@ -203,13 +191,11 @@ def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None:
         else:
             assert DIRECTORY in await waiting(node, "CreateContainerError")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LSTO-10", "WIN-STO-001")
 @flavours
-def test_directories_by_sub_path_do_work(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_directories_by_sub_path_do_work(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         env = [{"name": "WHO", "value": "me"}]
         mounts = [
             *at("C:\\logs", subPath="logs\\app"),
@@ -225,12 +211,10 @@ def test_directories_by_sub_path_do_work(node: Any, flavour: str) -> None:
         await node.settle(60)
         assert await node.missing("p") and not node.host.files.exists(top)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("WIN-STO-019")
-def test_back_steps_between_backslashes_are_found_by_the_kubelet(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_back_steps_between_backslashes_are_found_by_the_kubelet(node: Any) -> None:
+    async with node("windows") as node:
         bad = {"name": "v", "hostPath": {"path": "C:\\a\\..\\b"}}
         await node.create("p", volumes=[bad], containers=[container(volumeMounts=at("C:\\x"))])
         await node.create(
@@ -245,13 +229,11 @@ def test_back_steps_between_backslashes_are_found_by_the_kubelet(node: Any) -> N
         said_so = await waiting(node, "CreateContainerConfigError", "q")
         assert said_so == "unable to provision SubPath `a\\..\\b`: must not contain '..'"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("API-44")
 @flavours
-def test_host_path(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_host_path(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         node.host.files.mkdir("C:\\data\\x")
         node.host.files.write("C:\\data\\x\\f", b"of the node")
         await node.create(
@@ -263,8 +245,6 @@ def test_host_path(node: Any, flavour: str) -> None:
         assert config(node, pod).mounts[0].host_path == "c:/data/x"
         assert await said(node, pod, "type C:\\d\\f & echo back> C:\\d\\g") == "of the node"
         assert node.host.files.read("C:\\data\\x\\g").strip() == b"back"
-
-    node("windows", scenario, flavour=flavour)
 
 
 @pytest.mark.windows("API-44", "POD-16", "WIN-STO-017", "WIN-STO-018")
@@ -290,8 +270,10 @@ def test_host_path(node: Any, flavour: str) -> None:
         ),
     ],
 )
-def test_what_linux_has_in_a_path_is_not_there(node: Any, path: str, kind: str, text: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_what_linux_has_in_a_path_is_not_there(
+    node: Any, path: str, kind: str, text: str
+) -> None:
+    async with node("windows") as node:
         source = {"name": "v", "hostPath": {"path": path, "type": kind}}
         await node.create("p", volumes=[source], containers=[container(volumeMounts=at("C:\\x"))])
         await node.settle(3)
@@ -300,14 +282,12 @@ def test_what_linux_has_in_a_path_is_not_there(node: Any, path: str, kind: str, 
         ] == f'MountVolume.SetUp failed for volume "v" : {text}'
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("API-47", "WIN-STO-005")
 @flavours
 @pytest.mark.parametrize("asked", ["HostToContainer", "Bidirectional"])
-def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         context = {"privileged": True} if asked == "Bidirectional" else {}
         await node.create(
             "p",
@@ -319,8 +299,6 @@ def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: str) ->
         pod = await running(node)
         assert config(node, pod).mounts[0].propagation == "private" and not await warnings(node)
 
-    node("windows", scenario, flavour=flavour)
-
 
 # ---- what lies where
 # -------------------------------------------------------------------------------------------------
@@ -329,10 +307,10 @@ def test_mount_propagation_has_no_effect(node: Any, flavour: str, asked: str) ->
 @pytest.mark.windows("LSTO-16", "API-45", "API-46", "WIN-STO-009")
 @flavours
 @pytest.mark.parametrize("medium", ["", "Memory"])
-def test_an_empty_dir_lies_on_disk_whatever_its_medium(
+async def test_an_empty_dir_lies_on_disk_whatever_its_medium(
     node: Any, flavour: str, medium: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         limits = {"limits": {"memory": "64Mi"}}
         await node.create(
             "p",
@@ -358,12 +336,10 @@ def test_an_empty_dir_lies_on_disk_whatever_its_medium(
         node.host.reboot()
         assert node.host.files.exists(volume(pod, "empty-dir", "v") + "\\big")  # a disk survives it
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-45")
-def test_the_size_limit_of_an_empty_dir_evicts(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_size_limit_of_an_empty_dir_evicts(node: Any) -> None:
+    async with node("windows") as node:
         source = {"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
         await node.create("p", volumes=[source], containers=[container(volumeMounts=at("C:\\v"))])
         pod = await running(node)
@@ -371,12 +347,10 @@ def test_the_size_limit_of_an_empty_dir_evicts(node: Any) -> None:
         pod = await until(node, "p", lambda pod: pod["status"]["phase"] == "Failed", 60)
         assert pod["status"]["message"] == 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("FEAT-05", "WIN-RES-005")
-def test_an_empty_dir_in_huge_pages_cannot_be_mounted(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_an_empty_dir_in_huge_pages_cannot_be_mounted(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p",
             volumes=[{"name": "v", "emptyDir": {"medium": "HugePages"}}],
@@ -385,19 +359,17 @@ def test_an_empty_dir_in_huge_pages_cannot_be_mounted(node: Any) -> None:
         await node.settle(3)
         assert 'MountVolume.SetUp failed for volume "v" : ' in (await told(node, "FailedMount"))[0]
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("SEC-01", "WIN-SEC-017", "API-42")
 @flavours
-def test_secrets_are_written_in_clear_text_on_the_nodes_volume(
+async def test_secrets_are_written_in_clear_text_on_the_nodes_volume(
     node: Any, flavour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     from transom.kubelet import os_windows_pods
 
     os_windows_pods._warn_of_clear_text.cache_clear()
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await keys(node)
         await node.create(
             "p",
@@ -408,16 +380,14 @@ def test_secrets_are_written_in_clear_text_on_the_nodes_volume(
         assert node.host.files.read(volume(pod, "secret", "v") + "\\word") == b"sesame"
         node.host.reboot()
         assert node.host.files.read(volume(pod, "secret", "v") + "\\word") == b"sesame"
-
-    node("windows", scenario, flavour=flavour)
     assert "Secrets are written in clear text on the node's volume" in caplog.text
 
 
 @pytest.mark.windows("WIN-STO-020", "API-43")
-def test_an_update_replaces_the_link_by_removing_and_making_it(
+async def test_an_update_replaces_the_link_by_removing_and_making_it(
     node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows") as node:
         await keys(node)
         await node.create(
             "p",
@@ -440,13 +410,13 @@ def test_an_update_replaces_the_link_by_removing_and_making_it(
         assert top + "\\..data" in gone and node.host.files.readlink(top + "\\..data") != before
         assert await said(node, pod, "type C:\\m\\a.txt") == "pear"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("LSTO-13", "LSTO-17", "WIN-STO-006", "WIN-STO-021", "API-06")
 @flavours
-def test_modes_of_files_are_kept_as_the_read_only_attribute_alone(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_modes_of_files_are_kept_as_the_read_only_attribute_alone(
+    node: Any, flavour: str
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         await keys(node)
         items = [
             {"key": "a.txt", "path": "a.txt"},
@@ -472,13 +442,11 @@ def test_modes_of_files_are_kept_as_the_read_only_attribute_alone(node: Any, fla
         status = node.host.files.stat(top + "\\a.txt")
         assert (status.uid, status.gid) == (0, 0)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LSTO-08", "LSTO-09", "LSTO-17", "WIN-STO-007")
 @flavours
-def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         context = {
             "fsGroup": 2000,
             "fsGroupChangePolicy": "OnRootMismatch",
@@ -497,8 +465,6 @@ def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -> None
             await said(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"
         )  # ContainerUser may write there
         assert not await warnings(node)
-
-    node("windows", scenario, flavour=flavour)
 
 
 # ---- storage that Windows cannot have
@@ -588,10 +554,10 @@ def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -> None
         ),
     ],
 )
-def test_nfs_and_other_storage_of_linux_cannot_be_mounted(
+async def test_nfs_and_other_storage_of_linux_cannot_be_mounted(
     node: Any, source: Any, text: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows") as node:
         await node.start_controllers("attachdetach")
         await node.create(
             "p", volumes=[{"name": "v", **source}], containers=[container(volumeMounts=at("C:\\v"))]
@@ -611,12 +577,10 @@ def test_nfs_and_other_storage_of_linux_cannot_be_mounted(
             for line in await told(node, "FailedMount")
         )
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("LSTO-18", "WIN-STO-010", "WIN-STO-011")
-def test_options_do_not_help_nfs(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_options_do_not_help_nfs(node: Any) -> None:
+    async with node("windows") as node:
         more = {"nfs": {"server": "srv", "path": "/x"}, "mountOptions": ["nolock", "hard"]}
         await claim(node, more)
         await node.create(
@@ -631,8 +595,6 @@ def test_options_do_not_help_nfs(node: Any) -> None:
             in line
         )
         assert line.endswith('with options ("hard,nolock")')
-
-    node("windows", scenario)
 
 
 async def claim(node: Node, spec: Any) -> None:
@@ -663,8 +625,8 @@ async def claim(node: Node, spec: Any) -> None:
 
 @pytest.mark.windows("LSTO-15", "API-40", "WIN-STO-008")
 @flavours
-def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.start_controllers("attachdetach")
         await claim(node, {"volumeMode": "Block", "awsElasticBlockStore": {"volumeID": "vol-1"}})
         await node.create(
@@ -677,8 +639,6 @@ def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> None:
         assert line.startswith('MapVolume.MapBlockVolume failed for volume "pv" : ')
         assert line.endswith("not supported for this build.")
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
-
-    node("windows", scenario, flavour=flavour)
 
 
 async def storage_account(node: Node, name: str = "s") -> None:
@@ -703,8 +663,8 @@ async def storage_account(node: Node, name: str = "s") -> None:
         {"vsphereVolume": {"volumePath": "[ds] x", "fsType": "ntfs"}},
     ],
 )
-def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) -> None:
+    async with node("windows") as node:
         mounts = at("C:\\v")
         await node.start_controllers("attachdetach")
         await storage_account(node)
@@ -716,17 +676,15 @@ def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) -> None:
         await run(node, pod, "cmd", "/c", "echo kept> C:\\v\\x")
         assert await said(node, other, "type C:\\v\\x") == "kept"
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("WIN-STO-013", "WIN-STO-014")
 @pytest.mark.parametrize("version", ["v1.17.17", "v1.20.15"])
-def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, version: str) -> None:
+async def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, version: str) -> None:
     """Nothing registers with the kubelet: drivers came with 1.18, and need csi-proxy on the node
     from then on.
     """
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", version=version) as node:
         await node.client.create(
             CSI_DRIVERS,
             "",
@@ -747,5 +705,3 @@ def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, version: 
             "failed to get CSI client: "
             "driver name disk.example.com not found in the list of registered CSI drivers"
         )
-
-    node("windows", scenario, version=version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kubelet.conftest import Node
 
 from transom.client.resources import CONFIG_MAPS, PODS, SECRETS
 
@@ -39,10 +38,10 @@ MOUNT = [{"name": "v", "mountPath": "C:\\shared"}]
 
 @pytest.mark.windows("POD-03", "POD-05", "POD-06", "RT-12", "RT-13", "RES-03")
 @flavours
-def test_single_or_multiple_containers_per_pod_with_process_isolation(
+async def test_single_or_multiple_containers_per_pod_with_process_isolation(
     node: Any, flavour: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         sit = [
             container("cmd", name="a", stdin=True),
             container(name="b"),
@@ -62,25 +61,21 @@ def test_single_or_multiple_containers_per_pod_with_process_isolation(
                 "CExecSvc.exe" in seen
             )  # of the container's own system, as in every Windows container
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-07", "STO-01")
 @flavours
-def test_volume_sharing_between_the_containers_of_a_pod(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_volume_sharing_between_the_containers_of_a_pod(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         one = cmd("echo hello> C:\\shared\\file.txt & ping -t localhost", "a", volumeMounts=MOUNT)
         await node.create("p", **SHARED, containers=[one, container(name="b", volumeMounts=MOUNT)])
         pod = await running(node)
         assert await said(node, pod, "type C:\\shared\\file.txt", "b") == "hello"
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-01", "POD-02", "POD-08", "OS-03")
 @flavours
-def test_pod_status_fields(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_pod_status_fields(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         pod = await running(node)
         status = pod["status"]
@@ -122,13 +117,11 @@ def test_pod_status_fields(node: Any, flavour: str) -> None:
             "Stopping container c",
         ]
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-09")
 @flavours
-def test_readiness_probes(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_readiness_probes(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         probe = {"exec": {"command": ["cmd", "/c", "type C:\\ready.txt"]}, "periodSeconds": 2}
         await node.create("p", containers=[container(readinessProbe=probe)])
         pod = await until(node, "p", lambda pod: pod["status"]["phase"] == "Running")
@@ -143,13 +136,11 @@ def test_readiness_probes(node: Any, flavour: str) -> None:
         assert {c["type"]: c["status"] for c in pod["status"]["conditions"]}["Ready"] == "False"
         assert states(pod)[0]["restartCount"] == 0
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-10", "RT-14")
 @flavours
-def test_liveness_probes(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_liveness_probes(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         probe = {
             "exec": {"command": ["cmd", "/c", "exit 1"]},
             "periodSeconds": 2,
@@ -165,12 +156,10 @@ def test_liveness_probes(node: Any, flavour: str) -> None:
         assert pod["status"]["podIP"] == first["status"]["podIP"]
         assert len(node.runtime.sandboxes(pod["metadata"]["uid"])) == 1
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-09", "POD-10")
-def test_probes_by_http_and_tcp(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_probes_by_http_and_tcp(node: Any) -> None:
+    async with node("windows") as node:
         iis = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
         probes = {
             "livenessProbe": {"tcpSocket": {"port": 80}},
@@ -185,13 +174,12 @@ def test_probes_by_http_and_tcp(node: Any) -> None:
         assert states(await node.pod("p"))[0]["restartCount"] == 0 and states(pod)[0]["started"]
         assert not await told(node, "Unhealthy")
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("POD-11")
 @flavours
-def test_post_start_events(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_post_start_events(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
+
         def hook(script: str) -> dict[str, Any]:
             return {"postStart": {"exec": {"command": ["cmd", "/c", script]}}}
 
@@ -208,13 +196,11 @@ def test_post_start_events(node: Any, flavour: str) -> None:
         assert "error: command 'cmd /c echo no& exit 3' exited with 3: " in text
         assert "FailedPostStartHook" in await told(node, "Killing")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-12")
 @flavours
-def test_pre_stop_events(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_pre_stop_events(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         hook = {
             "preStop": {
                 "exec": {
@@ -240,13 +226,11 @@ def test_pre_stop_events(node: Any, flavour: str) -> None:
         await node.settle(40)
         assert await node.missing("q") and await told(node, "FailedPreStopHook")
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-13", "POD-14", "API-42", "API-43")
 @flavours
-def test_config_maps_and_secrets_as_variables_and_volumes(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_config_maps_and_secrets_as_variables_and_volumes(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.client.create(
             CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"colour": "red"}}
         )
@@ -296,13 +280,11 @@ def test_config_maps_and_secrets_as_variables_and_volumes(node: Any, flavour: st
             await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "blueopen"
         )
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-15", "API-41", "API-45")
 @flavours
-def test_empty_dir(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_empty_dir(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         again = cmd(
             "type C:\\shared\\x & echo once>> C:\\shared\\x & ping -n 3 localhost > nul",
             volumeMounts=MOUNT,
@@ -317,13 +299,11 @@ def test_empty_dir(node: Any, flavour: str) -> None:
         await node.settle(60)
         assert not node.host.files.exists(folder)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-16")
 @flavours
-def test_named_pipe_host_mounts(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_named_pipe_host_mounts(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         pipe = "\\\\.\\pipe\\agent"
         node.host.files.make(pipe, "pipe")
         await node.create(
@@ -335,13 +315,11 @@ def test_named_pipe_host_mounts(node: Any, flavour: str) -> None:
         mount = config(node, pod).mounts[0]
         assert (mount.host_path, mount.container_path) == (pipe, pipe)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("POD-17", "API-15", "API-16", "WIN-RES-006")
 @flavours
-def test_resource_limits(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_resource_limits(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         limits = {"limits": {"cpu": "500m", "memory": "256Mi"}}
         await node.create("p", containers=[container(resources=limits)])
         pod = await running(node)
@@ -353,13 +331,11 @@ def test_resource_limits(node: Any, flavour: str) -> None:
         assert (resources.cpu_shares, resources.cpu_count) == (0, 0)
         assert pod["status"]["qosClass"] == "Guaranteed"  # requests default to limits
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LIFE-01", "RES-02")
 @flavours
-def test_pod_and_container_metrics(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_pod_and_container_metrics(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         await running(node)
         summary(node)
@@ -371,24 +347,20 @@ def test_pod_and_container_metrics(node: Any, flavour: str) -> None:
             one["cpu"]["usageCoreNanoSeconds"] > 0 and one["memory"]["workingSetBytes"] > 10 << 20
         )
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("LIFE-03")
 @flavours
-def test_exec(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_exec(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         pod = await running(node)
         result = await run(node, pod, "cmd", "/c", "echo out& echo err>&2& exit 7")
         assert result == (b"out\r\n", b"err\r\n", 7)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("RT-12", "RT-13", "POD-06")
-def test_containers_of_a_pod_share_localhost_and_its_ports(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_containers_of_a_pod_share_localhost_and_its_ports(node: Any) -> None:
+    async with node("windows") as node:
         iis = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
         await node.create("p", containers=[{"name": "web", "image": iis}, container()])
         pod = await running(node)
@@ -399,13 +371,13 @@ def test_containers_of_a_pod_share_localhost_and_its_ports(node: Any) -> None:
         connection = await do(node, node.runtime.port_forward(meant(node, pod).id, 80))
         connection.close()
 
-    node("windows", scenario)
-
 
 @pytest.mark.windows("POD-01", "API-12")
 @flavours
-def test_restart_policies_and_init_containers_work_as_on_linux(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_restart_policies_and_init_containers_work_as_on_linux(
+    node: Any, flavour: str
+) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p",
             **SHARED,
@@ -419,5 +391,3 @@ def test_restart_policies_and_init_containers_work_as_on_linux(node: Any, flavou
         await node.create("q", restartPolicy="Never", containers=[cmd("exit 3")])
         pod = await ended(node, "q")
         assert (pod["status"]["phase"], state(pod)["terminated"]["exitCode"]) == ("Failed", 3)
-
-    node("windows", scenario, flavour=flavour)

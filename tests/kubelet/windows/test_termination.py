@@ -58,29 +58,27 @@ async def seconds_to_go(node: Node, name: str = "p", most: int = 60) -> float:
         ("containerd", 12, 12, 15),
     ],
 )
-def test_a_process_that_ignores_the_event_is_gone_after_five_seconds_with_docker(
+async def test_a_process_that_ignores_the_event_is_gone_after_five_seconds_with_docker(
     node: Any, flavour: str, grace: int, least: float, most: float
 ) -> None:
     heard: list[str] = []
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:
         await node.create(
             "p", terminationGracePeriodSeconds=grace, containers=[container("stubborn")]
         )
         await running(node)
         took = await seconds_to_go(node, most=grace + 10)
         assert least <= took <= most, took
-
-    node("windows", scenario, flavour=flavour, runtime=stubborn(heard))
     assert heard == ["CTRL_SHUTDOWN_EVENT", "killed"]
 
 
 @pytest.mark.windows("API-09", "API-10", "API-11", "API-38", "WIN-CTR-007")
 @flavours
-def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flavour: str) -> None:
+async def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flavour: str) -> None:
     heard: list[str] = []
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:
         await node.create("p", containers=[container("stubborn", "leave", "2")])
         pod = await running(node)
         await node.client.delete(PODS, "default", "p")
@@ -90,8 +88,6 @@ def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flavour: s
         )  # its handler runs, and what it says is in the log
         await node.settle(4)
         assert await node.missing("p")
-
-    node("windows", scenario, flavour=flavour, runtime=stubborn(heard))
     assert heard[0] == "CTRL_SHUTDOWN_EVENT" and not [
         name for name in heard if name.startswith("SIG")
     ]
@@ -99,10 +95,10 @@ def test_the_process_is_sent_a_console_event_and_no_signal(node: Any, flavour: s
 
 @pytest.mark.windows("API-10", "API-13", "WIN-CTR-007", "WIN-CTR-006")
 @flavours
-def test_a_console_program_without_a_handler_ends_with_control_c_exit(
+async def test_a_console_program_without_a_handler_ends_with_control_c_exit(
     node: Any, flavour: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p", restartPolicy="Never", activeDeadlineSeconds=5, containers=[container()]
         )
@@ -111,8 +107,6 @@ def test_a_console_program_without_a_handler_ends_with_control_c_exit(
         # 0xC000013A, STATUS_CONTROL_C_EXIT, in 32 bits with a sign
         assert in_runtime(node, pod).exit_code == -1073741510
         assert pod["status"]["reason"] == "DeadlineExceeded"
-
-    node("windows", scenario, flavour=flavour)
 
 
 @pytest.mark.windows("API-39", "API-38")
@@ -125,10 +119,12 @@ def test_a_console_program_without_a_handler_ends_with_control_c_exit(
         ("example.com/patient", 7, 7, 10),
     ],
 )
-def test_the_five_seconds_are_in_the_registry_of_the_image(
+async def test_the_five_seconds_are_in_the_registry_of_the_image(
     node: Any, image: str, grace: int, least: float, most: float
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node(
+        "windows", runtime={**stubborn([]), "catalogue": catalogue_with(PATIENT, "own")}
+    ) as node:
         await node.create(
             "p",
             terminationGracePeriodSeconds=grace,
@@ -138,22 +134,18 @@ def test_the_five_seconds_are_in_the_registry_of_the_image(
         took = await seconds_to_go(node)
         assert least <= took <= most, took
 
-    node("windows", scenario, runtime={**stubborn([]), "catalogue": catalogue_with(PATIENT, "own")})
-
 
 @pytest.mark.windows("API-38")
 @flavours
-def test_deletion_without_grace_waits_for_nobody(node: Any, flavour: str) -> None:
+async def test_deletion_without_grace_waits_for_nobody(node: Any, flavour: str) -> None:
     heard: list[str] = []
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:
         await node.create("p", containers=[container("stubborn")])
         pod = await running(node)
         await node.client.delete(PODS, "default", "p", grace=0)
         await node.settle(3)
         assert not node.runtime.containers(pod["metadata"]["uid"])
-
-    node("windows", scenario, flavour=flavour, runtime=stubborn(heard))
 
 
 # ---- last words
@@ -165,10 +157,10 @@ def test_deletion_without_grace_waits_for_nobody(node: Any, flavour: str) -> Non
     ("flavour", "message"), [("docker", None), ("containerd", "the disk is full\r\n")]
 )
 @pytest.mark.parametrize("path", ["/dev/termination-log", "C:\\log\\last.txt"])
-def test_the_termination_message_is_lost_with_docker(
+async def test_the_termination_message_is_lost_with_docker(
     node: Any, flavour: str, message: str | None, path: str
 ) -> None:
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         inside = path if path[1] == ":" else "C:" + path.replace("/", "\\")
         folder = inside.rpartition("\\")[0]
         script = f"mkdir {folder} 2> nul & echo the disk is full> {inside}& exit 4"
@@ -178,12 +170,10 @@ def test_the_termination_message_is_lost_with_docker(
         end = state(pod)["terminated"]
         assert (end["exitCode"], end.get("message")) == (4, message)
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-30")
-def test_the_file_of_a_termination_message_on_the_node(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_the_file_of_a_termination_message_on_the_node(node: Any) -> None:
+    async with node("windows", flavour="containerd") as node:
         await node.create("p", containers=[container()])
         pod = await running(node)
         [mount] = in_runtime(node, pod).mounts
@@ -191,13 +181,11 @@ def test_the_file_of_a_termination_message_on_the_node(node: Any) -> None:
         folder = f"C:\\var\\lib\\kubelet\\pods\\{pod['metadata']['uid']}\\containers\\c\\"
         assert mount.host_path.startswith(folder) and len(mount.host_path) == len(folder) + 8
 
-    node("windows", scenario, flavour="containerd")
-
 
 @pytest.mark.windows("FEAT-03", "WIN-CTR-001")
 @flavours
-def test_falling_back_to_logs_works_with_both_runtimes(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_falling_back_to_logs_works_with_both_runtimes(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         script = "echo one & echo two & exit 9"
         await node.create(
             "p",
@@ -209,8 +197,6 @@ def test_falling_back_to_logs_works_with_both_runtimes(node: Any, flavour: str) 
         message = state(await ended(node))["terminated"]["message"]
         assert [line.strip() for line in message.splitlines()] == ["one", "two"]
 
-    node("windows", scenario, flavour=flavour)
-
 
 # ---- exit codes
 # --------------------------------------------------------------------------------------------------
@@ -218,7 +204,7 @@ def test_falling_back_to_logs_works_with_both_runtimes(node: Any, flavour: str) 
 
 @pytest.mark.windows("API-12", "API-13", "API-14", "WIN-CTR-006")
 @flavours
-def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
+async def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
     codes = {
         0: 0,
         1: 1,
@@ -230,7 +216,7 @@ def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
         2**31 - 1: 2**31 - 1,
     }
 
-    async def scenario(node: Node) -> None:
+    async with node("windows", flavour=flavour) as node:
         for number, asked in enumerate(codes):
             wish = wishes(exit_code=str(asked), run_time="1s")
             await node.create(
@@ -244,12 +230,10 @@ def test_exit_codes_have_32_bits(node: Any, flavour: str) -> None:
             )
             assert end["exitCode"] == shown
 
-    node("windows", scenario, flavour=flavour)
-
 
 @pytest.mark.windows("API-12")
-def test_exit_codes_of_commands_decide_on_restarts(node: Any) -> None:
-    async def scenario(node: Node) -> None:
+async def test_exit_codes_of_commands_decide_on_restarts(node: Any) -> None:
+    async with node("windows") as node:
         await node.create(
             "p", restartPolicy="OnFailure", containers=[cmd("exit 0", "a"), cmd("exit 300", "b")]
         )
@@ -259,8 +243,6 @@ def test_exit_codes_of_commands_decide_on_restarts(node: Any) -> None:
         assert states(pod)[0]["restartCount"] == 0
         assert states(pod)[1]["lastState"]["terminated"]["exitCode"] == 300
 
-    node("windows", scenario)
-
 
 # ---- the sandbox
 # --------------------------------------------------------------------------------------------------
@@ -268,8 +250,8 @@ def test_exit_codes_of_commands_decide_on_restarts(node: Any) -> None:
 
 @pytest.mark.windows("RT-14", "RT-13")
 @flavours
-def test_a_crash_keeps_the_network_of_the_pod(node: Any, flavour: str) -> None:
-    async def scenario(node: Node) -> None:
+async def test_a_crash_keeps_the_network_of_the_pod(node: Any, flavour: str) -> None:
+    async with node("windows", flavour=flavour) as node:
         await node.create(
             "p", containers=[cmd("ping -n 3 127.0.0.1 > nul & exit 1"), container(name="d")]
         )
@@ -280,5 +262,3 @@ def test_a_crash_keeps_the_network_of_the_pod(node: Any, flavour: str) -> None:
             and states(pod)[1]["restartCount"] == 0
         )
         assert meant(node, pod).config.attempt == 0
-
-    node("windows", scenario, flavour=flavour)

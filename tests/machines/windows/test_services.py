@@ -5,7 +5,8 @@ does about failures.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -68,11 +69,9 @@ class Machine:
         return self.services.get(name).state
 
 
-def run(test: Callable[[Machine], Awaitable[None]]) -> None:
-    async def body() -> None:
-        await test(Machine())
-
-    asyncio.run(body())
+@asynccontextmanager
+async def run() -> AsyncIterator[Machine]:
+    yield Machine()
 
 
 async def _refusal(work: Awaitable[Any] | None) -> int:
@@ -112,10 +111,10 @@ async def _refusal(work: Awaitable[Any] | None) -> int:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_windows_own_number_and_changes_nothing(
+async def test_what_cannot_be_is_refused_with_windows_own_number_and_changes_nothing(
     ask: Callable[[ServiceManager], Any], code: int, text: str
 ) -> None:
-    async def body(machine: Machine) -> None:
+    async with run() as machine:
         with pytest.raises(ServiceError) as refused:
             asked = ask(machine.services)
             if asyncio.iscoroutine(asked):
@@ -128,11 +127,9 @@ def test_what_cannot_be_is_refused_with_windows_own_number_and_changes_nothing(
             ("off", "STOPPED"),
         ]
 
-    run(body)
 
-
-def test_a_service_starts_what_it_needs_and_cannot_lose_it() -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_service_starts_what_it_needs_and_cannot_lose_it() -> None:
+    async with run() as machine:
         await machine.services.start("b")
         assert (machine.state("a"), machine.state("b")) == ("RUNNING", "RUNNING")
         assert await _refusal(machine.services.start("a")) == 1056
@@ -142,11 +139,9 @@ def test_a_service_starts_what_it_needs_and_cannot_lose_it() -> None:
         machine.services.delete("a")
         assert await _refusal(machine.services.start("b")) == 1075
 
-    run(body)
 
-
-def test_a_program_that_is_no_service_is_ended_after_thirty_seconds() -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_program_that_is_no_service_is_ended_after_thirty_seconds() -> None:
+    async with run() as machine:
         machine.mute = True
         starting = asyncio.ensure_future(_refusal(machine.services.start("a")))
         await machine.clock.run_for(29.9)
@@ -155,21 +150,17 @@ def test_a_program_that_is_no_service_is_ended_after_thirty_seconds() -> None:
         assert (await starting, machine.state("a")) == (1053, "STOPPED")
         assert machine.launched[0].code.done()
 
-    run(body)
 
-
-def test_a_program_that_ends_at_once_has_not_answered() -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_program_that_ends_at_once_has_not_answered() -> None:
+    async with run() as machine:
         machine.stillborn = True
         assert await _refusal(machine.services.start("b")) == 1068  # because of what it needs
         assert await _refusal(machine.services.start("a")) == 1053
 
-    run(body)
-
 
 @pytest.mark.windows("TRB-08", "SUP-TRB-003")
-def test_a_service_that_fails_is_started_again_as_its_recovery_says() -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_service_that_fails_is_started_again_as_its_recovery_says() -> None:
+    async with run() as machine:
         a = machine.services.get("a")
         a.recovery = (("restart", 1000), ("restart", 5000), ("none", 0))
         await machine.services.start("a")
@@ -183,22 +174,18 @@ def test_a_service_that_fails_is_started_again_as_its_recovery_says() -> None:
         await machine.clock.run_for(60)
         assert (a.state, len(machine.launched)) == ("STOPPED", 3)
 
-    run(body)
 
-
-def test_who_stops_a_service_does_not_make_it_fail() -> None:
-    async def body(machine: Machine) -> None:
+async def test_who_stops_a_service_does_not_make_it_fail() -> None:
+    async with run() as machine:
         machine.services.get("a").recovery = (("restart", 1000),)
         await machine.services.start("a")
         await machine.services.stop("a")
         await machine.clock.run_for(60)
         assert (machine.state("a"), len(machine.launched)) == ("STOPPED", 1)
 
-    run(body)
 
-
-def test_a_service_that_runs_is_deleted_when_it_stops() -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_service_that_runs_is_deleted_when_it_stops() -> None:
+    async with run() as machine:
         await machine.services.start("a")
         machine.services.delete("a")
         assert await _refusal(machine.services.start("a")) == 1072
@@ -209,11 +196,9 @@ def test_a_service_that_runs_is_deleted_when_it_stops() -> None:
         assert machine.services.find("a") is None
         assert not machine.registry.exists(rf"{KEY}\a")
 
-    run(body)
 
-
-def test_a_start_goes_on_when_whoever_asked_has_gone() -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_start_goes_on_when_whoever_asked_has_gone() -> None:
+    async with run() as machine:
         machine.mute = True
         asking = asyncio.ensure_future(machine.services.start("a"))
         await machine.clock.run_for(1)
@@ -223,8 +208,6 @@ def test_a_start_goes_on_when_whoever_asked_has_gone() -> None:
         await machine.clock.run_for(30)
         assert machine.state("a") == "STOPPED"
 
-    run(body)
-
 
 _STEPS = st.lists(
     st.tuples(st.sampled_from(("start", "stop", "force", "crash", "wait")), st.sampled_from("ab")),
@@ -233,8 +216,8 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_a_service_runs_if_and_only_if_its_process_does(steps: list[tuple[str, str]]) -> None:
-    async def body(machine: Machine) -> None:
+async def test_a_service_runs_if_and_only_if_its_process_does(steps: list[tuple[str, str]]) -> None:
+    async with run() as machine:
         services = machine.services
         services.get("a").recovery = (("restart", 1000),)
         for step, name in steps:
@@ -250,8 +233,6 @@ def test_a_service_runs_if_and_only_if_its_process_does(steps: list[tuple[str, s
                 await machine.clock.run_for(2)
             alive = {one.pid for one in machine.launched if not one.code.done()}
             assert {s.pid for s in services.all() if s.state == "RUNNING"} == alive
-
-    run(body)
 
 
 def test_services_are_found_again_in_the_registry() -> None:
@@ -278,10 +259,10 @@ def test_services_are_found_again_in_the_registry() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 20.0])
-def test_services_get_their_time_at_shutdown_and_none_is_restarted(seconds: float) -> None:
+async def test_services_get_their_time_at_shutdown_and_none_is_restarted(seconds: float) -> None:
     """One that never ends does not delay the shutdown, and the others are stopped meanwhile."""
 
-    async def scenario(machine: Machine) -> None:
+    async with run() as machine:
         clock, services = machine.clock, machine.services
         await services.start("b")  # and `a`, which it needs
         slow, quick = machine.launched
@@ -303,13 +284,9 @@ def test_services_get_their_time_at_shutdown_and_none_is_restarted(seconds: floa
         services.machine_stopped()
         assert machine.state("a") == "STOPPED" and len(machine.launched) == 2
 
-    run(scenario)
 
-
-def test_a_shutdown_is_over_when_all_services_have_ended() -> None:
-    async def scenario(machine: Machine) -> None:
+async def test_a_shutdown_is_over_when_all_services_have_ended() -> None:
+    async with run() as machine:
         await machine.services.start("b")
         await machine.services.shut_down(20)  # the clock does not move
         assert [machine.state(name) for name in "ab"] == ["STOPPED", "STOPPED"]
-
-    run(scenario)

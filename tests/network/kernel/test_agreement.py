@@ -67,30 +67,27 @@ def _without_routes(made):  # type: ignore[no-untyped-def]
     return made
 
 
-def test_the_kernel_knows_what_a_trace_has_to_know_of_listening_sockets() -> None:
-    async def compare() -> None:
-        cluster = make_cluster("l2bridge", 1, 1)
-        for node in cluster.nodes:
-            cluster.pod(f"a-{node}", node)
-        plane = KernelDataplane(cluster.fabric, "listening", RealClock())
-        try:
-            await plane.settled()
-            servers = Servers(cluster, plane)
-            places = [
-                (stack, address, port, protocol)
-                for stack in cluster.fabric.stacks.values()
-                for address in stack.addresses()
-                for port in (80, 81, 10250)
-                for protocol in ("tcp", "udp")
-            ]
-            assert len({servers.listening(*place) for place in places}) == 2
-            assert [plane.listening(*place) for place in places] == [
-                servers.listening(*place) for place in places
-            ]
-            servers.close()
-            await asyncio.sleep(0)
-            assert not any(plane.listening(*place) for place in places)
-        finally:
-            await plane.close()
-
-    asyncio.run(compare())
+async def test_the_kernel_knows_what_a_trace_has_to_know_of_listening_sockets() -> None:
+    cluster = make_cluster("l2bridge", 1, 1)
+    for node in cluster.nodes:
+        cluster.pod(f"a-{node}", node)
+    plane = KernelDataplane(cluster.fabric, "listening", RealClock())
+    try:
+        await plane.settled()
+        servers = Servers(cluster, plane)
+        places = [
+            (stack, address, port, protocol)
+            for stack in cluster.fabric.stacks.values()
+            for address in stack.addresses()
+            for port in (80, 81, 10250)
+            for protocol in ("tcp", "udp")
+        ]
+        assert len({servers.listening(*place) for place in places}) == 2
+        assert [plane.listening(*place) for place in places] == [
+            servers.listening(*place) for place in places
+        ]
+        servers.close()
+        await asyncio.sleep(0)
+        assert not any(plane.listening(*place) for place in places)
+    finally:
+        await plane.close()

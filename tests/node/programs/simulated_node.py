@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Self
 
 from tests.node.pools import make_pool
-from tests.simulation.loop import LoopClock, run
+from tests.simulation.loop import LoopClock, loop_clock
 
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -68,7 +69,8 @@ class World:
         )
         self.pool = make_pool(self.api, config, nodes, clock, self.rng, CloudProvider(clock), disks)
 
-    async def play(self, scenario: Callable[[World], Awaitable[None]]) -> None:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
         await self.api.start()
         settings = ControllerSettings(
             root_ca="-",
@@ -86,7 +88,7 @@ class World:
         tasks = [asyncio.create_task(life) for life in (manager.run(), self.pool.run())]
         try:
             await self.until(lambda: self.pool.all_ready())
-            await scenario(self)
+            yield self
             assert not [task for task in tasks if task.done()]
         finally:
             for task in tasks:
@@ -235,9 +237,8 @@ class ProgramOutput:
         return await asyncio.wait_for(self.process.wait(), 60)
 
 
-def play(
-    scenario: Callable[[World], Awaitable[None]],
-    network: NetworkSettings | None = None,
-    **windows: Any,
-) -> None:
-    run(lambda clock: World(clock, network, **windows).play(scenario))
+@asynccontextmanager
+async def play(network: NetworkSettings | None = None, **windows: Any) -> AsyncIterator[World]:
+    """Needs the virtual loop."""
+    async with World(loop_clock(), network, **windows).running() as world:
+        yield world

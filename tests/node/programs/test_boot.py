@@ -7,11 +7,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.node.programs.simulated_node import ProgramOutput, World, play
+from tests.node.programs.simulated_node import ProgramOutput, play
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.machinery.objects import Object
 from transom.node.network_settings import MODES, NetworkSettings
 from transom.node.programs.command_lines import BINARIES
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +29,8 @@ def is_ready(node: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
 
 
-def test_nodes_boot_with_what_their_command_lines_say() -> None:
-    async def scenario(world: World) -> None:
+async def test_nodes_boot_with_what_their_command_lines_say() -> None:
+    async with play() as world:
         for node in world.pool.nodes():
             assert node.kubelet is not None
             assert node.kubelet.env.config == node.kubelet_settings()
@@ -38,8 +44,6 @@ def test_nodes_boot_with_what_their_command_lines_say() -> None:
         assert b"FLAG: --hostname-override" in await world.binaries.log("kubelet")
         assert files.exists(r"C:\k\kubelet.exe.INFO")
 
-    play(scenario)
-
 
 @pytest.mark.parametrize(
     "network",
@@ -51,20 +55,18 @@ def test_nodes_boot_with_what_their_command_lines_say() -> None:
     ],
 )
 @pytest.mark.parametrize("build", [17763, 19041])
-def test_every_program_runs_since_boot(network: NetworkSettings, build: int) -> None:
+async def test_every_program_runs_since_boot(network: NetworkSettings, build: int) -> None:
     """A command line that its own program rejects leaves a Ready node without services."""
 
-    async def scenario(world: World) -> None:
+    async with play(network, build=build) as world:
         for node in world.pool.nodes():
             for binary in node.network.programs:
                 process = node.programs.running(binary)
                 assert process is not None and process.started is not None, (node, binary)
 
-    play(scenario, network, build=build)
 
-
-def test_programs_of_a_linux_node_stop_and_start() -> None:
-    async def scenario(world: World) -> None:
+async def test_programs_of_a_linux_node_stop_and_start() -> None:
+    async with play() as world:
         node = world.pool.node("l")
         kubelet = node.programs.running("kubelet")
         assert kubelet is not None
@@ -88,11 +90,9 @@ def test_programs_of_a_linux_node_stop_and_start() -> None:
         failed = await node.programs.launch("kube-proxy", argv, {}, "/", output)
         assert await failed.wait() == 1 and "/nope: no such file or directory" in output.text
 
-    play(scenario)
 
-
-def test_a_node_boots_with_the_kubeconfig_on_its_disk() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_boots_with_the_kubeconfig_on_its_disk() -> None:
+    async with play() as world:
         path = r"c:\k\config"
         content = world.files.read(path)
         server = world.pool.cluster.api_servers()[0].encode()
@@ -111,5 +111,3 @@ def test_a_node_boots_with_the_kubeconfig_on_its_disk() -> None:
         world.files.write(path, content)
         await world.pool.reboot("w")
         await world.until(ready)
-
-    play(scenario)

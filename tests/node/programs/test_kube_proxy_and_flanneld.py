@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 from tests.node.programs.simulated_node import World, play
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import NODES, PODS
 from transom.node import spec as specs
 from transom.node.network_settings import NetworkSettings
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
+
 
 OVERLAY = NetworkSettings(mode="overlay")
 DSR = 1  # of a load balancer's flags
@@ -30,8 +37,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.windows("TRB-57", "TRB-60", "TRB-62")
-def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> None:
-    async def scenario(world: World) -> None:
+async def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> None:
+    async with play() as world:
         await world.runs("a")
         old = await world.service("a")
         await world.clock.sleep(3)
@@ -55,12 +62,10 @@ def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> Non
         await world.clock.sleep(3)
         assert "LoadBalancer" not in world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-89")
-def test_those_since_boot_speak_when_somebody_listens() -> None:
-    async def scenario(world: World) -> None:
+async def test_those_since_boot_speak_when_somebody_listens() -> None:
+    async with play() as world:
         world.balancers("")
         assert await world.binaries.log("kube-proxy")
         await world.runs("a")
@@ -76,11 +81,9 @@ def test_those_since_boot_speak_when_somebody_listens() -> None:
             in world.files.read(r"C:\k\kube-proxy.exe.INFO").decode()
         )
 
-    play(scenario)
 
-
-def test_a_reboot_ends_the_one_that_somebody_started() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_reboot_ends_the_one_that_somebody_started() -> None:
+    async with play() as world:
         tracker = world.net.shared.endpoints
         said = await world.relaunch("kube-proxy")
         await world.clock.sleep(1)
@@ -96,12 +99,10 @@ def test_a_reboot_ends_the_one_that_somebody_started() -> None:
         )
         assert world.binaries.running("kube-proxy") is not None
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-58")
-def test_other_modes_make_no_load_balancers() -> None:
-    async def scenario(world: World) -> None:
+async def test_other_modes_make_no_load_balancers() -> None:
+    async with play() as world:
         await world.runs("a")
         ip = await world.service("a")
         for mode in ("userspace", ""):
@@ -115,13 +116,11 @@ def test_other_modes_make_no_load_balancers() -> None:
         await world.clock.sleep(5)
         assert world.balancers(ip)
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-61")
 @pytest.mark.parametrize("dsr", [False, True])
-def test_direct_server_return(dsr: bool) -> None:
-    async def scenario(world: World) -> None:
+async def test_direct_server_return(dsr: bool) -> None:
+    async with play(build=19041) as world:
         await world.runs("a")
         ip = await world.service("a")
         await world.relaunch(
@@ -133,8 +132,6 @@ def test_direct_server_return(dsr: bool) -> None:
         await world.clock.sleep(5)
         (found,) = world.balancers(ip)
         assert bool(found.get("Flags", 0) & DSR) is dsr
-
-    play(scenario, build=19041)
 
 
 REFUSED: Sequence[tuple[tuple[str, ...], str, int]] = (
@@ -160,8 +157,8 @@ REFUSED: Sequence[tuple[tuple[str, ...], str, int]] = (
 )
 
 
-def test_what_kube_proxy_refuses() -> None:
-    async def scenario(world: World) -> None:
+async def test_what_kube_proxy_refuses() -> None:
+    async with play() as world:
         for more, text, code in REFUSED:
             said = await world.relaunch("kube-proxy", *more)
             assert await said.end() == code and text in said.text, said.text
@@ -171,12 +168,10 @@ def test_what_kube_proxy_refuses() -> None:
         )
         assert await twice.end() == 1 and not said.process.ended
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-56", "TRB-59", "TRB-60")
-def test_the_printed_line_has_no_kubeconfig() -> None:
-    async def scenario(world: World) -> None:
+async def test_the_printed_line_has_no_kubeconfig() -> None:
+    async with play() as world:
         await world.stop("kube-proxy")
         line = (
             r"--v=4 --proxy-mode=kernelspace --hostname-override=w--kubeconfig=c:\k\config "
@@ -194,12 +189,10 @@ def test_the_printed_line_has_no_kubeconfig() -> None:
         )
         assert not said.process.ended
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-25", "TRB-60")
-def test_a_kubeconfig_that_leads_nowhere() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_kubeconfig_that_leads_nowhere() -> None:
+    async with play() as world:
         usual = world.files.read(r"C:\k\config").decode()
         world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
         await world.runs("a")
@@ -217,12 +210,10 @@ def test_a_kubeconfig_that_leads_nowhere() -> None:
             await said.end() == 1 and "error waiting for nodeController to sync state" in said.text
         )
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-63", "TRB-68")
-def test_the_network_that_kube_proxy_is_told() -> None:
-    async def scenario(world: World) -> None:
+async def test_the_network_that_kube_proxy_is_told() -> None:
+    async with play() as world:
         await world.stop("kube-proxy")
         usual = world.binaries.usual("kube-proxy")[1]
         said = await world.launch("kube-proxy", *usual)
@@ -242,12 +233,10 @@ def test_the_network_that_kube_proxy_is_told() -> None:
         await world.clock.sleep(5)
         assert not said.process.ended
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-66", "TRB-67", "TRB-68", "TRB-69")
-def test_overlay_networks_need_the_gate_and_a_source_vip() -> None:
-    async def scenario(world: World) -> None:
+async def test_overlay_networks_need_the_gate_and_a_source_vip() -> None:
+    async with play(OVERLAY) as world:
         await world.runs("a")
         ip = await world.service("a")
         for without, more, text in (
@@ -262,15 +251,13 @@ def test_overlay_networks_need_the_gate_and_a_source_vip() -> None:
         await world.clock.sleep(20)
         assert not said.process.ended and world.balancers(ip)
 
-    play(scenario, OVERLAY)
-
 
 @pytest.mark.windows("TRB-59", "TRB-84", "TRB-85")
 @pytest.mark.parametrize(("name", "stays"), [("w", True), ("other", False)])
-def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(
+async def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(
     name: str, stays: bool
 ) -> None:
-    async def scenario(world: World) -> None:
+    async with play(kubelet_version="v1.18.20") as world:
         address = (await world.runs("a"))["status"]["podIP"]
         ip = await world.service("a")
         await world.relaunch(
@@ -285,16 +272,14 @@ def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(
             any(address in str(endpoint) for endpoint in world.net.hns.endpoints.values()) is stays
         )
 
-    play(scenario, kubelet_version="v1.18.20")
-
 
 # ---- flanneld
 # --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.windows("TRB-27", "TRB-28", "TRB-92", "TRB-94", "TRB-96", "TRB-97", "TRB-98", "TRB-99")
-def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
-    async def scenario(world: World) -> None:
+async def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
+    async with play() as world:
         before = world.routes()
         await world.stop("flanneld")
         world.pool.add(
@@ -330,16 +315,14 @@ def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
         assert world.pool.cluster.pod_cidr("m") in world.routes()
         await world.until(lambda: _running(world, "p"))
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-95", "TRB-97")
-def test_subnet_env_of_the_master_with_another_subnet() -> None:
+async def test_subnet_env_of_the_master_with_another_subnet() -> None:
     """The subnet must be the one that the node's network has: HNS gives no address of another
     one.
     """
 
-    async def scenario(world: World) -> None:
+    async with play() as world:
         await world.stop("flanneld")
         world.files.remove(ENV)
         own = (await world.node())["spec"]["podCIDR"].replace(".0/", ".1/")
@@ -363,8 +346,6 @@ def test_subnet_env_of_the_master_with_another_subnet() -> None:
         address = (await world.client.get(PODS, "default", "p1"))["status"]["podIP"]
         assert address.startswith(own.rpartition(".")[0] + ".")
 
-    play(scenario)
-
 
 async def _told(world: World, reason: str, text: str) -> bool:
     return any(text in message for message in await world.events(reason))
@@ -375,8 +356,8 @@ async def _running(world: World, name: str) -> bool:
 
 
 @pytest.mark.windows("TRB-25", "TRB-26", "TRB-29", "TRB-91")
-def test_what_flanneld_refuses() -> None:
-    async def scenario(world: World) -> None:
+async def test_what_flanneld_refuses() -> None:
+    async with play() as world:
         await world.stop("flanneld")
         usual = world.binaries.usual("flanneld")[1]
         for argv, environment, code, text in (
@@ -437,13 +418,11 @@ def test_what_flanneld_refuses() -> None:
             == world.net.address
         )
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-89", "TRB-90", "TRB-91", "TRB-92")
 @pytest.mark.parametrize("network", [NetworkSettings(), OVERLAY])
-def test_an_address_that_comes_late_keeps_flanneld_waiting(network: NetworkSettings) -> None:
-    async def scenario(world: World) -> None:
+async def test_an_address_that_comes_late_keeps_flanneld_waiting(network: NetworkSettings) -> None:
+    async with play(network) as world:
         hns = world.net.hns
         await world.stop("flanneld")
         for made in list(hns.networks):
@@ -460,11 +439,9 @@ def test_an_address_that_comes_late_keeps_flanneld_waiting(network: NetworkSetti
         assert not said.process.ended, said.text
         await world.runs("p")
 
-    play(scenario, network)
 
-
-def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
-    async def scenario(world: World) -> None:
+async def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
+    async with play() as world:
         await world.stop("flanneld")
         said = await world.launch("flanneld", f"--iface={world.net.address}", NODE_NAME="w")
         await world.clock.sleep(3)
@@ -474,11 +451,9 @@ def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
         )
         await said.process.stop()
 
-    play(scenario)
 
-
-def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
+    async with play() as world:
         said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
         assert world.binaries.running("flanneld") is said.process
         await said.process.stop()
@@ -486,11 +461,9 @@ def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
         await world.stop("flanneld")
         assert world.net.agent is None
 
-    play(scenario)
 
-
-def test_where_flannel_is_not_the_network() -> None:
-    async def scenario(world: World) -> None:
+async def test_where_flannel_is_not_the_network() -> None:
+    async with play(NetworkSettings(plugin="win-bridge")) as world:
         assert world.binaries.running("flanneld") is None
         said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
         assert (
@@ -498,12 +471,10 @@ def test_where_flannel_is_not_the_network() -> None:
             and "simulated: the network of this node is made by win-bridge" in said.text
         )
 
-    play(scenario, NetworkSettings(plugin="win-bridge"))
-
 
 @pytest.mark.windows("TRB-86", "TRB-87", "TRB-88")
-def test_a_node_that_joins_again_has_the_source_vip_of_before() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_node_that_joins_again_has_the_source_vip_of_before() -> None:
+    async with play(OVERLAY) as world:
         await world.runs("a", "l")
         ip = await world.service("a")
         before = world.pool.cluster.pod_cidr("w")
@@ -529,8 +500,6 @@ def test_a_node_that_joins_again_has_the_source_vip_of_before() -> None:
         await world.clock.sleep(20)
         assert world.balancers(ip)
 
-    play(scenario, OVERLAY)
-
 
 def _vip(world: World, cidr: str | None) -> bool:
     """Whether the source VIP of the usual line is of these addresses."""
@@ -544,8 +513,10 @@ def _vip(world: World, cidr: str | None) -> bool:
 @pytest.mark.parametrize(
     ("version", "reached"), [("0.11.0", False), ("0.12.0", True), ("v0.13.0", True)]
 )
-def test_old_flannel_lets_no_overlay_node_reach_its_own_pods(version: str, reached: bool) -> None:
-    async def scenario(world: World) -> None:
+async def test_old_flannel_lets_no_overlay_node_reach_its_own_pods(
+    version: str, reached: bool
+) -> None:
+    async with play(NetworkSettings(mode="overlay", flannel_version=version)) as world:
         said = await world.launch("flanneld", "--version")
         assert said.text == f"v{version.removeprefix('v')}\n"
         pod = await world.runs("a")
@@ -565,11 +536,9 @@ def test_old_flannel_lets_no_overlay_node_reach_its_own_pods(version: str, reach
             is reached
         )
 
-    play(scenario, NetworkSettings(mode="overlay", flannel_version=version))
 
-
-def test_services_of_a_transparent_network_are_load_balancers_of_ovn() -> None:
-    async def scenario(world: World) -> None:
+async def test_services_of_a_transparent_network_are_load_balancers_of_ovn() -> None:
+    async with play(NetworkSettings(mode="transparent")) as world:
         await world.runs("a", "l")
         address = await world.service("a")
         database = world.net.shared.ovn
@@ -585,5 +554,3 @@ def test_services_of_a_transparent_network_are_load_balancers_of_ovn() -> None:
         own = database.switches[world.net.spec.name]
         assert own.management_port in world.net.stack.links
         assert own.management_port in [port.name for port in database.ports(own)]
-
-    play(scenario, NetworkSettings(mode="transparent"))

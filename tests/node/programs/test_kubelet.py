@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 from tests.node.programs.simulated_node import World, play
+from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import PODS
 from transom.node.network_settings import NetworkSettings
 from transom.node.programs.flags import kubelet
 from transom.node.programs.start import NO_CONFIGURATION
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return VIRTUAL_LOOP
+
 
 DOCUMENT = (
     "--hostname-override=w",
@@ -55,8 +62,8 @@ async def is_ready(world: World, name: str = "w") -> bool:
 @pytest.mark.windows(
     "TRB-33", "TRB-35", "TRB-38", "TRB-39", "TRB-42", "TRB-43", "TRB-46", "TRB-47", "TRB-49"
 )
-def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -> None:
-    async def scenario(world: World) -> None:
+async def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -> None:
+    async with play() as world:
         before = await world.runs("old")
         world.files.mkdir(r"C:\k\logs")
         await world.stop("kubelet")
@@ -92,8 +99,6 @@ def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -> None
         await said.process.stop()
         assert await said.end() == 0
 
-    play(scenario)
-
 
 @pytest.mark.parametrize(
     ("network", "windows"),
@@ -117,12 +122,12 @@ def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -> None
         ),
     ],
 )
-def test_the_usual_line_gives_the_usual_settings(
+async def test_the_usual_line_gives_the_usual_settings(
     network: NetworkSettings, windows: dict[str, Any]
 ) -> None:
     """What a node runs with since boot is what its command line says."""
 
-    async def scenario(world: World) -> None:
+    async with play(network, **windows) as world:
         usual = world.pool.node("w").kubelet_settings()
         said = await world.relaunch("kubelet")
         assert not said.process.ended, said.text
@@ -136,8 +141,6 @@ def test_the_usual_line_gives_the_usual_settings(
             == ()
         )
         await world.runs("p")
-
-    play(scenario, network, **windows)
 
 
 REFUSED: Sequence[tuple[tuple[str, ...], str]] = (
@@ -195,8 +198,8 @@ REFUSED: Sequence[tuple[tuple[str, ...], str]] = (
 
 
 @pytest.mark.windows("TRB-42", "TRB-45", "TRB-48", "FLAG-12")
-def test_what_it_refuses() -> None:
-    async def scenario(world: World) -> None:
+async def test_what_it_refuses() -> None:
+    async with play() as world:
         await world.stop("kubelet")
         world.files.write(r"C:\k\empty", b"apiVersion: v1\n")
         usual = world.binaries.usual("kubelet")[1]
@@ -215,21 +218,17 @@ def test_what_it_refuses() -> None:
         )
         assert world.binaries.running("kubelet") is said.process
 
-    play(scenario)
 
-
-def test_docker_is_looked_for_where_containerd_is() -> None:
-    async def scenario(world: World) -> None:
+async def test_docker_is_looked_for_where_containerd_is() -> None:
+    async with play(runtime="containerd") as world:
         await world.stop("kubelet")
         said = await world.launch("kubelet", *DOCUMENT)
         assert await said.end() == 255 and "failed to get docker version" in said.text
 
-    play(scenario, runtime="containerd")
-
 
 @pytest.mark.windows("TRB-40", "TRB-41", "TRB-36", "TRB-20")
-def test_what_pods_get_from_flags() -> None:
-    async def scenario(world: World) -> None:
+async def test_what_pods_get_from_flags() -> None:
+    async with play() as world:
         image = "mcr.microsoft.com/oss/kubernetes/pause:1.3.0"
         await world.relaunch(
             "kubelet",
@@ -245,12 +244,10 @@ def test_what_pods_get_from_flags() -> None:
         tags = [tag for known in world.pool.node("w").runtime.images() for tag in known.tags]
         assert image in tags
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-34", "TRB-11")
-def test_another_name() -> None:
-    async def scenario(world: World) -> None:
+async def test_another_name() -> None:
+    async with play() as world:
         await world.relaunch("kubelet", "--hostname-override=Minion")
         await world.until(lambda: _there(world, "minion"))
         await world.until(lambda: is_ready(world, "minion"))
@@ -271,8 +268,6 @@ def test_another_name() -> None:
         await world.clock.sleep(60)
         assert (await ready(world, "w")).startswith("Unknown")
 
-    play(scenario)
-
 
 async def _there(world: World, name: str) -> bool:
     return world.pool.cluster.pod_cidr(name) is not None
@@ -285,8 +280,8 @@ async def _succeeded(world: World, name: str) -> bool:
 
 
 @pytest.mark.windows("TRB-51")
-def test_an_empty_folder_of_configuration() -> None:
-    async def scenario(world: World) -> None:
+async def test_an_empty_folder_of_configuration() -> None:
+    async with play() as world:
         world.files.mkdir(r"C:\k\none")
         said = await world.relaunch("kubelet", r"--cni-conf-dir=C:\k\none", "--logtostderr=true")
         assert r"Unable to update cni config: no networks found in C:\k\none" in said.text
@@ -295,16 +290,14 @@ def test_an_empty_folder_of_configuration() -> None:
         await world.relaunch("kubelet")
         await world.until(lambda: is_ready(world))
 
-    play(scenario)
-
 
 async def _not_ready(world: World) -> bool:
     return (await ready(world)).startswith("False")
 
 
 @pytest.mark.windows("TRB-50")
-def test_a_folder_without_the_plugins_binary() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_folder_without_the_plugins_binary() -> None:
+    async with play() as world:
         world.files.mkdir(r"C:\k\some")
         world.files.write(r"C:\k\some\flannel.exe", b"MZ")
         await world.relaunch("kubelet", r"--cni-bin-dir=C:\k\some")
@@ -312,16 +305,14 @@ def test_a_folder_without_the_plugins_binary() -> None:
         missing = r'failed to find plugin "win-bridge" in path [C:\k\some]'
         await world.until(lambda: _told(world, "FailedCreatePodSandBox", missing))
 
-    play(scenario)
-
 
 async def _told(world: World, reason: str, text: str) -> bool:
     return any(text in message for message in await world.events(reason))
 
 
 @pytest.mark.windows("TRB-44")
-def test_a_pull_without_progress() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_pull_without_progress() -> None:
+    async with play() as world:
         await world.relaunch("kubelet", "--image-pull-progress-deadline=25s")
         await world.pod("p", stall_pull="10m")
         began = world.clock.time()
@@ -334,12 +325,10 @@ def test_a_pull_without_progress() -> None:
         await world.pod("q", stall_pull="10m")
         await world.until(lambda: _told(world, "Pulled", "Successfully pulled image"), 700)
 
-    play(scenario)
-
 
 @pytest.mark.windows("TRB-35", "TRB-42")
-def test_the_kubeconfig_says_where_the_api_server_is() -> None:
-    async def scenario(world: World) -> None:
+async def test_the_kubeconfig_says_where_the_api_server_is() -> None:
+    async with play() as world:
         usual = world.files.read(r"C:\k\config").decode()
         world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
         said = await world.relaunch("kubelet", r"--kubeconfig=C:\k\other", "--logtostderr=true")
@@ -353,22 +342,18 @@ def test_the_kubeconfig_says_where_the_api_server_is() -> None:
         await world.clock.sleep(15)
         assert "milliseconds" not in said.text
 
-    play(scenario)
 
-
-def test_without_a_kubeconfig_it_is_alone() -> None:
-    async def scenario(world: World) -> None:
+async def test_without_a_kubeconfig_it_is_alone() -> None:
+    async with play() as world:
         said = await world.relaunch("kubelet", "--kubeconfig=", "--logtostderr=true")
         assert "standalone mode, no API client" in said.text and not said.process.ended
         await world.clock.sleep(60)
         assert (await ready(world)).startswith("Unknown")
         await said.process.stop()
 
-    play(scenario)
 
-
-def test_a_configuration_file_counts_less_than_flags() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_configuration_file_counts_less_than_flags() -> None:
+    async with play() as world:
         content = (
             b"kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: "
             b"7\nclusterDomain: a.org\n"
@@ -383,11 +368,9 @@ def test_a_configuration_file_counts_less_than_flags() -> None:
             "cluster.local",
         )
 
-    play(scenario)
 
-
-def test_a_full_disk_keeps_nobody_from_looking() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_full_disk_keeps_nobody_from_looking() -> None:
+    async with play() as world:
         host = world.pool.node("w").machine
         host.fill_disk()
         assert b"Version" in await world.binaries.log("kubelet")
@@ -398,11 +381,9 @@ def test_a_full_disk_keeps_nobody_from_looking() -> None:
         assert said.text.endswith(": There is not enough space on the disk.\n")
         assert world.binaries.running("kubelet") is None
 
-    play(scenario)
 
-
-def test_a_reboot_ends_what_people_started() -> None:
-    async def scenario(world: World) -> None:
+async def test_a_reboot_ends_what_people_started() -> None:
+    async with play() as world:
         said = await world.relaunch(
             "kubelet", "--max-pods=3", "--pod-infra-container-image=nope/nope:404"
         )
@@ -412,5 +393,3 @@ def test_a_reboot_ends_what_people_started() -> None:
         assert world.binaries.running("kubelet") is not said.process
         assert (await world.node())["status"]["capacity"]["pods"] == "110"
         await world.runs("p")
-
-    play(scenario)

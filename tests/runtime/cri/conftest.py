@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 from tests.runtime.behaviour import Bench, Posix
 from tests.runtime.cri import containerd as containerds
 from tests.runtime.cri.containerd import Containerd
@@ -64,15 +66,13 @@ async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-def bench(containerd: Containerd, tmp_path: Path) -> Callable[[Scenario], None]:
+def bench(containerd: Containerd, tmp_path: Path) -> ContextFactory:
     """Plays a scenario on a real containerd."""
 
-    def play(scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(60), benched(containerd, tmp_path) as made:
-                made.runtime.subscribe(made.heard)
-                await scenario(made)
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def play() -> AsyncIterator[Any]:
+        async with asyncio.timeout(60), benched(containerd, tmp_path) as made:
+            made.runtime.subscribe(made.heard)
+            yield made
 
     return play

@@ -127,22 +127,19 @@ async def _over(loop: PipeLoop, work: Callable[[], Awaitable[Any]]) -> Any:
         return await work()
 
 
-def test_a_pipe_is_opened_by_the_loop_of_windows() -> None:
+async def test_a_pipe_is_opened_by_the_loop_of_windows() -> None:
     class Protocol(asyncio.Protocol):
         transport: asyncio.BaseTransport | None = None
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             self.transport = transport
 
-    async def main() -> None:
-        loop = PipeLoop()
-        made = await _over(
-            loop, lambda: address.connect_runtime(parse_runtime_endpoint(PIPE, "win32"), Protocol)
-        )
-        assert loop.asked == [r"\\.\pipe\containerd-containerd"]
-        assert made.transport is not None  # a call may be made at once
-
-    asyncio.run(main())
+    loop = PipeLoop()
+    made = await _over(
+        loop, lambda: address.connect_runtime(parse_runtime_endpoint(PIPE, "win32"), Protocol)
+    )
+    assert loop.asked == [r"\\.\pipe\containerd-containerd"]
+    assert made.transport is not None  # a call may be made at once
 
 
 @pytest.mark.parametrize(
@@ -159,7 +156,7 @@ def test_a_pipe_is_opened_by_the_loop_of_windows() -> None:
         (TimeoutError(), "context deadline exceeded"),  # all instances were busy
     ],
 )
-def test_a_pipe_that_cannot_be_opened(
+async def test_a_pipe_that_cannot_be_opened(
     problem: OSError, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -168,12 +165,9 @@ def test_a_pipe_that_cannot_be_opened(
         lambda endpoint: parse_runtime_endpoint(endpoint, "win32"),
     )
 
-    async def main() -> None:
-        with pytest.raises(RuntimeFailure) as failure:
-            await _over(PipeLoop(problem), lambda: client.CriClient(PIPE).call("Version"))
-        assert str(failure.value) == (
-            'rpc error: code = Unavailable desc = connection error: desc = "transport: '
-            f'Error while dialing {why}"'
-        )
-
-    asyncio.run(main())
+    with pytest.raises(RuntimeFailure) as failure:
+        await _over(PipeLoop(problem), lambda: client.CriClient(PIPE).call("Version"))
+    assert str(failure.value) == (
+        'rpc error: code = Unavailable desc = connection error: desc = "transport: '
+        f'Error while dialing {why}"'
+    )

@@ -31,44 +31,38 @@ def test_versions_of_the_interface(tmp_path: Path) -> None:
         asyncio.run(main(()))
 
 
-def test_the_runtime_is_away_and_comes_back_older(tmp_path: Path) -> None:
-    async def main() -> None:
-        fake = FakeCri(("v1",))
-        client = CriClient(f"unix://{tmp_path}/s")
-        with pytest.raises(RuntimeFailure) as away:
+async def test_the_runtime_is_away_and_comes_back_older(tmp_path: Path) -> None:
+    fake = FakeCri(("v1",))
+    client = CriClient(f"unix://{tmp_path}/s")
+    with pytest.raises(RuntimeFailure) as away:
+        await client.call("ListImages")
+    assert str(away.value) == (
+        'rpc error: code = Unavailable desc = connection error: desc = "transport: Error '
+        "while dialing dial unix "
+        f'{tmp_path}/s: connect: no such file or directory"'
+    )
+    async with fake.server.listening(tmp_path / "s"):
+        await client.call("ListImages")
+        assert client.api == "v1"
+    with pytest.raises(RuntimeFailure, match="Unavailable"):
+        await client.call("ListImages")
+    fake.versions = ("v1alpha2",)
+    async with fake.server.listening(tmp_path / "s"):
+        await client.call("ListImages")
+        assert client.api == "v1alpha2"
+    client.close()
+
+
+async def test_an_answer_that_is_none(tmp_path: Path) -> None:
+    fake = FakeCri()
+    async with fake.server.listening(tmp_path / "s") as endpoint:
+        client = CriClient(endpoint)
+        await client.call("Version")
+
+        async def garbage(path: str, message: bytes) -> bytes:
+            return b"\x0a\xff"
+
+        fake.server.handler = garbage
+        with pytest.raises(RuntimeFailure, match="Internal desc = grpc: failed to unmarshal"):
             await client.call("ListImages")
-        assert str(away.value) == (
-            'rpc error: code = Unavailable desc = connection error: desc = "transport: Error '
-            "while dialing dial unix "
-            f'{tmp_path}/s: connect: no such file or directory"'
-        )
-        async with fake.server.listening(tmp_path / "s"):
-            await client.call("ListImages")
-            assert client.api == "v1"
-        with pytest.raises(RuntimeFailure, match="Unavailable"):
-            await client.call("ListImages")
-        fake.versions = ("v1alpha2",)
-        async with fake.server.listening(tmp_path / "s"):
-            await client.call("ListImages")
-            assert client.api == "v1alpha2"
         client.close()
-
-    asyncio.run(main())
-
-
-def test_an_answer_that_is_none(tmp_path: Path) -> None:
-    async def main() -> None:
-        fake = FakeCri()
-        async with fake.server.listening(tmp_path / "s") as endpoint:
-            client = CriClient(endpoint)
-            await client.call("Version")
-
-            async def garbage(path: str, message: bytes) -> bytes:
-                return b"\x0a\xff"
-
-            fake.server.handler = garbage
-            with pytest.raises(RuntimeFailure, match="Internal desc = grpc: failed to unmarshal"):
-                await client.call("ListImages")
-            client.close()
-
-    asyncio.run(main())

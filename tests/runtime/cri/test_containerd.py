@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import ContextFactory
 from tests.runtime.behaviour import Bench
 from tests.runtime.cri.conftest import benched
 from tests.runtime.cri.containerd import Containerd
@@ -30,8 +31,8 @@ from transom.runtime.native import cgroups
 Play = Callable[[Callable[[Bench], Awaitable[None]]], None]
 
 
-def test_the_life_of_a_sandbox(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_life_of_a_sandbox(bench: ContextFactory) -> None:
+    async with bench() as b:
         first = await b.sandbox("uid-1", labels={"a": "b"})
         second = await b.sandbox("uid-2")
         assert [s.id for s in b.runtime.sandboxes()] == [second, first]
@@ -56,11 +57,9 @@ def test_the_life_of_a_sandbox(bench: Play) -> None:
         with pytest.raises(RuntimeFailure, match='no runtime for "nosuch" is configured'):
             await b.runtime.run_sandbox(found.config, "nosuch")
 
-    bench(scenario)
 
-
-def test_what_cannot_start(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_what_cannot_start(bench: ContextFactory) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox()
         made = await b.create(("nosuchprogram", "x"), sandbox)
         with pytest.raises(
@@ -76,11 +75,9 @@ def test_what_cannot_start(bench: Play) -> None:
         ):
             await process.wait()
 
-    bench(scenario)
 
-
-def test_what_it_says_is_in_its_log(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_what_it_says_is_in_its_log(bench: ContextFactory) -> None:
+    async with bench() as b:
         made = await b.run(
             ("sh", "-c", "echo good news; sleep 0.1; echo bad news >&2; echo -n unfinished")
         )
@@ -91,8 +88,6 @@ def test_what_it_says_is_in_its_log(bench: Play) -> None:
         # Go cuts zeros at the end of a second's fraction.
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z stdout F good news\n", raw)
 
-    bench(scenario)
-
 
 @pytest.fixture
 def group() -> Iterator[str]:
@@ -102,8 +97,8 @@ def group() -> Iterator[str]:
     assert cgroups.kill_and_remove_cgroup(name)
 
 
-def test_statistics(bench: Play, group: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_statistics(bench: ContextFactory, group: str) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(cgroup_parent=f"{group}/poduid-1"))
         made = await b.run(b.programs.stay(), sandbox)
         await b.runtime.refresh()
@@ -120,11 +115,9 @@ def test_statistics(bench: Play, group: str) -> None:
         assert network.time > row.time - 60
         assert b.runtime.container_stats("another") == b.runtime.sandbox_stats("another") == []
 
-    bench(scenario)
 
-
-def test_a_port_in_a_sandbox(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_port_in_a_sandbox(bench: ContextFactory) -> None:
+    async with bench() as b:
         loop = asyncio.get_running_loop()
         made = await b.run(("nc", "-ll", "-p", "8080", "-e", "cat"))
         sandbox = b.state(made).sandbox_id
@@ -149,11 +142,9 @@ def test_a_port_in_a_sandbox(bench: Play) -> None:
         assert echoed == payload
         connection.close()
 
-    bench(scenario)
 
-
-def test_a_terminal(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_terminal(bench: ContextFactory) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.stay())
         script = "tty; until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; exit 4"
         process, said = await b.exec(made, ("sh", "-c", script), stdin=True, tty=True)
@@ -162,11 +153,9 @@ def test_a_terminal(bench: Play) -> None:
         assert {stream for stream, _ in said} == {"stdout"}
         assert b"".join(data for _, data in said).startswith(b"/dev/pts/")
 
-    bench(scenario)
 
-
-def test_a_slow_client_holds_up_the_command(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_slow_client_holds_up_the_command(bench: ContextFactory) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.stay())
         process, said = await b.exec(made, ("sh", "-c", "sleep 0.3; head -c 8000000 /dev/zero"))
         process.hold(True)
@@ -180,11 +169,9 @@ def test_a_slow_client_holds_up_the_command(bench: Play) -> None:
         assert await waiting == 0
         assert sum(len(data) for _, data in said) == 8000000
 
-    bench(scenario)
 
-
-def test_images_of_which_a_registry_knows_who_may_have_them(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_images_of_which_a_registry_knows_who_may_have_them(bench: ContextFactory) -> None:
+    async with bench() as b:
         name = "registry.test/private/busybox:1"
         with pytest.raises(RuntimeFailure, match=f'failed to pull and unpack image "{name}"'):
             await b.runtime.pull_image(name)
@@ -202,11 +189,9 @@ def test_images_of_which_a_registry_knows_who_may_have_them(bench: Play) -> None
         await b.runtime.remove_image(name)
         assert b.runtime.image(name) is None
 
-    bench(scenario)
 
-
-def test_who_and_where_a_process_is(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_who_and_where_a_process_is(bench: ContextFactory) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox(
             linux=LinuxSandbox(share_processes=True, sysctls={"net.core.somaxconn": "99"})
         )
@@ -236,11 +221,9 @@ def test_who_and_where_a_process_is(bench: Play) -> None:
             "Seccomp: 2",
         ]
 
-    bench(scenario)
 
-
-def test_limits_and_the_group_of_a_pod(bench: Play, group: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_limits_and_the_group_of_a_pod(bench: ContextFactory, group: str) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(cgroup_parent=f"{group}/poduid-1"))
         linux = LinuxContainer(resources=LinuxResources(memory_limit=12 << 20, cpu_shares=100))
         greedy = ("sh", "-c", "x=0123456789abcdef; while true; do x=$x$x; done")
@@ -251,21 +234,19 @@ def test_limits_and_the_group_of_a_pod(bench: Play, group: str) -> None:
         await b.runtime.remove_sandbox(sandbox)
         assert not where.exists()
 
-    bench(scenario)
 
-
-def test_a_mount_of_what_is_not_there(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_mount_of_what_is_not_there(bench: ContextFactory) -> None:
+    async with bench() as b:
         mount = Mount("/data", "/new/volume")
         await b.output(b.programs.store("/data/x", "kept"), mounts=(mount,))
         assert b.host.files.read("/new/volume/x") == b"kept\n"
         assert (b.folder / "node1/new/volume/x").exists()
 
-    bench(scenario)
 
-
-def test_another_runtime_object_adopts_what_runs(bench: Play, containerd: Containerd) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_another_runtime_object_adopts_what_runs(
+    bench: ContextFactory, containerd: Containerd
+) -> None:
+    async with bench() as b:
         path, inside = b.volume("data")
         sandbox = await b.sandbox(
             annotations={"a": "b"}, linux=LinuxSandbox(run_as_user=7, sysctls={})
@@ -287,11 +268,11 @@ def test_another_runtime_object_adopts_what_runs(bench: Play, containerd: Contai
         ]
         await b.runtime.close()
 
-    bench(scenario)
 
-
-def test_containerd_goes_away_and_comes_back(bench: Play, containerd: Containerd) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_containerd_goes_away_and_comes_back(
+    bench: ContextFactory, containerd: Containerd
+) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.stay())
         before = b.state(made)
         containerd.leave()
@@ -307,23 +288,18 @@ def test_containerd_goes_away_and_comes_back(bench: Play, containerd: Containerd
         assert (await b.runtime.exec_sync(made, b.programs.say("alive"))).stdout == b"alive\n"
         assert b.state(made) == before
 
-    bench(scenario)
 
-
-def test_the_old_interface(
+async def test_the_old_interface(
     containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "VERSIONS", ("v1alpha2",))
 
-    async def main() -> None:
-        async with asyncio.timeout(60), benched(containerd, tmp_path) as b:
-            assert b.runtime.interface == "v1alpha2"
-            assert b.runtime.version.name == "containerd"
-            linux = LinuxContainer(run_as_user=1000, seccomp="runtime/default")
-            assert await b.output(("id", "-u"), linux=linux) == ["1000"]
-            made = await b.run(b.programs.stay(), b.runtime.sandboxes()[0].id)
-            await b.runtime.refresh()
-            assert made in [row.id for row in b.runtime.container_stats()]
-            assert b.runtime.sandbox_stats() == []
-
-    asyncio.run(main())
+    async with asyncio.timeout(60), benched(containerd, tmp_path) as b:
+        assert b.runtime.interface == "v1alpha2"
+        assert b.runtime.version.name == "containerd"
+        linux = LinuxContainer(run_as_user=1000, seccomp="runtime/default")
+        assert await b.output(("id", "-u"), linux=linux) == ["1000"]
+        made = await b.run(b.programs.stay(), b.runtime.sandboxes()[0].id)
+        await b.runtime.refresh()
+        assert made in [row.id for row in b.runtime.container_stats()]
+        assert b.runtime.sandbox_stats() == []

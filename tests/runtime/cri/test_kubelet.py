@@ -100,45 +100,42 @@ async def _until(condition: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(0.05)
 
 
-def test_a_pod(containerd: Containerd, tmp_path: Path) -> None:
-    async def main() -> None:
-        clock, rng = RealClock(), random.Random(7)
-        api = build_api_server(ServerOptions(store=MemoryStore(clock), clock=clock, rng=rng))
-        admin = InProcessClient(api, UserInfo("admin", ("system:masters", "system:authenticated")))
-        node = InProcessClient(
-            api, UserInfo(f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
+async def test_a_pod(containerd: Containerd, tmp_path: Path) -> None:
+    clock, rng = RealClock(), random.Random(7)
+    api = build_api_server(ServerOptions(store=MemoryStore(clock), clock=clock, rng=rng))
+    admin = InProcessClient(api, UserInfo("admin", ("system:masters", "system:authenticated")))
+    node = InProcessClient(
+        api, UserInfo(f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
+    )
+    await api.start()
+    async with asyncio.timeout(60), benched(containerd, tmp_path) as b:
+        events = EventRecorder(node, "kubelet", clock, rng, host=NODE)
+        # Groups of containerd's own, so that nothing of a kubelet that this machine may have is
+        # touched.
+        config = KubeletConfig(
+            NODE, IP, cgroups_per_qos=False, enforce_node_allocatable=(), eviction_hard={}
         )
-        await api.start()
-        async with asyncio.timeout(60), benched(containerd, tmp_path) as b:
-            events = EventRecorder(node, "kubelet", clock, rng, host=NODE)
-            # Groups of containerd's own, so that nothing of a kubelet that this machine may have is
-            # touched.
-            config = KubeletConfig(
-                NODE, IP, cgroups_per_qos=False, enforce_node_allocatable=(), eviction_hard={}
-            )
-            env = KubeletContext(
-                config,
-                os_linux.RULES,
-                node,
-                clock,
-                rng,
-                events,
-                b.host,
-                b.runtime,
-                NoServices(),
-                _dial(containerd),
-                lambda: None,
-            )
-            tasks = [asyncio.create_task(Kubelet(env).run()), asyncio.create_task(events.run())]
-            try:
-                await _scenario(admin, b)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-        await api.stop()
-
-    asyncio.run(main())
+        env = KubeletContext(
+            config,
+            os_linux.RULES,
+            node,
+            clock,
+            rng,
+            events,
+            b.host,
+            b.runtime,
+            NoServices(),
+            _dial(containerd),
+            lambda: None,
+        )
+        tasks = [asyncio.create_task(Kubelet(env).run()), asyncio.create_task(events.run())]
+        try:
+            await _scenario(admin, b)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    await api.stop()
 
 
 def _dial(containerd: Containerd) -> Callable[[str, int], Awaitable[socket.socket]]:

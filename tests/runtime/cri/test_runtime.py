@@ -5,7 +5,8 @@ fake one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,11 @@ SANDBOX = SandboxConfig("web", "ns", "uid-1", labels={"a": "b"}, log_directory="
 CONTAINER = ContainerConfig("c", 0, "busybox", "sha256:1", log_path="c/0.log")
 
 
-def play(folder: Path, scenario: Scenario, fake: FakeCri | None = None, **options: Any) -> None:
-    async def main() -> None:
-        clock, runtime_of = VirtualClock(), fake or FakeCri()
-        async with asyncio.timeout(20), running(runtime_of, folder, clock, **options) as runtime:
-            await scenario(runtime, runtime_of, clock)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def play(folder: Path, fake: FakeCri | None = None, **options: Any) -> AsyncIterator[Any]:
+    clock, runtime_of = VirtualClock(), fake or FakeCri()
+    async with asyncio.timeout(20), running(runtime_of, folder, clock, **options) as runtime:
+        yield (runtime, runtime_of, clock)
 
 
 async def pass_time(clock: VirtualClock, seconds: float) -> None:
@@ -69,7 +68,7 @@ async def pass_time(clock: VirtualClock, seconds: float) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
+async def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
     config = replace(
         SANDBOX,
         attempt=2,
@@ -92,7 +91,7 @@ def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
         ),
     )
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path) as (runtime, fake, _clock):
         await runtime.run_sandbox(config, "kata")
         assert fake.last("RunPodSandbox") == {
             "config": {
@@ -133,10 +132,8 @@ def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
         )
         assert found.ips == ()  # the node's network
 
-    play(tmp_path, scenario)
 
-
-def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
+async def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
     linux = LinuxContainer(
         resources=LinuxResources(100000, 50000, 512, 1 << 20, -998, {"3MB": 0, "5MB": 5}),
         privileged=True,
@@ -171,7 +168,7 @@ def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
         annotations={"c": "d"},
     )
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(host_ipc=True)))
         await runtime.create_container(sandbox, config)
         asked = fake.last("CreateContainer")
@@ -246,14 +243,12 @@ def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
             },
         }
 
-    play(tmp_path, scenario)
 
-
-def test_paths_of_a_node_in_a_folder(tmp_path: Path) -> None:
+async def test_paths_of_a_node_in_a_folder(tmp_path: Path) -> None:
     files = RealFiles(tmp_path / "node")
     files.mkdir("/var/log/pods/x")
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path, files=files) as (runtime, fake, _clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(
             sandbox, replace(CONTAINER, mounts=(Mount("/in", "/new/folder"),))
@@ -280,26 +275,22 @@ def test_paths_of_a_node_in_a_folder(tmp_path: Path) -> None:
                 sandbox, replace(CONTAINER, mounts=(Mount("/in", "/file/x"),))
             )
 
-    play(tmp_path, scenario, files=files)
 
-
-def test_control_groups_of_systemd(tmp_path: Path) -> None:
+async def test_control_groups_of_systemd(tmp_path: Path) -> None:
     fake = FakeCri()
     runc = {"options": {"SystemdCgroup": True}}
     fake.config = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": runc}}}
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path, fake) as (runtime, fake, _clock):
         await runtime.run_sandbox(
             replace(SANDBOX, linux=LinuxSandbox(cgroup_parent="/kubepods/burstable/poda-b"))
         )
         parent = fake.last("RunPodSandbox")["config"]["linux"]["cgroup_parent"]
         assert parent == "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice"
 
-    play(tmp_path, scenario, fake)
 
-
-def test_commands_and_patience(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_commands_and_patience(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, _clock):
         fake.answers["ExecSync"] = lambda request: {"stdout": b"out", "exit_code": 3}
         assert await runtime.exec_sync("c", ["a", "b"], 1.2) == (b"out", b"", 3)
         assert fake.last("ExecSync") == {"container_id": "c", "cmd": ["a", "b"], "timeout": 2}
@@ -326,15 +317,13 @@ def test_commands_and_patience(tmp_path: Path) -> None:
         await runtime.stop_sandbox("nobody")
         await runtime.remove_sandbox("nobody")
 
-    play(tmp_path, scenario)
-
 
 # ---- news
 # --------------------------------------------------------------------------------------------------
 
 
-def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         heard: list[RuntimeEvent] = []
         end = runtime.subscribe(heard.append)
         sandbox = await runtime.run_sandbox(SANDBOX)
@@ -379,11 +368,9 @@ def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
         await runtime.run_sandbox(SANDBOX)
         assert heard == []
 
-    play(tmp_path, scenario)
 
-
-def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         heard: list[RuntimeEvent] = []
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
@@ -401,11 +388,9 @@ def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path) -> No
             RuntimeEvent("removed", "uid-1", made),
         ]
 
-    play(tmp_path, scenario)
 
-
-def test_a_look_that_fails_in_part(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_a_look_that_fails_in_part(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         other = await runtime.create_container(sandbox, CONTAINER)
@@ -424,13 +409,11 @@ def test_a_look_that_fails_in_part(tmp_path: Path) -> None:
         await pass_time(clock, 1.5)
         assert [c.state for c in runtime.containers()] == ["exited", "exited"]
 
-    play(tmp_path, scenario)
 
-
-def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+async def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     """A list is on its way while a container is stopped."""
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         heard: list[RuntimeEvent] = []
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         await runtime.start_container(made)
@@ -453,11 +436,9 @@ def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
         await stopping
         assert heard == [RuntimeEvent("died", "uid-1", made)]
 
-    play(tmp_path, scenario)
 
-
-def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, _clock):
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         fake.containers[made].update(state=2, started_at=6 * 10**9, finished_at=5 * 10**9)
         await runtime.refresh()
@@ -465,17 +446,14 @@ def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: Path) 
         assert found is not None
         assert (found.created_at, found.started_at, found.finished_at) == (2.0, 6.0, 6.0)
 
-    play(tmp_path, scenario)
 
-
-def test_what_was_there_before(tmp_path: Path) -> None:
+async def test_what_was_there_before(tmp_path: Path) -> None:
     fake = FakeCri()
 
-    async def first(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path, fake) as (runtime, fake, _):
         sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)))
         await runtime.start_container(await runtime.create_container(sandbox, CONTAINER))
-
-    async def second(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path, fake) as (runtime, fake, _):
         (sandbox,) = runtime.sandboxes("uid-1")
         assert (sandbox.config, sandbox.ips) == (
             replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)),
@@ -488,8 +466,8 @@ def test_what_was_there_before(tmp_path: Path) -> None:
         assert (
             fake.last("CreateContainer")["sandbox_config"] == fake.sandboxes[sandbox.id]["config"]
         )
-
-    async def third(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    fake.tells_configuration = False  # as runtimes other than containerd
+    async with play(tmp_path, fake) as (runtime, fake, _clock):
         (sandbox,) = runtime.sandboxes("uid-1")
         told = sandbox.config
         assert (told.name, told.namespace, told.uid, told.labels, told.linux.run_as_user) == (
@@ -500,18 +478,13 @@ def test_what_was_there_before(tmp_path: Path) -> None:
             None,
         )
 
-    play(tmp_path, first, fake)
-    play(tmp_path, second, fake)
-    fake.tells_configuration = False  # as runtimes other than containerd
-    play(tmp_path, third, fake)
-
 
 # ---- state
 # --------------------------------------------------------------------------------------------------
 
 
-def test_conditions(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_conditions(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         assert runtime.status() == RuntimeStatus()
         assert runtime.version == ("containerd", "1.4.13")
         no_network = {
@@ -528,11 +501,9 @@ def test_conditions(tmp_path: Path) -> None:
         await pass_time(clock, 5.5)
         assert runtime.status().runtime_reason == "Unknown"
 
-    play(tmp_path, scenario)
 
-
-def test_it_is_away_for_a_while(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_it_is_away_for_a_while(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         await runtime.run_sandbox(SANDBOX)
 
         def away(request: Message) -> Message:
@@ -550,24 +521,19 @@ def test_it_is_away_for_a_while(tmp_path: Path) -> None:
         await pass_time(clock, 1.5)
         assert runtime.status() == RuntimeStatus()
 
-    play(tmp_path, scenario)
+
+async def test_it_is_not_there(tmp_path: Path) -> None:
+    runtime = CriRuntime(VirtualClock(), f"unix://{tmp_path}/nothing")
+    with pytest.raises(RuntimeFailure, match="Error while dialing dial unix"):
+        await runtime.start()
+    await runtime.close()
 
 
-def test_it_is_not_there(tmp_path: Path) -> None:
-    async def main() -> None:
-        runtime = CriRuntime(VirtualClock(), f"unix://{tmp_path}/nothing")
-        with pytest.raises(RuntimeFailure, match="Error while dialing dial unix"):
-            await runtime.start()
-        await runtime.close()
-
-    asyncio.run(main())
-
-
-def test_logs(tmp_path: Path) -> None:
+async def test_logs(tmp_path: Path) -> None:
     files = RealFiles(tmp_path / "node")
     files.mkdir("/var/log/pods/x/c")
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path, files=files) as (runtime, fake, clock):
         made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
         with pytest.raises(RuntimeFailure, match="container is not running"):
             runtime.reopen_log(made)
@@ -604,10 +570,8 @@ def test_logs(tmp_path: Path) -> None:
             ):
                 call()
 
-    play(tmp_path, scenario, files=files)
 
-
-def test_images(tmp_path: Path) -> None:
+async def test_images(tmp_path: Path) -> None:
     fake = FakeCri()
     one, two = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     fake.images = [
@@ -621,7 +585,7 @@ def test_images(tmp_path: Path) -> None:
         {"id": two, "username": "www", "size": 1 << 40},
     ]
 
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+    async with play(tmp_path, fake) as (runtime, fake, _clock):
         nginx, other = runtime.images()
         assert (nginx.uid, nginx.username, nginx.size) == (0, "", 7)
         assert (other.uid, other.username, other.size) == (None, "www", 1 << 40)
@@ -655,11 +619,9 @@ def test_images(tmp_path: Path) -> None:
         await runtime.pull_image("x/y:1")
         assert "auth" not in fake.last("PullImage")
 
-    play(tmp_path, scenario, fake)
 
-
-def test_numbers(tmp_path: Path) -> None:
-    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+async def test_numbers(tmp_path: Path) -> None:
+    async with play(tmp_path) as (runtime, fake, clock):
         sandbox = await runtime.run_sandbox(SANDBOX)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)
@@ -732,8 +694,6 @@ def test_numbers(tmp_path: Path) -> None:
         assert (len(runtime.sandbox_stats()), runtime.status()) == (1, RuntimeStatus())
         await runtime.stop_sandbox(sandbox)
         assert runtime.sandbox_stats() == runtime.container_stats() == []
-
-    play(tmp_path, scenario)
 
 
 def test_a_sub_path_stays_in_its_volume(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_command() -> None:
+async def test_a_command() -> None:
     def react(session: Any, event: Any) -> None:
         match event:
             case remotecommand.CommandData(_, data):
@@ -89,44 +89,38 @@ def test_a_command() -> None:
             case remotecommand.CommandStreamEnded("stdin"):
                 session.finish(channels.exit_code_status(7, "x"))
 
-    async def scenario() -> None:
-        said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+    said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
 
-        def output(stream: str, data: bytes) -> None:
-            said[stream] += data
+    def output(stream: str, data: bytes) -> None:
+        said[stream] += data
 
-        async with serving(react, CommandStreams(True, True, True)) as (url, heads):
-            process = await streams.open_command_stream(url, output, None, stdin=True, tty=False)
-            process.write(b"some ")
-            process.write(b"text")
-            process.end_input()
-            assert await process.wait() == 7
-            assert await process.wait() == 7
-            assert said["stdout"] == b"SOME TEXT"
-            assert said["stderr"].strip(b"!") == b""
-            assert heads[0].startswith(b"POST /exec/token?x=y HTTP/1.1\r\nHost: 127.0.0.1:")
-            process.close()
-
-    run(scenario)
+    async with serving(react, CommandStreams(True, True, True)) as (url, heads):
+        process = await streams.open_command_stream(url, output, None, stdin=True, tty=False)
+        process.write(b"some ")
+        process.write(b"text")
+        process.end_input()
+        assert await process.wait() == 7
+        assert await process.wait() == 7
+        assert said["stdout"] == b"SOME TEXT"
+        assert said["stderr"].strip(b"!") == b""
+        assert heads[0].startswith(b"POST /exec/token?x=y HTTP/1.1\r\nHost: 127.0.0.1:")
+        process.close()
 
 
-def test_a_terminal_and_its_size() -> None:
+async def test_a_terminal_and_its_size() -> None:
     def react(session: Any, event: Any) -> None:
         if isinstance(event, remotecommand.CommandResized):
             session.write("stdout", f"{event.width}x{event.height}".encode())
             session.finish(channels.command_success_status())
 
-    async def scenario() -> None:
-        said: list[tuple[str, bytes]] = []
-        async with serving(react, CommandStreams(True, True, False, True)) as (url, _):
-            process = await streams.open_command_stream(
-                url, lambda *what: said.append(what), None, stdin=True, tty=True
-            )
-            process.resize(80, 24)
-            assert await process.wait() == 0
-            assert said == [("stdout", b"80x24")]
-
-    run(scenario)
+    said: list[tuple[str, bytes]] = []
+    async with serving(react, CommandStreams(True, True, False, True)) as (url, _):
+        process = await streams.open_command_stream(
+            url, lambda *what: said.append(what), None, stdin=True, tty=True
+        )
+        process.resize(80, 24)
+        assert await process.wait() == 0
+        assert said == [("stdout", b"80x24")]
 
 
 @pytest.mark.parametrize(
@@ -140,42 +134,36 @@ def test_a_terminal_and_its_size() -> None:
         ("something else", "something else"),
     ],
 )
-def test_a_command_that_never_ran(complaint: str, text: str) -> None:
+async def test_a_command_that_never_ran(complaint: str, text: str) -> None:
     def react(session: Any, event: Any) -> None:
         if isinstance(event, remotecommand.CommandOpened):
             session.finish(channels.internal_error_status(complaint))
 
-    async def scenario() -> None:
-        async with serving(react, CommandStreams(False, True, True)) as (url, _):
-            process = await streams.open_command_stream(
-                url, lambda stream, data: None, None, stdin=False, tty=False
-            )
-            with pytest.raises(RuntimeFailure) as failure:
-                await process.wait()
-            assert failure.value.description == text
-
-    run(scenario)
+    async with serving(react, CommandStreams(False, True, True)) as (url, _):
+        process = await streams.open_command_stream(
+            url, lambda stream, data: None, None, stdin=False, tty=False
+        )
+        with pytest.raises(RuntimeFailure) as failure:
+            await process.wait()
+        assert failure.value.description == text
 
 
-def test_a_server_that_breaks_off() -> None:
+async def test_a_server_that_breaks_off() -> None:
     def react(session: Any, event: Any) -> None:
         if isinstance(event, remotecommand.CommandOpened):
             raise ConnectionError
 
-    async def scenario() -> None:
-        async with serving(react, CommandStreams(False, True, True)) as (url, _):
-            process = await streams.open_command_stream(
-                url, lambda stream, data: None, None, stdin=False, tty=False
-            )
-            with pytest.raises(
-                RuntimeFailure, match="the connection was lost before the command ended"
-            ):
-                await process.wait()
-
-    run(scenario)
+    async with serving(react, CommandStreams(False, True, True)) as (url, _):
+        process = await streams.open_command_stream(
+            url, lambda stream, data: None, None, stdin=False, tty=False
+        )
+        with pytest.raises(
+            RuntimeFailure, match="the connection was lost before the command ended"
+        ):
+            await process.wait()
 
 
-def test_a_client_that_goes_and_what_was_attached_to() -> None:
+async def test_a_client_that_goes_and_what_was_attached_to() -> None:
     gone = asyncio.Event()
 
     def react(session: Any, event: Any) -> None:
@@ -187,56 +175,48 @@ def test_a_client_that_goes_and_what_was_attached_to() -> None:
     async def ended() -> int:
         return 42
 
-    async def scenario() -> None:
-        async with serving(react, CommandStreams(True, True, True)) as (url, _):
-            process = await streams.open_command_stream(
-                url, lambda stream, data: None, None, stdin=True, tty=False
-            )
-            process.close()
-            assert await process.wait() == 137
-            await gone.wait()
-            process = await streams.open_command_stream(
-                url, lambda stream, data: None, None, stdin=True, tty=False, ended=ended
-            )
-            process.write(b"end")
-            assert await process.wait() == 42
-
-    run(scenario)
+    async with serving(react, CommandStreams(True, True, True)) as (url, _):
+        process = await streams.open_command_stream(
+            url, lambda stream, data: None, None, stdin=True, tty=False
+        )
+        process.close()
+        assert await process.wait() == 137
+        await gone.wait()
+        process = await streams.open_command_stream(
+            url, lambda stream, data: None, None, stdin=True, tty=False, ended=ended
+        )
+        process.write(b"end")
+        assert await process.wait() == 42
 
 
-def test_no_way_to_the_server() -> None:
+async def test_no_way_to_the_server() -> None:
     async def nowhere(host: str, port: int) -> socket.socket:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    async def scenario() -> None:
-        with pytest.raises(
-            RuntimeFailure,
-            match=r"Unavailable.*dial tcp 127\.0\.0\.1:1: connect: connection refused",
-        ):
+    with pytest.raises(
+        RuntimeFailure,
+        match=r"Unavailable.*dial tcp 127\.0\.0\.1:1: connect: connection refused",
+    ):
+        await streams.open_command_stream(
+            "http://127.0.0.1:1/x", lambda stream, data: None, nowhere, stdin=False, tty=False
+        )
+    body = b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\ntoken expired\n"
+    async with serving(lambda session, event: None, CommandStreams(False, True, True), body) as (
+        url,
+        _,
+    ):
+        with pytest.raises(RuntimeFailure) as failure:
             await streams.open_command_stream(
-                "http://127.0.0.1:1/x", lambda stream, data: None, nowhere, stdin=False, tty=False
+                url, lambda stream, data: None, None, stdin=False, tty=False
             )
-        body = b"HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\ntoken expired\n"
-        async with serving(
-            lambda session, event: None, CommandStreams(False, True, True), body
-        ) as (
-            url,
-            _,
-        ):
-            with pytest.raises(RuntimeFailure) as failure:
-                await streams.open_command_stream(
-                    url, lambda stream, data: None, None, stdin=False, tty=False
-                )
-            assert failure.value.description == "unable to upgrade connection: token expired"
-
-    run(scenario)
+        assert failure.value.description == "unable to upgrade connection: token expired"
 
 
 # ---- ports
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_port() -> None:
+async def test_a_port() -> None:
     def react(session: Any, event: Any) -> None:
         match event:
             case portforward.ForwardConnected(connection, port):
@@ -246,28 +226,25 @@ def test_a_port() -> None:
             case portforward.ForwardEnded(connection):
                 session.disconnect(connection)
 
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        async with serving(react) as (url, _):
-            connection = await streams.open_port_forward(url, "s", 8080, None)
-            payload = os.urandom(1 << 20)
+    loop = asyncio.get_running_loop()
+    async with serving(react) as (url, _):
+        connection = await streams.open_port_forward(url, "s", 8080, None)
+        payload = os.urandom(1 << 20)
 
-            async def send() -> None:
-                await loop.sock_sendall(connection, payload)
-                connection.shutdown(socket.SHUT_WR)
+        async def send() -> None:
+            await loop.sock_sendall(connection, payload)
+            connection.shutdown(socket.SHUT_WR)
 
-            sending = asyncio.create_task(send())
-            came = b""
-            while piece := await loop.sock_recv(connection, 1 << 16):
-                came += piece
-            await sending
-            assert came == b"8080" + payload
-            connection.close()
-
-    run(scenario)
+        sending = asyncio.create_task(send())
+        came = b""
+        while piece := await loop.sock_recv(connection, 1 << 16):
+            came += piece
+        await sending
+        assert came == b"8080" + payload
+        connection.close()
 
 
-def test_a_port_where_nobody_listens() -> None:
+async def test_a_port_where_nobody_listens() -> None:
     def react(session: Any, event: Any) -> None:
         if isinstance(event, portforward.ForwardConnected):
             session.fail(
@@ -275,26 +252,20 @@ def test_a_port_where_nobody_listens() -> None:
             )
             session.disconnect(event.connection)
 
-    async def scenario() -> None:
-        async with serving(react) as (url, _):
-            with pytest.raises(RuntimeFailure) as failure:
-                await streams.open_port_forward(url, "s", 81, None)
-            assert failure.value.description == "connection refused"
-
-    run(scenario)
+    async with serving(react) as (url, _):
+        with pytest.raises(RuntimeFailure) as failure:
+            await streams.open_port_forward(url, "s", 81, None)
+        assert failure.value.description == "connection refused"
 
 
-def test_a_quiet_port_is_handed_out_and_ends_with_its_server() -> None:
+async def test_a_quiet_port_is_handed_out_and_ends_with_its_server() -> None:
     def react(session: Any, event: Any) -> None:
         if isinstance(event, portforward.ForwardData):
             session.disconnect(event.connection)
 
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        async with serving(react) as (url, _):
-            connection = await streams.open_port_forward(url, "s", 81, None)
-            await loop.sock_sendall(connection, b"go")
-            assert await loop.sock_recv(connection, 100) == b""
-            connection.close()
-
-    run(scenario)
+    loop = asyncio.get_running_loop()
+    async with serving(react) as (url, _):
+        connection = await streams.open_port_forward(url, "s", 81, None)
+        await loop.sock_sendall(connection, b"go")
+        assert await loop.sock_recv(connection, 100) == b""
+        connection.close()

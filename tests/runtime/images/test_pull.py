@@ -8,12 +8,14 @@ import socket
 import ssl
 import sys
 import textwrap
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from tests.conftest import ContextFactory
 from tests.runtime.images.conftest import Hasty
 from tests.runtime.images.registry_server import USER, RegistryServer, Request
 from tests.runtime.images.tars import Built, E, folder, image, index, tar
@@ -30,14 +32,12 @@ Scenario = Callable[[ImageService, RegistryServer], Awaitable[Any]]
 
 
 @pytest.fixture
-def play(tmp_path: Path, clock: Hasty) -> Callable[..., Any]:
-    def run(scenario: Scenario, **server: Any) -> Any:
-        async def whole() -> Any:
-            service = ImageService(tmp_path / "images", clock=clock, registries=Registries())
-            async with RegistryServer(**server) as registry:
-                return await scenario(service, registry)
-
-        return asyncio.run(whole())
+def play(tmp_path: Path, clock: Hasty) -> ContextFactory:
+    @asynccontextmanager
+    async def run(**server: Any) -> AsyncIterator[Any]:
+        service = ImageService(tmp_path / "images", clock=clock, registries=Registries())
+        async with RegistryServer(**server) as registry:
+            yield (service, registry)
 
     return run
 
@@ -60,8 +60,8 @@ async def failure(call: Awaitable[Any]) -> RuntimeFailure:
     return caught.value
 
 
-def test_a_pull_brings_the_image_once(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_a_pull_brings_the_image_once(play: ContextFactory) -> None:
+    async with play() as (service, registry):
         built = app()
         registry.add("team/app:1", built)
         name = f"{registry.host}/team/app:1"
@@ -85,13 +85,11 @@ def test_a_pull_brings_the_image_once(play: Callable[..., Any]) -> None:
         assert await service.pull(name, None, "linux") == found
         assert [r.method for r in registry.requests[before:]] == ["HEAD"]
 
-    play(scenario)
 
-
-def test_who_asks_for_the_same_waits_and_layers_come_three_at_a_time(
-    play: Callable[..., Any],
+async def test_who_asks_for_the_same_waits_and_layers_come_three_at_a_time(
+    play: ContextFactory,
 ) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+    async with play() as (service, registry):
         built = app(layers=7, size=100)
         registry.add("app:1", built)
         name = f"{registry.host}/app:1"
@@ -103,11 +101,9 @@ def test_who_asks_for_the_same_waits_and_layers_come_three_at_a_time(
         assert len(blobs) == len(set(blobs)) == 8
         assert registry.most_at_once <= 3
 
-    play(scenario)
 
-
-def test_two_processes_share_the_work(play: Callable[..., Any], tmp_path: Path) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_two_processes_share_the_work(play: ContextFactory, tmp_path: Path) -> None:
+    async with play() as (service, registry):
         registry.add("app:1", app(layers=4))
         name = f"{registry.host}/app:1"
         other = ImageService(
@@ -121,13 +117,11 @@ def test_two_processes_share_the_work(play: Callable[..., Any], tmp_path: Path) 
         counts = [layers.count(path) for path in set(layers)]
         assert sorted(counts)[:4] == [1, 1, 1, 1]  # the layers; a configuration may come twice
 
-    play(scenario)
-
 
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_cuts_at_random_end_in_the_right_bytes(
-    play: Callable[..., Any], seed: int, ranges: bool
+async def test_cuts_at_random_end_in_the_right_bytes(
+    play: ContextFactory, seed: int, ranges: bool
 ) -> None:
     chance = random.Random(seed)
     left = {"cuts": 25}
@@ -138,7 +132,7 @@ def test_cuts_at_random_end_in_the_right_bytes(
             return chance.randrange(size)
         return None
 
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+    async with play(ranges=ranges, cut=cut) as (service, registry):
         built = app(seed, layers=3, size=chance.randrange(1000, 300_000))
         registry.add("app:1", built)
         for _ in range(30):  # a kubelet tries again
@@ -153,11 +147,11 @@ def test_cuts_at_random_end_in_the_right_bytes(
         if ranges:
             assert any("range" in r.headers for r in registry.requests)
 
-    play(scenario, ranges=ranges, cut=cut)
 
-
-def test_a_download_goes_on_where_an_earlier_process_was_killed(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_a_download_goes_on_where_an_earlier_process_was_killed(
+    play: ContextFactory,
+) -> None:
+    async with play() as (service, registry):
         built = app(layers=2)
         registry.add("app:1", built)
         good, bad = built.layers
@@ -176,11 +170,9 @@ def test_a_download_goes_on_where_an_earlier_process_was_killed(play: Callable[.
         assert starts[digest_of(good)[7:]] == "bytes=777-"
         assert starts[digest_of(bad)[7:]] is None  # the last request was for all of it
 
-    play(scenario)
 
-
-def test_wrong_bytes_are_refused_and_leave_nothing(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_wrong_bytes_are_refused_and_leave_nothing(play: ContextFactory) -> None:
+    async with play() as (service, registry):
         built = app(layers=1)
         registry.add("app:1", built)
         digest = digest_of(built.layers[0])
@@ -198,8 +190,6 @@ def test_wrong_bytes_are_refused_and_leave_nothing(play: Callable[..., Any]) -> 
         registry.blobs[digest] = built.layers[0]
         await service.pull(f"{registry.host}/app:1", None, "linux")
 
-    play(scenario)
-
 
 # ---- authorization
 # -----------------------------------------------------------------------------------------------
@@ -215,21 +205,19 @@ def test_wrong_bytes_are_refused_and_leave_nothing(play: Callable[..., Any]) -> 
         ({"auth": "bearer"}, AUTH),
     ],
 )
-def test_authorization(
-    play: Callable[..., Any], server: dict[str, Any], auth: AuthConfig | None
+async def test_authorization(
+    play: ContextFactory, server: dict[str, Any], auth: AuthConfig | None
 ) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+    async with play(**server) as (service, registry):
         registry.add("team/app:1", app())
         await service.pull(f"{registry.host}/team/app:1", auth, "linux")
         assert (
             sum(r.path.startswith("/token") for r in registry.requests) <= 2
         )  # one token for all, POST or GET or both
 
-    play(scenario, **server)
 
-
-def test_refusals(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_refusals(play: ContextFactory) -> None:
+    async with play(auth="bearer", public=False) as (service, registry):
         registry.add("team/app:1", app())
         name = f"{registry.host}/team/app:1"
         start = (
@@ -268,11 +256,9 @@ def test_refusals(play: Callable[..., Any]) -> None:
                 f'failed to resolve reference "{wanted}": {wanted}: not found'
             )
 
-    play(scenario, auth="bearer", public=False)
 
-
-def test_nobody_listens(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_nobody_listens(play: ContextFactory) -> None:
+    async with play() as (service, registry):
         port = registry.port
         await registry.__aexit__()
         problem = await failure(service.pull(f"127.0.0.1:{port}/app:1", None, "linux"))
@@ -281,11 +267,9 @@ def test_nobody_listens(play: Callable[..., Any]) -> None:
             f"dial tcp 127.0.0.1:{port}: connect: connection refused"
         )
 
-    play(scenario)
 
-
-def test_blobs_elsewhere_get_no_credentials(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_blobs_elsewhere_get_no_credentials(play: ContextFactory) -> None:
+    async with play(auth="basic") as (service, registry):
         built = app()
         async with RegistryServer() as cdn:
             cdn.add("team/app:1", built)
@@ -298,11 +282,9 @@ def test_blobs_elsewhere_get_no_credentials(play: Callable[..., Any]) -> None:
                 "authorization" in r.headers for r in registry.requests if "/blobs/" in r.path
             )
 
-    play(scenario, auth="basic")
 
-
-def test_an_expired_token_is_replaced(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_an_expired_token_is_replaced(play: ContextFactory) -> None:
+    async with play(auth="bearer") as (service, registry):
         registry.add("team/app:1", app())
         expired: list[str] = []
 
@@ -324,14 +306,12 @@ def test_an_expired_token_is_replaced(play: Callable[..., Any]) -> None:
         await service.pull(f"{registry.host}/team/app:1", None, "linux")
         assert expired
 
-    play(scenario, auth="bearer")
-
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_registry_in_trouble_gets_time(
-    play: Callable[..., Any], clock: Hasty, status: int
+async def test_a_registry_in_trouble_gets_time(
+    play: ContextFactory, clock: Hasty, status: int
 ) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+    async with play() as (service, registry):
         registry.add("app:1", app())
         troubles: dict[str, int] = {}
 
@@ -343,17 +323,13 @@ def test_a_registry_in_trouble_gets_time(
         await service.pull(f"{registry.host}/app:1", None, "linux")
         assert 3.0 in clock.slept
 
-    play(scenario)
 
-
-def test_registries_without_head_or_digest(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_registries_without_head_or_digest(play: ContextFactory) -> None:
+    async with play(head_digest=False) as (service, registry):
         built = app()
         registry.add("app:1", built)
         registry.override = lambda request: (405, {}, b"") if request.method == "HEAD" else None
         assert (await service.pull(f"{registry.host}/app:1", None, "linux")).id == built.id
-
-    play(scenario, head_digest=False)
 
 
 # ---- what a name stands for
@@ -370,8 +346,8 @@ def platform(system: str, version: str = "", architecture: str = "amd64") -> dic
     )
 
 
-def test_one_name_for_both_systems_and_several_builds(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_one_name_for_both_systems_and_several_builds(play: ContextFactory) -> None:
+    async with play() as (service, registry):
         linux, old, new = app(), windows("10.0.17763.1697"), windows("10.0.20348.587")
         top = index(
             (linux, platform("linux")),
@@ -398,13 +374,11 @@ def test_one_name_for_both_systems_and_several_builds(play: Callable[..., Any]) 
         assert service.find(name, "windows", 19041) is None
         assert read(service.find(name, "windows", 17763), "app.exe") == b"10.0.17763.1697"  # type: ignore[arg-type]
 
-    play(scenario)
 
-
-def test_entries_without_platform_are_judged_by_their_configuration(
-    play: Callable[..., Any],
+async def test_entries_without_platform_are_judged_by_their_configuration(
+    play: ContextFactory,
 ) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+    async with play() as (service, registry):
         linux, other = app(), windows("10.0.17763.1")
         registry.add(
             "app:1", linux, other, index=index((linux, None), (other, None), kind=model.OCI_INDEX)
@@ -412,10 +386,8 @@ def test_entries_without_platform_are_judged_by_their_configuration(
         assert (await service.pull(f"{registry.host}/app:1", None, "windows", 17763)).id == other.id
         assert (await service.pull(f"{registry.host}/app:1", None, "linux")).id == linux.id
 
-    play(scenario)
 
-
-def test_windows_own_layers_are_never_downloaded(play: Callable[..., Any]) -> None:
+async def test_windows_own_layers_are_never_downloaded(play: ContextFactory) -> None:
     steps = [
         {"created_by": "Apply image 10.0.17763.1"},
         {"created_by": "Install update 10.0.17763.9"},
@@ -427,7 +399,7 @@ def test_windows_own_layers_are_never_downloaded(play: Callable[..., Any]) -> No
     ]
     own = tar(E("Files/app.exe", b"MZ"), E("Hives/System_Delta", b"regf"))
 
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+    async with play() as (service, registry):
         marked = image(*base, own, os="windows", version="10.0.17763.9", foreign=2)
         told = image(*base, own, os="windows", version="10.0.17763.9", history=steps)
         for name, built in (("marked:1", marked), ("told:1", told)):
@@ -439,11 +411,9 @@ def test_windows_own_layers_are_never_downloaded(play: Callable[..., Any]) -> No
             assert [path.name for path in found.layers[0].iterdir()] == ["app.exe"]
             assert found.size < 2000
 
-    play(scenario)
 
-
-def test_manifests_that_are_refused(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_manifests_that_are_refused(play: ContextFactory) -> None:
+    async with play() as (service, registry):
         registry.manifests["old:1"] = orjson.dumps(
             {"schemaVersion": 1, "name": "old", "fsLayers": [], "mediaType": model.SCHEMA1[0]}
         )
@@ -466,11 +436,11 @@ def test_manifests_that_are_refused(play: Callable[..., Any]) -> None:
             await failure(service.pull(f"{registry.host}/x:1", None, "linux"))
         )
 
-    play(scenario)
 
-
-def test_a_bad_layer_is_discarded_and_the_image_is_not_there(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_a_bad_layer_is_discarded_and_the_image_is_not_there(
+    play: ContextFactory,
+) -> None:
+    async with play() as (service, registry):
         registry.add(
             "bad:1", image(tar(E("good", b"1")), tar(E("fine", b"1"), E("../../out", b"2")))
         )
@@ -490,14 +460,12 @@ def test_a_bad_layer_is_discarded_and_the_image_is_not_there(play: Callable[...,
             == []
         )
 
-    play(scenario)
-
 
 # ---- TLS, mirrors, ends
 # ------------------------------------------------------------------------------------------
 
 
-def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> None:
+async def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> None:
     ca = pki.make_ca("tests")
     pki.save_key_pair(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
     pki.save_key_pair(
@@ -508,65 +476,55 @@ def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> No
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
 
-    async def scenario() -> None:
-        async with RegistryServer(context=context) as registry, RegistryServer() as plain:
-            built = app()
-            places = {"registry.test": registry.port, "plain.test": plain.port}
+    async with RegistryServer(context=context) as registry, RegistryServer() as plain:
+        built = app()
+        places = {"registry.test": registry.port, "plain.test": plain.port}
 
-            async def connect(host: str, port: int) -> socket.socket:
-                sock = socket.socket()
-                sock.setblocking(False)
-                await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", places[host]))
-                return sock
+        async def connect(host: str, port: int) -> socket.socket:
+            sock = socket.socket()
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", places[host]))
+            return sock
 
-            def service(**settings: Any) -> ImageService:
-                return ImageService(
-                    tmp_path / "images",
-                    clock=clock,
-                    registries=Registries(connect=connect, **settings),
-                )
-
-            for server in (registry, plain):
-                server.add("app:1", built)
-            name = "registry.test/app:1"
-            assert "x509" in str(await failure(service().pull(name, None, "linux")))
-            trusted = service(authorities={"registry.test": (tmp_path / "ca.crt").read_bytes()})
-            assert (await trusted.pull(name, None, "linux")).id == built.id
-            await service(insecure=frozenset(("registry.test",))).pull(name, None, "linux")
-            refused = await failure(service().pull("plain.test/app:1", None, "linux"))
-            assert (
-                'Head "https://plain.test/v2/app/manifests/1"' in refused.description
-                and not plain.requests
-            )
-            await service(insecure=frozenset(("plain.test",))).pull(
-                "plain.test/app:1", None, "linux"
-            )
-            assert plain.requests
-
-    asyncio.run(scenario())
-
-
-def test_mirrors_come_first_and_get_no_credentials(tmp_path: Path, clock: Hasty) -> None:
-    async def scenario() -> None:
-        built, other = app(1), app(2)
-        async with RegistryServer() as mirror, RegistryServer(auth="basic") as registry:
-            mirror.add("app:1", built)
-            registry.add("app:1", built)
-            registry.add("app:2", other)
-            settings = Registries(mirrors={registry.host: (mirror.host,)})
-            service = ImageService(tmp_path / "images", clock=clock, registries=settings)
-            await service.pull(f"{registry.host}/app:1", AUTH, "linux")
-            assert not registry.requests
-            await service.pull(f"{registry.host}/app:2", AUTH, "linux")
-            assert registry.requests and not any(
-                "authorization" in r.headers for r in mirror.requests
+        def service(**settings: Any) -> ImageService:
+            return ImageService(
+                tmp_path / "images",
+                clock=clock,
+                registries=Registries(connect=connect, **settings),
             )
 
-    asyncio.run(scenario())
+        for server in (registry, plain):
+            server.add("app:1", built)
+        name = "registry.test/app:1"
+        assert "x509" in str(await failure(service().pull(name, None, "linux")))
+        trusted = service(authorities={"registry.test": (tmp_path / "ca.crt").read_bytes()})
+        assert (await trusted.pull(name, None, "linux")).id == built.id
+        await service(insecure=frozenset(("registry.test",))).pull(name, None, "linux")
+        refused = await failure(service().pull("plain.test/app:1", None, "linux"))
+        assert (
+            'Head "https://plain.test/v2/app/manifests/1"' in refused.description
+            and not plain.requests
+        )
+        await service(insecure=frozenset(("plain.test",))).pull("plain.test/app:1", None, "linux")
+        assert plain.requests
 
 
-def test_a_pull_that_nobody_waits_for_ends(play: Callable[..., Any]) -> None:
-    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+async def test_mirrors_come_first_and_get_no_credentials(tmp_path: Path, clock: Hasty) -> None:
+    built, other = app(1), app(2)
+    async with RegistryServer() as mirror, RegistryServer(auth="basic") as registry:
+        mirror.add("app:1", built)
+        registry.add("app:1", built)
+        registry.add("app:2", other)
+        settings = Registries(mirrors={registry.host: (mirror.host,)})
+        service = ImageService(tmp_path / "images", clock=clock, registries=settings)
+        await service.pull(f"{registry.host}/app:1", AUTH, "linux")
+        assert not registry.requests
+        await service.pull(f"{registry.host}/app:2", AUTH, "linux")
+        assert registry.requests and not any("authorization" in r.headers for r in mirror.requests)
+
+
+async def test_a_pull_that_nobody_waits_for_ends(play: ContextFactory) -> None:
+    async with play() as (service, registry):
         registry.add("app:1", app())
         reached, name = asyncio.Event(), f"{registry.host}/app:1"
 
@@ -587,11 +545,9 @@ def test_a_pull_that_nobody_waits_for_ends(play: Callable[..., Any]) -> None:
         assert service.list() == []
         await service.pull(name, None, "linux")  # not the one that is just being cancelled
 
-    play(scenario)
-
 
 @pytest.mark.loop_budget(None)  # the test packs layers itself
-def test_a_process_killed_in_the_middle_leaves_a_store_that_works(
+async def test_a_process_killed_in_the_middle_leaves_a_store_that_works(
     tmp_path: Path, clock: Hasty
 ) -> None:
     """It is killed at some point of a pull, again and again; then one goes through."""
@@ -602,37 +558,32 @@ def test_a_process_killed_in_the_middle_leaves_a_store_that_works(
         print(asyncio.run(ImageService(Path(sys.argv[1])).pull(sys.argv[2], None, "linux")).id)
     """)
 
-    async def scenario() -> None:
-        async with RegistryServer() as registry:
-            built = app(layers=3, size=2_000_000)
-            registry.add("app:1", built)
-            name = f"{registry.host}/app:1"
-            for number in range(4):
-                reached, last = asyncio.Event(), len(registry.requests) + 3 + number
+    async with RegistryServer() as registry:
+        built = app(layers=3, size=2_000_000)
+        registry.add("app:1", built)
+        name = f"{registry.host}/app:1"
+        for number in range(4):
+            reached, last = asyncio.Event(), len(registry.requests) + 3 + number
 
-                def watch(
-                    request: Request, reached: asyncio.Event = reached, last: int = last
-                ) -> None:
-                    if len(registry.requests) >= last:
-                        reached.set()
+            def watch(request: Request, reached: asyncio.Event = reached, last: int = last) -> None:
+                if len(registry.requests) >= last:
+                    reached.set()
 
-                registry.override = watch
-                victim = await asyncio.create_subprocess_exec(
-                    sys.executable, "-c", code, str(tmp_path), name
-                )
-                ends = [asyncio.create_task(reached.wait()), asyncio.create_task(victim.wait())]
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if victim.returncode is None:
-                    victim.kill()
-                await asyncio.gather(ends[1])
-                ends[0].cancel()
-            service = ImageService(tmp_path, clock=clock)
-            found = await service.pull(name, None, "linux")
-            assert found.id == built.id and all(
-                service.store.content.read(d) == data for d, data in built.blobs.items()
+            registry.override = watch
+            victim = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", code, str(tmp_path), name
             )
-            assert len(read(found, "app/2")) == 2_000_000
-            service.store.sweep()
-            assert not any(path.name.startswith(".") for path in (tmp_path / "layers").iterdir())
-
-    asyncio.run(scenario())
+            ends = [asyncio.create_task(reached.wait()), asyncio.create_task(victim.wait())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if victim.returncode is None:
+                victim.kill()
+            await asyncio.gather(ends[1])
+            ends[0].cancel()
+        service = ImageService(tmp_path, clock=clock)
+        found = await service.pull(name, None, "linux")
+        assert found.id == built.id and all(
+            service.store.content.read(d) == data for d, data in built.blobs.items()
+        )
+        assert len(read(found, "app/2")) == 2_000_000
+        service.store.sweep()
+        assert not any(path.name.startswith(".") for path in (tmp_path / "layers").iterdir())

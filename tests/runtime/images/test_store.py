@@ -149,15 +149,12 @@ def test_leases_keep_layers_and_outlive_the_process(store: LocalImageStore, tmp_
         store.lease(found.id, "c/n/3")
 
 
-def test_nothing_is_cleared_away_while_images_come(store: LocalImageStore) -> None:
-    async def scenario() -> None:
-        async with store.busy():
-            digest = store.content.put(b"not yet named")
-            assert store.sweep() == (0, True)
-            assert store.content.has(digest)
-        assert store.sweep().freed == len(b"not yet named")
-
-    asyncio.run(scenario())
+async def test_nothing_is_cleared_away_while_images_come(store: LocalImageStore) -> None:
+    async with store.busy():
+        digest = store.content.put(b"not yet named")
+        assert store.sweep() == (0, True)
+        assert store.content.has(digest)
+    assert store.sweep().freed == len(b"not yet named")
 
 
 def test_what_a_killed_process_left_goes(store: LocalImageStore, clock: Hasty) -> None:
@@ -221,24 +218,21 @@ def test_two_processes_change_names_at_the_same_time(store: LocalImageStore) -> 
     assert len(store.index.state().names) == 41
 
 
-def test_locks_of_removed_files_are_taken_anew(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "lock"
-        order = []
+async def test_locks_of_removed_files_are_taken_anew(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    order = []
 
-        async def second() -> None:
-            async with locks.wait_for_lock(path):
-                order.append("second")
-
+    async def second() -> None:
         async with locks.wait_for_lock(path):
-            task = asyncio.create_task(second())
-            await asyncio.sleep(0)
-            order.append("first")
-            path.unlink()
-        await task
-        assert order == ["first", "second"] and path.exists()
+            order.append("second")
 
-    asyncio.run(scenario())
+    async with locks.wait_for_lock(path):
+        task = asyncio.create_task(second())
+        await asyncio.sleep(0)
+        order.append("first")
+        path.unlink()
+    await task
+    assert order == ["first", "second"] and path.exists()
 
 
 def test_a_damaged_index_is_told(store: LocalImageStore) -> None:

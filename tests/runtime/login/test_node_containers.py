@@ -5,7 +5,7 @@ runtime as a service.
 from __future__ import annotations
 
 import pytest
-from tests.runtime.login.rig import Login, run
+from tests.runtime.login.rig import Login
 from tests.runtime.sim import rig as rigs
 
 from transom.userland.windows.priorities import priority_of
@@ -25,97 +25,75 @@ async def _container(login: Login, *command: str) -> str:
     return made
 
 
-def test_a_containers_process_has_the_same_number_inside_and_on_the_node() -> None:
-    async def body() -> None:
-        login = Login()
-        made = await _container(login, "ping", "-t", "localhost")
-        inside = await login.rig.do(
-            login.rig.runtime.exec_sync(made, ("tasklist", "/fo", "csv", "/nh")), 10
-        )
-        pid = next(
-            line.split('","')[1]
-            for line in inside.stdout.decode().splitlines()
-            if line.startswith('"ping.exe"')
-        )
-        assert (await login("(Get-Process ping).Id")).out == f"{pid}\r\n"
-        assert f"ping.exe{pid:>26} " in (await login("tasklist")).out
-        assert (
-            await login("(Get-Process ping).SI -eq (Get-Process kubelet).SI")
-        ).out == "False\r\n"
-        # The node's administrator ends it, with taskkill's exit code.
-        assert (await login("taskkill", "/F", "/PID", pid)).code == 0
-        assert (login.rig.state(made).state, login.rig.state(made).exit_code) == ("exited", 1)
-        assert (await login("Get-Process ping")).code == 1
-
-    run(body)
+async def test_a_containers_process_has_the_same_number_inside_and_on_the_node() -> None:
+    login = Login()
+    made = await _container(login, "ping", "-t", "localhost")
+    inside = await login.rig.do(
+        login.rig.runtime.exec_sync(made, ("tasklist", "/fo", "csv", "/nh")), 10
+    )
+    pid = next(
+        line.split('","')[1]
+        for line in inside.stdout.decode().splitlines()
+        if line.startswith('"ping.exe"')
+    )
+    assert (await login("(Get-Process ping).Id")).out == f"{pid}\r\n"
+    assert f"ping.exe{pid:>26} " in (await login("tasklist")).out
+    assert (await login("(Get-Process ping).SI -eq (Get-Process kubelet).SI")).out == "False\r\n"
+    # The node's administrator ends it, with taskkill's exit code.
+    assert (await login("taskkill", "/F", "/PID", pid)).code == 0
+    assert (login.rig.state(made).state, login.rig.state(made).exit_code) == ("exited", 1)
+    assert (await login("Get-Process ping")).code == 1
 
 
-def test_docker_and_the_host_compute_service_show_what_runs() -> None:
-    async def body() -> None:
-        login = Login()
-        made = await _container(login, "ping", "-t", "localhost")
-        assert made[:12] in (await login("docker ps -q")).out.split()
-        assert (
-            len((await login("docker ps -q")).out.split()) == 2
-        )  # with the sandbox's pause container
-        assert f'"Id": "{made}"' in (await login(f"docker inspect {made[:8]}")).out
-        assert (await login(f"docker inspect -f '{{{{.State.Running}}}}' {made}")).out == "true\n"
-        assert "ping.exe" in (await login(f"docker top {made}")).out
-        assert "Reply from ::1" in (await login(f"docker logs {made}")).out
-        assert (
-            f"{made}\r\n    Windows Server Container, \tRunning"
-            in (await login("hcsdiag list")).out
-        )
-        assert made in (await login("(Get-ComputeProcess).Id")).out
-        assert (await login("docker", "stop", "-t", "1", made)).code == 0
-        assert login.rig.state(made).state == "exited"
-        assert made not in (await login("hcsdiag list")).out
-        assert "Exited" in (await login("docker ps -a")).out
-        missing = await login("docker", "inspect", "nothing")
-        assert (missing.code, "Error: No such object: nothing" in missing.err) == (1, True)
-        assert (await login("crictl ps")).code != 0  # no client of containerd here
-
-    run(body)
+async def test_docker_and_the_host_compute_service_show_what_runs() -> None:
+    login = Login()
+    made = await _container(login, "ping", "-t", "localhost")
+    assert made[:12] in (await login("docker ps -q")).out.split()
+    assert len((await login("docker ps -q")).out.split()) == 2  # with the sandbox's pause container
+    assert f'"Id": "{made}"' in (await login(f"docker inspect {made[:8]}")).out
+    assert (await login(f"docker inspect -f '{{{{.State.Running}}}}' {made}")).out == "true\n"
+    assert "ping.exe" in (await login(f"docker top {made}")).out
+    assert "Reply from ::1" in (await login(f"docker logs {made}")).out
+    assert f"{made}\r\n    Windows Server Container, \tRunning" in (await login("hcsdiag list")).out
+    assert made in (await login("(Get-ComputeProcess).Id")).out
+    assert (await login("docker", "stop", "-t", "1", made)).code == 0
+    assert login.rig.state(made).state == "exited"
+    assert made not in (await login("hcsdiag list")).out
+    assert "Exited" in (await login("docker ps -a")).out
+    missing = await login("docker", "inspect", "nothing")
+    assert (missing.code, "Error: No such object: nothing" in missing.err) == (1, True)
+    assert (await login("crictl ps")).code != 0  # no client of containerd here
 
 
-def test_stopping_docker_takes_its_pipe_and_its_containers_with_it() -> None:
-    async def body() -> None:
-        login = Login()
-        made = await _container(login, "ping", "-t", "localhost")
-        pipes = r"[IO.Directory]::GetFiles('\\.\pipe\')"
-        assert "\\\\.\\pipe\\docker_engine\r\n" in (await login(pipes)).out
-        assert (await login("(Get-Service docker).Status")).out == "Running\r\n"
-        assert (await login("Stop-Service docker")).code == 0
-        assert login.rig.state(made).state == "exited"
-        assert "docker_engine" not in (await login(pipes)).out
-        assert (await login("Get-Process dockerd")).code == 1
-        down = await login("docker", "ps")
-        assert (
-            down.code == 1
-            and "open //./pipe/docker_engine: The system cannot find the file specified."
-            in down.err
-        )
-        assert login.rig.runtime.status().runtime_reason == "DockerDaemonNotReady"
-        assert (await login("Start-Service docker")).code == 0
-        assert login.rig.runtime.status().runtime_reason == ""
-        assert "docker_engine" in (await login(pipes)).out
-
-    run(body)
+async def test_stopping_docker_takes_its_pipe_and_its_containers_with_it() -> None:
+    login = Login()
+    made = await _container(login, "ping", "-t", "localhost")
+    pipes = r"[IO.Directory]::GetFiles('\\.\pipe\')"
+    assert "\\\\.\\pipe\\docker_engine\r\n" in (await login(pipes)).out
+    assert (await login("(Get-Service docker).Status")).out == "Running\r\n"
+    assert (await login("Stop-Service docker")).code == 0
+    assert login.rig.state(made).state == "exited"
+    assert "docker_engine" not in (await login(pipes)).out
+    assert (await login("Get-Process dockerd")).code == 1
+    down = await login("docker", "ps")
+    assert (
+        down.code == 1
+        and "open //./pipe/docker_engine: The system cannot find the file specified." in down.err
+    )
+    assert login.rig.runtime.status().runtime_reason == "DockerDaemonNotReady"
+    assert (await login("Start-Service docker")).code == 0
+    assert login.rig.runtime.status().runtime_reason == ""
+    assert "docker_engine" in (await login(pipes)).out
 
 
-def test_a_runtime_that_is_disabled_stays_down_after_a_reboot() -> None:
-    async def body() -> None:
-        login = Login()
-        assert (
-            await login("Set-Service docker -StartupType Disabled; Stop-Service docker")
-        ).code == 0
-        login.host.reboot()
-        login.binaries.boot()
-        login.machine.refresh()
-        assert login.rig.runtime.status().runtime_reason == "DockerDaemonNotReady"
-        assert (await login("(Get-Service docker).Status")).out == "Stopped\r\n"
-
-    run(body)
+async def test_a_runtime_that_is_disabled_stays_down_after_a_reboot() -> None:
+    login = Login()
+    assert (await login("Set-Service docker -StartupType Disabled; Stop-Service docker")).code == 0
+    login.host.reboot()
+    login.binaries.boot()
+    login.machine.refresh()
+    assert login.rig.runtime.status().runtime_reason == "DockerDaemonNotReady"
+    assert (await login("(Get-Service docker).Status")).out == "Stopped\r\n"
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,37 @@
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.conftest import UVLOOP, Backend
 from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench
 
-Scenario = Callable[[Bench], Awaitable[None]]
-
-
-def player(kind: str, folder: Path) -> Callable[[Scenario], None]:
-    why = behaviour.unavailable(kind)
-    if why:
-        pytest.skip(why)
-    return lambda scenario: behaviour.play(kind, folder, scenario)
-
-
-@pytest.fixture(params=sorted(behaviour.KINDS))
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
-    """Plays a scenario on every kind of runtime."""
-    return player(request.param, tmp_path)
+StartBench = Callable[[], AbstractAsyncContextManager[Bench]]
 
 
 @pytest.fixture
-def oci(tmp_path: Path) -> Callable[[Scenario], None]:
-    """Plays a scenario on real Linux containers."""
-    return player("oci", tmp_path)
+def anyio_backend() -> Backend:
+    return UVLOOP
+
+
+def bench_starter(kind: str, folder: Path) -> StartBench:
+    why = behaviour.unavailable(kind)
+    if why:
+        pytest.skip(why)
+    return partial(behaviour.running_bench, kind, folder)
+
+
+@pytest.fixture(params=sorted(behaviour.KINDS))
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> StartBench:
+    """Starts every kind of runtime."""
+    return bench_starter(request.param, tmp_path)
+
+
+@pytest.fixture
+def oci(tmp_path: Path) -> StartBench:
+    """Starts a runtime with real Linux containers."""
+    return bench_starter("oci", tmp_path)

@@ -252,13 +252,10 @@ def test_killed_again_and_again_in_the_middle(tmp_path: Path) -> None:
         RealFiles(tmp_path / "node1").destroy()
 
 
-def test_the_monitor_leaves_when_it_is_of_no_use(tmp_path: Path) -> None:
-    async def main() -> None:
-        monitor = Monitor(tmp_path / "native")
-        await monitor.open()
-        pid = monitor.pid
-        monitor.close()
-        await behaviour.until(lambda: not os.path.exists(f"/proc/{pid}"))
-        assert not (tmp_path / "native/monitor.sock").exists()
-
-    asyncio.run(main())
+async def test_the_monitor_leaves_when_it_is_of_no_use(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "native")
+    await monitor.open()
+    pid = monitor.pid
+    monitor.close()
+    await behaviour.until(lambda: not os.path.exists(f"/proc/{pid}"))
+    assert not (tmp_path / "native/monitor.sock").exists()

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
 
 from transom.runtime.api import Mount, RuntimeFailure
 
 Play = Callable[[Any], None]
 
 
-def test_the_life_of_a_sandbox(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_life_of_a_sandbox(bench: Play) -> None:
+    async with bench() as b:
         first = await b.sandbox("uid-1", labels={"a": "b"})
         second = await b.sandbox("uid-2")
         assert [s.id for s in b.runtime.sandboxes()] == [second, first]
@@ -41,11 +40,9 @@ def test_the_life_of_a_sandbox(bench: Play) -> None:
             "removed",
         ]
 
-    bench(scenario)
 
-
-def test_the_life_of_a_container(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_life_of_a_container(bench: Play) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox()
         made = await b.create(
             b.programs.leave(3), sandbox, labels={"a": "b"}, annotations={"c": "d"}, attempt=2
@@ -76,11 +73,9 @@ def test_the_life_of_a_container(bench: Play) -> None:
             await b.runtime.start_container(made)
         assert unknown.value.code == "NotFound"
 
-    bench(scenario)
 
-
-def test_what_it_says_is_in_its_log(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_what_it_says_is_in_its_log(bench: Play) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox()
         spoken = await b.run(b.programs.say("good news"), sandbox)
         await b.ended(spoken)
@@ -93,11 +88,9 @@ def test_what_it_says_is_in_its_log(bench: Play) -> None:
         await b.ended(bad)
         assert b.said(bad, "stderr") == ["bad news"]
 
-    bench(scenario)
 
-
-def test_it_is_asked_to_leave(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_it_is_asked_to_leave(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.stay())
         await b.ready(made)
         await b.runtime.stop_container(made, 20)
@@ -106,11 +99,9 @@ def test_it_is_asked_to_leave(bench: Play) -> None:
         assert ended.exit_code == 0 or b.windows
         assert ended.finished_at - ended.started_at < 15
 
-    bench(scenario)
 
-
-def test_it_is_made_to_leave(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_it_is_made_to_leave(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.insist())
         if b.windows:
             await b.runtime.stop_container(made, 0)
@@ -128,11 +119,9 @@ def test_it_is_made_to_leave(bench: Play) -> None:
             "removed",
         ]
 
-    bench(scenario)
 
-
-def test_a_sandbox_takes_its_containers_with_it(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_sandbox_takes_its_containers_with_it(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.insist())
         sandbox = b.state(made).sandbox_id
         await b.runtime.stop_sandbox(sandbox)
@@ -140,11 +129,9 @@ def test_a_sandbox_takes_its_containers_with_it(bench: Play) -> None:
         await b.runtime.remove_sandbox(sandbox)
         assert b.runtime.container(made) is None
 
-    bench(scenario)
 
-
-def test_what_cannot_start(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_what_cannot_start(bench: Play) -> None:
+    async with bench() as b:
         made = await b.create(("nosuchprogram", "x"))
         with pytest.raises(RuntimeFailure) as failure:
             await b.runtime.start_container(made)
@@ -159,11 +146,9 @@ def test_what_cannot_start(bench: Play) -> None:
             )
         await b.runtime.remove_container(made)
 
-    bench(scenario)
 
-
-def test_its_surroundings(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_its_surroundings(bench: Play) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox(hostname="web-0")
         programs = b.programs
         (name,) = await b.output(programs.hostname(), sandbox)
@@ -172,11 +157,9 @@ def test_its_surroundings(bench: Play) -> None:
             programs.variable("GREETING"), sandbox, env=(("GREETING", "hello"),)
         ) == ["hello"]
 
-    bench(scenario)
 
-
-def test_volumes(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_volumes(bench: Play) -> None:
+    async with bench() as b:
         path, inside = b.volume("data")
         separator = "\\" if b.windows else "/"
         file = f"{inside}{separator}x"
@@ -190,11 +173,9 @@ def test_volumes(bench: Play) -> None:
         assert (await b.ended(refused)).exit_code != 0 or b.windows  # cmd does not say so
         assert b.host.files.read(f"{path}{separator}x").decode().strip() == "kept"
 
-    bench(scenario)
 
-
-def test_commands_in_it(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_commands_in_it(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.stay())
         done = await b.runtime.exec_sync(made, b.programs.say("from inside"))
         assert (done.stdout.strip(), done.stderr, done.exit_code) == (b"from inside", b"", 0)
@@ -207,11 +188,9 @@ def test_commands_in_it(bench: Play) -> None:
             await b.runtime.exec_sync(made, ("nosuchprogram",))
         assert b.state(made).state == "running"
 
-    bench(scenario)
 
-
-def test_a_command_with_a_client(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_command_with_a_client(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.stay())
         process, said = await b.exec(made, b.programs.repeat(), stdin=True)
         process.write(b"one\n")
@@ -226,11 +205,9 @@ def test_a_command_with_a_client(bench: Play) -> None:
             await process.wait()
         assert b.state(made).state == "running"
 
-    bench(scenario)
 
-
-def test_a_client_of_the_container_itself(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_client_of_the_container_itself(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.repeat(), stdin=True, stdin_once=True)
         said: list[bytes] = []
         process = await b.runtime.attach(made, lambda stream, data: said.append(data), stdin=True)
@@ -244,11 +221,9 @@ def test_a_client_of_the_container_itself(bench: Play) -> None:
         with pytest.raises(RuntimeFailure, match="CONTAINER_EXITED"):
             await b.runtime.attach(made, lambda stream, data: None)
 
-    bench(scenario)
 
-
-def test_its_log_is_watched_and_rotated(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_its_log_is_watched_and_rotated(bench: Play) -> None:
+    async with bench() as b:
         made = await b.run(b.programs.repeat(), stdin=True)
         process = await b.runtime.attach(made, lambda stream, data: None, stdin=True)
         grown = asyncio.Event()
@@ -267,11 +242,9 @@ def test_its_log_is_watched_and_rotated(bench: Play) -> None:
         end()
         process.close()
 
-    bench(scenario)
 
-
-def test_statistics(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_statistics(bench: Play) -> None:
+    async with bench() as b:
         sandbox = await b.sandbox()
         assert b.runtime.container_stats() == []
         made = await b.run(b.programs.stay(), sandbox)
@@ -286,11 +259,9 @@ def test_statistics(bench: Play) -> None:
             assert 0 < row.working_set <= row.usage
         assert b.runtime.image_filesystem().mount_point
 
-    bench(scenario)
 
-
-def test_images(bench: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_images(bench: Play) -> None:
+    async with bench() as b:
         with pytest.raises(RuntimeFailure) as missing:
             await b.runtime.pull_image("docker.io/nobody/nosuchimage:none")
         assert missing.value.code in ("NotFound", "Unknown")
@@ -300,5 +271,3 @@ def test_images(bench: Play) -> None:
         assert b.runtime.image(found.id) == found
         assert found in list(b.runtime.images())
         assert identity
-
-    bench(scenario)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,41 +19,38 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_a_container_keeps_its_image(tmp_path: Path) -> None:
+async def test_a_container_keeps_its_image(tmp_path: Path) -> None:
     service = ImageService(tmp_path / "images")
     images = NodeImages(service, "cluster/node1", "linux")
 
-    async def main() -> None:
-        host = RealLinuxHost("node1", RealClock(), tmp_path / "node1")
-        async with behaviour.native(tmp_path, host, LinuxPlatform(), images) as (
+    host = RealLinuxHost("node1", RealClock(), tmp_path / "node1")
+    async with behaviour.native(tmp_path, host, LinuxPlatform(), images) as (
+        runtime,
+        network,
+        cgroup,
+    ):
+        b = Bench(
+            "oci",
             runtime,
+            host,
+            Posix(),
+            "busybox",
+            "/var/log/pods/x",
             network,
+            None,
+            tmp_path,
             cgroup,
-        ):
-            b = Bench(
-                "oci",
-                runtime,
-                host,
-                Posix(),
-                "busybox",
-                "/var/log/pods/x",
-                network,
-                None,
-                tmp_path,
-                cgroup,
-            )
-            made = await b.run(("sh", "-c", "echo ready; sleep 1000"))
-            await b.ready(made)
-            view = runtime.image("busybox")
-            assert view is not None
-            name = "docker.io/library/busybox:latest"
-            assert (b.state(made).image, view.tags) == (name, (name,))
-            assert b.state(made).image_ref == view.digests[0]
-            await runtime.remove_image("busybox")
-            assert runtime.image("busybox") is not None, "a container needs it"
-            await runtime.remove_sandbox(b.state(made).sandbox_id)
-            await runtime.remove_image("busybox")
-            assert runtime.image("busybox") is None
-            assert runtime.images() == []
-
-    asyncio.run(main())
+        )
+        made = await b.run(("sh", "-c", "echo ready; sleep 1000"))
+        await b.ready(made)
+        view = runtime.image("busybox")
+        assert view is not None
+        name = "docker.io/library/busybox:latest"
+        assert (b.state(made).image, view.tags) == (name, (name,))
+        assert b.state(made).image_ref == view.digests[0]
+        await runtime.remove_image("busybox")
+        assert runtime.image("busybox") is not None, "a container needs it"
+        await runtime.remove_sandbox(b.state(made).sandbox_id)
+        await runtime.remove_image("busybox")
+        assert runtime.image("busybox") is None
+        assert runtime.images() == []

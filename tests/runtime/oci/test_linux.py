@@ -52,8 +52,10 @@ def text(path: str) -> str:
         ({"run_as_user_name": "user"}, {"User": "user:www"}, "1000 33 33 50"),
     ],
 )
-def test_users(oci: Play, options: dict[str, Any], image: dict[str, str], expected: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_users(
+    oci: Play, options: dict[str, Any], image: dict[str, str], expected: str
+) -> None:
+    async with oci() as b:
         assert b.add_image is not None
         b.add_image("theirs", **image)
         said = await b.output(
@@ -61,18 +63,14 @@ def test_users(oci: Play, options: dict[str, Any], image: dict[str, str], expect
         )
         assert said == [expected]
 
-    oci(scenario)
 
-
-def test_a_user_that_is_not_there(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_user_that_is_not_there(oci: Play) -> None:
+    async with oci() as b:
         with pytest.raises(
             RuntimeFailure, match="failed to create containerd container: no users found"
         ):
             await b.create(("id",), **linux(run_as_user_name="nobodyknows"))
         assert list((b.folder / "native/node1/containers").iterdir()) == []
-
-    oci(scenario)
 
 
 @pytest.mark.parametrize(
@@ -94,18 +92,16 @@ def test_a_user_that_is_not_there(oci: Play) -> None:
         ),
     ],
 )
-def test_capabilities(oci: Play, options: dict[str, Any], expected: Any) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_capabilities(oci: Play, options: dict[str, Any], expected: Any) -> None:
+    async with oci() as b:
         (line,) = await b.output(("grep", "CapEff", "/proc/self/status"), **linux(**options))
         held = int(line.split()[1], 16)
         names = {name for number, name in enumerate(capabilities.NAMES) if held >> number & 1}
         assert names == set(expected) & capabilities.held_capabilities()
 
-    oci(scenario)
 
-
-def test_an_unknown_capability(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_an_unknown_capability(oci: Play) -> None:
+    async with oci() as b:
         made = await b.create(("id",), **linux(add_capabilities=("FLY",)))
         with pytest.raises(
             RuntimeFailure,
@@ -114,11 +110,9 @@ def test_an_unknown_capability(oci: Play) -> None:
             await b.runtime.start_container(made)
         assert b.state(made).reason == "StartError"
 
-    oci(scenario)
 
-
-def test_system_calls(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_system_calls(oci: Play) -> None:
+    async with oci() as b:
         sandbox = await b.sandbox()
         probe = (
             *SHELL,
@@ -155,15 +149,13 @@ def test_system_calls(oci: Play) -> None:
         ):
             await b.create(("id",), sandbox, **linux(seccomp="localhost//none"))
 
-    oci(scenario)
-
 
 # ---- what it sees
 # --------------------------------------------------------------------------------------------------
 
 
-def test_files(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_files(oci: Play) -> None:
+    async with oci() as b:
         dns = DnsConfig(
             ("10.96.0.10", "8.8.8.8"), ("ns.svc.cluster.local", "cluster.local"), ("ndots:5",)
         )
@@ -185,11 +177,11 @@ def test_files(oci: Play) -> None:
         assert (await b.ended(refused)).exit_code == 1
         assert b.said(refused, "stderr") == ["touch: /tmp/x: Read-only file system"]
 
-    oci(scenario)
 
-
-def test_the_image_is_everybodys_and_the_upper_layer_its_own(oci: Play, tmp_path: Path) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_image_is_everybodys_and_the_upper_layer_its_own(
+    oci: Play, tmp_path: Path
+) -> None:
+    async with oci() as b:
         extra = tmp_path / "extra"
         (extra / "app").mkdir(parents=True)
         (extra / "app/file").write_text("of the image\n")
@@ -213,21 +205,17 @@ def test_the_image_is_everybodys_and_the_upper_layer_its_own(oci: Play, tmp_path
         assert await b.output(changed, sandbox, image="layered") == ["changed"]
         assert (extra / "app/file").read_text() == "of the image\n"
 
-    oci(scenario)
 
-
-def test_nothing_to_run(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_nothing_to_run(oci: Play) -> None:
+    async with oci() as b:
         assert b.add_image is not None
         b.add_image("empty")
         with pytest.raises(RuntimeFailure, match="no command specified"):
             await b.create((), image="empty")
 
-    oci(scenario)
 
-
-def test_links_in_volumes_lead_nowhere_else(oci: Play, tmp_path: Path) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_links_in_volumes_lead_nowhere_else(oci: Play, tmp_path: Path) -> None:
+    async with oci() as b:
         path, _ = b.volume("data")
         (b.host.files.folder / "volumes/data/out").symlink_to("/")
         b.host.files.write("/in-the-node", b"")
@@ -242,11 +230,9 @@ def test_links_in_volumes_lead_nowhere_else(oci: Play, tmp_path: Path) -> None:
         ):
             await b.create(("id",), b.state(made).sandbox_id, mounts=(Mount("/x", "/file/x"),))
 
-    oci(scenario)
 
-
-def test_processes_of_a_pod(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_processes_of_a_pod(oci: Play) -> None:
+    async with oci() as b:
         own = await b.sandbox("uid-1")
         assert await b.output((*SHELL, "echo $$"), own) == ["1"]
         shared = await b.sandbox("uid-2", linux=LinuxSandbox(share_processes=True))
@@ -275,11 +261,9 @@ def test_processes_of_a_pod(oci: Play) -> None:
         )
         assert ipc == os.readlink("/proc/self/ns/ipc")
 
-    oci(scenario)
 
-
-def test_a_pod_shares_memory_and_network(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_pod_shares_memory_and_network(oci: Play) -> None:
+    async with oci() as b:
         sandbox = await b.sandbox(
             linux=LinuxSandbox(
                 sysctls={"net.ipv4.ip_unprivileged_port_start": "0", "kernel.shm_rmid_forced": "1"}
@@ -314,11 +298,9 @@ def test_a_pod_shares_memory_and_network(oci: Play) -> None:
         ):
             await b.runtime.port_forward(sandbox, 81)
 
-    oci(scenario)
 
-
-def test_the_network_namespace_may_be_given(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_network_namespace_may_be_given(oci: Play) -> None:
+    async with oci() as b:
         first = await b.sandbox("uid-1")
         path = b.runtime.namespace(first)
         object.__setattr__(b.runtime._core.wiring, "sandbox", lambda sandbox_id: path)
@@ -332,11 +314,9 @@ def test_the_network_namespace_may_be_given(oci: Play) -> None:
         ]
         assert b.runtime.sandboxes("uid-3")[0].ips == ()
 
-    oci(scenario)
 
-
-def test_devices_and_privileges(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_devices_and_privileges(oci: Play) -> None:
+    async with oci() as b:
         b.host.files.make("/disk", "block", 0o660)
         sandbox = await b.sandbox()
         said = await b.output(
@@ -358,11 +338,9 @@ def test_devices_and_privileges(oci: Play) -> None:
         )
         assert await b.output(wide, sandbox, **linux(privileged=True)) == ["done"]
 
-    oci(scenario)
 
-
-def test_mounts_are_passed_on(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_mounts_are_passed_on(oci: Play) -> None:
+    async with oci() as b:
         path, _ = b.volume("data")
         b.host.files.mkdir(f"{path}/sub")
         sandbox = await b.sandbox()
@@ -383,15 +361,13 @@ def test_mounts_are_passed_on(oci: Play) -> None:
         assert b.host.files.listdir(f"{path}/sub") == ["from-inside"]
         b.host.files.unmount(f"{path}/sub")
 
-    oci(scenario)
-
 
 # ---- how much it gets
 # ------------------------------------------------------------------------------------------------
 
 
-def test_limits(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_limits(oci: Play) -> None:
+    async with oci() as b:
         resources = LinuxResources(
             cpu_shares=512,
             cpu_quota=50_000,
@@ -425,21 +401,17 @@ def test_limits(oci: Play) -> None:
             [f"{b.cgroup}/node1/kubepods/burstable"],
         )
 
-    oci(scenario)
 
-
-def test_too_much_memory(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_too_much_memory(oci: Play) -> None:
+    async with oci() as b:
         hungry = (*SHELL, "x=0123456789abcdef; while true; do x=$x$x; done")
         made = await b.run(hungry, **linux(resources=LinuxResources(memory_limit=16 * MIB)))
         ended = await b.ended(made)
         assert (ended.exit_code, ended.reason) == (137, "OOMKilled")
 
-    oci(scenario)
 
-
-def test_statistics_are_measured(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_statistics_are_measured(oci: Play) -> None:
+    async with oci() as b:
         busy = (
             *SHELL,
             "dd if=/dev/zero of=/big bs=1M count=5 2>/dev/null; echo ready; sleep 1000; true",
@@ -456,15 +428,13 @@ def test_statistics_are_measured(oci: Play) -> None:
         (net,) = b.runtime.sandbox_stats()
         assert net.interfaces == ()
 
-    oci(scenario)
-
 
 # ---- terminals and input
 # ---------------------------------------------------------------------------------------------
 
 
-def test_a_terminal(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_terminal(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(("sh",), stdin=True, tty=True, env=(("PS1", "$ "),))
         said: list[bytes] = []
         process = await b.runtime.attach(
@@ -480,11 +450,9 @@ def test_a_terminal(oci: Play) -> None:
         assert (await b.ended(made)).exit_code == 4
         assert "30 100" in b.said(made)
 
-    oci(scenario)
 
-
-def test_a_command_with_a_terminal(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_command_with_a_terminal(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(("sleep", "1000"))
         said: list[bytes] = []
         process = await b.runtime.exec(
@@ -508,11 +476,9 @@ def test_a_command_with_a_terminal(oci: Play) -> None:
             'exec: "nothing": executable file not found in $PATH: unknown'
         )
 
-    oci(scenario)
 
-
-def test_a_slow_client_holds_up_the_program(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_slow_client_holds_up_the_program(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(("sleep", "1000"))
         sizes: list[int] = []
         flood = (
@@ -533,11 +499,9 @@ def test_a_slow_client_holds_up_the_program(oci: Play) -> None:
             assert await process.wait() == 0
         assert sum(sizes) == 4 * MIB
 
-    oci(scenario)
 
-
-def test_input_outlives_a_client_unless_it_is_for_one(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_input_outlives_a_client_unless_it_is_for_one(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(("cat",), stdin=True)
         for word in (b"one\n", b"two\n"):
             said: list[bytes] = []
@@ -552,11 +516,9 @@ def test_input_outlives_a_client_unless_it_is_for_one(oci: Play) -> None:
         none = await b.run(("cat",), b.state(made).sandbox_id)
         assert (await b.ended(none)).exit_code == 0  # nobody keeps its input open
 
-    oci(scenario)
 
-
-def test_lines(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_lines(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(
             (*SHELL, "head -c 40000 /dev/zero | tr '\\0' x; echo; printf unfinished")
         )
@@ -564,11 +526,9 @@ def test_lines(oci: Play) -> None:
         lengths = [(tag, len(text)) for _, tag, text in b.records(made)]
         assert lengths == [("P", 16384), ("P", 16384), ("F", 40000 - 2 * 16384), ("P", 10)]
 
-    oci(scenario)
 
-
-def test_the_images_own_signal(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_images_own_signal(oci: Play) -> None:
+    async with oci() as b:
         assert b.add_image is not None
         b.add_image("quits", StopSignal="SIGQUIT")
         polite = (
@@ -580,19 +540,15 @@ def test_the_images_own_signal(oci: Play) -> None:
         await b.runtime.stop_container(made, 20)
         assert b.state(made).exit_code == 33
 
-    oci(scenario)
 
-
-def test_killed_by_a_signal(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_killed_by_a_signal(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(("sleep", "1000"))
         os.kill(b.runtime._core.containers[made].pid, 9)
         assert (await b.ended(made)).exit_code == 137
 
-    oci(scenario)
 
-
-def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
+async def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
     async def scenario(b: Bench) -> None:
         sandbox = await b.sandbox()
         made = await b.run(
@@ -627,13 +583,14 @@ def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
 
     mounting.mount_filesystem("tmpfs", str(tmp_path), "tmpfs", 0, "size=24m")
     try:
-        oci(scenario)
+        async with oci() as made:
+            await scenario(made)
     finally:
         mounting.unmount_filesystem(str(tmp_path))
 
 
-def test_without_overlays(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_without_overlays(oci: Play) -> None:
+    async with oci() as b:
         b.runtime._overlay = None
         assert any("overlayfs" in line for line in b.runtime.capabilities())
         sandbox = await b.sandbox()
@@ -641,5 +598,3 @@ def test_without_overlays(oci: Play) -> None:
             "changed"
         ]
         assert (await b.output(("cat", "/etc/group"), sandbox))[0] == "root:x:0:"
-
-    oci(scenario)

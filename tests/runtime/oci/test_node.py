@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvloop
+from tests.conftest import ContextFactory
 from tests.runtime import behaviour
 from tests.runtime.oci.realnode import RealNode, real_node, status
 
@@ -16,17 +17,15 @@ Play = Callable[[Callable[[RealNode], Awaitable[None]]], None]
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Play:
+def node(tmp_path: Path) -> ContextFactory:
     why = behaviour.unavailable("oci")
     if why:
         pytest.skip(why)
 
-    def play(scenario: Callable[[RealNode], Awaitable[None]]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
-                await scenario(made)
-
-        uvloop.run(main())
+    @asynccontextmanager
+    async def play() -> AsyncIterator[RealNode]:
+        async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
+            yield made
 
     return play
 
@@ -35,8 +34,8 @@ def running(pod: dict) -> bool:
     return "running" in (status(pod).get("state") or {})
 
 
-def test_a_pod(node: Play) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_a_pod(node: ContextFactory) -> None:
+    async with node() as n:
         await n.create(
             "web",
             "sh",
@@ -81,11 +80,9 @@ def test_a_pod(node: Play) -> None:
         await n.gone("web")
         assert n.bench.runtime.sandboxes() == []
 
-    node(scenario)
 
-
-def test_a_pod_that_ends_and_one_that_crashes(node: Play) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_a_pod_that_ends_and_one_that_crashes(node: ContextFactory) -> None:
+    async with node() as n:
         await n.create(
             "job", "sh", "-c", "echo 'the result' > /dev/termination-log", restartPolicy="Never"
         )
@@ -122,11 +119,9 @@ def test_a_pod_that_ends_and_one_that_crashes(node: Play) -> None:
             for event in await n.events()
         )
 
-    node(scenario)
 
-
-def test_the_kubelet_comes_back(node: Play) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_the_kubelet_comes_back(node: ContextFactory) -> None:
+    async with node() as n:
         await n.create("web", "sleep", "1000")
         before = status(await n.until("web", running))
         await n.stop_kubelet()
@@ -136,11 +131,9 @@ def test_the_kubelet_comes_back(node: Play) -> None:
         after = status(await n.pod("web"))
         assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
 
-    node(scenario)
 
-
-def test_the_machine_is_switched_off(node: Play) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_the_machine_is_switched_off(node: ContextFactory) -> None:
+    async with node() as n:
         await n.create("web", "sleep", "1000")
         before = status(await n.until("web", running))
         n.bench.host.reboot()
@@ -149,11 +142,9 @@ def test_the_machine_is_switched_off(node: Play) -> None:
         )
         assert status(after)["restartCount"] == 1
 
-    node(scenario)
 
-
-def test_it_is_quick(node: Play) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_it_is_quick(node: ContextFactory) -> None:
+    async with node() as n:
         times = []
         for i in range(5):
             start = time.monotonic()
@@ -161,5 +152,3 @@ def test_it_is_quick(node: Play) -> None:
             await n.until(f"p{i}", running)
             times.append(time.monotonic() - start)
         assert min(times) < 1.0, times
-
-    node(scenario)

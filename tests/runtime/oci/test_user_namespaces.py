@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import uvloop
 from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench
-from tests.runtime.oci.conftest import player
+from tests.runtime.oci.conftest import StartBench, bench_starter
 
 from transom.machines import mounting
 from transom.runtime.api import LinuxContainer, LinuxSandbox, Mount
@@ -20,17 +19,16 @@ from transom.runtime.native import snapshots
 from transom.runtime.native.core import stages_mounts
 from transom.runtime.native.records import NativeContainer
 
-Play = Callable[[Any], None]
 SHELL = ("sh", "-c")
 
 
 @pytest.fixture
-def users(tmp_path: Path) -> Play:
-    return player("oci", tmp_path)
+def users(tmp_path: Path) -> StartBench:
+    return bench_starter("oci", tmp_path)
 
 
-def test_root_is_nobody_of_the_machine(users: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_root_is_nobody_of_the_machine(users: StartBench) -> None:
+    async with users() as b:
         sandbox = await b.sandbox()
         look = (
             "id -u; cat /proc/self/uid_map; touch /x; stat -c '%u %a' / /bin/busybox /x /tmp; "
@@ -49,11 +47,9 @@ def test_root_is_nobody_of_the_machine(users: Play) -> None:
         other = await b.sandbox("uid-2")
         assert b.runtime._core.sandboxes[other].plan.first_id != first
 
-    users(scenario)
 
-
-def test_volumes_keep_their_owners(users: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_volumes_keep_their_owners(users: StartBench) -> None:
+    async with users() as b:
         path, _ = b.volume("data")
         b.host.files.write(f"{path}/mine", b"here\n", 0o600)
         b.host.files.chown(f"{path}/mine", 1000, 50)
@@ -95,11 +91,9 @@ def test_volumes_keep_their_owners(users: Play) -> None:
         await b.runtime.remove_sandbox(sandbox)
         assert list(stages_mounts(b.folder / "native").iterdir()) == []
 
-    users(scenario)
 
-
-def test_streams_shared_memory_and_network(users: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_streams_shared_memory_and_network(users: StartBench) -> None:
+    async with users() as b:
         sandbox = await b.sandbox()
         look = (
             "echo out > /dev/stdout; echo err > /dev/stderr; echo x > /dev/shm/x; ping -c1 "
@@ -117,14 +111,12 @@ def test_streams_shared_memory_and_network(users: Play) -> None:
         assert await process.wait() == 3
         assert any(b"/dev/pts/0" in data for _, data in heard)
 
-    users(scenario)
-
 
 @pytest.mark.parametrize(
     "shared", ["host_network", "host_pid", "host_ipc", "host_users", "privileged"]
 )
-def test_who_shares_with_the_node_has_its_users(users: Play, shared: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_who_shares_with_the_node_has_its_users(users: StartBench, shared: str) -> None:
+    async with users() as b:
         sandbox = await b.sandbox(linux=LinuxSandbox(**{shared: True}))
         fields = (
             {"privileged": True}
@@ -138,16 +130,14 @@ def test_who_shares_with_the_node_has_its_users(users: Play, shared: str) -> Non
         )  # type: ignore[arg-type]
         assert said == [os.readlink("/proc/self/ns/user")]
 
-    users(scenario)
 
-
-def test_a_machine_that_cannot(users: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_that_cannot(users: StartBench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unable(*arguments: Any) -> str:
         return "no such thing"
 
     monkeypatch.setattr(snapshots, "maps_users", unable)
 
-    async def scenario(b: Bench) -> None:
+    async with users() as b:
         assert (
             "no user namespaces, root in a container is this machine's: no such thing"
             in b.runtime.capabilities()
@@ -155,8 +145,6 @@ def test_a_machine_that_cannot(users: Play, monkeypatch: pytest.MonkeyPatch) -> 
         assert await b.output(("readlink", "/proc/self/ns/user")) == [
             os.readlink("/proc/self/ns/user")
         ]
-
-    users(scenario)
 
 
 @pytest.mark.parametrize(("asked", "level"), [(None, "INFO"), (True, "WARNING")])
@@ -189,8 +177,8 @@ def test_a_node_that_asks_for_what_its_machine_cannot_is_warned_of(
     assert found == [level]
 
 
-def test_sysctls_that_only_the_machines_users_may_have(users: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_sysctls_that_only_the_machines_users_may_have(users: StartBench) -> None:
+    async with users() as b:
         sandbox = await b.sandbox(
             linux=LinuxSandbox(sysctls={"net.ipv4.ping_group_range": "0 2147483647"})
         )
@@ -198,11 +186,11 @@ def test_sysctls_that_only_the_machines_users_may_have(users: Play) -> None:
         said = await b.output((*SHELL, look), sandbox)
         assert said == ["0\t2147483647", host_users()]
 
-    users(scenario)
 
-
-def test_a_container_cannot_make_devices_or_change_what_is_not_its_own(users: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_container_cannot_make_devices_or_change_what_is_not_its_own(
+    users: StartBench,
+) -> None:
+    async with users() as b:
         path, _ = b.volume("data")
         sandbox = await b.sandbox()
         own = await b.sandbox("uid-2")
@@ -218,8 +206,6 @@ def test_a_container_cannot_make_devices_or_change_what_is_not_its_own(users: Pl
         assert b.host.files.listdir(path) == []
         assert b.state(first).state == "running"
 
-    users(scenario)
-
 
 def host_users() -> str:
     return os.readlink("/proc/self/ns/user")
@@ -228,12 +214,10 @@ def host_users() -> str:
 LOOK = ("readlink", "/proc/self/ns/user")
 
 
-def test_a_node_without_user_namespaces(tmp_path: Path) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_node_without_user_namespaces(tmp_path: Path) -> None:
+    async with bench_starter("oci-host-users", tmp_path)() as b:
         assert await b.output(LOOK) == [host_users()]
         assert not any("user namespaces" in text for text in b.runtime.capabilities())
-
-    player("oci-host-users", tmp_path)(scenario)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +243,10 @@ def test_a_node_without_user_namespaces(tmp_path: Path) -> None:
         {"image": "foreign-number"},
     ],
 )
-def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can(
-    users: Play, tmp_path: Path, fields: dict[str, Any]
+async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can(
+    users: StartBench, tmp_path: Path, fields: dict[str, Any]
 ) -> None:
-    async def scenario(b: Bench) -> None:
+    async with users() as b:
         b.volume("data")
         path, _ = b.volume("foreign")
         b.host.files.chown(path, 70000, 0)
@@ -311,8 +295,6 @@ def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can(
             mounting.unmount_filesystem(disk)
             mounting.unmount_filesystem(b.host.files.real("/volumes/unmappable"))
 
-    users(scenario)
-
 
 def _foreign_images(b: Bench, folder: Path) -> None:
     """Images with ids that a user namespace has not."""
@@ -330,12 +312,12 @@ def _foreign_images(b: Bench, folder: Path) -> None:
     b.add_image("foreign-number", User="70000:0")
 
 
-def test_programs_that_change_users(users: Play, tmp_path: Path) -> None:
+async def test_programs_that_change_users(users: StartBench, tmp_path: Path) -> None:
     """What entry points of images do: give a volume away, become its owner, and serve on a port
     below 1024.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with users() as b:
         path, _ = b.volume("data")
         start = (
             "mkdir /var/lib && touch /var/lib/x && chown -R 999:999 /data /var/lib && chgrp "
@@ -350,16 +332,14 @@ def test_programs_that_change_users(users: Play, tmp_path: Path) -> None:
         assert said == ["999 999", "999 999", "0 65534", "999", "served"]
         assert b.host.files.stat(f"{path}/db").uid == 999
 
-    users(scenario)
 
-
-def test_setuid_programs(users: Play, tmp_path: Path) -> None:
+async def test_setuid_programs(users: StartBench, tmp_path: Path) -> None:
     program = tmp_path / "setuid/bin/busybox-setuid"
     program.parent.mkdir(parents=True)
     program.write_bytes(Path("/bin/busybox").read_bytes())
     program.chmod(0o4755)
 
-    async def scenario(b: Bench) -> None:
+    async with users() as b:
         assert b.add_image is not None
         b.add_image("setuid", [tmp_path / "setuid"])
         look = (
@@ -368,5 +348,3 @@ def test_setuid_programs(users: Play, tmp_path: Path) -> None:
         )
         said = await b.output((*SHELL, look), image="setuid", linux=LinuxContainer(run_as_user=33))
         assert said == ["1", "0"], "only root may open a raw socket"
-
-    users(scenario)

@@ -62,83 +62,68 @@ def test_failures(value: str, expected: SimulatedFailure | None) -> None:
     assert simulated_failure({"fail-start": value}, "fail-start") == expected
 
 
-def test_run_time_and_exit_code() -> None:
-    async def test() -> None:
-        r = rig.make()
-        main = await r.container("ignore", wishes=rig.wishes(run_time="10s", exit_code="3"))
-        await r.clock.run_for(9.9)
-        assert r.state(main).state == "running"
-        await r.clock.run_for(0.1)
-        assert (r.state(main).exit_code, r.state(main).reason, r.programs[0].killed) == (
-            3,
-            "Error",
-            True,
-        )
-
-    rig.run(test)
+async def test_run_time_and_exit_code() -> None:
+    r = rig.make()
+    main = await r.container("ignore", wishes=rig.wishes(run_time="10s", exit_code="3"))
+    await r.clock.run_for(9.9)
+    assert r.state(main).state == "running"
+    await r.clock.run_for(0.1)
+    assert (r.state(main).exit_code, r.state(main).reason, r.programs[0].killed) == (
+        3,
+        "Error",
+        True,
+    )
 
 
-def test_a_server_can_be_slow_to_be_ready() -> None:
-    async def test() -> None:
-        r = rig.make()
-        await r.container("serve", "80", wishes=rig.wishes(ready_delay="5s"))
-        with pytest.raises(ConnectionRefusedError):
-            await r.dataplane.connect("10.244.1.2", 80)
-        await r.clock.run_for(5)
-        assert (await r.dataplane.connect("10.244.1.2", 80)).recv(9) == b"hello"
-
-    rig.run(test)
+async def test_a_server_can_be_slow_to_be_ready() -> None:
+    r = rig.make()
+    await r.container("serve", "80", wishes=rig.wishes(ready_delay="5s"))
+    with pytest.raises(ConnectionRefusedError):
+        await r.dataplane.connect("10.244.1.2", 80)
+    await r.clock.run_for(5)
+    assert (await r.dataplane.connect("10.244.1.2", 80)).recv(9) == b"hello"
 
 
-def test_lines_come_one_by_one() -> None:
-    async def test() -> None:
-        r = rig.make()
-        await r.container(
-            "ignore", wishes=rig.wishes(log="hello\nthere", log_lines="2", log_interval="2s")
-        )
-        await r.clock.run_for(1)
-        assert [line[31:] for line in r.log().splitlines()] == [
-            "stdout F hello",
-            "stdout F there",
-            "stdout F line 1",
-        ]
-        await r.clock.run_for(60)
-        assert r.log().endswith(":09.000000000Z stdout F line 2\n")
-
-    rig.run(test)
+async def test_lines_come_one_by_one() -> None:
+    r = rig.make()
+    await r.container(
+        "ignore", wishes=rig.wishes(log="hello\nthere", log_lines="2", log_interval="2s")
+    )
+    await r.clock.run_for(1)
+    assert [line[31:] for line in r.log().splitlines()] == [
+        "stdout F hello",
+        "stdout F there",
+        "stdout F line 1",
+    ]
+    await r.clock.run_for(60)
+    assert r.log().endswith(":09.000000000Z stdout F line 2\n")
 
 
-def test_memory_grows_until_the_limit_is_met() -> None:
-    async def test() -> None:
-        r = rig.make()
-        limited = LinuxContainer(resources=LinuxResources(memory_limit=200 << 20))
-        main = await r.container(
-            "ignore",
-            linux=limited,
-            wishes=rig.wishes(memory="0s=50Mi,60s=300Mi", cpu="0s=500m,30s=0"),
-        )
-        await r.clock.run_for(59)
-        (stats,) = r.runtime.container_stats()
-        assert stats.working_set == 50 << 20
-        assert stats.cpu is not None
-        assert round(stats.cpu.core_nanoseconds / 1e9) == 15
-        await r.clock.run_for(1)
-        assert (r.state(main).exit_code, r.state(main).reason) == (137, "OOMKilled")
-
-    rig.run(test)
+async def test_memory_grows_until_the_limit_is_met() -> None:
+    r = rig.make()
+    limited = LinuxContainer(resources=LinuxResources(memory_limit=200 << 20))
+    main = await r.container(
+        "ignore",
+        linux=limited,
+        wishes=rig.wishes(memory="0s=50Mi,60s=300Mi", cpu="0s=500m,30s=0"),
+    )
+    await r.clock.run_for(59)
+    (stats,) = r.runtime.container_stats()
+    assert stats.working_set == 50 << 20
+    assert stats.cpu is not None
+    assert round(stats.cpu.core_nanoseconds / 1e9) == 15
+    await r.clock.run_for(1)
+    assert (r.state(main).exit_code, r.state(main).reason) == (137, "OOMKilled")
 
 
-def test_pulls_starts_and_sandboxes_fail_as_often_as_wished() -> None:
-    async def test() -> None:
-        r = rig.make()
-        config = SandboxConfig("web", "ns", "uid-1", annotations=rig.wishes(fail_pull="1"))
-        with pytest.raises(RuntimeFailure, match="manifest for busybox:latest not found"):
-            await r.runtime.pull_image("busybox", None, config)
-        assert await r.do(r.runtime.pull_image("busybox", None, config))
-        with pytest.raises(RuntimeFailure, match="Error response from daemon: no luck"):
-            await r.container("ignore", wishes=rig.wishes(fail_start="no luck"))
-        assert await r.container("ignore", wishes=rig.wishes(fail_start="1"), attempt=1)
-        with pytest.raises(RuntimeFailure, match="Error response from daemon: gone"):
-            await r.sandbox(annotations=rig.wishes(fail_sandbox="gone"))
-
-    rig.run(test)
+async def test_pulls_starts_and_sandboxes_fail_as_often_as_wished() -> None:
+    r = rig.make()
+    config = SandboxConfig("web", "ns", "uid-1", annotations=rig.wishes(fail_pull="1"))
+    with pytest.raises(RuntimeFailure, match="manifest for busybox:latest not found"):
+        await r.runtime.pull_image("busybox", None, config)
+    assert await r.do(r.runtime.pull_image("busybox", None, config))
+    with pytest.raises(RuntimeFailure, match="Error response from daemon: no luck"):
+        await r.container("ignore", wishes=rig.wishes(fail_start="no luck"))
+    assert await r.container("ignore", wishes=rig.wishes(fail_start="1"), attempt=1)
+    with pytest.raises(RuntimeFailure, match="Error response from daemon: gone"):
+        await r.sandbox(annotations=rig.wishes(fail_sandbox="gone"))

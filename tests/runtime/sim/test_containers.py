@@ -32,30 +32,24 @@ from transom.userland.start import start_program
         ("windows", "containerd", "ignore", 30, -1, 30),
     ],
 )
-def test_stopping(
+async def test_stopping(
     os: str, flavour: Flavour, program: str, grace: float, code: int, seconds: float
 ) -> None:
-    async def test() -> None:
-        r = rig.make(os, flavour)  # type: ignore[arg-type]
-        image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
-        main = await r.container(program, image=image)
-        begun = r.clock.time()
-        await r.do(r.runtime.stop_container(main, grace), 40)
-        state = r.state(main)
-        assert (state.state, state.exit_code) == ("exited", code)
-        assert state.finished_at - begun == seconds
-        assert r.programs[0].heard == ["CTRL_SHUTDOWN_EVENT" if os == "windows" else "SIGTERM"]
-
-    rig.run(test)
+    r = rig.make(os, flavour)  # type: ignore[arg-type]
+    image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
+    main = await r.container(program, image=image)
+    begun = r.clock.time()
+    await r.do(r.runtime.stop_container(main, grace), 40)
+    state = r.state(main)
+    assert (state.state, state.exit_code) == ("exited", code)
+    assert state.finished_at - begun == seconds
+    assert r.programs[0].heard == ["CTRL_SHUTDOWN_EVENT" if os == "windows" else "SIGTERM"]
 
 
-def test_images_choose_their_stop_signal() -> None:
-    async def test() -> None:
-        r = rig.make()
-        await r.do(r.runtime.stop_container(await r.container("polite", image="nginx"), 5))
-        assert r.programs[0].heard == ["SIGQUIT"]
-
-    rig.run(test)
+async def test_images_choose_their_stop_signal() -> None:
+    r = rig.make()
+    await r.do(r.runtime.stop_container(await r.container("polite", image="nginx"), 5))
+    assert r.programs[0].heard == ["SIGQUIT"]
 
 
 CANNOT = [
@@ -111,27 +105,24 @@ CANNOT = [
 
 
 @pytest.mark.parametrize(("os", "flavour", "program", "code", "reason", "message"), CANNOT)
-def test_commands_that_are_not_there(
+async def test_commands_that_are_not_there(
     os: str, flavour: Flavour, program: str, code: int, reason: str, message: str
 ) -> None:
-    async def test() -> None:
-        r = rig.make(os, flavour)  # type: ignore[arg-type]
-        image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
-        with pytest.raises(RuntimeFailure) as raised:
-            await r.container(program, image=image)
-        (c,) = r.runtime.containers()
-        assert (c.state, c.exit_code, c.reason) == ("exited", code, reason)
-        assert c.message == message.replace("ID", c.id)
-        start = (
-            f'failed to start container "{c.id}": Error response from daemon: '
-            if flavour == "docker"
-            else ""
-        )
-        assert raised.value.description == start + c.message
-        assert ("died", "uid-1") in r.events
-        assert ("started", "uid-1") not in r.events
-
-    rig.run(test)
+    r = rig.make(os, flavour)  # type: ignore[arg-type]
+    image = "mcr.microsoft.com/windows/nanoserver:1809" if os == "windows" else "busybox"
+    with pytest.raises(RuntimeFailure) as raised:
+        await r.container(program, image=image)
+    (c,) = r.runtime.containers()
+    assert (c.state, c.exit_code, c.reason) == ("exited", code, reason)
+    assert c.message == message.replace("ID", c.id)
+    start = (
+        f'failed to start container "{c.id}": Error response from daemon: '
+        if flavour == "docker"
+        else ""
+    )
+    assert raised.value.description == start + c.message
+    assert ("died", "uid-1") in r.events
+    assert ("started", "uid-1") not in r.events
 
 
 @pytest.mark.parametrize(
@@ -141,124 +132,104 @@ def test_commands_that_are_not_there(
         ("containerd", "StartError", "The user name or password is incorrect.: unknown"),
     ],
 )
-def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
-    async def test() -> None:
-        nano = "mcr.microsoft.com/windows/nanoserver:1809"
-        for image, asked, user in (
-            (nano, "", "ContainerUser"),
-            ("mcr.microsoft.com/windows/servercore:ltsc2019", "", "ContainerAdministrator"),
-            (nano, "containeradministrator", "ContainerAdministrator"),
-            (nano, r"NT AUTHORITY\NETWORK SERVICE", "NETWORK SERVICE"),
-        ):
-            r = rig.make("windows", flavour)
-            await r.container(
-                "ignore", image=image, windows=WindowsContainer(run_as_user_name=asked)
-            )
-            assert r.programs[0].context.env["USERNAME"] == r.programs[0].context.user == user
+async def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
+    nano = "mcr.microsoft.com/windows/nanoserver:1809"
+    for image, asked, user in (
+        (nano, "", "ContainerUser"),
+        ("mcr.microsoft.com/windows/servercore:ltsc2019", "", "ContainerAdministrator"),
+        (nano, "containeradministrator", "ContainerAdministrator"),
+        (nano, r"NT AUTHORITY\NETWORK SERVICE", "NETWORK SERVICE"),
+    ):
         r = rig.make("windows", flavour)
-        with pytest.raises(RuntimeFailure):
-            await r.container(
-                "ignore", image=nano, windows=WindowsContainer(run_as_user_name="FooLish")
-            )
-        (c,) = r.runtime.containers()
-        assert c.reason == reason
-        assert text in c.message
-
-    rig.run(test)
-
-
-def test_what_a_program_is_told() -> None:
-    async def test() -> None:
-        r = rig.make()
+        await r.container("ignore", image=image, windows=WindowsContainer(run_as_user_name=asked))
+        assert r.programs[0].context.env["USERNAME"] == r.programs[0].context.user == user
+    r = rig.make("windows", flavour)
+    with pytest.raises(RuntimeFailure):
         await r.container(
-            image="nginx",
-            args=("nginx", "-T"),
-            env=(("A", "1"), ("NGINX_VERSION", "2")),
-            working_dir="/srv",
-            linux=LinuxContainer(run_as_user=101, supplemental_groups=(5,)),
+            "ignore", image=nano, windows=WindowsContainer(run_as_user_name="FooLish")
         )
-        context = r.programs[0].context
-        assert context.argv == ("/docker-entrypoint.sh", "nginx", "-T")
-        assert context.env["A"] + context.env["NGINX_VERSION"] == "12"
-        assert (context.env["HOSTNAME"], context.env["HOME"], context.cwd) == (
-            "web",
-            "/nonexistent",
-            "/srv",
-        )
-        assert (context.user, context.uid, context.groups, context.pid, context.network.ips) == (
-            "nginx",
-            101,
-            (5,),
-            1,
-            ("10.244.1.2",),
-        )
-        assert context.files.stat("/srv").kind == "directory"
-        assert context.files.read("/etc/hostname") == b"web\n"
-
-    rig.run(test)
+    (c,) = r.runtime.containers()
+    assert c.reason == reason
+    assert text in c.message
 
 
-def test_windows_environment_names_have_no_case() -> None:
-    async def test() -> None:
-        r = rig.make("windows")
-        env = (("PATH", "x"), ("Foo", "1"), ("FOO", "2"))
-        await r.container("ignore", image="mcr.microsoft.com/windows/nanoserver:1809", env=env)
-        seen = r.programs[0].context.env
-        assert (seen["Path"], seen["Foo"]) == ("x", "2")
-        assert not {"PATH", "FOO"} & set(seen)
-
-    rig.run(test)
-
-
-def test_memory_past_the_limit_kills_on_linux_and_is_refused_on_windows() -> None:
-    async def test() -> None:
-        r = rig.make()
-        limited = LinuxContainer(resources=LinuxResources(memory_limit=64 << 20))
-        main = await r.container("eat", str(100 << 20), linux=limited)
-        assert (r.state(main).exit_code, r.state(main).reason) == (137, "OOMKilled")
-        w = rig.make("windows")
-        small = WindowsContainer(resources=WindowsResources(memory_limit=64 << 20))
-        main = await w.container(
-            "eat", str(100 << 20), image="mcr.microsoft.com/windows/nanoserver:1809", windows=small
-        )
-        assert w.state(main).state == "running"
-        assert "stderr F no memory" in w.log()
-
-    rig.run(test)
-
-
-def test_a_machine_without_memory_kills_the_largest() -> None:
-    async def test() -> None:
-        r = rig.make()
-        sandbox = await r.sandbox()
-        first = await r.container("eat", str(6 << 30), sandbox=sandbox)
-        second = await r.container("eat", str(3 << 30), sandbox=sandbox)
-        assert [r.state(first).reason, r.state(second).state] == ["OOMKilled", "running"]
-
-    rig.run(test)
+async def test_what_a_program_is_told() -> None:
+    r = rig.make()
+    await r.container(
+        image="nginx",
+        args=("nginx", "-T"),
+        env=(("A", "1"), ("NGINX_VERSION", "2")),
+        working_dir="/srv",
+        linux=LinuxContainer(run_as_user=101, supplemental_groups=(5,)),
+    )
+    context = r.programs[0].context
+    assert context.argv == ("/docker-entrypoint.sh", "nginx", "-T")
+    assert context.env["A"] + context.env["NGINX_VERSION"] == "12"
+    assert (context.env["HOSTNAME"], context.env["HOME"], context.cwd) == (
+        "web",
+        "/nonexistent",
+        "/srv",
+    )
+    assert (context.user, context.uid, context.groups, context.pid, context.network.ips) == (
+        "nginx",
+        101,
+        (5,),
+        1,
+        ("10.244.1.2",),
+    )
+    assert context.files.stat("/srv").kind == "directory"
+    assert context.files.read("/etc/hostname") == b"web\n"
 
 
-def test_limits_hold_the_processor() -> None:
-    async def test() -> None:
-        r = rig.make()
-        main = await r.container(
-            "ignore",
-            linux=LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000)),
-        )
-        r.programs[0].context.usage.cpu(3)
-        (first,) = r.runtime.container_stats()
-        assert first.cpu is not None
-        assert first.cpu.nano_cores is None
-        await r.clock.run_for(20)
-        (second,) = r.runtime.container_stats("uid-1")
-        assert second.cpu is not None
-        assert second.id == main
-        assert (
-            second.cpu.core_nanoseconds - first.cpu.core_nanoseconds,
-            second.cpu.nano_cores,
-        ) == (10 * 10**9, 500_000_000)
+async def test_windows_environment_names_have_no_case() -> None:
+    r = rig.make("windows")
+    env = (("PATH", "x"), ("Foo", "1"), ("FOO", "2"))
+    await r.container("ignore", image="mcr.microsoft.com/windows/nanoserver:1809", env=env)
+    seen = r.programs[0].context.env
+    assert (seen["Path"], seen["Foo"]) == ("x", "2")
+    assert not {"PATH", "FOO"} & set(seen)
 
-    rig.run(test)
+
+async def test_memory_past_the_limit_kills_on_linux_and_is_refused_on_windows() -> None:
+    r = rig.make()
+    limited = LinuxContainer(resources=LinuxResources(memory_limit=64 << 20))
+    main = await r.container("eat", str(100 << 20), linux=limited)
+    assert (r.state(main).exit_code, r.state(main).reason) == (137, "OOMKilled")
+    w = rig.make("windows")
+    small = WindowsContainer(resources=WindowsResources(memory_limit=64 << 20))
+    main = await w.container(
+        "eat", str(100 << 20), image="mcr.microsoft.com/windows/nanoserver:1809", windows=small
+    )
+    assert w.state(main).state == "running"
+    assert "stderr F no memory" in w.log()
+
+
+async def test_a_machine_without_memory_kills_the_largest() -> None:
+    r = rig.make()
+    sandbox = await r.sandbox()
+    first = await r.container("eat", str(6 << 30), sandbox=sandbox)
+    second = await r.container("eat", str(3 << 30), sandbox=sandbox)
+    assert [r.state(first).reason, r.state(second).state] == ["OOMKilled", "running"]
+
+
+async def test_limits_hold_the_processor() -> None:
+    r = rig.make()
+    main = await r.container(
+        "ignore",
+        linux=LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000)),
+    )
+    r.programs[0].context.usage.cpu(3)
+    (first,) = r.runtime.container_stats()
+    assert first.cpu is not None
+    assert first.cpu.nano_cores is None
+    await r.clock.run_for(20)
+    (second,) = r.runtime.container_stats("uid-1")
+    assert second.cpu is not None
+    assert second.id == main
+    assert (
+        second.cpu.core_nanoseconds - first.cpu.core_nanoseconds,
+        second.cpu.nano_cores,
+    ) == (10 * 10**9, 500_000_000)
 
 
 @pytest.mark.parametrize(
@@ -281,155 +252,131 @@ def test_limits_hold_the_processor() -> None:
         ("windows", {}, 8, 4),
     ],
 )
-def test_limits_hold_scripts_that_compute(
+async def test_limits_hold_scripts_that_compute(
     os: str, limits: dict[str, Any], jobs: int, cores: float
 ) -> None:
-    async def test() -> None:
-        r = rig.make(os, start=start_program)  # type: ignore[arg-type]
-        loop = "while true; do :; done"
-        busy = " & ".join([loop] * jobs)
-        command = ("sh", "-c", busy)
-        if os == "windows":
-            command = (
-                "powershell",
-                "-c",
-                (
-                    f"foreach ($n in 1..{jobs}) {{ Start-Job {{ while(1) {{}} }} }}; get-job | "
-                    "wait-job"
-                ),
-            )
-        image = "mcr.microsoft.com/windows/servercore:1809" if os == "windows" else "busybox"
-        main = await r.container(*command, image=image, **limits)
-        r.runtime.container_stats()
-        begun = r.host.cpu_seconds()
-        await r.clock.run_for(40)
-        (stats,) = r.runtime.container_stats()
-        assert stats.cpu is not None
-        assert stats.cpu.nano_cores == pytest.approx(
-            cores * 1e9, rel=0.03
-        )  # the system wants its part, too
-        assert r.host.cpu_seconds() - begun < 40.1 * r.host.hardware.cpus
-        await r.do(r.runtime.stop_container(main, 0))
-        assert not r.runtime.container_stats()
-
-    rig.run(test)
-
-
-def test_mounts() -> None:
-    async def test() -> None:
-        r = rig.make()
-        r.host.files.mkdir("/data")
-        mounts = (
-            Mount("/mnt/data", "/data"),
-            Mount("/mnt/new", "/made/by/the/runtime", read_only=True),
+    r = rig.make(os, start=start_program)  # type: ignore[arg-type]
+    loop = "while true; do :; done"
+    busy = " & ".join([loop] * jobs)
+    command = ("sh", "-c", busy)
+    if os == "windows":
+        command = (
+            "powershell",
+            "-c",
+            (f"foreach ($n in 1..{jobs}) {{ Start-Job {{ while(1) {{}} }} }}; get-job | wait-job"),
         )
-        await r.container("ignore", mounts=mounts, linux=LinuxContainer(read_only_root=True))
-        files = r.programs[0].context.files
-        files.write("/mnt/data/x", b"1")
-        assert r.host.files.read("/data/x") == b"1"
-        assert r.host.files.stat("/made/by/the/runtime").kind == "directory"
-        for path in ("/mnt/new/x", "/x"):
-            with pytest.raises(OSError, match="Read-only file system"):
-                files.write(path, b"1")
-        assert files.read("/etc/hostname") == b"web\n"
+    image = "mcr.microsoft.com/windows/servercore:1809" if os == "windows" else "busybox"
+    main = await r.container(*command, image=image, **limits)
+    r.runtime.container_stats()
+    begun = r.host.cpu_seconds()
+    await r.clock.run_for(40)
+    (stats,) = r.runtime.container_stats()
+    assert stats.cpu is not None
+    assert stats.cpu.nano_cores == pytest.approx(
+        cores * 1e9, rel=0.03
+    )  # the system wants its part, too
+    assert r.host.cpu_seconds() - begun < 40.1 * r.host.hardware.cpus
+    await r.do(r.runtime.stop_container(main, 0))
+    assert not r.runtime.container_stats()
 
-    rig.run(test)
+
+async def test_mounts() -> None:
+    r = rig.make()
+    r.host.files.mkdir("/data")
+    mounts = (
+        Mount("/mnt/data", "/data"),
+        Mount("/mnt/new", "/made/by/the/runtime", read_only=True),
+    )
+    await r.container("ignore", mounts=mounts, linux=LinuxContainer(read_only_root=True))
+    files = r.programs[0].context.files
+    files.write("/mnt/data/x", b"1")
+    assert r.host.files.read("/data/x") == b"1"
+    assert r.host.files.stat("/made/by/the/runtime").kind == "directory"
+    for path in ("/mnt/new/x", "/x"):
+        with pytest.raises(OSError, match="Read-only file system"):
+            files.write(path, b"1")
+    assert files.read("/etc/hostname") == b"web\n"
 
 
-def test_docker_on_windows_mounts_no_files() -> None:
-    async def test() -> None:
-        image = "mcr.microsoft.com/windows/nanoserver:1809"
-        for flavour in ("docker", "containerd"):
-            r = rig.make("windows", flavour)  # type: ignore[arg-type]
-            r.host.files.write(r"C:\file", b"x")
-            mounted = r.container(
-                "ignore", image=image, mounts=(Mount(r"c:\f", r"C:\file", read_only=True),)
-            )
-            if flavour == "docker":
-                with pytest.raises(RuntimeFailure) as raised:
-                    await mounted
-                assert raised.value.description == (
-                    r"Error response from daemon: invalid volume specification: "
-                    r"'C:\file:c:\f:ro': invalid mount config for "
-                    'type "bind": source path must be a directory'
-                )
-            else:
+async def test_docker_on_windows_mounts_no_files() -> None:
+    image = "mcr.microsoft.com/windows/nanoserver:1809"
+    for flavour in ("docker", "containerd"):
+        r = rig.make("windows", flavour)  # type: ignore[arg-type]
+        r.host.files.write(r"C:\file", b"x")
+        mounted = r.container(
+            "ignore", image=image, mounts=(Mount(r"c:\f", r"C:\file", read_only=True),)
+        )
+        if flavour == "docker":
+            with pytest.raises(RuntimeFailure) as raised:
                 await mounted
-                assert r.programs[0].context.files.read(r"c:\f") == b"x"
-
-    rig.run(test)
-
-
-def test_credential_specs_go_through_dockers_registry() -> None:
-    async def test() -> None:
-        r = rig.make("windows")
-        spec = WindowsContainer(credential_spec='{"a":1}')
-        main = await r.container(
-            "ignore", image="mcr.microsoft.com/windows/nanoserver:1809", windows=spec
-        )
-        values = r.host.registry.values(CREDENTIAL_SPECS)  # type: ignore[union-attr]
-        (name,) = values or ()
-        assert name.startswith("k8s-cred-spec-")
-        assert len(name) == len("k8s-cred-spec-") + 80
-        assert r.programs[0].context.windows.credential_spec == '{"a":1}'
-        await r.runtime.remove_container(main)
-        assert not r.host.registry.values(CREDENTIAL_SPECS)  # type: ignore[union-attr]
-
-    rig.run(test)
+            assert raised.value.description == (
+                r"Error response from daemon: invalid volume specification: "
+                r"'C:\file:c:\f:ro': invalid mount config for "
+                'type "bind": source path must be a directory'
+            )
+        else:
+            await mounted
+            assert r.programs[0].context.files.read(r"c:\f") == b"x"
 
 
-def test_processes_of_a_pod_can_be_shared() -> None:
-    async def test() -> None:
-        r = rig.make()
-        sandbox = await r.sandbox(linux=LinuxSandbox(share_processes=True))
-        first = await r.container("polite", sandbox=sandbox)
-        await r.container("ignore", sandbox=sandbox)
-        table = r.programs[1].context.processes
-        assert [(row.pid, row.argv) for row in table.list()] == [
-            (1, ("/pause",)),
-            (2, ("polite",)),
-            (3, ("ignore",)),
-        ]
-        assert table.signal(2, "SIGTERM")
-        assert r.state(first).exit_code == 0
-        assert not table.signal(2, "SIGTERM")
-        alone = rig.make()
-        main = await alone.container("ignore")
-        table = alone.programs[0].context.processes
-        assert table.signal(1, "SIGKILL")
-        assert alone.state(main).state == "running"
-
-    rig.run(test)
+async def test_credential_specs_go_through_dockers_registry() -> None:
+    r = rig.make("windows")
+    spec = WindowsContainer(credential_spec='{"a":1}')
+    main = await r.container(
+        "ignore", image="mcr.microsoft.com/windows/nanoserver:1809", windows=spec
+    )
+    values = r.host.registry.values(CREDENTIAL_SPECS)  # type: ignore[union-attr]
+    (name,) = values or ()
+    assert name.startswith("k8s-cred-spec-")
+    assert len(name) == len("k8s-cred-spec-") + 80
+    assert r.programs[0].context.windows.credential_spec == '{"a":1}'
+    await r.runtime.remove_container(main)
+    assert not r.host.registry.values(CREDENTIAL_SPECS)  # type: ignore[union-attr]
 
 
-def test_removal_takes_everything_along() -> None:
-    async def test() -> None:
-        r = rig.make()
-        r.host.files.mkdir(rig.LOG_DIRECTORY["linux"])
-        used = r.host.disk().used
-        sandbox = await r.sandbox()
-        main = await r.container("say", "hello\n", sandbox=sandbox)
-        r.programs[0].context.files.write("/tmp/x", bytes(1 << 20))
-        stats = r.runtime.container_stats()[0].writable_layer
-        assert stats is not None
-        assert stats.used >= 1 << 20
-        await r.runtime.remove_container(main)
-        await r.runtime.remove_sandbox(sandbox)
-        for image in r.runtime.images():
-            await r.runtime.remove_image(image.id)
-        assert r.host.disk().used == used
-        assert list(r.host.accounts) == [r.host.system]
+async def test_processes_of_a_pod_can_be_shared() -> None:
+    r = rig.make()
+    sandbox = await r.sandbox(linux=LinuxSandbox(share_processes=True))
+    first = await r.container("polite", sandbox=sandbox)
+    await r.container("ignore", sandbox=sandbox)
+    table = r.programs[1].context.processes
+    assert [(row.pid, row.argv) for row in table.list()] == [
+        (1, ("/pause",)),
+        (2, ("polite",)),
+        (3, ("ignore",)),
+    ]
+    assert table.signal(2, "SIGTERM")
+    assert r.state(first).exit_code == 0
+    assert not table.signal(2, "SIGTERM")
+    alone = rig.make()
+    main = await alone.container("ignore")
+    table = alone.programs[0].context.processes
+    assert table.signal(1, "SIGKILL")
+    assert alone.state(main).state == "running"
 
-    rig.run(test)
+
+async def test_removal_takes_everything_along() -> None:
+    r = rig.make()
+    r.host.files.mkdir(rig.LOG_DIRECTORY["linux"])
+    used = r.host.disk().used
+    sandbox = await r.sandbox()
+    main = await r.container("say", "hello\n", sandbox=sandbox)
+    r.programs[0].context.files.write("/tmp/x", bytes(1 << 20))
+    stats = r.runtime.container_stats()[0].writable_layer
+    assert stats is not None
+    assert stats.used >= 1 << 20
+    await r.runtime.remove_container(main)
+    await r.runtime.remove_sandbox(sandbox)
+    for image in r.runtime.images():
+        await r.runtime.remove_image(image.id)
+    assert r.host.disk().used == used
+    assert list(r.host.accounts) == [r.host.system]
 
 
-def test_two_who_stop_wait_for_the_same_end() -> None:
-    async def test() -> None:
-        r = rig.make()
-        main = await r.container("ignore")
-        stops = [asyncio.ensure_future(r.runtime.stop_container(main, grace)) for grace in (9, 3)]
-        await r.clock.run_for(4)
-        assert all(stop.done() for stop in stops)
-        assert r.events.count(("died", "uid-1")) == 1
-
-    rig.run(test)
+async def test_two_who_stop_wait_for_the_same_end() -> None:
+    r = rig.make()
+    main = await r.container("ignore")
+    stops = [asyncio.ensure_future(r.runtime.stop_container(main, grace)) for grace in (9, 3)]
+    await r.clock.run_for(4)
+    assert all(stop.done() for stop in stops)
+    assert r.events.count(("died", "uid-1")) == 1

@@ -194,93 +194,74 @@ PULLS: list[tuple[str, Flavour, int, str, str]] = [
 
 
 @pytest.mark.parametrize(("os", "flavour", "build", "image", "failure"), PULLS)
-def test_what_cannot_be_pulled_says_why(
+async def test_what_cannot_be_pulled_says_why(
     os: str, flavour: Flavour, build: int, image: str, failure: str
 ) -> None:
-    async def test() -> None:
-        r = rig.make(os, flavour, build=build or 17763, catalogue=catalogue_with(MINE, "mine"))  # type: ignore[arg-type]
-        with pytest.raises(RuntimeFailure) as raised:
-            await r.do(r.runtime.pull_image(image))
-        assert f"{raised.value.code}: {raised.value.description}" == failure
-
-    rig.run(test)
+    r = rig.make(os, flavour, build=build or 17763, catalogue=catalogue_with(MINE, "mine"))  # type: ignore[arg-type]
+    with pytest.raises(RuntimeFailure) as raised:
+        await r.do(r.runtime.pull_image(image))
+    assert f"{raised.value.code}: {raised.value.description}" == failure
 
 
-def test_images_of_older_builds_are_pulled_by_docker_and_not_by_containerd() -> None:
-    async def test() -> None:
-        mine = catalogue_with(MINE, "mine")
-        for image in ("registry.example/old", "registry.example/listed"):
-            r = rig.make("windows", "docker", catalogue=mine)
-            assert await r.do(r.runtime.pull_image(image))
-        r = rig.make("windows", "containerd", catalogue=mine)
-        assert await r.do(r.runtime.pull_image("registry.example/old"))
-        with pytest.raises(RuntimeFailure):
-            await r.do(r.runtime.pull_image("registry.example/listed"))
-
-    rig.run(test)
+async def test_images_of_older_builds_are_pulled_by_docker_and_not_by_containerd() -> None:
+    mine = catalogue_with(MINE, "mine")
+    for image in ("registry.example/old", "registry.example/listed"):
+        r = rig.make("windows", "docker", catalogue=mine)
+        assert await r.do(r.runtime.pull_image(image))
+    r = rig.make("windows", "containerd", catalogue=mine)
+    assert await r.do(r.runtime.pull_image("registry.example/old"))
+    with pytest.raises(RuntimeFailure):
+        await r.do(r.runtime.pull_image("registry.example/listed"))
 
 
-def test_private_images_want_credentials() -> None:
-    async def test() -> None:
-        r = rig.make(catalogue=catalogue_with(MINE, "mine"))
-        with pytest.raises(RuntimeFailure, match="pull access denied"):
-            await r.do(r.runtime.pull_image("registry.example/secret"))
-        assert await r.do(
-            r.runtime.pull_image("registry.example/secret", AuthConfig("anyone", "x"))
-        )
-        with pytest.raises(RuntimeFailure, match="incorrect username or password"):
-            await r.do(r.runtime.pull_image("registry.example/locked", AuthConfig("ann", "wrong")))
-        assert await r.do(
-            r.runtime.pull_image("registry.example/locked", AuthConfig("ann", "word"))
-        )
-
-    rig.run(test)
+async def test_private_images_want_credentials() -> None:
+    r = rig.make(catalogue=catalogue_with(MINE, "mine"))
+    with pytest.raises(RuntimeFailure, match="pull access denied"):
+        await r.do(r.runtime.pull_image("registry.example/secret"))
+    assert await r.do(r.runtime.pull_image("registry.example/secret", AuthConfig("anyone", "x")))
+    with pytest.raises(RuntimeFailure, match="incorrect username or password"):
+        await r.do(r.runtime.pull_image("registry.example/locked", AuthConfig("ann", "wrong")))
+    assert await r.do(r.runtime.pull_image("registry.example/locked", AuthConfig("ann", "word")))
 
 
-def test_an_image_has_an_id_tags_digests_and_a_user() -> None:
-    async def test() -> None:
-        mine = catalogue_with(MINE, "mine")
-        docker, containerd = (
-            rig.make(catalogue=mine),
-            rig.make(flavour="containerd", catalogue=mine),
-        )
-        reference = await docker.do(docker.runtime.pull_image("nginx:mine"))
-        image = docker.runtime.image("nginx:mine")
-        assert image is not None
-        assert (image.tags, image.digests, image.uid, image.size) == (
-            ("nginx:mine",),
-            (reference,),
-            4711,
-            2_000_000_000,
-        )
-        assert docker.runtime.image(image.id) == docker.runtime.image(reference) == image
-        assert docker.runtime.image("nginx") is None
-        assert await containerd.do(containerd.runtime.pull_image("nginx:mine")) == image.id
-        other = containerd.runtime.image(image.id)
-        assert other is not None
-        assert other.tags == ("docker.io/library/nginx:mine",)
-        await docker.runtime.remove_image(image.id)
-        assert docker.runtime.images() == []
-        assert docker.runtime.image(reference) is None
-
-    rig.run(test)
+async def test_an_image_has_an_id_tags_digests_and_a_user() -> None:
+    mine = catalogue_with(MINE, "mine")
+    docker, containerd = (
+        rig.make(catalogue=mine),
+        rig.make(flavour="containerd", catalogue=mine),
+    )
+    reference = await docker.do(docker.runtime.pull_image("nginx:mine"))
+    image = docker.runtime.image("nginx:mine")
+    assert image is not None
+    assert (image.tags, image.digests, image.uid, image.size) == (
+        ("nginx:mine",),
+        (reference,),
+        4711,
+        2_000_000_000,
+    )
+    assert docker.runtime.image(image.id) == docker.runtime.image(reference) == image
+    assert docker.runtime.image("nginx") is None
+    assert await containerd.do(containerd.runtime.pull_image("nginx:mine")) == image.id
+    other = containerd.runtime.image(image.id)
+    assert other is not None
+    assert other.tags == ("docker.io/library/nginx:mine",)
+    await docker.runtime.remove_image(image.id)
+    assert docker.runtime.images() == []
+    assert docker.runtime.image(reference) is None
 
 
-def test_a_pull_takes_time_and_room_once() -> None:
-    async def test() -> None:
-        r = rig.make()
-        used = r.host.disk().used
-        pulls = [asyncio.ensure_future(r.runtime.pull_image("nginx")) for _ in range(2)]
-        await r.clock.run_for(0.15)
-        assert not any(pull.done() for pull in pulls)
-        await r.clock.run_for(0.15)
-        assert all(pull.done() for pull in pulls)
-        assert r.host.disk().used - used == r.runtime.image_filesystem().used == 133_000_000
-        r.host.fill_disk()
-        with pytest.raises(RuntimeFailure, match="no space left on device"):
-            await r.do(r.runtime.pull_image("redis"))
-
-    rig.run(test)
+async def test_a_pull_takes_time_and_room_once() -> None:
+    r = rig.make()
+    used = r.host.disk().used
+    pulls = [asyncio.ensure_future(r.runtime.pull_image("nginx")) for _ in range(2)]
+    await r.clock.run_for(0.15)
+    assert not any(pull.done() for pull in pulls)
+    await r.clock.run_for(0.15)
+    assert all(pull.done() for pull in pulls)
+    assert r.host.disk().used - used == r.runtime.image_filesystem().used == 133_000_000
+    r.host.fill_disk()
+    with pytest.raises(RuntimeFailure, match="no space left on device"):
+        await r.do(r.runtime.pull_image("redis"))
 
 
 @pytest.mark.parametrize(

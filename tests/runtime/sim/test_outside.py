@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.runtime.sim import rig
 
@@ -49,7 +47,7 @@ LATE = (
         ("containerd", {"https_proxy": "proxy.example.com:443"}, ""),
     ],
 )
-def test_a_machine_behind_a_proxy_needs_to_be_told(
+async def test_a_machine_behind_a_proxy_needs_to_be_told(
     flavour: Flavour, variables: dict[str, str], failure: str
 ) -> None:
     async def test() -> None:
@@ -67,7 +65,7 @@ def test_a_machine_behind_a_proxy_needs_to_be_told(
         r.runtime.proxy = ""  # the machine is moved to where there is none
         assert await r.do(r.runtime.pull_image(IMAGE))
 
-    asyncio.run(test())
+    await test()
 
 
 @pytest.mark.parametrize(

@@ -7,32 +7,29 @@ from transom.runtime.api import LinuxSandbox, RuntimeFailure
 from transom.runtime.sim.engine import Flavour
 
 
-def test_a_sandbox_has_an_address_until_it_is_stopped() -> None:
-    async def test() -> None:
-        r = rig.make()
-        sandbox = await r.sandbox()
-        (found,) = r.runtime.sandboxes("uid-1")
-        assert (found.id, found.state, found.ips) == (sandbox, "ready", ("10.244.1.2",))
-        main = await r.container("ignore", sandbox=sandbox)
-        await r.runtime.stop_sandbox(sandbox)
-        assert r.state(main).exit_code == 137
-        assert r.runtime.sandboxes()[0].state == "notready"
-        await r.runtime.remove_sandbox(sandbox)
-        assert (
-            r.runtime.sandboxes(),
-            r.runtime.containers("uid-1"),
-            r.runtime.container(main),
-        ) == ([], [], None)
-        assert r.events == [
-            ("sandbox", "uid-1"),
-            ("started", "uid-1"),
-            ("died", "uid-1"),
-            ("sandbox", "uid-1"),
-            ("removed", "uid-1"),
-            ("removed", "uid-1"),
-        ]
-
-    rig.run(test)
+async def test_a_sandbox_has_an_address_until_it_is_stopped() -> None:
+    r = rig.make()
+    sandbox = await r.sandbox()
+    (found,) = r.runtime.sandboxes("uid-1")
+    assert (found.id, found.state, found.ips) == (sandbox, "ready", ("10.244.1.2",))
+    main = await r.container("ignore", sandbox=sandbox)
+    await r.runtime.stop_sandbox(sandbox)
+    assert r.state(main).exit_code == 137
+    assert r.runtime.sandboxes()[0].state == "notready"
+    await r.runtime.remove_sandbox(sandbox)
+    assert (
+        r.runtime.sandboxes(),
+        r.runtime.containers("uid-1"),
+        r.runtime.container(main),
+    ) == ([], [], None)
+    assert r.events == [
+        ("sandbox", "uid-1"),
+        ("started", "uid-1"),
+        ("died", "uid-1"),
+        ("sandbox", "uid-1"),
+        ("removed", "uid-1"),
+        ("removed", "uid-1"),
+    ]
 
 
 FAILURES = [
@@ -66,163 +63,137 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("os", "flavour", "options", "handler", "text"), FAILURES)
-def test_sandboxes_that_cannot_be(
+async def test_sandboxes_that_cannot_be(
     os: str, flavour: str, options: dict[str, str], handler: str, text: str
 ) -> None:
-    async def test() -> None:
-        r = rig.make(os, flavour, **options)  # type: ignore[arg-type]
-        with pytest.raises(RuntimeFailure) as raised:
-            await r.sandbox(handler)
-        assert raised.value.description == text
-
-    rig.run(test)
+    r = rig.make(os, flavour, **options)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeFailure) as raised:
+        await r.sandbox(handler)
+    assert raised.value.description == text
 
 
-def test_no_address_no_sandbox() -> None:
-    async def test() -> None:
-        r = rig.make()
-        r.network.fault = "cni config uninitialized"
-        with pytest.raises(RuntimeFailure) as raised:
-            await r.sandbox()
-        (left,) = r.runtime.sandboxes()
-        assert left.state == "notready"
-        assert raised.value.description == (
-            f'failed to set up sandbox container "{left.id}" network for pod "web": '
-            'networkPlugin cni failed to set up pod "web_ns" network: cni config uninitialized'
+async def test_no_address_no_sandbox() -> None:
+    r = rig.make()
+    r.network.fault = "cni config uninitialized"
+    with pytest.raises(RuntimeFailure) as raised:
+        await r.sandbox()
+    (left,) = r.runtime.sandboxes()
+    assert left.state == "notready"
+    assert raised.value.description == (
+        f'failed to set up sandbox container "{left.id}" network for pod "web": '
+        'networkPlugin cni failed to set up pod "web_ns" network: cni config uninitialized'
+    )
+    assert (
+        r.runtime.status().network_message
+        == "docker: network plugin is not ready: cni config uninitialized"
+    )
+    c = rig.make(flavour="containerd")
+    c.network.fault = "cni config uninitialized"
+    with pytest.raises(RuntimeFailure, match='failed to setup network for sandbox "'):
+        await c.sandbox()
+    assert c.runtime.sandboxes() == []
+    assert (
+        c.runtime.status().network_message
+        == "Network plugin returns error: cni plugin not initialized"
+    )
+
+
+async def test_the_hosts_network_is_there_on_linux_only() -> None:
+    host = LinuxSandbox(host_network=True)
+    r = rig.make()
+    sandbox = await r.sandbox(linux=host)
+    assert r.runtime.sandboxes()[0].ips == ()
+    await r.container("serve", "8080", sandbox=sandbox)
+    assert (await r.dataplane.connect("10.0.0.1", 8080)).recv(9) == b"hello"
+    d = rig.make("windows", "docker")
+    with pytest.raises(RuntimeFailure) as raised:
+        await d.sandbox(linux=host)
+    assert raised.value.description == (
+        'failed to start sandbox container for pod "web": Error response from daemon: '
+        "network host not found"
+    )
+    c = rig.make("windows", "containerd")
+    await c.sandbox(linux=host)
+    assert c.runtime.sandboxes()[0].ips == ("10.244.1.2",)
+
+
+async def test_a_reboot_ends_everything() -> None:
+    r = rig.make()
+    main = await r.container("serve", "80")
+    r.host.reboot()
+    state = r.state(main)
+    assert (state.state, state.exit_code, state.reason) == ("exited", 255, "Error")
+    assert r.runtime.sandboxes()[0].state == "notready"
+    assert r.programs[0].killed
+    with pytest.raises(ConnectionRefusedError):
+        await r.dataplane.connect("10.244.1.2", 80)
+
+
+async def test_builds_must_match_in_process_isolation() -> None:
+    r = rig.make("windows", "docker")
+    image = "example/windows-app:1803"
+    sandbox = await r.sandbox()
+    with pytest.raises(RuntimeFailure) as raised:
+        await r.container("ignore", image=image, sandbox=sandbox)
+    (c,) = r.runtime.containers()
+    assert raised.value.description.startswith(
+        f'failed to start container "{c.id}": Error response from daemon: '
+        f"hcsshim::CreateComputeSystem {c.id}: "
+        "The container operating system does not match the host operating "
+        'system.\n(extra info: {"SystemType":"Container"'
+    )
+    assert (c.state, c.exit_code, c.reason, c.started_at) == (
+        "exited",
+        128,
+        "ContainerCannotRun",
+        c.created_at,
+    )
+    d = rig.make("windows", "containerd")
+    with pytest.raises(RuntimeFailure) as raised:
+        await d.container("ignore", image=image)
+    (c,) = d.runtime.containers()
+    assert (
+        raised.value.description
+        == c.message
+        == (
+            f"failed to create containerd task: hcs::CreateComputeSystem {c.id}: "
+            "The container operating system does not match the host operating system.: unknown"
         )
-        assert (
-            r.runtime.status().network_message
-            == "docker: network plugin is not ready: cni config uninitialized"
-        )
-        c = rig.make(flavour="containerd")
-        c.network.fault = "cni config uninitialized"
-        with pytest.raises(RuntimeFailure, match='failed to setup network for sandbox "'):
-            await c.sandbox()
-        assert c.runtime.sandboxes() == []
-        assert (
-            c.runtime.status().network_message
-            == "Network plugin returns error: cni plugin not initialized"
-        )
-
-    rig.run(test)
+    )
+    assert (c.exit_code, c.reason, c.started_at) == (128, "StartError", 0.0)
 
 
-def test_the_hosts_network_is_there_on_linux_only() -> None:
-    async def test() -> None:
-        host = LinuxSandbox(host_network=True)
-        r = rig.make()
-        sandbox = await r.sandbox(linux=host)
-        assert r.runtime.sandboxes()[0].ips == ()
-        await r.container("serve", "8080", sandbox=sandbox)
-        assert (await r.dataplane.connect("10.0.0.1", 8080)).recv(9) == b"hello"
-        d = rig.make("windows", "docker")
-        with pytest.raises(RuntimeFailure) as raised:
-            await d.sandbox(linux=host)
-        assert raised.value.description == (
-            'failed to start sandbox container for pod "web": Error response from daemon: '
-            "network host not found"
-        )
-        c = rig.make("windows", "containerd")
-        await c.sandbox(linux=host)
-        assert c.runtime.sandboxes()[0].ips == ("10.244.1.2",)
-
-    rig.run(test)
+async def test_a_pause_image_of_another_build() -> None:
+    r = rig.make("windows", "docker", build=18362, sandbox_image="kubeletwin/pause")
+    with pytest.raises(
+        RuntimeFailure,
+        match="The container operating system does not match the host operating system",
+    ):
+        await r.sandbox()
 
 
-def test_a_reboot_ends_everything() -> None:
-    async def test() -> None:
-        r = rig.make()
-        main = await r.container("serve", "80")
-        r.host.reboot()
-        state = r.state(main)
-        assert (state.state, state.exit_code, state.reason) == ("exited", 255, "Error")
-        assert r.runtime.sandboxes()[0].state == "notready"
-        assert r.programs[0].killed
-        with pytest.raises(ConnectionRefusedError):
-            await r.dataplane.connect("10.244.1.2", 80)
-
-    rig.run(test)
-
-
-def test_builds_must_match_in_process_isolation() -> None:
-    async def test() -> None:
-        r = rig.make("windows", "docker")
-        image = "example/windows-app:1803"
-        sandbox = await r.sandbox()
-        with pytest.raises(RuntimeFailure) as raised:
-            await r.container("ignore", image=image, sandbox=sandbox)
-        (c,) = r.runtime.containers()
-        assert raised.value.description.startswith(
-            f'failed to start container "{c.id}": Error response from daemon: '
-            f"hcsshim::CreateComputeSystem {c.id}: "
-            "The container operating system does not match the host operating "
-            'system.\n(extra info: {"SystemType":"Container"'
-        )
-        assert (c.state, c.exit_code, c.reason, c.started_at) == (
-            "exited",
-            128,
-            "ContainerCannotRun",
-            c.created_at,
-        )
-        d = rig.make("windows", "containerd")
-        with pytest.raises(RuntimeFailure) as raised:
-            await d.container("ignore", image=image)
-        (c,) = d.runtime.containers()
-        assert (
-            raised.value.description
-            == c.message
-            == (
-                f"failed to create containerd task: hcs::CreateComputeSystem {c.id}: "
-                "The container operating system does not match the host operating system.: unknown"
-            )
-        )
-        assert (c.exit_code, c.reason, c.started_at) == (128, "StartError", 0.0)
-
-    rig.run(test)
-
-
-def test_a_pause_image_of_another_build() -> None:
-    async def test() -> None:
-        r = rig.make("windows", "docker", build=18362, sandbox_image="kubeletwin/pause")
-        with pytest.raises(
-            RuntimeFailure,
-            match="The container operating system does not match the host operating system",
-        ):
-            await r.sandbox()
-
-    rig.run(test)
-
-
-def test_hyperv_isolation_takes_older_builds() -> None:
-    async def test() -> None:
-        old, new = "example/windows-app:1803", "example/windows-app:1909"
-        annotation = {"experimental.windows.kubernetes.io/isolation-type": "hyperv"}
-        r = rig.make("windows", "docker", hyperv_gate=True)
-        sandbox = await r.sandbox(annotations=annotation)
-        assert r.runtime.sandboxes()[0].ips == ()  # the address is the container's
-        assert await r.container("ignore", image=old, sandbox=sandbox)
-        assert r.runtime.sandboxes()[0].ips == ("10.244.1.2",)
-        off = rig.make("windows", "docker")
-        with pytest.raises(RuntimeFailure):
-            await off.container(
-                "ignore", image=old, sandbox=await off.sandbox(annotations=annotation)
-            )
-        c = rig.make("windows", "containerd", version="1.7.0")
-        sandbox = await c.sandbox("runhcs-wcow-hypervisor")
-        assert await c.container("ignore", image=old, sandbox=sandbox)
-        with pytest.raises(RuntimeFailure):
-            await c.container("ignore", image=new, sandbox=sandbox)
-        exact = await c.sandbox("runhcs-wcow-hypervisor-17134", uid="uid-2")
-        assert await c.container("ignore", image=old, sandbox=exact)
-
-    rig.run(test)
+async def test_hyperv_isolation_takes_older_builds() -> None:
+    old, new = "example/windows-app:1803", "example/windows-app:1909"
+    annotation = {"experimental.windows.kubernetes.io/isolation-type": "hyperv"}
+    r = rig.make("windows", "docker", hyperv_gate=True)
+    sandbox = await r.sandbox(annotations=annotation)
+    assert r.runtime.sandboxes()[0].ips == ()  # the address is the container's
+    assert await r.container("ignore", image=old, sandbox=sandbox)
+    assert r.runtime.sandboxes()[0].ips == ("10.244.1.2",)
+    off = rig.make("windows", "docker")
+    with pytest.raises(RuntimeFailure):
+        await off.container("ignore", image=old, sandbox=await off.sandbox(annotations=annotation))
+    c = rig.make("windows", "containerd", version="1.7.0")
+    sandbox = await c.sandbox("runhcs-wcow-hypervisor")
+    assert await c.container("ignore", image=old, sandbox=sandbox)
+    with pytest.raises(RuntimeFailure):
+        await c.container("ignore", image=new, sandbox=sandbox)
+    exact = await c.sandbox("runhcs-wcow-hypervisor-17134", uid="uid-2")
+    assert await c.container("ignore", image=old, sandbox=exact)
 
 
 @pytest.mark.parametrize("build", [17763, 18362, 18363, 19041, 19042, 20348, 26100])
 @pytest.mark.parametrize("flavour", ["docker", "containerd"])
-def test_every_build_has_a_pause_image(build: int, flavour: Flavour) -> None:
-    async def test() -> None:
-        r = rig.make("windows", flavour, build=build)
-        assert await r.sandbox()
-
-    rig.run(test)
+async def test_every_build_has_a_pause_image(build: int, flavour: Flavour) -> None:
+    r = rig.make("windows", flavour, build=build)
+    assert await r.sandbox()

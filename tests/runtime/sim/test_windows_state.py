@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
@@ -28,17 +29,15 @@ class Said(NamedTuple):
     code: int
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        Windows.made.clear()
-        try:
-            await test()
-        finally:
-            for windows in Windows.made:
-                for sandbox in windows.rig.runtime.sandboxes():
-                    await windows.rig.do(windows.rig.runtime.stop_sandbox(sandbox.id), 60)
-
-    rigs.run(main)
+@asynccontextmanager
+async def run() -> AsyncIterator[None]:
+    Windows.made.clear()
+    try:
+        yield
+    finally:
+        for windows in Windows.made:
+            for sandbox in windows.rig.runtime.sandboxes():
+                await windows.rig.do(windows.rig.runtime.stop_sandbox(sandbox.id), 60)
 
 
 class Windows:
@@ -82,8 +81,8 @@ class Windows:
         return await self.run(container, "powershell", "-Command", script, **more)
 
 
-def test_the_registry_is_one_for_all_commands_and_each_container_has_its_own() -> None:
-    async def main() -> None:
+async def test_the_registry_is_one_for_all_commands_and_each_container_has_its_own() -> None:
+    async with run():
         windows = Windows()
         one, two = await windows.start(), await windows.start(uid="uid-2")
         assert (
@@ -110,8 +109,6 @@ def test_the_registry_is_one_for_all_commands_and_each_container_has_its_own() -
         caption = await windows.powershell(one, "(Get-CimInstance Win32_OperatingSystem).Caption")
         assert caption.out == "Microsoft Windows Toy\r\n"
 
-    run(main)
-
 
 @pytest.mark.windows("API-39")
 @pytest.mark.parametrize(
@@ -127,10 +124,10 @@ def test_the_registry_is_one_for_all_commands_and_each_container_has_its_own() -
         ("containerd", "nonsense", 30.0),
     ],
 )
-def test_the_shutdown_timeout_of_the_containers_registry_counts(
+async def test_the_shutdown_timeout_of_the_containers_registry_counts(
     flavour: Flavour, milliseconds: str, seconds: float
 ) -> None:
-    async def main() -> None:
+    async with run():
         rig = rigs.make("windows", flavour)
         container = await rig.container("ignore", image=SERVERCORE)
         registry = rig.programs[0].context.windows.system.registry
@@ -144,20 +141,18 @@ def test_the_shutdown_timeout_of_the_containers_registry_counts(
             seconds, abs=0.1
         )
 
-    run(main)
-
 
 @pytest.mark.windows("API-39")
 @pytest.mark.parametrize(
     ("flavour", "node", "seconds"),
     [("docker", 8.0, 8.0), ("docker", 60.0, 15.0), ("containerd", 8.0, 0.0)],
 )
-def test_docker_stops_its_containers_before_the_machine_shuts_down(
+async def test_docker_stops_its_containers_before_the_machine_shuts_down(
     flavour: Flavour, node: float, seconds: float
 ) -> None:
     """containerd leaves its containers to the machine."""
 
-    async def main() -> None:
+    async with run():
         rig = rigs.make("windows", flavour)
         container = await rig.container("ignore", image=SERVERCORE)
         registry = rig.programs[0].context.windows.system.registry
@@ -171,12 +166,10 @@ def test_docker_stops_its_containers_before_the_machine_shuts_down(
         else:
             assert rig.state(container).state == "running"
 
-    run(main)
-
 
 @pytest.mark.windows("API-05")
-def test_accounts_are_made_by_every_tool_and_known_in_that_container_only() -> None:
-    async def main() -> None:
+async def test_accounts_are_made_by_every_tool_and_known_in_that_container_only() -> None:
+    async with run():
         windows = Windows()
         one, two = await windows.start(), await windows.start(uid="uid-2")
         assert (
@@ -197,15 +190,13 @@ def test_accounts_are_made_by_every_tool_and_known_in_that_container_only() -> N
         await windows.cmd(one, "net user web /delete")
         assert "web" not in (await windows.powershell(one, "(Get-LocalUser).Name")).out.split()
 
-    run(main)
-
 
 @pytest.mark.windows("RES-06", "SEC-07")
-def test_an_account_of_the_image_runs_its_container_and_an_unknown_one_does_not() -> None:
+async def test_an_account_of_the_image_runs_its_container_and_an_unknown_one_does_not() -> None:
     row = "{name: shop.example/app, windows: [17763], userland: servercore, options: {users: web}}"
     catalogue = catalogue_with(f"images: [{row}]", "test")
 
-    async def main() -> None:
+    async with run():
         windows = Windows(catalogue=catalogue)
         windows.host.account_database.add_user("hostonly")
         container = await windows.start(user="web", image="shop.example/app:1")
@@ -217,12 +208,10 @@ def test_an_account_of_the_image_runs_its_container_and_an_unknown_one_does_not(
             with pytest.raises(RuntimeFailure, match="The user name or password is incorrect"):
                 await windows.start(user=name, uid=f"uid-{name}", image="shop.example/app:1")
 
-    run(main)
-
 
 @pytest.mark.windows("API-06", "LSTO-09")
-def test_access_control_lists_decide_who_reads_and_writes() -> None:
-    async def main() -> None:
+async def test_access_control_lists_decide_who_reads_and_writes() -> None:
+    async with run():
         windows = Windows()
         windows.host.files.mkdir(r"C:\data")
         volume = (Mount(r"C:\data", r"C:\data"),)
@@ -275,11 +264,9 @@ def test_access_control_lists_decide_who_reads_and_writes() -> None:
         ).code == 0
         assert (await windows.cmd(user, r"type C:\data\b.txt")).out == "new\r\n"
 
-    run(main)
 
-
-def test_services_are_made_and_have_processes() -> None:
-    async def main() -> None:
+async def test_services_are_made_and_have_processes() -> None:
+    async with run():
         windows = Windows()
         container = await windows.start()
         assert (await windows.cmd(container, r"sc query W32Shop")).code == 1060
@@ -323,11 +310,11 @@ def test_services_are_made_and_have_processes() -> None:
             await windows.cmd(container, r"sc create Other binPath= C:\app\shop.exe obj= .\nobody")
         ).code == 1057
 
-    run(main)
 
-
-def test_ordinary_users_change_neither_services_nor_accounts_nor_the_machines_registry() -> None:
-    async def main() -> None:
+async def test_ordinary_users_change_neither_services_nor_accounts_nor_the_machines_registry() -> (
+    None
+):
+    async with run():
         windows = Windows()
         container = await windows.start(user="ContainerUser")
         assert (await windows.cmd(container, r"sc create X binPath= C:\x.exe")).code == 5
@@ -342,11 +329,9 @@ def test_ordinary_users_change_neither_services_nor_accounts_nor_the_machines_re
             await windows.powershell(container, r"(Get-ItemProperty HKCU:\Software\X).a")
         ).out == "b\r\n"
 
-    run(main)
 
-
-def test_memory_of_processes_adds_up_to_what_the_kubelet_reports_and_hits_the_limit() -> None:
-    async def main() -> None:
+async def test_memory_of_processes_adds_up_to_what_the_kubelet_reports_and_hits_the_limit() -> None:
+    async with run():
         windows = Windows("containerd")
         container = await windows.start(
             "powershell",
@@ -382,12 +367,10 @@ def test_memory_of_processes_adds_up_to_what_the_kubelet_reports_and_hits_the_li
         memory = windows.host.memory()
         assert abs(int(float(free)) - ((memory.total - memory.working_set) >> 20)) <= 16
 
-    run(main)
-
 
 @pytest.mark.parametrize("flavour", ["docker", "containerd"])
-def test_mounts_at_other_drives_are_there(flavour: Flavour) -> None:
-    async def main() -> None:
+async def test_mounts_at_other_drives_are_there(flavour: Flavour) -> None:
+    async with run():
         windows = Windows(flavour)
         windows.host.files.mkdir(r"C:\disk")
         windows.host.files.write(r"C:\disk\a.txt", b"hello")
@@ -413,8 +396,6 @@ def test_mounts_at_other_drives_are_there(flavour: Flavour) -> None:
             "E:",
         ]
 
-    run(main)
-
 
 @pytest.mark.parametrize(
     ("path", "why"),
@@ -424,21 +405,19 @@ def test_mounts_at_other_drives_are_there(flavour: Flavour) -> None:
         ("C:", "destination path cannot be `c:` or `c:\\`: c:"),
     ],
 )
-def test_a_mount_path_that_cannot_be_is_an_error_and_nothing_disappears(
+async def test_a_mount_path_that_cannot_be_is_an_error_and_nothing_disappears(
     path: str, why: str
 ) -> None:
-    async def main() -> None:
+    async with run():
         windows = Windows()
         windows.host.files.mkdir(r"C:\disk")
         with pytest.raises(RuntimeFailure) as failure:
             await windows.start(mounts=(Mount(path, r"C:\disk"),))
         assert why in failure.value.description
 
-    run(main)
 
-
-def test_variables_set_for_the_machine_reach_the_next_process() -> None:
-    async def main() -> None:
+async def test_variables_set_for_the_machine_reach_the_next_process() -> None:
+    async with run():
         windows = Windows()
         container = await windows.start()
         assert (
@@ -454,11 +433,11 @@ def test_variables_set_for_the_machine_reach_the_next_process() -> None:
         )
         assert (await windows.cmd(container, "echo %SHOP%")).out == "closed\r\n"
 
-    run(main)
 
-
-def test_a_process_that_was_started_outlives_its_script_and_can_run_as_somebody_else() -> None:
-    async def main() -> None:
+async def test_a_process_that_was_started_outlives_its_script_and_can_run_as_somebody_else() -> (
+    None
+):
+    async with run():
         windows = Windows()
         container = await windows.start()
         await windows.cmd(container, "net user web Secret-1 /add")
@@ -484,11 +463,9 @@ def test_a_process_that_was_started_outlives_its_script_and_can_run_as_somebody_
         )
         assert "The user name or password is incorrect." in wrong.err
 
-    run(main)
 
-
-def test_the_process_of_a_service_is_in_the_list_of_processes() -> None:
-    async def main() -> None:
+async def test_the_process_of_a_service_is_in_the_list_of_processes() -> None:
+    async with run():
         windows = Windows()
         container = await windows.start()
         listed = await windows.powershell(container, "(Get-Process).Id -join ','")
@@ -496,5 +473,3 @@ def test_the_process_of_a_service_is_in_the_list_of_processes() -> None:
             container, "(Get-CimInstance Win32_Service).ProcessId | Sort -Unique"
         )
         assert pids.out and set(pids.out.split()) <= set(listed.out.strip().split(","))
-
-    run(main)

@@ -9,8 +9,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import ContextFactory
 from tests.runtime import behaviour
 from tests.runtime.behaviour import Bench
 from tests.runtime.wine import probe
@@ -54,18 +56,16 @@ async def node(folder: Path, cache: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-def play(tmp_path: Path, cache: Path) -> Callable[[Scenario], None]:
+def play(tmp_path: Path, cache: Path) -> ContextFactory:
     why = unavailable()
     if why:
         pytest.skip(why)
 
-    def run(scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(100), node(tmp_path, cache) as bench:
-                bench.runtime.subscribe(bench.heard)
-                await scenario(bench)
-
-        asyncio.run(main())
+    @asynccontextmanager
+    async def run() -> AsyncIterator[Any]:
+        async with asyncio.timeout(100), node(tmp_path, cache) as bench:
+            bench.runtime.subscribe(bench.heard)
+            yield bench
 
     return run
 
@@ -74,17 +74,15 @@ Play = Callable[[Scenario], None]
 APP = (Mount(r"C:\app", r"C:\app", read_only=True),)
 
 
-def test_nanoserver_says_what_it_is(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_nanoserver_says_what_it_is(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run(("cmd", "/c", "ver & echo %USERNAME% on %COMPUTERNAME%& exit 70000"))
         assert (await b.ended(made)).exit_code == 70000
         assert b.said(made) == ["", "Microsoft Windows 10.0.17763", "ContainerUser on WEB"]
 
-    play(scenario)
 
-
-def test_a_server_is_reached_asked_measured_and_stopped(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFactory) -> None:
+    async with play() as b:
         limits = WindowsContainer(
             resources=WindowsResources(memory_limit=200 * _MIB, cpu_maximum=2500)
         )
@@ -106,36 +104,32 @@ def test_a_server_is_reached_asked_measured_and_stopped(play: Play) -> None:
         assert b.state(made).exit_code == 42
         assert b.said(made) == ["ready", "event 6", "bye"]
 
-    play(scenario)
 
-
-def test_who_ignores_the_shutdown_is_killed_after_the_grace(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_who_ignores_the_shutdown_is_killed_after_the_grace(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
         await b.until(lambda: b.said(made) == ["ready"])
         await b.runtime.stop_container(made, 0.5)
         assert b.state(made).exit_code == -1
         assert b.said(made) == ["ready", "event 6"]
 
-    play(scenario)
 
-
-def test_a_window_gets_wm_close_when_its_container_stops(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_window_gets_wm_close_when_its_container_stops(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run((PROBE, "window"), mounts=APP)
         await b.until(lambda: b.said(made) == ["ready"])
         await b.runtime.stop_container(made, 20)
         assert b.state(made).exit_code == 43
         assert b.said(made) == ["ready", "message 16"]
 
-    play(scenario)
-
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_services_are_notified_before_their_container_ends(play: Play, stopped: bool) -> None:
+async def test_services_are_notified_before_their_container_ends(
+    play: ContextFactory, stopped: bool
+) -> None:
     """Whether the container is stopped or its main program is killed."""
 
-    async def scenario(b: Bench) -> None:
+    async with play() as b:
         b.host.files.mkdir(r"C:\log")
         mounts = (*APP, Mount(r"C:\log", r"C:\log", read_only=False))
         windows = WindowsContainer(run_as_user_name="ContainerAdministrator")
@@ -154,11 +148,9 @@ def test_services_are_notified_before_their_container_ends(play: Play, stopped: 
         assert (await b.ended(made)).exit_code == (42 if stopped else 1)
         assert b.host.files.read(r"C:\log\controls") == b"control 5\n"
 
-    play(scenario)
 
-
-def test_the_registry_of_a_container_limits_its_shutdown(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_registry_of_a_container_limits_its_shutdown(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
         await b.until(lambda: b.said(made) == ["ready"])
         key = r"HKLM\SYSTEM\CurrentControlSet\Control"
@@ -169,12 +161,12 @@ def test_the_registry_of_a_container_limits_its_shutdown(play: Play) -> None:
             await b.runtime.stop_container(made, 60)
         assert b.said(made) == ["ready", "event 6"]
 
-    play(scenario)
-
 
 @pytest.mark.parametrize("name, sid", [("ContainerUser", 2), ("ContainerAdministrator", 1)])
-def test_programs_see_the_account_and_variables_of_windows(play: Play, name: str, sid: int) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_programs_see_the_account_and_variables_of_windows(
+    play: ContextFactory, name: str, sid: int
+) -> None:
+    async with play() as b:
         windows = WindowsContainer(run_as_user_name=name)
         line = f"{PROBE} identity & whoami & {PROBE} variables"
         own = (("WINERY", "1"), ("WINEDLLDIRS", "2"), ("WINE", "3"))
@@ -186,11 +178,9 @@ def test_programs_see_the_account_and_variables_of_windows(play: Play, name: str
         assert listed == expected
         assert any(line.startswith("W Path=") for line in said)
 
-    play(scenario)
 
-
-def test_clients_of_commands_and_of_the_container(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_clients_of_commands_and_of_the_container(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run((PROBE, "repeat"), mounts=APP, stdin=True)
         process, said = await b.exec(made, (PROBE, "repeat"), stdin=True)
         process.write(b"typed")
@@ -212,11 +202,9 @@ def test_clients_of_commands_and_of_the_container(play: Play) -> None:
             await b.runtime.exec_sync(made, ("bash",))
         assert (await b.runtime.exec_sync(made, ("CMD", "/c", "echo hi"))).stdout == b"hi\r\n"
 
-    play(scenario)
 
-
-def test_a_terminal(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_terminal(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run((PROBE, "wait", "end"), mounts=APP)
         process, said = await b.exec(made, ("cmd",), stdin=True, tty=True)
         process.resize(100, 30)
@@ -226,15 +214,13 @@ def test_a_terminal(play: Play) -> None:
         process.write(b"exit 9\r")
         assert await process.wait() == 9
 
-    play(scenario)
-
 
 def _plain(said: list[tuple[str, bytes]]) -> bytes:
     return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", b"".join(data for _, data in said))
 
 
-def test_a_container_that_is_a_terminal(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_container_that_is_a_terminal(play: ContextFactory) -> None:
+    async with play() as b:
         made = await b.run(("cmd",), stdin=True, tty=True)
         said: list[tuple[str, bytes]] = []
         client = await b.runtime.attach(
@@ -247,14 +233,10 @@ def test_a_container_that_is_a_terminal(play: Play) -> None:
         client.write(b"exit 300\r")
         assert (await b.ended(made)).exit_code == 300
 
-    play(scenario)
 
-
-def test_users_may_write_to_volumes_of_the_node(play: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_users_may_write_to_volumes_of_the_node(play: ContextFactory) -> None:
+    async with play() as b:
         path, inside = b.volume("data")
         made = await b.run(("cmd", "/c", rf"echo kept> {inside}\x"), mounts=(Mount(inside, path),))
         assert (await b.ended(made)).exit_code == 0
         assert b.host.files.read(rf"{path}\x") == b"kept\r\n"
-
-    play(scenario)

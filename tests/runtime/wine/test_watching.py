@@ -41,21 +41,15 @@ def test_an_end_wakes_again_and_again_until_it_is_seen(tmp_path: Path) -> None:
         asyncio.run(play(child.pid))
 
 
-def test_without_the_kernel_there_is_a_timer(tmp_path: Path) -> None:
-    async def play() -> None:
-        with watching.watch_job(tmp_path / "none", os.getpid()) as news:
-            began = time.monotonic()
-            await asyncio.wait_for(news.wait(), 10)
-            assert time.monotonic() - began < 5
-
-    asyncio.run(play())
+async def test_without_the_kernel_there_is_a_timer(tmp_path: Path) -> None:
+    with watching.watch_job(tmp_path / "none", os.getpid()) as news:
+        began = time.monotonic()
+        await asyncio.wait_for(news.wait(), 10)
+        assert time.monotonic() - began < 5
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
-    async def play() -> None:
-        before = os.listdir("/proc/self/fd")
-        with watching.watch_job(tmp_path, os.getpid()):
-            assert len(os.listdir("/proc/self/fd")) == len(before) + 2
-        assert len(os.listdir("/proc/self/fd")) == len(before)
-
-    asyncio.run(play())
+async def test_nothing_stays_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    with watching.watch_job(tmp_path, os.getpid()):
+        assert len(os.listdir("/proc/self/fd")) == len(before) + 2
+    assert len(os.listdir("/proc/self/fd")) == len(before)

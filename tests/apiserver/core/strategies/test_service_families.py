@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -56,23 +55,22 @@ def _families(ips: list[str]) -> list[str]:
         ({"ipFamilies": ["IPv6", "IPv4"]}, "SingleStack", ["IPv6", "IPv4"]),
     ],
 )
-def test_addresses_of_the_families(spec: dict[str, Any], policy: str, families: list[str]) -> None:
-    async def main() -> None:
-        api = await _dual()
-        made = (await api.ok("POST", SERVICES, _service(spec)))["spec"]
-        assert (made["ipFamilyPolicy"], made["ipFamilies"]) == (policy, families)
-        assert _families(made["clusterIPs"]) == families
-        assert made["clusterIP"] == made["clusterIPs"][0]
-        shown = (
-            await api.ok("POST", SERVICES + "?dryRun=All", _service(spec, "t"))
-            if "clusterIP" not in spec
-            else None
-        )
-        if shown is not None:
-            assert shown["spec"]["ipFamilies"] == families
-            assert "clusterIPs" not in shown["spec"]
-
-    asyncio.run(main())
+async def test_addresses_of_the_families(
+    spec: dict[str, Any], policy: str, families: list[str]
+) -> None:
+    api = await _dual()
+    made = (await api.ok("POST", SERVICES, _service(spec)))["spec"]
+    assert (made["ipFamilyPolicy"], made["ipFamilies"]) == (policy, families)
+    assert _families(made["clusterIPs"]) == families
+    assert made["clusterIP"] == made["clusterIPs"][0]
+    shown = (
+        await api.ok("POST", SERVICES + "?dryRun=All", _service(spec, "t"))
+        if "clusterIP" not in spec
+        else None
+    )
+    if shown is not None:
+        assert shown["spec"]["ipFamilies"] == families
+        assert "clusterIPs" not in shown["spec"]
 
 
 @pytest.mark.parametrize(
@@ -96,15 +94,12 @@ def test_addresses_of_the_families(spec: dict[str, Any], policy: str, families: 
         ("fd00:10:96::/112", {}, "SingleStack", ["IPv6"]),
     ],
 )
-def test_headless_services_and_clusters_of_one_family(
+async def test_headless_services_and_clusters_of_one_family(
     ranges: str, spec: dict[str, Any], policy: str, families: list[str]
 ) -> None:
-    async def main() -> None:
-        api = await _dual(ranges)
-        made = (await api.ok("POST", SERVICES, _service(spec)))["spec"]
-        assert (made["ipFamilyPolicy"], made["ipFamilies"]) == (policy, families)
-
-    asyncio.run(main())
+    api = await _dual(ranges)
+    made = (await api.ok("POST", SERVICES, _service(spec)))["spec"]
+    assert (made["ipFamilyPolicy"], made["ipFamilies"]) == (policy, families)
 
 
 @pytest.mark.parametrize(
@@ -149,100 +144,85 @@ def test_headless_services_and_clusters_of_one_family(
         ),
     ],
 )
-def test_refusals(ranges: str, spec: dict[str, Any], field: str, says: str) -> None:
-    async def main() -> None:
-        api = await _dual(ranges)
-        status, answer = await api.call("POST", SERVICES, _service(spec))
-        assert status == 422, answer
-        [cause] = answer["details"]["causes"]
-        assert (cause["field"], cause["message"]) == (field, says)
-
-    asyncio.run(main())
+async def test_refusals(ranges: str, spec: dict[str, Any], field: str, says: str) -> None:
+    api = await _dual(ranges)
+    status, answer = await api.call("POST", SERVICES, _service(spec))
+    assert status == 422, answer
+    [cause] = answer["details"]["causes"]
+    assert (cause["field"], cause["message"]) == (field, says)
 
 
-def test_a_second_family_comes_and_goes() -> None:
-    async def main() -> None:
-        api = await _dual()
-        one = (await api.ok("POST", SERVICES, _service({})))["spec"]["clusterIPs"]
-        both = (
-            await api.ok(
-                "PATCH",
-                SERVICES + "/s",
-                {"spec": {"ipFamilyPolicy": "PreferDualStack"}},
-                media=MERGE,
-            )
-        )["spec"]
-        assert both["ipFamilies"] == ["IPv4", "IPv6"]
-        assert both["clusterIPs"][0] == one[0]
-        again = _service({"clusterIP": both["clusterIPs"][1]}, "t")
-        assert (await api.call("POST", SERVICES, again))[0] == 422, "the second address is taken"
-        single = (
-            await api.ok(
-                "PATCH", SERVICES + "/s", {"spec": {"ipFamilyPolicy": "SingleStack"}}, media=MERGE
-            )
-        )["spec"]
-        assert (single["clusterIPs"], single["ipFamilies"]) == (one, ["IPv4"])
-        await api.ok("POST", SERVICES, again)  # it was given back
-
-    asyncio.run(main())
+async def test_a_second_family_comes_and_goes() -> None:
+    api = await _dual()
+    one = (await api.ok("POST", SERVICES, _service({})))["spec"]["clusterIPs"]
+    both = (
+        await api.ok(
+            "PATCH",
+            SERVICES + "/s",
+            {"spec": {"ipFamilyPolicy": "PreferDualStack"}},
+            media=MERGE,
+        )
+    )["spec"]
+    assert both["ipFamilies"] == ["IPv4", "IPv6"]
+    assert both["clusterIPs"][0] == one[0]
+    again = _service({"clusterIP": both["clusterIPs"][1]}, "t")
+    assert (await api.call("POST", SERVICES, again))[0] == 422, "the second address is taken"
+    single = (
+        await api.ok(
+            "PATCH", SERVICES + "/s", {"spec": {"ipFamilyPolicy": "SingleStack"}}, media=MERGE
+        )
+    )["spec"]
+    assert (single["clusterIPs"], single["ipFamilies"]) == (one, ["IPv4"])
+    await api.ok("POST", SERVICES, again)  # it was given back
 
 
-def test_changes_of_type_give_all_addresses_back() -> None:
-    async def main() -> None:
-        api = await _dual()
-        spec = (await api.ok("POST", SERVICES, _service({"ipFamilyPolicy": "RequireDualStack"})))[
-            "spec"
-        ]
-        named = {"spec": {"type": "ExternalName", "externalName": "example.com", "ports": None}}
-        after = (await api.ok("PATCH", SERVICES + "/s", named, media=MERGE))["spec"]
-        assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & after.keys()
-        for index, address in enumerate(spec["clusterIPs"]):
-            await api.ok("POST", SERVICES, _service({"clusterIP": address}, f"t{index}"))
-        back = {
-            "spec": {
-                "type": "ClusterIP",
-                "externalName": None,
-                "ipFamilyPolicy": "PreferDualStack",
-                "ports": [{"port": 80}],
-            }
+async def test_changes_of_type_give_all_addresses_back() -> None:
+    api = await _dual()
+    spec = (await api.ok("POST", SERVICES, _service({"ipFamilyPolicy": "RequireDualStack"})))[
+        "spec"
+    ]
+    named = {"spec": {"type": "ExternalName", "externalName": "example.com", "ports": None}}
+    after = (await api.ok("PATCH", SERVICES + "/s", named, media=MERGE))["spec"]
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & after.keys()
+    for index, address in enumerate(spec["clusterIPs"]):
+        await api.ok("POST", SERVICES, _service({"clusterIP": address}, f"t{index}"))
+    back = {
+        "spec": {
+            "type": "ClusterIP",
+            "externalName": None,
+            "ipFamilyPolicy": "PreferDualStack",
+            "ports": [{"port": 80}],
         }
-        again = (await api.ok("PATCH", SERVICES + "/s", back, media=MERGE))["spec"]
-        assert _families(again["clusterIPs"]) == ["IPv4", "IPv6"]
-
-    asyncio.run(main())
-
-
-def test_services_from_before_the_gate_show_their_families() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        store = MemoryStore(clock)
-        before = await start(store, clock)
-        await before.ok("POST", SERVICES, _service({}))
-        await before.ok("POST", SERVICES, _service({**NONE, **SELECTED}, "h"))
-        await before.ok("POST", SERVICES, _service({"ipFamilyPolicy": "PreferDualStack"}, "d"))
-        api = await start(store, clock, service_cidr=RANGES, feature_gates=GATE)
-        for name, policy, families in (
-            ("s", "SingleStack", ["IPv4"]),
-            ("h", "PreferDualStack", ["IPv4", "IPv6"]),
-            ("d", "SingleStack", ["IPv4"]),
-            ("kubernetes", "SingleStack", ["IPv4"]),
-        ):
-            spec = (await api.ok("GET", f"{SERVICES}/{name}"))["spec"]
-            assert (spec["ipFamilyPolicy"], spec["ipFamilies"]) == (policy, families), name
-
-    asyncio.run(main())
+    }
+    again = (await api.ok("PATCH", SERVICES + "/s", back, media=MERGE))["spec"]
+    assert _families(again["clusterIPs"]) == ["IPv4", "IPv6"]
 
 
-def test_large_ranges() -> None:
+async def test_services_from_before_the_gate_show_their_families() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    before = await start(store, clock)
+    await before.ok("POST", SERVICES, _service({}))
+    await before.ok("POST", SERVICES, _service({**NONE, **SELECTED}, "h"))
+    await before.ok("POST", SERVICES, _service({"ipFamilyPolicy": "PreferDualStack"}, "d"))
+    api = await start(store, clock, service_cidr=RANGES, feature_gates=GATE)
+    for name, policy, families in (
+        ("s", "SingleStack", ["IPv4"]),
+        ("h", "PreferDualStack", ["IPv4", "IPv6"]),
+        ("d", "SingleStack", ["IPv4"]),
+        ("kubernetes", "SingleStack", ["IPv4"]),
+    ):
+        spec = (await api.ok("GET", f"{SERVICES}/{name}"))["spec"]
+        assert (spec["ipFamilyPolicy"], spec["ipFamilies"]) == (policy, families), name
+
+
+async def test_large_ranges() -> None:
     """All of an IPv4 range can be had; of an IPv6 range, the first part."""
 
-    async def main() -> None:
-        api = await _dual("10.96.0.0/12,fd00:10:96::/108")
-        await api.ok("POST", SERVICES, _service({"clusterIP": "10.111.255.254"}))
-        await api.ok("POST", SERVICES, _service({"clusterIP": "fd00:10:96::ffff"}, "t"))
-        status, answer = await api.call(
-            "POST", SERVICES, _service({"clusterIP": "fd00:10:96::1:0"}, "u")
-        )
-        assert (status, "not in the valid range" in answer["message"]) == (422, True)
-
-    asyncio.run(main())
+    api = await _dual("10.96.0.0/12,fd00:10:96::/108")
+    await api.ok("POST", SERVICES, _service({"clusterIP": "10.111.255.254"}))
+    await api.ok("POST", SERVICES, _service({"clusterIP": "fd00:10:96::ffff"}, "t"))
+    status, answer = await api.call(
+        "POST", SERVICES, _service({"clusterIP": "fd00:10:96::1:0"}, "u")
+    )
+    assert (status, "not in the valid range" in answer["message"]) == (422, True)

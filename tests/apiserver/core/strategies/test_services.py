@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from tests.apiserver.harness import start
@@ -15,55 +14,44 @@ def _service(name: str, **spec: Any) -> Any:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def test_the_traffic_policy_goes_with_the_ports() -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("POST", SERVICES, _service("s", type="NodePort", ports=[{"port": 80}]))
-        plain = (
-            await api.ok("PATCH", SERVICES + "/s", {"spec": {"type": "ClusterIP"}}, media=MERGE)
-        )["spec"]
-        assert "externalTrafficPolicy" not in plain
-        assert "nodePort" not in plain["ports"][0]
-
-    asyncio.run(main())
+async def test_the_traffic_policy_goes_with_the_ports() -> None:
+    api = await start()
+    await api.ok("POST", SERVICES, _service("s", type="NodePort", ports=[{"port": 80}]))
+    plain = (await api.ok("PATCH", SERVICES + "/s", {"spec": {"type": "ClusterIP"}}, media=MERGE))[
+        "spec"
+    ]
+    assert "externalTrafficPolicy" not in plain
+    assert "nodePort" not in plain["ports"][0]
 
 
-def test_a_dry_run_makes_ports_up_but_no_address() -> None:
-    async def main() -> None:
-        api = await start()
-        ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
-        shown = (
-            await api.ok(
-                "POST", SERVICES + "?dryRun=All", _service("s", type="NodePort", ports=ports)
-            )
-        )["spec"]
-        assert [p["nodePort"] for p in shown["ports"]] == [32769, 32770]
-        assert "clusterIP" not in shown
-        await api.ok(
-            "POST",
-            SERVICES,
-            _service("s", type="NodePort", ports=[{"port": 80, "nodePort": 31000}]),
-        )
-        status, problem = await api.call(
-            "POST",
-            SERVICES + "?dryRun=All",
-            _service("t", type="NodePort", ports=[{"port": 80, "nodePort": 31000}]),
-        )
-        assert (status, problem["details"]["causes"][0]["field"]) == (422, "spec.ports[0].nodePort")
-
-    asyncio.run(main())
+async def test_a_dry_run_makes_ports_up_but_no_address() -> None:
+    api = await start()
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+    shown = (
+        await api.ok("POST", SERVICES + "?dryRun=All", _service("s", type="NodePort", ports=ports))
+    )["spec"]
+    assert [p["nodePort"] for p in shown["ports"]] == [32769, 32770]
+    assert "clusterIP" not in shown
+    await api.ok(
+        "POST",
+        SERVICES,
+        _service("s", type="NodePort", ports=[{"port": 80, "nodePort": 31000}]),
+    )
+    status, problem = await api.call(
+        "POST",
+        SERVICES + "?dryRun=All",
+        _service("t", type="NodePort", ports=[{"port": 80, "nodePort": 31000}]),
+    )
+    assert (status, problem["details"]["causes"][0]["field"]) == (422, "spec.ports[0].nodePort")
 
 
-def test_only_ports_of_one_number_share_a_node_port() -> None:
-    async def main() -> None:
-        api = await start()
-        one = {"name": "a", "port": 80, "nodePort": 31000}
-        twin = {"name": "b", "port": 80, "protocol": "UDP"}
-        other = {"name": "b", "port": 81, "protocol": "UDP", "nodePort": 31000}
-        assert (
-            await api.call("POST", SERVICES, _service("s", type="NodePort", ports=[one, other]))
-        )[0] == 422
-        made = await api.ok("POST", SERVICES, _service("s", type="NodePort", ports=[one, twin]))
-        assert [p["nodePort"] for p in made["spec"]["ports"]] == [31000, 31000]
-
-    asyncio.run(main())
+async def test_only_ports_of_one_number_share_a_node_port() -> None:
+    api = await start()
+    one = {"name": "a", "port": 80, "nodePort": 31000}
+    twin = {"name": "b", "port": 80, "protocol": "UDP"}
+    other = {"name": "b", "port": 81, "protocol": "UDP", "nodePort": 31000}
+    assert (await api.call("POST", SERVICES, _service("s", type="NodePort", ports=[one, other])))[
+        0
+    ] == 422
+    made = await api.ok("POST", SERVICES, _service("s", type="NodePort", ports=[one, twin]))
+    assert [p["nodePort"] for p in made["spec"]["ports"]] == [31000, 31000]

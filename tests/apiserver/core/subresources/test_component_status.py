@@ -4,43 +4,38 @@ server.
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.apiserver.harness import start
 
 PATH = "/api/v1/componentstatuses"
 
 
-def test_what_runs_and_what_does_not() -> None:
-    async def main() -> None:
-        health = {"scheduler": "", "controller-manager": "it has failed: no memory"}
-        api = await start(components=health.copy)
-        found = await api.ok("GET", PATH)
-        assert found["kind"] == "ComponentStatusList"
-        assert {item["metadata"]["name"]: item["conditions"] for item in found["items"]} == {
-            "controller-manager": [
-                {"type": "Healthy", "status": "False", "error": "it has failed: no memory"}
-            ],
-            "etcd-0": [{"type": "Healthy", "status": "True", "message": '{"health":"true"}'}],
-            "scheduler": [{"type": "Healthy", "status": "True", "message": "ok"}],
-        }
-        health["controller-manager"] = ""
-        one = await api.ok("GET", PATH + "/controller-manager")
-        assert (one["kind"], one["apiVersion"], one["conditions"][0]["status"]) == (
-            "ComponentStatus",
-            "v1",
-            "True",
-        )
-        status, problem = await api.call("GET", PATH + "/kubelet")
-        assert (status, problem["message"]) == (404, 'componentstatuses "kubelet" not found')
-        assert (await api.call("GET", PATH + "?fieldSelector=metadata.name%3Dscheduler"))[1][
-            "items"
-        ] == [
-            {
-                "metadata": {"name": "scheduler", "creationTimestamp": None},
-                "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
-            },
-        ]
-        assert (await api.call("POST", PATH, {"metadata": {"name": "x"}}))[0] == 405
-
-    asyncio.run(main())
+async def test_what_runs_and_what_does_not() -> None:
+    health = {"scheduler": "", "controller-manager": "it has failed: no memory"}
+    api = await start(components=health.copy)
+    found = await api.ok("GET", PATH)
+    assert found["kind"] == "ComponentStatusList"
+    assert {item["metadata"]["name"]: item["conditions"] for item in found["items"]} == {
+        "controller-manager": [
+            {"type": "Healthy", "status": "False", "error": "it has failed: no memory"}
+        ],
+        "etcd-0": [{"type": "Healthy", "status": "True", "message": '{"health":"true"}'}],
+        "scheduler": [{"type": "Healthy", "status": "True", "message": "ok"}],
+    }
+    health["controller-manager"] = ""
+    one = await api.ok("GET", PATH + "/controller-manager")
+    assert (one["kind"], one["apiVersion"], one["conditions"][0]["status"]) == (
+        "ComponentStatus",
+        "v1",
+        "True",
+    )
+    status, problem = await api.call("GET", PATH + "/kubelet")
+    assert (status, problem["message"]) == (404, 'componentstatuses "kubelet" not found')
+    assert (await api.call("GET", PATH + "?fieldSelector=metadata.name%3Dscheduler"))[1][
+        "items"
+    ] == [
+        {
+            "metadata": {"name": "scheduler", "creationTimestamp": None},
+            "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
+        },
+    ]
+    assert (await api.call("POST", PATH, {"metadata": {"name": "x"}}))[0] == 405

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import orjson
@@ -35,68 +34,61 @@ DEFAULT = "/api/v1/namespaces/default"
         ("", {"dryRun": ["All"]}, 201, None),
     ],
 )
-def test_options_of_an_eviction(query: str, options: Any, status: int, text: str | None) -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("POST", DEFAULT + "/serviceaccounts", {"metadata": {"name": "default"}})
-        await api.ok(
-            "POST",
-            DEFAULT + "/pods",
-            {
-                "metadata": {"name": "p"},
-                "spec": {
-                    "automountServiceAccountToken": False,
-                    "containers": [{"name": "c", "image": "i"}],
-                },
-            },
-        )
-        eviction = {
-            "apiVersion": "policy/v1beta1",
-            "kind": "Eviction",
+async def test_options_of_an_eviction(
+    query: str, options: Any, status: int, text: str | None
+) -> None:
+    api = await start()
+    await api.ok("POST", DEFAULT + "/serviceaccounts", {"metadata": {"name": "default"}})
+    await api.ok(
+        "POST",
+        DEFAULT + "/pods",
+        {
             "metadata": {"name": "p"},
-            "deleteOptions": options,
-        }
-        got, answer = await api.call("POST", DEFAULT + "/pods/p/eviction" + query, eviction)
-        assert (got, answer.get("message")) == (status, text)
-        assert (await api.call("GET", DEFAULT + "/pods/p"))[0] == 200
-
-    asyncio.run(main())
+            "spec": {
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "c", "image": "i"}],
+            },
+        },
+    )
+    eviction = {
+        "apiVersion": "policy/v1beta1",
+        "kind": "Eviction",
+        "metadata": {"name": "p"},
+        "deleteOptions": options,
+    }
+    got, answer = await api.call("POST", DEFAULT + "/pods/p/eviction" + query, eviction)
+    assert (got, answer.get("message")) == (status, text)
+    assert (await api.call("GET", DEFAULT + "/pods/p"))[0] == 200
 
 
 @pytest.mark.parametrize("media", ["application/json", codec.PROTOBUF])
 @pytest.mark.parametrize("version", ["v1beta1", "v1"])
-def test_versions_and_forms_of_an_eviction(version: str, media: str) -> None:
-    async def main() -> None:
-        api = await start()
-        await api.ok("POST", DEFAULT + "/serviceaccounts", {"metadata": {"name": "default"}})
-        await api.ok(
-            "POST",
-            DEFAULT + "/pods",
-            {
-                "metadata": {"name": "p"},
-                "spec": {
-                    "automountServiceAccountToken": False,
-                    "containers": [{"name": "c", "image": "i"}],
-                },
+async def test_versions_and_forms_of_an_eviction(version: str, media: str) -> None:
+    api = await start()
+    await api.ok("POST", DEFAULT + "/serviceaccounts", {"metadata": {"name": "default"}})
+    await api.ok(
+        "POST",
+        DEFAULT + "/pods",
+        {
+            "metadata": {"name": "p"},
+            "spec": {
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "c", "image": "i"}],
             },
-        )
-        kind = GVK("policy", version, "Eviction")
-        eviction = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "p"}}
-        body = (
-            protobuf.encode_protobuf(eviction, kind)
-            if media == codec.PROTOBUF
-            else orjson.dumps(eviction)
-        )
-        assert (await api.call("POST", DEFAULT + "/pods/p/eviction", body, media=media))[0] == 201
-        assert (await api.call("GET", DEFAULT + "/pods/p"))[0] == 404
+        },
+    )
+    kind = GVK("policy", version, "Eviction")
+    eviction = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "p"}}
+    body = (
+        protobuf.encode_protobuf(eviction, kind)
+        if media == codec.PROTOBUF
+        else orjson.dumps(eviction)
+    )
+    assert (await api.call("POST", DEFAULT + "/pods/p/eviction", body, media=media))[0] == 201
+    assert (await api.call("GET", DEFAULT + "/pods/p"))[0] == 404
 
-    asyncio.run(main())
 
-
-def test_a_binding_names_its_pod() -> None:
-    async def main() -> None:
-        api = await start()
-        status, problem = await api.call("POST", DEFAULT + "/bindings", {"target": {"name": "n"}})
-        assert (status, problem["message"]) == (400, "Name parameter required.")
-
-    asyncio.run(main())
+async def test_a_binding_names_its_pod() -> None:
+    api = await start()
+    status, problem = await api.call("POST", DEFAULT + "/bindings", {"target": {"name": "n"}})
+    assert (status, problem["message"]) == (400, "Name parameter required.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,28 +15,26 @@ APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
-def run(body: Callable[[Api], Awaitable[None]]) -> None:
-    async def main() -> None:
-        api = await start()
-        template = {
-            "metadata": {"labels": {"a": "s"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]},
-        }
-        await api.ok(
-            "POST",
-            SETS,
-            {
-                "metadata": {"name": "s"},
-                "spec": {
-                    "serviceName": "s",
-                    "selector": {"matchLabels": {"a": "s"}},
-                    "template": template,
-                },
+@asynccontextmanager
+async def run() -> AsyncIterator[Api]:
+    api = await start()
+    template = {
+        "metadata": {"labels": {"a": "s"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    await api.ok(
+        "POST",
+        SETS,
+        {
+            "metadata": {"name": "s"},
+            "spec": {
+                "serviceName": "s",
+                "selector": {"matchLabels": {"a": "s"}},
+                "template": template,
             },
-        )
-        await body(api)
-
-    asyncio.run(main())
+        },
+    )
+    yield api
 
 
 def scale(replicas: int, **meta: Any) -> Any:
@@ -60,8 +58,8 @@ def scale(replicas: int, **meta: Any) -> Any:
         ),
     ],
 )
-def test_how_a_missing_workload_is_named(workloads: str, read: str) -> None:
-    async def body(api: Api) -> None:
+async def test_how_a_missing_workload_is_named(workloads: str, read: str) -> None:
+    async with run() as api:
         written = read.replace("/scale.autoscaling", "").replace("/scale", "")
         missing = scale(1) | {"metadata": {"name": "none", "namespace": "default"}}
         for method, media, text in (
@@ -73,11 +71,9 @@ def test_how_a_missing_workload_is_named(workloads: str, read: str) -> None:
             status, problem = await api.call(method, workloads + "/none/scale", **sent)
             assert (status, problem["message"]) == (404, text)
 
-    run(body)
 
-
-def test_another_workload_is_named_by_the_sub_resource() -> None:
-    async def body(api: Api) -> None:
+async def test_another_workload_is_named_by_the_sub_resource() -> None:
+    async with run() as api:
         uid = (await api.ok("GET", SCALE))["metadata"]["uid"]
         status, problem = await api.call("PUT", SCALE, scale(2, uid="other"))
         assert status == 409
@@ -87,11 +83,9 @@ def test_another_workload_is_named_by_the_sub_resource() -> None:
         status, problem = await api.call("PUT", SCALE, scale(2, resourceVersion="1"))
         assert (status, problem["details"]["kind"]) == (409, "statefulsets")
 
-    run(body)
 
-
-def test_applying_a_scale_conflicts_with_what_was_there() -> None:
-    async def body(api: Api) -> None:
+async def test_applying_a_scale_conflicts_with_what_was_there() -> None:
+    async with run() as api:
         status, problem = await api.call("PATCH", SCALE + "?fieldManager=m", scale(2), media=APPLY)
         assert (status, problem["message"]) == (
             409,
@@ -105,19 +99,15 @@ def test_applying_a_scale_conflicts_with_what_was_there() -> None:
         assert "managedFields" not in done["metadata"]
         assert (await api.ok("GET", SETS + "/s"))["spec"]["replicas"] == 2
 
-    run(body)
 
-
-def test_a_patch_that_does_not_fit() -> None:
-    async def body(api: Api) -> None:
+async def test_a_patch_that_does_not_fit() -> None:
+    async with run() as api:
         status, problem = await api.call("PATCH", SCALE, {"spec": {"replicas": "x"}}, media=MERGE)
         assert (status, problem["details"]["causes"][0]["field"]) == (422, "patch")
 
-    run(body)
 
-
-def test_sub_resources_have_metadata_but_no_tables() -> None:
-    async def body(api: Api) -> None:
+async def test_sub_resources_have_metadata_but_no_tables() -> None:
+    async with run() as api:
         for path in (SCALE, SETS + "/s/status"):
             assert (await api.call("GET", path, accept=TABLE))[0] == 406
             assert (await api.ok("GET", path, accept=TABLE + ", application/json"))["kind"] in (
@@ -128,5 +118,3 @@ def test_sub_resources_have_metadata_but_no_tables() -> None:
                 "GET", path, accept=TABLE.replace("Table", "PartialObjectMetadata")
             )
             assert partial["kind"] == "PartialObjectMetadata"
-
-    run(body)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
 from tests.runtime.oci.escapes.attack import SHELL, running, tried
 
 from transom.runtime.api import RuntimeFailure
@@ -37,10 +36,10 @@ def _look(secret: Path) -> str:
     "directory",
     ["/proc/self/fd/{}", "/proc/thread-self/fd/{}", "/dev/fd/{}", "/proc/1/fd/{}", "/link/{}"],
 )
-def test_a_working_directory_that_is_a_descriptor(
+async def test_a_working_directory_that_is_a_descriptor(
     oci: Play, tmp_path: Path, directory: str
 ) -> None:
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         secret = tmp_path / "secret"
         secret.write_text("of the machine\n")
         extra = tmp_path / "extra"
@@ -58,13 +57,11 @@ def test_a_working_directory_that_is_a_descriptor(
                     working_dir=directory.format(number),
                 )
 
-    oci(scenario)
 
-
-def test_a_working_directory_that_becomes_one(oci: Play, tmp_path: Path) -> None:
+async def test_a_working_directory_that_becomes_one(oci: Play, tmp_path: Path) -> None:
     """A command in a container whose working directory the container has exchanged for a link."""
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         secret = tmp_path / "secret"
         secret.write_text("of the machine\n")
         for number in range(3, 12):
@@ -84,11 +81,9 @@ def test_a_working_directory_that_becomes_one(oci: Play, tmp_path: Path) -> None
             await b.runtime.stop_container(made, 0)
             assert b"of the machine" not in said
 
-    oci(scenario)
 
-
-def test_containers_have_three_descriptors(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_containers_have_three_descriptors(oci: Play) -> None:
+    async with oci() as b:
         made = await b.run(("sleep", "1000"))
 
         async def descriptors(process: str) -> dict[str, str]:
@@ -111,8 +106,6 @@ def test_containers_have_three_descriptors(oci: Play) -> None:
                 target == "/dev/null" or target.startswith("pipe:") for target in found.values()
             ), found
 
-    oci(scenario)
-
 
 def test_what_is_left_inheritable_is_not_inherited() -> None:
     reader, writer = os.pipe()
@@ -125,13 +118,13 @@ def test_what_is_left_inheritable_is_not_inherited() -> None:
         os.close(writer)
 
 
-def test_the_runtime_is_not_overwritten(oci: Play, tmp_path: Path) -> None:
+async def test_the_runtime_is_not_overwritten(oci: Play, tmp_path: Path) -> None:
     """A command of the container is a link to /proc/self/exe: the runtime runs itself, and a
     process of the container waits for that to write to its file. The runtime is a copy here: who is
     vulnerable loses only that.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         core = b.runtime._core
         program = tmp_path / "runc"
         shutil.copy(core.runc.program, program)
@@ -156,19 +149,15 @@ def test_the_runtime_is_not_overwritten(oci: Play, tmp_path: Path) -> None:
         assert hashlib.sha256(program.read_bytes()).digest() == before
         assert await tried(b, "echo works", await b.sandbox("uid-2")) == ["works"]
 
-    oci(scenario)
 
-
-def test_a_runtime_without_the_check_gets_the_root_as_directory(
+async def test_a_runtime_without_the_check_gets_the_root_as_directory(
     oci: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         made = await b.run(("sleep", "1000"), working_dir="/tmp")
         assert (await b.runtime.exec_sync(made, ("pwd",))).stdout == b"/tmp\n"
         monkeypatch.setattr(commands, "verifies_directory", lambda program: False)
         assert (await b.runtime.exec_sync(made, ("pwd",))).stdout == b"/\n"
-
-    oci(scenario)
     words = b"... possible container breakout detected ..."
     for name, content, known in (("new/runc", words, True), ("old/runc", b"...", False)):
         (tmp_path / name).parent.mkdir()

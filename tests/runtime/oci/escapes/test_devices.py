@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
 from tests.runtime.oci.escapes.attack import SHELL
 
 from transom.machines import mounting
@@ -21,10 +20,10 @@ Play = Callable[[Any], None]
 
 
 @pytest.mark.parametrize("kind", ["b 7 0", "c 10 237", "c 1 1"])
-def test_a_container_cannot_make_itself_a_device_of_the_machine(oci: Play, kind: str) -> None:
+async def test_a_container_cannot_make_itself_a_device_of_the_machine(oci: Play, kind: str) -> None:
     """The path of a block volume is in the node's folder, where a pod with a hostPath writes."""
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         b.host.files.mkdir("/data")
         sandbox = await b.sandbox()
         make = f"mknod /data/disk {kind} && echo made"
@@ -34,15 +33,13 @@ def test_a_container_cannot_make_itself_a_device_of_the_machine(oci: Play, kind:
         with pytest.raises(RuntimeFailure, match="/data/disk: operation not permitted"):
             await b.create(("id",), sandbox, devices=("/data/disk:/dev/xvda:mrw",))
 
-    oci(scenario)
 
-
-def test_a_device_that_is_mounted_in_the_nodes_folder_is_one_of_the_node(
+async def test_a_device_that_is_mounted_in_the_nodes_folder_is_one_of_the_node(
     oci: Play, tmp_path: Path
 ) -> None:
     """Only the owner of the machine and privileged containers can mount."""
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         device = tmp_path / "loop"
         try:
             os.mknod(device, stat.S_IFBLK | 0o600, os.makedev(7, 0))
@@ -60,5 +57,3 @@ def test_a_device_that_is_mounted_in_the_nodes_folder_is_one_of_the_node(
         finally:
             mounting.unmount_filesystem(point)
         assert said == ["7:0"]
-
-    oci(scenario)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
 from tests.runtime.oci.escapes.attack import SHELL, linux, masked
 
 from transom.runtime.api import LinuxSandbox, Mount, RuntimeFailure
@@ -32,12 +31,14 @@ def _release_agents() -> list[str]:
 
 
 @pytest.mark.parametrize("seccomp", ["", "unconfined"])
-def test_cgroups_run_no_program_of_a_container(oci: Play, tmp_path: Path, seccomp: str) -> None:
+async def test_cgroups_run_no_program_of_a_container(
+    oci: Play, tmp_path: Path, seccomp: str
+) -> None:
     """The attack makes a user and a cgroup namespace, mounts a hierarchy there and names a program
     for the kernel to run.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         attack = (
             'mkdir /mnt; for kind in rdma memory pids; do unshare -UrmC sh -c "mount -t '
             "cgroup -o $kind none /mnt && "
@@ -48,8 +49,6 @@ def test_cgroups_run_no_program_of_a_container(oci: Play, tmp_path: Path, seccom
         said = await b.output((*SHELL, attack), **masked(seccomp=seccomp))
         assert said == []
         assert not any("evil" in text for text in _release_agents())
-
-    oci(scenario)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +62,8 @@ def test_cgroups_run_no_program_of_a_container(oci: Play, tmp_path: Path, seccom
         {"net...kernel.core_pattern": "|/evil"},
     ],
 )
-def test_sysctls_of_a_pod_are_its_own(oci: Play, sysctls: dict[str, str]) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_sysctls_of_a_pod_are_its_own(oci: Play, sysctls: dict[str, str]) -> None:
+    async with oci() as b:
         before = _text("/proc/sys/kernel/core_pattern")
         try:
             with suppress(
@@ -77,11 +76,9 @@ def test_sysctls_of_a_pod_are_its_own(oci: Play, sysctls: dict[str, str]) -> Non
                 _restore("/proc/sys/kernel/core_pattern", before)
         assert not changed
 
-    oci(scenario)
 
-
-def test_the_usual_filter_is_the_default(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_the_usual_filter_is_the_default(oci: Play) -> None:
+    async with oci() as b:
         sandbox = await b.sandbox()
         probe = (
             *SHELL,
@@ -103,15 +100,13 @@ def test_the_usual_filter_is_the_default(oci: Play) -> None:
             await b.runtime.exec_sync(made, ("grep", "Seccomp:", "/proc/self/status"))
         ).stdout == b"Seccomp:\t2\n"
 
-    oci(scenario)
 
-
-def test_device_nodes_that_a_container_makes(oci: Play) -> None:
+async def test_device_nodes_that_a_container_makes(oci: Play) -> None:
     """It may make nodes, and open none; neither does the kubelet for it, as the file that it reads
     or writes for a client.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         path, _ = b.volume("data")
         disk = os.stat("/").st_dev
         make = (
@@ -134,11 +129,9 @@ def test_device_nodes_that_a_container_makes(oci: Play) -> None:
         with pytest.raises(OSError):
             b.host.files.write(f"{path}/pipe", b"x")  # does not wait for a reader
 
-    oci(scenario)
 
-
-def test_privileges(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_privileges(oci: Play) -> None:
+    async with oci() as b:
         sandbox = await b.sandbox()
         flags = await b.output(
             ("grep", "NoNewPrivs", "/proc/self/status"), sandbox, **masked(no_new_privileges=True)
@@ -149,5 +142,3 @@ def test_privileges(oci: Play) -> None:
         other = masked(run_as_user=1000)
         caps = await b.output(("grep", "CapEff\\|CapPrm", "/proc/self/status"), sandbox, **other)
         assert [line.split()[1] for line in caps] == ["0" * 16, "0" * 16]
-
-    oci(scenario)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
+from tests.conftest import ContextFactory
 from tests.runtime import behaviour
 from tests.runtime.oci.realnode import RealNode, real_node, status
 
@@ -30,21 +31,19 @@ SECRET = "/var/lib/kubelet/secret"
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Play:
+def node(tmp_path: Path) -> ContextFactory:
     why = behaviour.unavailable("oci")
     if why:
         pytest.skip(why)
 
-    def play(scenario: Callable[[RealNode], Awaitable[None]]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
-                made.bench.host.files.mkdir("/var/lib/kubelet")
-                made.bench.host.files.write(
-                    SECRET, b"2020-01-02T03:04:05.000000000Z stdout F of the node\n"
-                )
-                await scenario(made)
-
-        uvloop.run(main())
+    @asynccontextmanager
+    async def play() -> AsyncIterator[RealNode]:
+        async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
+            made.bench.host.files.mkdir("/var/lib/kubelet")
+            made.bench.host.files.write(
+                SECRET, b"2020-01-02T03:04:05.000000000Z stdout F of the node\n"
+            )
+            yield made
 
     return play
 
@@ -79,8 +78,8 @@ def _kubectl_logs(n: RealNode, pod: Object) -> bytes:
 
 
 @pytest.mark.parametrize("target", ["{secret}", "../../../../../..{secret}", "{machine}"])
-def test_a_log_that_is_a_link(node: Play, tmp_path: Path, target: str) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_a_log_that_is_a_link(node: ContextFactory, tmp_path: Path, target: str) -> None:
+    async with node() as n:
         machine = tmp_path / "of-the-machine"
         machine.write_text("2020-01-02T03:04:05.000000000Z stdout F of the machine\n")
         await n.create("web", "sh", "-c", "echo mine; sleep 1000", container=MOUNT, volumes=LOGS)
@@ -91,15 +90,13 @@ def test_a_log_that_is_a_link(node: Play, tmp_path: Path, target: str) -> None:
         await _do(n, pod, f"cd /logs/pods/*/c; rm 0.log; ln -s {link} 0.log")
         assert _kubectl_logs(n, pod) == b""
 
-    node(scenario)
 
-
-def test_the_next_log_is_a_link(node: Play, tmp_path: Path) -> None:
+async def test_the_next_log_is_a_link(node: ContextFactory, tmp_path: Path) -> None:
     """Its name is known before it is made: what the next container says would be added to any file
     of the machine.
     """
 
-    async def scenario(n: RealNode) -> None:
+    async with node() as n:
         outside = tmp_path / "outside"
         plant = (
             f"cd /logs/pods/*/c; ln -s {outside} 1.log; ln -s {outside} 2.log; echo '* * * * * "
@@ -118,11 +115,9 @@ def test_the_next_log_is_a_link(node: Play, tmp_path: Path) -> None:
         )
         assert not _exists(outside)
 
-    node(scenario)
 
-
-def test_a_rotated_log_is_a_link(node: Play, tmp_path: Path) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_a_rotated_log_is_a_link(node: ContextFactory, tmp_path: Path) -> None:
+    async with node() as n:
         outside = tmp_path / "outside"
         await n.create(
             "web",
@@ -142,15 +137,13 @@ def test_a_rotated_log_is_a_link(node: Play, tmp_path: Path) -> None:
             "the container goes on writing to the file that was its log"
         )
 
-    node(scenario)
 
-
-def test_the_machines_log_directory(node: Play, tmp_path: Path) -> None:
+async def test_the_machines_log_directory(node: ContextFactory, tmp_path: Path) -> None:
     """GET /logs/..., of which a pod with /var/log as a volume could make a way to all files (Aqua
     Security, 2019).
     """
 
-    async def scenario(n: RealNode) -> None:
+    async with node() as n:
         env = n.env
         able = {**MOUNT, "securityContext": {"capabilities": {"add": ["MKNOD"]}}}
         await n.create("web", "sleep", "1000", container=able, volumes=LOGS)
@@ -176,11 +169,9 @@ def test_the_machines_log_directory(node: Play, tmp_path: Path) -> None:
             "links to logs of containers are followed"
         )
 
-    node(scenario)
 
-
-def test_a_termination_message_that_is_a_link(node: Play) -> None:
-    async def scenario(n: RealNode) -> None:
+async def test_a_termination_message_that_is_a_link(node: ContextFactory) -> None:
+    async with node() as n:
         mounts = [
             {"name": "v", "mountPath": "/dev/termination-log", "subPath": "message"},
             {"name": "v", "mountPath": "/v"},
@@ -205,15 +196,13 @@ def test_a_termination_message_that_is_a_link(node: Play) -> None:
         pod = await n.until("job", lambda pod: pod["status"].get("phase") == "Succeeded")
         assert "of the node" not in str(pod["status"])
 
-    node(scenario)
 
-
-def test_removal_stays_in_the_pod(node: Play, tmp_path: Path) -> None:
+async def test_removal_stays_in_the_pod(node: ContextFactory, tmp_path: Path) -> None:
     """Links and mounts that a container leaves in its volumes: what they lead to is not removed
     with the pod.
     """
 
-    async def scenario(n: RealNode) -> None:
+    async with node() as n:
         machine = tmp_path / "of-the-machine"
         machine.mkdir()
         (machine / "file").write_text("")
@@ -246,13 +235,11 @@ def test_removal_stays_in_the_pod(node: Play, tmp_path: Path) -> None:
         assert (machine / "file").exists()
         assert not any(uid in entry.point for entry in mounting.mount_points(str(tmp_path)))
 
-    node(scenario)
 
-
-def test_ownership_stays_in_the_volume(node: Play, tmp_path: Path) -> None:
+async def test_ownership_stays_in_the_volume(node: ContextFactory, tmp_path: Path) -> None:
     """fsGroup: neither links nor what is exchanged meanwhile is changed elsewhere."""
 
-    async def scenario(n: RealNode) -> None:
+    async with node() as n:
         files: Any = n.bench.host.files
         machine = tmp_path / "of-the-machine"
         machine.write_text("")
@@ -273,5 +260,3 @@ def test_ownership_stays_in_the_volume(node: Play, tmp_path: Path) -> None:
         )
         assert (files.stat("/of-the-node").gid, files.stat("/of-the-node").mode) == (0, 0o600)
         assert (machine.stat().st_gid, machine.stat().st_mode & 0o777) == (os.getgid(), 0o600)
-
-    node(scenario)

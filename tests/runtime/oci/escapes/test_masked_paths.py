@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
 from tests.runtime.oci.escapes.attack import masked, running, tried
 
 from transom.runtime.api import LinuxContainer, Mount, RuntimeFailure
@@ -26,8 +25,8 @@ def _core_pattern() -> str:
     "destination",
     ["/dev", "/dev/null", "/dev/pts", "/dev/console", "/dev/../dev", "/alias", "/dev/fd"],
 )
-def test_volumes_do_not_replace_devices(oci: Play, tmp_path: Path, destination: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_volumes_do_not_replace_devices(oci: Play, tmp_path: Path, destination: str) -> None:
+    async with oci() as b:
         extra = tmp_path / "extra"
         extra.mkdir()
         (extra / "alias").symlink_to("dev")
@@ -40,15 +39,13 @@ def test_volumes_do_not_replace_devices(oci: Play, tmp_path: Path, destination: 
         ):
             await b.run(("true",), image="linked", mounts=(Mount(destination, path),), **masked())
 
-    oci(scenario)
 
-
-def test_a_race_for_the_null_device(oci: Play) -> None:
+async def test_a_race_for_the_null_device(oci: Play) -> None:
     """The published attack: while containers start with a shared /dev, another one makes its null a
     link to core_pattern.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         before = _core_pattern()
         path, _ = b.volume("dev")
         sandbox = await b.sandbox()
@@ -68,11 +65,9 @@ def test_a_race_for_the_null_device(oci: Play) -> None:
                 assert said is None
         assert _core_pattern() == before
 
-    oci(scenario)
 
-
-def test_other_mounts_in_dev_and_privileged_containers_are_left_alone(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_other_mounts_in_dev_and_privileged_containers_are_left_alone(oci: Play) -> None:
+    async with oci() as b:
         path, _ = b.volume("data")
         b.host.files.write(f"{path}/x", b"here\n")
         sandbox = await b.sandbox()
@@ -88,11 +83,9 @@ def test_other_mounts_in_dev_and_privileged_containers_are_left_alone(oci: Play)
         )
         assert said == ["of the node"]
 
-    oci(scenario)
 
-
-def test_what_is_hidden_and_read_only(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_what_is_hidden_and_read_only(oci: Play) -> None:
+    async with oci() as b:
         look = (
             "for f in /proc/kcore /proc/keys /proc/timer_list; do test -e $f && wc -c < $f; "
             "done; ls /proc/acpi /sys/firmware "
@@ -106,5 +99,3 @@ def test_what_is_hidden_and_read_only(oci: Play) -> None:
         assert [line for line in said if line == "wrote"] == []
         assert set(said[:-1]) <= {"0", "/proc/acpi:", "/sys/firmware:", ""}
         assert said[-1] == "1"
-
-    oci(scenario)

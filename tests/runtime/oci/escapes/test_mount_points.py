@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.behaviour import Bench
 from tests.runtime.oci.escapes.attack import ROUNDS, exchange, masked, running, tried
 
 from transom.machines import mounting
@@ -21,8 +20,8 @@ Play = Callable[[Any], None]
 
 
 @pytest.mark.parametrize("kind", ["directory", "file"])
-def test_a_race_for_a_mount_point_in_a_volume(oci: Play, tmp_path: Path, kind: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_race_for_a_mount_point_in_a_volume(oci: Play, tmp_path: Path, kind: str) -> None:
+    async with oci() as b:
         outside = tmp_path / "outside"
         outside.mkdir()
         path, _ = b.volume("data")
@@ -40,16 +39,14 @@ def test_a_race_for_a_mount_point_in_a_volume(oci: Play, tmp_path: Path, kind: s
             entry for entry in mounting.mount_points(str(tmp_path)) if "outside" in entry.point
         ] == []
 
-    oci(scenario)
-
 
 @pytest.mark.parametrize("through", ["/v", "/alias", "/dev/shm"])
-def test_mounts_in_mounts_work(oci: Play, tmp_path: Path, through: str) -> None:
+async def test_mounts_in_mounts_work(oci: Play, tmp_path: Path, through: str) -> None:
     """Also by a link of the image, and in the shared memory of the pod, which other containers can
     change too.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         extra = tmp_path / "extra"
         extra.mkdir()
         (extra / "alias").symlink_to("v")
@@ -81,11 +78,9 @@ def test_mounts_in_mounts_work(oci: Play, tmp_path: Path, through: str) -> None:
             entry for entry in mounting.mount_points(str(b.folder)) if "/mounts" in entry.point
         ] == []
 
-    oci(scenario)
 
-
-def test_a_mount_in_a_mount_is_passed_on(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_mount_in_a_mount_is_passed_on(oci: Play) -> None:
+    async with oci() as b:
         outer, _ = b.volume("outer")
         inner, _ = b.volume("inner")
         b.host.files.mkdir(f"{inner}/late")
@@ -101,22 +96,20 @@ def test_a_mount_in_a_mount_is_passed_on(oci: Play) -> None:
             "the outer volume has only the mount point"
         )
 
-    oci(scenario)
-
 
 @pytest.mark.parametrize(
     ("link", "target"), [("v/d", "/"), ("v/d", "../../../../.."), ("v/d", "/etc")]
 )
-def test_a_mount_point_that_leads_out_of_its_volume(oci: Play, link: str, target: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_a_mount_point_that_leads_out_of_its_volume(
+    oci: Play, link: str, target: str
+) -> None:
+    async with oci() as b:
         b.volume("v")
         inner, _ = b.volume("inner")
         real = Path(b.host.files.folder) / "volumes" / link
         real.symlink_to(target)
         with pytest.raises(RuntimeFailure, match="leads out of its volume"):
             await b.run(("ls", "/v"), mounts=(Mount("/v", "/volumes/v"), Mount("/v/d/x", inner)))
-
-    oci(scenario)
 
 
 def test_links_of_the_image_stay_in_the_image(tmp_path: Path) -> None:
@@ -135,8 +128,8 @@ def test_links_of_the_image_stay_in_the_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/etc", "etc", "/tmp/../etc"])
-def test_an_image_whose_proc_is_a_link(oci: Play, tmp_path: Path, target: str) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_an_image_whose_proc_is_a_link(oci: Play, tmp_path: Path, target: str) -> None:
+    async with oci() as b:
         extra = tmp_path / "extra"
         extra.mkdir()
         (extra / "proc").symlink_to(target)
@@ -145,20 +138,16 @@ def test_an_image_whose_proc_is_a_link(oci: Play, tmp_path: Path, target: str) -
         with pytest.raises(RuntimeFailure):
             await b.run(("sh", "-c", "cat /proc/sys/kernel/core_pattern"), image="evil", **masked())
 
-    oci(scenario)
-
 
 @pytest.mark.parametrize(
     "destination", ["/proc", "/proc/self/attr", "/proc/sys/kernel", "/proc/1/../self"]
 )
-def test_a_volume_in_proc(oci: Play, destination: str) -> None:
+async def test_a_volume_in_proc(oci: Play, destination: str) -> None:
     """CVE-2025-52881: what runc writes to /proc must not end up in files of the container's
     choice.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         path, _ = b.volume("data")
         with pytest.raises(RuntimeFailure, match="proc"):
             await b.run(("true",), mounts=(Mount(destination, path),), **masked())
-
-    oci(scenario)

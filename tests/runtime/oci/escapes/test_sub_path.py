@@ -45,10 +45,10 @@ def _check(b: Bench, outside: Path, said: list[str] | None) -> None:
 
 @pytest.mark.parametrize("propagation", PROPAGATIONS)
 @pytest.mark.parametrize("leads", ["to the machine", "to the node"])
-def test_a_race_for_a_sub_path(
+async def test_a_race_for_a_sub_path(
     oci: Play, tmp_path: Path, propagation: Propagation, leads: str
 ) -> None:
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         outside = _prepare(b, tmp_path)
         path, _ = b.volume("data")
         target = str(outside) if leads == "to the machine" else "/"
@@ -61,17 +61,15 @@ def test_a_race_for_a_sub_path(
             entry for entry in mounting.mount_points(str(b.folder)) if "/mounts" in entry.point
         ] == []
 
-    oci(scenario)
-
 
 @pytest.mark.parametrize("propagation", PROPAGATIONS)
 @pytest.mark.parametrize("part", ["d", "d/inner", "d/inner/deep"])
-def test_a_link_between_the_check_and_the_mount(
+async def test_a_link_between_the_check_and_the_mount(
     oci: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, propagation: Propagation, part: str
 ) -> None:
     """The same race, won every time: the exchange is made right after Transom has looked."""
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         outside = _prepare(b, tmp_path)
         path, _ = b.volume("data")
         real = Path(b.host.files.folder) / path.lstrip("/")
@@ -91,11 +89,9 @@ def test_a_link_between_the_check_and_the_mount(
             await b.run(("ls", "/mnt"), mounts=(victim,))
         _check(b, outside, None)
 
-    oci(scenario)
 
-
-def test_links_that_stay_in_the_volume_are_followed(oci: Play) -> None:
-    async def scenario(b: Bench) -> None:
+async def test_links_that_stay_in_the_volume_are_followed(oci: Play) -> None:
+    async with oci() as b:
         path, _ = b.volume("data")
         b.host.files.mkdir(f"{path}/real")
         b.host.files.write(f"{path}/real/file", b"here\n")
@@ -116,13 +112,11 @@ def test_links_that_stay_in_the_volume_are_followed(oci: Play) -> None:
             )
         assert not b.host.files.exists("/etc/new")
 
-    oci(scenario)
 
-
-def test_a_single_file(oci: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_single_file(oci: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """subPath of one file, as config maps are often mounted, and the termination message."""
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         outside = _prepare(b, tmp_path)
         path, _ = b.volume("data")
         b.host.files.write(f"{path}/file", b"mine\n")
@@ -143,17 +137,15 @@ def test_a_single_file(oci: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             await b.run((*("sh", "-c"), "echo changed > /etc/app.conf"), mounts=(mount,))
         assert (outside / "secret").read_text() == ""
 
-    oci(scenario)
 
-
-def test_what_changes_honestly_is_looked_at_again(
+async def test_what_changes_honestly_is_looked_at_again(
     oci: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A config map is replaced by another version while a container starts with one of its
     files.
     """
 
-    async def scenario(b: Bench) -> None:
+    async with oci() as b:
         path, _ = b.volume("cm")
         files = b.host.files
         for version in ("..1", "..2"):
@@ -175,5 +167,3 @@ def test_what_changes_honestly_is_looked_at_again(
         monkeypatch.setattr(containers, "resolve_host_mounts", exchanged)
         mount = Mount("/etc/app.conf", f"{path}/key", read_only=True, volume_path=path)
         assert await b.output(("cat", "/etc/app.conf"), mounts=(mount,)) == ["version ..2"]
-
-    oci(scenario)

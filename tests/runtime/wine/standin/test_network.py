@@ -41,18 +41,15 @@ def test_a_web_server_in_a_script_answers_one_request_after_another(tmp_path: Pa
     assert half.output.decode() == "page /1\r\npage /2\r\n", half.error.decode()
 
 
-def test_ports_that_somebody_has() -> None:
-    async def attempt() -> None:
-        port = free_port()
-        close = network.listen_stand_in(port, lambda connection: connection.close())
-        with pytest.raises(OSError, match="in use"):
-            network.listen_stand_in(port, lambda connection: connection.close())
-        (await network.connect_stand_in(["127.0.0.1"], port)).close()
-        close()
-        with pytest.raises(ConnectionRefusedError):
-            await network.connect_stand_in(["127.0.0.1"], port)
-
-    asyncio.run(attempt())
+async def test_ports_that_somebody_has() -> None:
+    port = free_port()
+    close = network.listen_stand_in(port, lambda connection: connection.close())
+    with pytest.raises(OSError, match="in use"):
+        network.listen_stand_in(port, lambda connection: connection.close())
+    (await network.connect_stand_in(["127.0.0.1"], port)).close()
+    close()
+    with pytest.raises(ConnectionRefusedError):
+        await network.connect_stand_in(["127.0.0.1"], port)
 
 
 def test_datagrams_are_asked_and_answered() -> None:
