@@ -36,7 +36,7 @@ settings.load_profile("same")
 
 # Few and long, and most of it is waiting: begun first, they do not keep one worker busy when the
 # others are done.
-_LONGEST = ("tests/e2e/test_recorded_answers.py",)
+_LONGEST = ("tests/docs/test_commands.py", "tests/e2e/test_recorded_answers.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
