@@ -20,7 +20,6 @@ from transom.kit.user_errors import UserError
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
 from transom.node.cluster_access import ControlPlaneFacts
 from transom.node.inspect_hns import answer_hns
-from transom.node.login import serve_login
 from transom.node.machine import windows_machine
 from transom.node.network_settings import NetworkSettings
 from transom.node.node import Node
@@ -29,12 +28,13 @@ from transom.node.spec import NodeSpec, complete_specs, specs_from_rows
 from transom.node.support_warnings import node_warnings
 
 if TYPE_CHECKING:
-    from transom.node import inspect, network_checks, trace
+    from transom.node import inspect, login, network_checks, trace
     from transom.node.trace import Tracer
 else:
     inspect = lazy_import("transom.node.inspect")
     network_checks = lazy_import("transom.node.network_checks")
     trace = lazy_import("transom.node.trace")
+    login = lazy_import("transom.node.login")
 
 ROOT = "/transom"
 _T = TypeVar("_T")
@@ -88,7 +88,7 @@ class ControlHandler:
                 case method, ["nodes", name, "hns", *rest]:
                     return _json(200, self._hns(name, method, rest))
                 case "GET" | "POST", ["nodes", name, "exec"]:
-                    return serve_login(self._pool.node(name), request)
+                    return login.serve_login(self._pool.node(name), request)
                 case "GET", ["inside"]:
                     return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
                 case "GET", ["nodes", name, "logs"]:

@@ -17,7 +17,7 @@ import orjson
 
 from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
-from transom.machinery import gojson, jsoniter, schema, scheme
+from transom.machinery import gojson, schema, scheme
 from transom.machinery import normalise as roundtrip
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import GVK
@@ -26,12 +26,13 @@ from transom.machinery.objects import MAX_DEPTH, TooDeep, check_depth
 from transom.machinery.schema import SchemaType
 
 if TYPE_CHECKING:
-    from transom.machinery import goyaml, protobuf, strictness
+    from transom.machinery import goyaml, jsoniter, protobuf, strictness
     from transom.machinery.protobuf import Envelope
 else:
     goyaml = lazy_import("transom.machinery.goyaml")
     protobuf = lazy_import("transom.machinery.protobuf")
     strictness = lazy_import("transom.machinery.strictness")
+    jsoniter = lazy_import("transom.machinery.jsoniter")
 
 JSON = "application/json"
 YAML = "application/yaml"

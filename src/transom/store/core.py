@@ -13,9 +13,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from transom.kit.clock import Clock, Timer
+from transom.kit.lazy import lazy_import
 from transom.store.api import (
     KeyQuarantined,
     PreconditionFailed,
@@ -25,8 +26,13 @@ from transom.store.api import (
     StoreRecord,
 )
 from transom.store.mvcc import MvccState
-from transom.store.recover import QuarantineRow
 from transom.store.rows import StoredRow
+
+if TYPE_CHECKING:
+    from transom.store import recover
+    from transom.store.recover import QuarantineRow
+else:
+    recover = lazy_import("transom.store.recover")
 
 _log = logging.getLogger(__name__)
 
@@ -318,7 +324,7 @@ class CoreStore:
             self._clock.time(),
         )
         raw = row.value if isinstance(row.value, bytes) else b""
-        self._log.repair(row, record, QuarantineRow(about, raw))
+        self._log.repair(row, record, recover.QuarantineRow(about, raw))
         self._quarantined.append(about)
         self._notify_quarantined(about)
 

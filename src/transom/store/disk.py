@@ -20,15 +20,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from transom.kit.files import sync_directory
 from transom.store.api import KeyQuarantined, OutOfSpace, ReadOnlyDisk, StoreError
 from transom.store.mvcc import MvccState, Row
-from transom.store.recover import QuarantineRow
 from transom.store.rows import Ledger, LedgerWriter, StoredRow, checksum
 from transom.store.sealing import Sealing
+
+if TYPE_CHECKING:
+    from transom.store.recover import QuarantineRow
 
 FORMAT = 2
 _APPLICATION = 0x5452534D  # "TRSM"

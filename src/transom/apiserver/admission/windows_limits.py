@@ -23,15 +23,15 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
 from transom.store.api import StoreEvent, Subscription
 from transom.windows.policy import WarningPolicy
-from transom.windows.targeting import possible_systems
 
 # The registry of limitations is loaded with the first Windows pod.
 if TYPE_CHECKING:
-    from transom.windows import advice, landscape, releases
+    from transom.windows import advice, landscape, releases, targeting
 else:
     advice = lazy_import("transom.windows.advice")
     landscape = lazy_import("transom.windows.landscape")
     releases = lazy_import("transom.windows.releases")
+    targeting = lazy_import("transom.windows.targeting")
 
 # Kinds with a pod template, and the path to its pod spec.
 _TEMPLATES: Final = {
@@ -94,7 +94,7 @@ class WindowsLimits(MutatingPlugin):
                 spec = spec.get(step)
                 if not spec:
                     return None
-            if not possible_systems(spec):
+            if not targeting.possible_systems(spec):
                 return None
             judge = (
                 self._debugging(attributes) if attributes.subresource else self._pods(attributes)

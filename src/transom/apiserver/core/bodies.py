@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.call import ApiCall
 from transom.apiserver.core.context import RequestContext
@@ -12,9 +13,15 @@ from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
-from transom.machinery import apply, codec, errors, managedfields
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, errors, managedfields
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.machinery import apply
+else:
+    apply = lazy_import("transom.machinery.apply")
 
 JSON = "application/json"
 YAML = "application/yaml"

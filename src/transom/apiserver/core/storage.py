@@ -35,15 +35,17 @@ from transom.machinery import errors, field
 from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object, same_json
-from transom.machinery.structural.cel import SlowRules, has_rules
-from transom.machinery.structural.weight import has_patterns
 from transom.store.api import PreconditionFailed, StoreRecord
 
 # Few objects are large enough for their protobuf size to matter.
 if TYPE_CHECKING:
     from transom.machinery import protobuf
+    from transom.machinery.structural import cel as structural_cel
+    from transom.machinery.structural import weight as structural_weight
 else:
     protobuf = lazy_import("transom.machinery.protobuf")
+    structural_cel = lazy_import("transom.machinery.structural.cel")
+    structural_weight = lazy_import("transom.machinery.structural.weight")
 
 T = TypeVar("T")
 Transform = Callable[[Object | None], Object]
@@ -68,7 +70,9 @@ def _needs_compiling(definition: Object) -> bool:
         *((version or {}).get("schema") for version in spec.get("versions") or ()),
     ]
     schemas = [holder.get("openAPIV3Schema") for holder in holders if isinstance(holder, dict)]
-    return any(map(has_rules, schemas)) or any(map(has_patterns, schemas))
+    return any(map(structural_cel.has_rules, schemas)) or any(
+        map(structural_weight.has_patterns, schemas)
+    )
 
 
 class Storage:
@@ -207,7 +211,7 @@ class Storage:
                 )
             else:
                 _validate(res, obj, find_problems)
-        except SlowRules as slow:
+        except structural_cel.SlowRules as slow:
             await compute_in_worker(self.workers, ctx, partial(_validate, res, obj, slow.work))
 
     async def _insert(

@@ -8,6 +8,7 @@ to the storage version.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -36,9 +37,15 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Prepare, Storage, Transform
 from transom.apiserver.core.strategies import strategy_for
 from transom.kit.clock import rfc3339
-from transom.machinery import apply, codec, errors, patch
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, errors, patch
 from transom.machinery.objects import Object, copy_object
 from transom.store.api import StoreRecord
+
+if TYPE_CHECKING:
+    from transom.machinery import apply
+else:
+    apply = lazy_import("transom.machinery.apply")
 
 
 async def create_object(storage: Storage, call: ApiCall) -> ObjectResult:

@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
+from transom.kit.lazy import lazy_import
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins import nodeinfo
 from transom.kubelet.plugins.drivers import CsiDriverInfo, CsiDriverRegistry
-from transom.kubelet.plugins.endpoint import PluginEndpoint
 from transom.kubelet.plugins.nodeinfo import RegistrationFailure
+
+if TYPE_CHECKING:
+    from transom.kubelet.plugins import endpoint as plugin_endpoint
+    from transom.kubelet.plugins.endpoint import PluginEndpoint
+else:
+    plugin_endpoint = lazy_import("transom.kubelet.plugins.endpoint")
 
 log = logging.getLogger("transom.kubelet")
 
@@ -170,7 +176,7 @@ class PluginManager:
             self._failures.pop(path, None)
 
     async def _register(self, path: str, made: float) -> None:
-        endpoint = PluginEndpoint(self._env.host.files, path)
+        endpoint = plugin_endpoint.PluginEndpoint(self._env.host.files, path)
         info = await endpoint.call(f"{_SERVICE}/GetInfo", {}, _ASK_SECONDS)
         try:
             if info.get("type") != CSI:
@@ -225,7 +231,9 @@ class PluginManager:
                 "higher supported version: "
                 f'"{shown}"'
             )
-        return CsiDriverInfo(name, PluginEndpoint(self._env.host.files, endpoint), version)
+        return CsiDriverInfo(
+            name, plugin_endpoint.PluginEndpoint(self._env.host.files, endpoint), version
+        )
 
     async def _take(self, driver: CsiDriverInfo) -> None:
         """Raises _Refused."""

@@ -18,7 +18,7 @@ from transom.http.server import HttpServer
 from transom.kit.lazy import lazy_import
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
-from transom.kubelet.server import answers, container_logs, hostlogs, pods, routes
+from transom.kubelet.server import answers, hostlogs, pods, routes
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.auth import KubeletAuth
 from transom.kubelet.server.configz import kubelet_configuration
@@ -28,12 +28,13 @@ from transom.kubelet.stats.summary import StatsProvider
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
 
 if TYPE_CHECKING:
-    from transom.kubelet.server import commands, forward
+    from transom.kubelet.server import commands, container_logs, forward
     from transom.kubelet.stats import cadvisor
 else:
     commands = lazy_import("transom.kubelet.server.commands")
     forward = lazy_import("transom.kubelet.server.forward")
     cadvisor = lazy_import("transom.kubelet.stats.cadvisor")
+    container_logs = lazy_import("transom.kubelet.server.container_logs")
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG: Final = frozenset(

@@ -13,15 +13,20 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
 from transom.network.api import Accept, Respond
 from transom.network.model import fast
 from transom.network.model.packet_trip import NetworkState
-from transom.network.model.walk import EPHEMERAL, walk_packet
 from transom.network.packets import Packet, Protocol, Walk
 from transom.network.stacks import Fabric, NetworkStack
+
+if TYPE_CHECKING:
+    from transom.network.model import walk
+else:
+    walk = lazy_import("transom.network.model.walk")
 
 Server = TypeVar("Server")
 _Place = tuple[str, str, int]  # stack ("": whichever has the address), address, port
@@ -165,12 +170,12 @@ class ModelDataplane:
             )
         # otherwise the stack chooses one
         own = source if (":" in source) == (":" in address) else ""
-        sent = Packet(own, address, protocol, self._rng.randint(*EPHEMERAL), port)
+        sent = Packet(own, address, protocol, self._rng.randint(*walk.EPHEMERAL), port)
         near = fast.walk_nearby(self.world, origin, sent, self.listening)
         return (
             near
             if near is not None
-            else walk_packet(self.world, sent, origin, listening=self.listening)
+            else walk.walk_packet(self.world, sent, origin, listening=self.listening)
         )
 
     def _origin(self, source: str) -> NetworkStack | None:

@@ -6,10 +6,14 @@ service rules concern other addresses, and network policies never block a node f
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from transom.network.model.packet_trip import NetworkState
-from transom.network.model.walk import Listening
 from transom.network.packets import Packet, Walk
 from transom.network.stacks import NetworkStack
+
+if TYPE_CHECKING:
+    from transom.network.model.walk import Listening
 
 
 def walk_nearby(

@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.kit.logs import OwnLogger
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
 from transom.network.api import OnStack
@@ -40,10 +41,14 @@ from transom.proxy.config import ProxyConfig, ProxyConfigError
 from transom.proxy.healthcheck import ProxierHealth, serve_health_checks
 from transom.proxy.nftables.proxier import NftablesOptions, NftablesProxier
 from transom.proxy.server import SyncRunner
-from transom.proxy.userspace.proxier import ProxyOnLocalhost, UserspaceProxier
 from transom.proxy.winkernel.dualstack import DualStackProxier
 from transom.proxy.winkernel.proxier import WinkernelProxier
 from transom.windows import releases
+
+if TYPE_CHECKING:
+    from transom.proxy.userspace import proxier as userspace_proxier
+else:
+    userspace_proxier = lazy_import("transom.proxy.userspace.proxier")
 
 _ALL_DEPRECATED: Final = (
     "WARNING: all flags other than --config, --write-config-to, and --cleanup are deprecated. "
@@ -306,7 +311,7 @@ def _userspace(
     start.node.cluster.network.follow_endpoints()
     network.add_userspace_interface()
     try:
-        proxier = UserspaceProxier(
+        proxier = userspace_proxier.UserspaceProxier(
             shared.endpoints,
             name,
             network.stack,
@@ -318,7 +323,7 @@ def _userspace(
             sync_period=config.sync_period,
             udp_timeout=config.udp_idle_timeout,
         )
-    except ProxyOnLocalhost as problem:
+    except userspace_proxier.ProxyOnLocalhost as problem:
         exit_fatal(log, "server.go:489", str(problem), code=1)
     return RunningProxier(
         shared.endpoints,

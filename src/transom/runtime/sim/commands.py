@@ -7,17 +7,24 @@ import posixpath
 import socket
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
 from transom.runtime.exec_output import ExecOutput
 from transom.runtime.records import cri_exit_code
-from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.runtime.sim.sockets import PAGING_DELAY
 from transom.runtime.sim.streams import ExecClient, begin_program
 from transom.runtime.sim.texts import Fault
 from transom.userland.termination import DOTNET, LINUX_KILLED
+
+if TYPE_CHECKING:
+    from transom.runtime.sim import context as sim_context
+    from transom.runtime.sim.context import SimContext
+else:
+    sim_context = lazy_import("transom.runtime.sim.context")
 
 _CANNOT_EXEC = 126
 _LAST_WORDS = (
@@ -43,7 +50,7 @@ def exec_sim(
     client, source = begin_program(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
-    context = SimContext(
+    context = sim_context.SimContext(
         core,
         c,
         tuple(command),

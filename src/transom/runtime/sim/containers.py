@@ -8,6 +8,7 @@ import asyncio
 import posixpath
 from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import ContainerConfig, RuntimeFailure
@@ -20,7 +21,6 @@ from transom.runtime.sim.annotations import (
     make_container_plan,
 )
 from transom.runtime.sim.catalogue import CatalogueImage
-from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.meter import ContainerMeter, base_memory, cpu_cap, sim_memory_limit
@@ -32,6 +32,11 @@ from transom.windows.builds import hyperv_isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from transom.runtime.sim import context as sim_context
+    from transom.runtime.sim.context import SimContext
+else:
+    sim_context = lazy_import("transom.runtime.sim.context")
 
 _KILLED = 137
 SHUT_DOWN = (
@@ -211,7 +216,7 @@ def _launch(
             signal=_signaller(c),
         )
     c.starting = True
-    context = c.context = SimContext(
+    context = c.context = sim_context.SimContext(
         core,
         c,
         c.argv,

@@ -34,13 +34,13 @@ from transom.runtime.api import (
     SandboxConfig,
     SandboxStats,
 )
-from transom.runtime.sim import commands, containers, outside, sandboxes, saving, stats
+from transom.runtime.sim import containers, outside, sandboxes, saving, stats
 from transom.runtime.sim.annotations import (
     annotations_of_container,
     pull_stall_seconds,
     simulated_failure,
 )
-from transom.runtime.sim.catalogue import Catalogue, default_catalogue
+from transom.runtime.sim.catalogue import Catalogue
 from transom.runtime.sim.core import SimCore, SimHost
 from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
 from transom.runtime.sim.names import parse_image_name
@@ -55,6 +55,7 @@ from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
+    from transom.runtime.sim import commands
     from transom.runtime.sim.login import exec_program
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
@@ -65,6 +66,7 @@ else:
     exec_program = lazy_import("transom.runtime.sim.login.exec_program")
     login_session = lazy_import("transom.runtime.sim.login.session")
     userland_start = lazy_import("transom.userland.start")
+    commands = lazy_import("transom.runtime.sim.commands")
 
 Flavour = Literal["docker", "containerd"]
 DEFAULT_VERSIONS = {"docker": "19.3.14", "containerd": "1.4.3"}
@@ -141,7 +143,7 @@ class SimRuntime:
             stable_abi=_numbers(version) >= _STABLE_ABI_SINCE[flavour],
         )
         images = ImageStore(
-            catalogue or default_catalogue(),
+            catalogue,
             rules,
             texts,
             clock,

@@ -21,6 +21,7 @@ from transom.runtime.sim.catalogue import (
     CataloguePlatform,
     ImageMissing,
     ResolvedImage,
+    default_catalogue,
 )
 from transom.runtime.sim.names import ImageReference, familiar_name, parse_image_name
 from transom.runtime.sim.texts import RuntimeTexts
@@ -73,13 +74,14 @@ class ImageStore:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalogue: Catalogue | None,
         rules: ImageRules,
         texts: RuntimeTexts,
         clock: Clock,
         space: DiskQuota,
         speed: PullSpeed,
     ) -> None:
+        """Without a catalogue it uses the built-in one, which is read with the first image."""
         self._catalogue = catalogue
         self._rules = rules
         self._texts = texts
@@ -94,6 +96,9 @@ class ImageStore:
         self.outside: Callable[[], str | None] = lambda: None
 
     # Lookup
+
+    def _look_up(self, reference: ImageReference) -> ResolvedImage:
+        return (self._catalogue or default_catalogue()).find(reference)
 
     def spec(self, image: str) -> CatalogueImage | None:
         """By name, digest or id."""
@@ -163,7 +168,7 @@ class ImageStore:
 
     def _resolve(self, reference: ImageReference) -> ResolvedImage:
         try:
-            return self._catalogue.find(reference)
+            return self._look_up(reference)
         except ImageMissing as missing:
             texts = self._texts
             failures: Mapping[str, Callable[[ImageReference], RuntimeFailure]] = {
@@ -285,9 +290,9 @@ class ImageStore:
         for row in saved:
             platform = CataloguePlatform(*row["platform"])
             try:
-                spec = self._catalogue.find(
-                    parse_image_name((*row["tags"], *row["digests"])[0])
-                ).spec(platform)
+                spec = self._look_up(parse_image_name((*row["tags"], *row["digests"])[0])).spec(
+                    platform
+                )
             except (ImageMissing, IndexError):
                 continue
             stored = self._by_id[spec.id] = _Stored(spec)
@@ -304,7 +309,7 @@ class ImageStore:
         if stored is not None:
             return stored.spec
         try:
-            return self._catalogue.find(parse_image_name(name)).spec(platform)
+            return self._look_up(parse_image_name(name)).spec(platform)
         except ImageMissing:
             return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.bodies import (
     APPLY_PATCH,
@@ -17,11 +18,17 @@ from transom.apiserver.core.offload import is_large
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
-from transom.machinery import apply, codec, errors, patch, schema, selectors
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, errors, patch, schema, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
 from transom.machinery.validation.scale import validate_scale
+
+if TYPE_CHECKING:
+    from transom.machinery import apply
+else:
+    apply = lazy_import("transom.machinery.apply")
 
 SCALE = GVK("autoscaling", "v1", "Scale")
 
