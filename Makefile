@@ -19,7 +19,10 @@ up:
 	fi
 	@$(BIN)/transom demo || echo "the cluster works all the same; try again with: $(BIN)/transom demo"
 
-# Tests that fail are run once more, alone: the machine may have been busy.
+# Tests that fail are run once more, alone: the machine may have been busy. Compiled modules are kept, whatever the
+# environment says: tests start hundreds of processes, and without them each compiles all that it imports (1 to 2 s).
+test: export PYTHONDONTWRITEBYTECODE =
+test: export PYTHONPYCACHEPREFIX = $(CURDIR)/.tools/pycache
 test: .venv/.installed-dev tools lint
 	$(BIN)/pytest -n $(JOBS) --dist worksteal --cache-clear -rs || { [ $$? = 1 ] && $(BIN)/python -m tools.failed_again; }
 
