@@ -112,6 +112,8 @@ class CoreSnapshot:
 
 
 class CoreStore:
+    follows = False  # one process has the data
+
     def __init__(
         self,
         log: StoreLog,
@@ -189,6 +191,12 @@ class CoreStore:
     def compacted(self) -> int:
         return self._state.compacted
 
+    async def sync(self) -> None:
+        """Reads are never behind."""
+
+    def on_reset(self, notify: Callable[[], None]) -> None:
+        """The history is never lost while the store is open."""
+
     def latest(self, key: str) -> StoreRecord | None:
         event = self._pending.get(key)
         return self._state.get(key) if event is None else event.record
@@ -203,6 +211,8 @@ class CoreStore:
         expected: int | None = None,
         ttl: float | None = None,
         cache: Any = None,
+        stamp: Callable[[int], None] | None = None,
+        lock: str = "",
     ) -> asyncio.Future[StoreRecord]:
         previous = self._check(key, expected)
         revision = self._assigned + 1

@@ -49,6 +49,9 @@ class MvccSubscription:
             if not watchers:
                 del self._table[self._prefix]
 
+    def rewind(self, seen: int) -> None:
+        self._seen = seen
+
     def deliver(self, events: Sequence[StoreEvent]) -> None:
         # A watcher that joined during this delivery, or waits for a future revision, already has
         # some of it.
@@ -273,6 +276,28 @@ class MvccState:
                 _notify(bucket.watchers, group, bucket.name)
         if self._everywhere:
             _notify(self._everywhere, events, "")
+
+    def advance(self, revision: int) -> None:
+        """The state is that of this revision too: nothing has changed up to it."""
+        self.revision = max(self.revision, revision)
+
+    def rewind(self, revision: int) -> None:
+        """Forgets the history: the state belongs to another one from now on, at this revision, which
+        may be lower. The next batch, of the same revision, is delivered to all watchers.
+        """
+        self.revision = self.compacted = revision
+        self._events.clear()
+        self._bytes = 0
+        self._garbage = []
+        tables = [self._everywhere]
+        for bucket in self._buckets.values():
+            bucket.history.clear()
+            bucket.sets.drop()
+            tables.append(bucket.watchers)
+        for table in tables:
+            for watchers in table.values():
+                for watcher in watchers:
+                    watcher.rewind(revision - 1)
 
     def load(self, rows: Iterable[Row], compacted: int) -> None:
         """Loads the rows of a log, in order of revision. The state must be empty."""
