@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import orjson
+
 from transom.apiserver.admission.chain import AdmissionChain
 from transom.apiserver.admission.order import admission_plugins
 from transom.apiserver.admission.webhooks import AdmissionWebhooks
@@ -66,7 +68,7 @@ from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
 from transom.machinery.served_since import ALL_SINCE
-from transom.store.api import Store
+from transom.store.api import Store, StoreEvent
 from transom.windows.policy import WarningPolicy
 
 
@@ -190,6 +192,7 @@ class ApiServer:
             options.feature_gates,
         )
         self.hub = WatchHub(self.storage, rng)
+        store.on_reset(self.hub.end_all)
         self.integrity = Integrity(objects, self.resources, clock)
 
         # Added and removed at run time: custom resources, aggregated servers, resource metrics.
@@ -225,7 +228,8 @@ class ApiServer:
                 ),
                 IdentityReviews(self.storage, self.admission, self.security.tokens),
                 ComponentStatuses(self.storage, options.components),
-            )
+            ),
+            store,
         )
         self.chain = RequestChain(
             request_steps(
@@ -358,6 +362,12 @@ class ApiServer:
 
     def _mark_services(self) -> None:
         """Marks the addresses and ports of stored services as used."""
+        store, res = self.storage.store, self.resource("", "v1", "services")
+        if store.follows:
+            for svc in self.storage.objects(res):
+                self.services.follow(*services.service_allocations(svc), 1)
+            store.watch(res.key_prefix(""), store.revision, self._services_changed)
+            return
         for svc in self.storage.objects(self.resource("", "v1", "services")):
             addresses, ports = services.service_allocations(svc)
             for address in addresses:
@@ -366,6 +376,13 @@ class ApiServer:
                     pool.mark(address)
             for port in ports:
                 self.services.ports.mark(port)
+
+    def _services_changed(self, events: Sequence[StoreEvent]) -> None:
+        for event in events:
+            for record, change in ((event.record, 1), (event.previous, -1)):
+                if record is not None:
+                    found = services.service_allocations(orjson.loads(record.value))
+                    self.services.follow(*found, change)
 
     async def stop(self) -> None:
         self.ready = False

@@ -159,6 +159,14 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
         help="encryption keys (default: a generated key in the state folder)",
     )
     parser.add_argument(
+        "--store",
+        metavar="URL",
+        help=(
+            "keep the objects in etcd: etcd://HOST:PORT[,HOST:PORT...][/PREFIX]; "
+            "sqlite (default) is a file in the state folder"
+        ),
+    )
+    parser.add_argument(
         "--loop-budget",
         type=_budget,
         metavar="DURATION",
@@ -266,6 +274,7 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         NetworkOptions(args.network, args.dataplane, args.dual_stack),
         args.runtime,
         args.loop_budget,
+        args.store,
     )
 
 

@@ -45,6 +45,7 @@ class ClusterConfig(ClusterSettings):
     warn_windows: bool = True  # for pods that use features unsupported on Windows
     reject_windows: tuple[str, ...] = ()  # ids of limitations; pods that hit one are rejected
     loop_budget: str = ""  # CPU time per event loop callback; "" for no limit
+    store: str = ""  # the address of an etcd cluster; "" for the database in the state folder
     kubeconfig: str = ""  # the file with the cluster's context; "" for none
 
     @property

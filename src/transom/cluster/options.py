@@ -32,8 +32,10 @@ from transom.windows.policy import parse_record_patterns as parse_policy
 
 if TYPE_CHECKING:
     from transom.node import network_checks
+    from transom.store.etcd import client as etcd_client
 else:
     network_checks = lazy_import("transom.node.network_checks")
+    etcd_client = lazy_import("transom.store.etcd.client")
 
 _NODES_OF_DEFAULT_RANGE = 250  # each node gets a /24 of it
 LARGE_POD_CIDR = "10.128.0.0/9"
@@ -98,6 +100,7 @@ class UpOptions:
     network: NetworkOptions = field(default_factory=NetworkOptions)
     engine: str | None = None
     loop_budget: str | None = None
+    store: str | None = None  # etcd://..., or sqlite
 
 
 def choose_config(
@@ -138,6 +141,8 @@ def _apply_options(
         config = replace(config, no_nodes=not options.nodes)
     if options.loop_budget is not None:
         config = replace(config, loop_budget=options.loop_budget)
+    if options.store is not None:
+        config = replace(config, store=_choose_store(options.store))
     feature_gates = (
         options.feature_gates if options.feature_gates is not None else file.feature_gates
     )
@@ -165,6 +170,18 @@ def _apply_options(
     if large and config.pod_cidr == DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)
     return add_ipv6_ranges(config, large=large), machines
+
+
+def _choose_store(wanted: str) -> str:
+    if wanted == "sqlite":
+        return ""
+    try:
+        etcd_client.parse_etcd_address(wanted)
+    except etcd_client.EtcdAddressError as problem:
+        raise UserError(
+            f"--store: {problem}", "use etcd://HOST:PORT[,HOST:PORT...][/PREFIX], or sqlite"
+        ) from problem
+    return wanted
 
 
 def cluster_file(options: UpOptions) -> ClusterFile:

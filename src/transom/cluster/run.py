@@ -54,7 +54,7 @@ from transom.node.address_ranges import address_ranges
 from transom.node.network_settings import API_PORT
 from transom.node.settings import split_cidrs
 from transom.node.spec import control_plane_node
-from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, StoreError
+from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, Store, StoreError
 from transom.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from transom.apiserver.kubelets import streams as kubelet_streams
     from transom.cloud import provider as cloud_provider
     from transom.cloud.provider import CloudProvider
-    from transom.cluster import components, snapshots
+    from transom.cluster import components, etcd_store, snapshots
     from transom.cluster import control as cluster_control
     from transom.cluster.control import ControlHandler
     from transom.controllers import base as controllers_base
@@ -80,11 +80,14 @@ if TYPE_CHECKING:
     from transom.runtime.sim import context as sim_context
     from transom.scheduler import config as scheduler_config
     from transom.scheduler import scheduler as scheduler_module
+    from transom.store.etcd import client as etcd_client
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
 else:
     cloud_provider = lazy_import("transom.cloud.provider")
     components = lazy_import("transom.cluster.components")
+    etcd_client = lazy_import("transom.store.etcd.client")
+    etcd_store = lazy_import("transom.cluster.etcd_store")
     cluster_control = lazy_import("transom.cluster.control")
     snapshots = lazy_import("transom.cluster.snapshots")
     controllers_base = lazy_import("transom.controllers.base")
@@ -225,12 +228,16 @@ def _build_api_server(
     watchdog: LoopWatchdog | None,
 ) -> ApiServer:
     sealing = protection.sealing(config)
-    store = SqliteStore(
-        config.database,
-        sealing=sealing,
-        check=check_value,
-        before_upgrade=lambda *found: _save_before_upgrade(config, *found),
-    )
+    store: Store
+    if config.store:
+        store = etcd_store.make_etcd_store(etcd_client.parse_etcd_address(config.store), sealing)
+    else:
+        store = SqliteStore(
+            config.database,
+            sealing=sealing,
+            check=check_value,
+            before_upgrade=lambda *found: _save_before_upgrade(config, *found),
+        )
 
     def loop_lag() -> float:
         return api.loop_monitor.current()
@@ -299,6 +306,8 @@ def _unusable_data(config: ClusterConfig, error: StoreError) -> UserError:
 
 
 def _data_hint(config: ClusterConfig) -> str:
+    if config.store:
+        return "check that etcd is running, and its address: --store etcd://HOST:PORT"
     if config.encryption_key_file:
         return (
             f"its keys are in {config.encryption_key_file}; restore the missing key, or use "

@@ -196,6 +196,11 @@ def save_snapshot(
     _make_folder(target.parent)
     if daemon.running_pid(config) is not None:
         return _save(config, _Running(config), target, with_keys=with_keys, tell=tell)
+    if config.store:
+        raise UserError(
+            f"cluster {config.name!r} is stopped, and its data is in etcd",
+            f"start it with: transom up{name_option(config.name)}",
+        )
     if not config.database.exists():
         hint = f"start it with: transom up{name_option(config.name)}"
         raise UserError(f"cluster {config.name!r} has no data yet", hint)
@@ -455,6 +460,11 @@ def restore_snapshot(
             f"cluster {name!r} exists",
             "replace its data with --replace, or choose another name with --name",
         )
+    if existing.store:
+        raise UserError(
+            f"cluster {name!r} keeps its data in etcd, and a snapshot is restored to a file",
+            "restore it as another cluster with --name, or etcd itself with etcdctl",
+        )
     lock = daemon.ClusterLock(existing)
     try:
         return _restore_over(found, existing, key_file, bump, tell)
@@ -527,6 +537,7 @@ def _configuration(
         config,
         name=name,
         port=0,
+        store="",  # the data of the snapshot is a file, and the etcd may still be in use
         kubeconfig="",
         encryption_key_file=keys or config.encryption_key_file,
     )

@@ -6,12 +6,15 @@ iteration of the event loop in which the store accepts the object, so no other r
 interfere. Failed writes are not charged. The object is stored first: a reader of a quota sees every
 object that it was charged for.
 
+A store that several servers share allows no such thing: there the charge is written first.
+
 The quota controller recounts. A quota without recorded usage rejects everything that it limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,9 +26,10 @@ from transom.kit.clock import rfc3339
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
 from transom.machinery.quota import Amounts, QuotaEvaluator
-from transom.store.api import StoreRecord
+from transom.store.api import PreconditionFailed, StoreRecord
 
 T = TypeVar("T")
+_CHARGE_ATTEMPTS = 50
 _MANAGER = "kube-apiserver"  # the server charges with its own identity
 
 
@@ -55,10 +59,30 @@ class ResourceQuota(ValidatingPlugin):
         # An object served in two groups is charged in that of the request; the recount covers both.
         evaluator = quota.evaluator_for(attributes.resource.group, attributes.resource.kind.plural)
         assert evaluator is not None
+        if self._objects.store.follows and not attributes.ctx.dry_run:
+            return self._charge_first(attributes, evaluator)
         if attributes.ctx.large:
             return self._validate_large(attributes, _remembering(evaluator))
         self._confirm(attributes, evaluator)
         return None
+
+    async def _charge_first(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
+        """Several servers charge a quota: as in Kubernetes, the usage is written before the object,
+        and checked again if another server was faster. The quota controller corrects the usage if
+        the object is not written after all.
+        """
+        for _ in range(_CHARGE_ATTEMPTS):
+            newest = self._newest(attributes.namespace)
+            charges = _check(attributes, evaluator, newest) if newest else None
+            if not charges:
+                return
+            try:
+                for pending in self._charge(charges, rfc3339(attributes.ctx.now)):
+                    await pending
+                return
+            except PreconditionFailed:
+                continue
+        raise attributes.forbidden("unable to charge the quota: it is changed too often")
 
     async def _validate_large(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         """Measures the object in the worker thread; compares it with the quotas when it is
@@ -75,7 +99,8 @@ class ResourceQuota(ValidatingPlugin):
         newest = self._newest(attributes.namespace)
         charges = _check(attributes, evaluator, newest) if newest else None
         if charges and not attributes.ctx.dry_run:
-            attributes.on_accept = partial(self._charge, charges, rfc3339(attributes.ctx.now))
+            now = rfc3339(attributes.ctx.now)
+            attributes.on_accept = lambda: list(self._charge(charges, now)) and None
 
     def _newest(self, namespace: str) -> list[tuple[StoreRecord, Object]]:
         store = self._objects.store
@@ -85,7 +110,7 @@ class ResourceQuota(ValidatingPlugin):
             if (record := store.latest(old.key)) is not None
         ]
 
-    def _charge(self, charges: list[_Charge], now: str) -> None:
+    def _charge(self, charges: list[_Charge], now: str) -> Iterator[asyncio.Future[StoreRecord]]:
         for record, old, used in charges:
             all_used = {**old["status"]["used"], **quota.format_amounts(used)}
             new = {**old, "status": {**old["status"], "used": all_used}}
@@ -99,7 +124,7 @@ class ResourceQuota(ValidatingPlugin):
                 ignore_request=True,
             )
             new["metadata"] = {**old["metadata"], "managedFields": entries}
-            self._objects.replace_now(self._quotas, new, record)
+            yield self._objects.replace_now(self._quotas, new, record)
 
 
 def _remembering(evaluator: QuotaEvaluator) -> QuotaEvaluator:

@@ -25,6 +25,7 @@ from transom.store.api import (
     PreconditionFailed,
     StoreError,
     StoreRecord,
+    StoreUnavailable,
 )
 
 log = logging.getLogger("transom.apiserver")
@@ -68,6 +69,8 @@ def store_failure(problem: StoreError) -> ApiError:
     if isinstance(problem, OutOfSpace):
         text = f"etcdserver: mvcc: database space exceeded: {problem}"
         return ApiError(500, "InternalError", text, {"retryAfterSeconds": 1}, {"Retry-After": "1"})
+    if isinstance(problem, StoreUnavailable):  # etcd's own message, as Kubernetes shows it
+        return ApiError(500, "", str(problem))
     return errors.internal(str(problem))
 
 

@@ -169,21 +169,37 @@ class ObjectStore:
         ]
 
     def put(
-        self, res: Resource, key: str, obj: Object, expected: int, ttl: float | None
+        self,
+        res: Resource,
+        key: str,
+        obj: Object,
+        expected: int,
+        ttl: float | None,
+        lock: str = "",
     ) -> asyncio.Future[StoreRecord]:
+        """`lock`: see `Store.put`."""
         meta = obj["metadata"]
         body = (
             obj if res.custom else {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
         )
         cached = Cached(meta.get("labels") or _NO_LABELS)
 
-        def encode(revision: int) -> bytes:
+        def stamp(revision: int) -> None:
             meta["resourceVersion"] = str(revision)
+
+        def encode(revision: int) -> bytes:
+            if not revision:  # etcd assigns it; the value is the whole object, as in Kubernetes
+                meta.pop("resourceVersion", None)
+                kind = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version}
+                return encode_bounded({**kind, "metadata": meta, **body})
+            stamp(revision)
             # orjson's bytes keep their whole buffer, four times the content; this makes a copy of
             # the right size.
             return encode_bounded(body)
 
-        pending = self.store.put(key, encode, expected=expected, ttl=ttl, cache=cached)
+        pending = self.store.put(
+            key, encode, expected=expected, ttl=ttl, cache=cached, stamp=stamp, lock=lock
+        )
         self._writes[key] = pending
         if len(self._writes) > _WRITES_KEPT:
             self._writes = {key: write for key, write in self._writes.items() if not write.done()}

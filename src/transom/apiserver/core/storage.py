@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,7 +34,7 @@ from transom.kit.uuids import random_uuid
 from transom.machinery import errors, field
 from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
-from transom.machinery.objects import Object, same_json
+from transom.machinery.objects import Object, copy_object, same_json
 from transom.store.api import PreconditionFailed, StoreRecord
 
 # Few objects are large enough for their protobuf size to matter.
@@ -56,6 +56,7 @@ _MODIFIED = (
 )
 MAX_REQUEST_BYTES = 1536 * 1024  # etcd's --max-request-bytes
 MAX_SEND_BYTES = 2 * 1024 * 1024  # the limit of etcd's client
+_ALLOCATION_ATTEMPTS = 50
 _STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 _DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
 
@@ -112,6 +113,9 @@ class Storage:
         self._put = objects.put
         self._durable = objects.durable
         self._as_stored = objects.as_stored
+        # The lock of all writes that allocate; a store of one process needs none.
+        self._lock = "service-allocations" if objects.store.follows else ""
+        self._allocation = asyncio.Lock()
 
     def feature(self, gate: str, since: tuple[int, int]) -> bool:
         """Whether a feature is enabled: by the feature gates, otherwise by the release's
@@ -223,6 +227,43 @@ class Storage:
         obj: Object,
         attributes: Attributes,
     ) -> StoreRecord:
+        if strategy.reserve is None or not self._lock:
+            return await self._insert_once(ctx, res, strategy, namespace, obj, attributes)
+        key = res.key(namespace, obj["metadata"]["name"])
+
+        async def attempt() -> StoreRecord:
+            existing = self.store.get(key)
+            if existing is not None:
+                raise self._exists(res, obj["metadata"]["name"], existing)
+            fresh = copy_object(obj)
+            return await self._insert_once(ctx, res, strategy, namespace, fresh, attributes)
+
+        return await self._allocating(attempt, lambda: True)
+
+    async def _allocating(
+        self, attempt: Callable[[], Awaitable[StoreRecord]], is_unchanged: Callable[[], bool]
+    ) -> StoreRecord:
+        """Writes an object that takes numbers from a range that several servers share. The write is
+        refused if another server has just taken some; then this one knows which.
+        """
+        async with self._allocation:
+            for _ in range(_ALLOCATION_ATTEMPTS):
+                try:
+                    return await attempt()
+                except PreconditionFailed:
+                    if not is_unchanged():
+                        raise
+        raise errors.internal("failed to allocate: the ranges are changed too often")
+
+    async def _insert_once(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        namespace: str,
+        obj: Object,
+        attributes: Attributes,
+    ) -> StoreRecord:
         meta = obj["metadata"]
         if _is_version(meta.get("resourceVersion") or "") and not ctx.dry_run:
             raise errors.ApiError(
@@ -244,13 +285,16 @@ class Storage:
             share(res.kind.key, stored)
             if attributes.confirm is not None:
                 attributes.confirm()
+            lock = self._lock if strategy.reserve is not None else ""
             try:
-                pending = self._put(res, key, stored, 0, strategy.ttl)
+                pending = self._put(res, key, stored, 0, strategy.ttl, lock)
+                if attributes.on_accept is not None:
+                    attributes.on_accept()
+                return await pending  # a cancelled request does not cancel the write
             except PreconditionFailed as problem:
+                if lock and problem.current is None:
+                    raise
                 raise self._exists(res, meta["name"], problem.current) from None
-            if attributes.on_accept is not None:
-                attributes.on_accept()
-            return await pending  # a cancelled request does not cancel the write
         except BaseException:
             if undo is not None:
                 undo()
@@ -438,6 +482,28 @@ class Storage:
         current: StoreRecord,
         attributes: Attributes,
     ) -> StoreRecord:
+        if strategy.reserve is None or not self._lock:
+            return await self._replace_once(ctx, res, strategy, key, new, old, current, attributes)
+
+        async def attempt() -> StoreRecord:
+            fresh = copy_object(new)
+            return await self._replace_once(
+                ctx, res, strategy, key, fresh, old, current, attributes
+            )
+
+        return await self._allocating(attempt, lambda: self.store.get(key) is current)
+
+    async def _replace_once(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        key: str,
+        new: Object,
+        old: Object,
+        current: StoreRecord,
+        attributes: Attributes,
+    ) -> StoreRecord:
         undo = strategy.reserve(self, ctx, new, old) if strategy.reserve is not None else None
         try:
             meta = new["metadata"]
@@ -460,7 +526,10 @@ class Storage:
                 if res.custom
                 else same_object(new, old)
             ):
-                if self.store.get(key) is not current:  # not on disk yet
+                newest = self.store.get(key)
+                if newest is not current and self.store.follows:  # changed by another server
+                    raise PreconditionFailed(newest)
+                if newest is not current:  # not on disk yet
                     await self._durable(key)
                 return current
             if ctx.large and not ctx.dry_run:
@@ -474,7 +543,8 @@ class Storage:
                     current.create_revision,
                     current.mod_revision,
                 )
-            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl)
+            lock = self._lock if strategy.reserve is not None else ""
+            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl, lock)
             if attributes.on_accept is not None:
                 attributes.on_accept()
             record = await pending
@@ -553,7 +623,11 @@ class Storage:
             record = await self._put(res, key, stored, current.mod_revision, strategy.ttl)
             return res.ops.load((await self.readable(res, record)).value), False
         # a grace period of zero: watchers see the deletion timestamp, then the deletion
-        if changed:
+        if changed and self.store.follows:  # the deletion has to name the revision of the mark
+            marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
+            accepted = await asyncio.shield(marking)
+            await self.store.delete(key, expected=accepted.mod_revision)
+        elif changed:
             marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
             accepted = self.store.latest(key)
             assert accepted is not None
