@@ -243,11 +243,11 @@ class EtcdClient:
 
     async def _dial(self, host: str, port: int) -> GrpcChannel:
         named = f"[{host}]" if ":" in host else host
-        scheme = "https" if self._tls else "http"
+        channel = GrpcChannel(f"{named}:{port}", "https" if self._tls else "http")
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                _, channel = await asyncio.get_running_loop().create_connection(
-                    lambda: GrpcChannel(f"{named}:{port}", scheme),
+                await asyncio.get_running_loop().create_connection(
+                    lambda: channel,
                     host,
                     port,
                     ssl=self._tls,
@@ -257,11 +257,15 @@ class EtcdClient:
                 if self._address.user:
                     await self._authenticate(channel)
         except OSError as problem:  # also TimeoutError
-            why = "i/o timeout" if isinstance(problem, TimeoutError) else problem.strerror
+            channel.close()
+            why = (problem.strerror or str(problem)).lower()
+            why = "i/o timeout" if isinstance(problem, TimeoutError) else f"connect: {why}"
             raise RpcError(
-                "Unavailable",
-                f"transport: Error while dialing: dial tcp {named}:{port}: {why or problem}",
+                "Unavailable", f"transport: Error while dialing: dial tcp {named}:{port}: {why}"
             ) from problem
+        except BaseException:
+            channel.close()
+            raise
         return channel
 
     async def _authenticate(self, channel: GrpcChannel) -> None:
