@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import shutil
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,15 @@ class EtcdProcess:
 
     def forget_data(self) -> None:
         shutil.rmtree(self.folder / "data")
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    """For what real processes do in their own time."""
+    for _ in range(2000):
+        if await check():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not happen")
 
 
 def require_etcd() -> None:

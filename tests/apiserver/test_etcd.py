@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.apiserver.harness import Api
-from tests.etcd_process import EtcdProcess, require_etcd
+from tests.etcd_process import EtcdProcess, eventually, require_etcd
 
 from transom.apiserver.core.registry_layout import RegistryLayout
 from transom.apiserver.server import ServerOptions, build_api_server
@@ -59,6 +59,10 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": data}
+
+
+async def answers(api: Api, target: str, status: int, body: Any = None) -> bool:
+    return (await api.call("GET" if body is None else "POST", target, body))[0] == status
 
 
 async def start_server(url: str) -> Api:
@@ -202,12 +206,10 @@ async def test_namespaces_and_definitions_of_one_server_are_used_by_the_other(
             "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION
         )
         widgets = "/apis/example.com/v1/namespaces/default/widgets"
-        while (await second.call("GET", widgets))[0] == 404:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: answers(second, widgets, 200))
         widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
         made = await second.ok("POST", widgets, {**widget, "spec": {"size": 3}})
-        while (await first.call("GET", widgets))[0] == 404:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: answers(first, widgets, 200))
         assert await first.ok("GET", f"{widgets}/w") == made
         await first.ok(
             "PATCH",
@@ -219,7 +221,9 @@ async def test_namespaces_and_definitions_of_one_server_are_used_by_the_other(
 
 
 async def test_continue_tokens_work_on_every_server(etcd: EtcdProcess) -> None:
-    async with run_with_servers(etcd) as (first, second):
+    url = etcd.fresh_url()
+
+    async def scenario(first: Api, second: Api) -> None:
         for number in range(5):
             await first.ok("POST", MAPS, config_map(f"m{number}"))
         page = await first.ok("GET", MAPS + "?limit=2")
@@ -228,6 +232,20 @@ async def test_continue_tokens_work_on_every_server(etcd: EtcdProcess) -> None:
         rest = await second.ok("GET", f"{MAPS}?limit=9&continue={token}")
         assert [one["metadata"]["name"] for one in rest["items"]] == ["m2", "m3", "m4"]
         assert rest["metadata"]["resourceVersion"] == page["metadata"]["resourceVersion"]
+        # One that started later has no history of its own, and asks etcd.
+        late = await start_server(url)
+        for selector in ("", "&labelSelector=!x"):
+            late_rest = await late.ok("GET", f"{MAPS}?limit=2{selector}&continue={token}")
+            names = [one["metadata"]["name"] for one in late_rest["items"]]
+            assert names == ["m2", "m3"]
+            assert late_rest["metadata"].get("remainingItemCount") == (None if selector else 1)
+            more = late_rest["metadata"]["continue"]
+            last = await late.ok("GET", f"{MAPS}?limit=2{selector}&continue={more}")
+            assert [one["metadata"]["name"] for one in last["items"]] == ["m4"]
+        await late.server.stop()
+
+    async with servers(url) as (first, second):
+        await scenario(first, second)
 
 
 async def test_objects_in_etcd_look_as_in_kubernetes(etcd: EtcdProcess) -> None:
@@ -309,20 +327,17 @@ def test_without_etcd_reads_of_the_cache_continue_and_everything_else_fails(
             assert [event["type"] for event in stream.events()] == ["ADDED"]
             member.kill()
             status, body = await api.call("POST", MAPS, config_map("b"))
-            assert (status, body["reason"] if "reason" in body else "") == (500, "")
+            assert (status, body.get("reason", "")) == (500, "")
             assert body["message"].startswith("rpc error: code = Unavailable desc = ")
             assert (await api.call("GET", f"{MAPS}/a"))[0] == 500
             found = await api.ok("GET", MAPS + "?resourceVersion=0")
             assert [one["metadata"]["name"] for one in found["items"]] == ["a"]
-            while (await api.call("GET", "/readyz"))[0] == 200:
-                await asyncio.sleep(0.05)
+            await eventually(lambda: answers(api, "/readyz", 500))
             _, text = await api.call("GET", "/readyz/etcd")
             assert "error getting data from etcd" in text
             await asyncio.to_thread(member.start)
-            while (await api.call("POST", MAPS, config_map("c")))[0] == 500:
-                await asyncio.sleep(0.05)
-            while (await api.call("GET", "/readyz"))[0] != 200:
-                await asyncio.sleep(0.05)
+            await eventually(lambda: answers(api, MAPS, 201, config_map("c")))
+            await eventually(lambda: answers(api, "/readyz", 200))
             assert [event["object"]["metadata"]["name"] for event in stream.events()] == ["c"]
             assert stream.alive
 

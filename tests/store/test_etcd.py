@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.etcd_process import EtcdProcess, require_etcd
+from tests.etcd_process import EtcdProcess, eventually, require_etcd
 
 from transom.kit.clock import RealClock
 from transom.kit.keyring import KeyRing
@@ -117,6 +117,10 @@ class Forwarder:
         self.disconnect()
         self._server.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def has_problem(store: EtcdStore, expected: bool) -> bool:
+    return bool(store.health().problem) is expected
 
 
 async def until_written(store: EtcdStore, key: str) -> StoreRecord:
@@ -342,18 +346,16 @@ async def test_a_killed_and_restarted_member_is_found_again(own_etcd: EtcdProces
     seen = SeenEvents(store, "pods/")
     await put(store, "pods/a")
     own_etcd.kill()
-    with pytest.raises(StoreUnavailable, match="connection refused|transport is closing"):
+    with pytest.raises(StoreUnavailable, match=r"connection refused|transport is closing"):
         await put(store, "pods/b")
     with pytest.raises(StoreUnavailable):
         await store.sync()
     assert store.get("pods/a") is not None
-    while not store.health().problem:
-        await asyncio.sleep(0.05)
+    await eventually(lambda: has_problem(store, True))
     await asyncio.to_thread(own_etcd.start)
     await until_written(store, "pods/c")
     await seen.wait_for(lambda: [event.key for event in seen] == ["pods/a", "pods/c"])
-    while store.health().problem:
-        await asyncio.sleep(0.05)
+    await eventually(lambda: has_problem(store, False))
     await store.close()
 
 
@@ -410,8 +412,7 @@ async def test_a_cluster_survives_one_member_and_refuses_writes_without_a_quorum
         while True:  # the paused member may have been the leader, or not
             await put(store, "pods/c")
     assert store.count("pods/") >= 2
-    while not store.health().problem:
-        await asyncio.sleep(0.05)
+    await eventually(lambda: has_problem(store, True))
     three_members[1].send_signal(signal.SIGCONT)
     await until_written(store, "pods/d")
     await store.sync()

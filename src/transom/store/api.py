@@ -171,6 +171,13 @@ class Store(Protocol):
         other the state at that past revision (RevisionCompacted, FutureRevision).
         """
 
+    async def list_past(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int
+    ) -> RecordPage:
+        """Like `list`, at a revision that is no longer in memory but may still be elsewhere
+        (RevisionCompacted).
+        """
+
     def count(self, prefix: str) -> int: ...
 
     def records(self, prefix: str) -> RecordSet:

@@ -20,6 +20,7 @@ from transom.kit.lazy import lazy_import
 from transom.store.api import (
     KeyQuarantined,
     PreconditionFailed,
+    RecordPage,
     StoreError,
     StoreEvent,
     StoreHealth,
@@ -193,6 +194,11 @@ class CoreStore:
 
     async def sync(self) -> None:
         """Reads are never behind."""
+
+    async def list_past(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int
+    ) -> RecordPage:
+        return self._state.list(prefix, after=after, limit=limit, revision=revision)
 
     def on_reset(self, notify: Callable[[], None]) -> None:
         """The history is never lost while the store is open."""

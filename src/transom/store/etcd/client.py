@@ -146,7 +146,14 @@ class EtcdClient:
         def received(message: bytes) -> None:
             on_batch(wire.read_watch(message))
 
-        stream = channel.open_stream("/etcdserverpb.Watch/Watch", received, on_end, self._token)
+        def ended(problem: RpcError) -> None:
+            if self._another_may_help(problem):
+                self._leave(channel)
+            on_end(problem)
+
+        # A member that was cut off from the others must end the watch, not keep silent.
+        headers = (*self._token, ("hasleader", "true"))
+        stream = channel.open_stream("/etcdserverpb.Watch/Watch", received, ended, headers)
         stream.send(request)
         return stream
 

@@ -25,6 +25,8 @@ from transom.kit.rpc import RpcError
 from transom.store.api import (
     KeyQuarantined,
     PreconditionFailed,
+    RecordPage,
+    RevisionCompacted,
     StoreError,
     StoreEvent,
     StoreHealth,
@@ -199,6 +201,28 @@ class EtcdStore:
     @property
     def compacted(self) -> int:
         return self._state.compacted
+
+    async def list_past(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int
+    ) -> RecordPage:
+        """Read from etcd: another server may have a longer history, and may have listed there."""
+        end = wire.prefix_end(self._etcd_key(self._layout.to_path(prefix)))
+        start = self._etcd_key(self._layout.to_path(after or prefix)) + (b"\0" if after else b"")
+        try:
+            found = await self._client.range(
+                wire.range_request(start, end, limit=limit, revision=revision)
+            )
+        except RpcError as problem:
+            if "compacted" in problem.description:
+                raise RevisionCompacted(self._state.compacted) from problem
+            raise StoreUnavailable(_text_of(problem)) from problem
+        records = []
+        for kv in found.kvs:
+            key = self._key_of(kv, False)
+            record = None if key is None else self._record(key, kv)
+            if record is not None:
+                records.append(record)
+        return RecordPage(records, revision, found.more, found.count - len(found.kvs))
 
     async def sync(self) -> None:
         """Callers that come while a request to etcd is under way share the next one: it must be
