@@ -46,8 +46,18 @@ class GrpcStream:
     "OK" if the server ended it normally.
     """
 
-    __slots__ = ("_channel", "_on_end", "_on_message", "_received", "answer", "body", "closes")
-    __slots__ += ("number", "unsent", "window")
+    __slots__ = (
+        "_channel",
+        "_on_end",
+        "_on_message",
+        "_received",
+        "answer",
+        "body",
+        "closes",
+        "number",
+        "unsent",
+        "window",
+    )
 
     def __init__(
         self, channel: GrpcChannel, number: int, window: int, on_message: OnMessage, on_end: OnEnd

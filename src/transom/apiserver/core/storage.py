@@ -625,8 +625,8 @@ class Storage:
         # a grace period of zero: watchers see the deletion timestamp, then the deletion
         if changed and self.store.follows:  # the deletion has to name the revision of the mark
             marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
-            accepted = await asyncio.shield(marking)
-            await self.store.delete(key, expected=accepted.mod_revision)
+            written = await asyncio.shield(marking)
+            await self.store.delete(key, expected=written.mod_revision)
         elif changed:
             marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
             accepted = self.store.latest(key)

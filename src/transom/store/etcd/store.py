@@ -222,7 +222,7 @@ class EtcdStore:
             record = None if key is None else self._record(key, kv)
             if record is not None:
                 records.append(record)
-        return RecordPage(records, revision, found.more, found.count - len(found.kvs))
+        return RecordPage(records, revision, found.more, found.total - len(found.kvs))
 
     async def sync(self) -> None:
         """Callers that come while a request to etcd is under way share the next one: it must be

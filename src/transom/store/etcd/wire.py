@@ -24,7 +24,7 @@ class EtcdRange(NamedTuple):
     revision: int
     kvs: Sequence[EtcdKeyValue]
     more: bool
-    count: int
+    total: int  # also those after this page
 
 
 class EtcdTxn(NamedTuple):
@@ -231,7 +231,7 @@ def _header_revision(data: bytes) -> int:
 
 
 def read_range(data: bytes) -> EtcdRange:
-    revision = count = 0
+    revision = total = 0
     more = False
     kvs: list[EtcdKeyValue] = []
     for field, number, part in _numbers_and_parts(data):
@@ -242,8 +242,8 @@ def read_range(data: bytes) -> EtcdRange:
         elif field == 3:
             more = bool(number)
         elif field == 4:
-            count = number
-    return EtcdRange(revision, kvs, more, count)
+            total = number
+    return EtcdRange(revision, kvs, more, total)
 
 
 def read_txn(data: bytes) -> EtcdTxn:
