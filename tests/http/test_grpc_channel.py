@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,6 +31,14 @@ async def play(
         await channel.greeted()
         yield (channel, server)
         channel.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen")
 
 
 async def failure(call: Awaitable[bytes]) -> RpcError:
@@ -93,11 +101,9 @@ async def test_a_deadline_cancels_the_call_on_the_server(tmp_path: Path) -> None
         late = await failure(channel.call("/a.B/C", b"", 0.01))
         assert late.code == "DeadlineExceeded"
         call = asyncio.create_task(channel.call("/a.B/C", b"", 5))
-        while len(server.headers) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(server.headers) == 2)
         call.cancel()
-        while len(server.resets) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(server.resets) == 2)
 
 
 async def test_a_lost_connection_fails_calls_and_streams(tmp_path: Path) -> None:
@@ -109,8 +115,7 @@ async def test_a_lost_connection_fails_calls_and_streams(tmp_path: Path) -> None
         ended: asyncio.Future[RpcError] = asyncio.get_running_loop().create_future()
         channel.open_stream("/a.B/Watch", lambda message: None, ended.set_result)
         call = asyncio.create_task(channel.call("/a.B/C", b"", 5))
-        while len(server.headers) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(server.headers) == 2)
         server.drop()
         assert (await failure(call)).code == "Unavailable"
         assert (await ended).code == "Unavailable"
@@ -122,8 +127,7 @@ async def test_a_server_that_goes_away_finishes_its_calls(tmp_path: Path) -> Non
     async with play(tmp_path) as (channel, server):
         await channel.call("/a.B/C", b"", 5)
         server.connections[0].go_away()
-        while channel.usable:
-            await asyncio.sleep(0)
+        await until(lambda: not channel.usable)
         assert (await failure(channel.call("/a.B/C", b"", 5))).code == "Unavailable"
 
 

@@ -384,6 +384,31 @@ async def test_a_restored_backup_replaces_the_copy(own_etcd: EtcdProcess) -> Non
     await store.close()
 
 
+async def test_a_restored_backup_is_noticed_even_if_newer_writes_followed(
+    own_etcd: EtcdProcess,
+) -> None:
+    url = own_etcd.fresh_url()
+    proxy = Forwarder(own_etcd)
+    behind = await started(url.replace(own_etcd.address, await proxy.start()))
+    await put(behind, "pods/lost")
+    revision = behind.revision
+    proxy.disconnect()
+    own_etcd.kill()
+    await asyncio.to_thread(own_etcd.forget_data)
+    await asyncio.to_thread(own_etcd.start)
+    other = await started(url)
+    for number in range(5):
+        await put(other, f"pods/{number}")
+    assert other.revision > revision
+    seen = SeenEvents(behind, "pods/")
+    proxy.cut = False
+    await seen.wait_for(lambda: behind.count("pods/") == 5)
+    assert behind.get("pods/lost") is None
+    await behind.close()
+    await other.close()
+    await proxy.stop()
+
+
 @pytest.fixture
 def three_members(tmp_path: Path) -> Iterator[list[EtcdProcess]]:
     require_etcd()

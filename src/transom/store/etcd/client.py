@@ -28,6 +28,7 @@ _CALL_SECONDS = 10.0  # longer than etcd itself waits for a quorum, so that its 
 _CONNECT_SECONDS = 2.0
 _KEEPALIVE_SECONDS = 10.0  # etcd closes connections of clients that ask more often than every 5 s
 _RETRY_SECONDS = 0.1
+_GRACE_SECONDS = 1.0
 # The member has no leader or was cut off; another one may know more.
 _OTHER_MEMBER_MAY_HELP = (
     "no leader",
@@ -148,7 +149,7 @@ class EtcdClient:
 
         def ended(problem: RpcError) -> None:
             if self._another_may_help(problem):
-                self._leave(channel)
+                self._leave(channel, _GRACE_SECONDS)
             on_end(problem)
 
         # A member that was cut off from the others must end the watch, not keep silent.
@@ -190,23 +191,25 @@ class EtcdClient:
             if "invalid auth token" in problem.description and self._address.user:
                 await self._authenticate(channel)
                 return await channel.call(path, request, seconds, self._token)
-            unreachable = problem.code in ("DeadlineExceeded", "Unavailable")
-            if unreachable and self._another_may_help(problem):
-                self._leave(channel)
+            if self._another_may_help(problem):
+                self._leave(channel, 0.0 if problem.code == "DeadlineExceeded" else _GRACE_SECONDS)
             raise
 
     def _another_may_help(self, problem: RpcError) -> bool:
         return len(self._address.endpoints) > 1 and (
             problem.code == "DeadlineExceeded"
-            or any(text in problem.description for text in _OTHER_MEMBER_MAY_HELP)
+            or (
+                problem.code == "Unavailable"
+                and any(text in problem.description for text in _OTHER_MEMBER_MAY_HELP)
+            )
         )
 
-    def _leave(self, channel: GrpcChannel) -> None:
-        """The next call uses the next endpoint. Calls in progress may still succeed here."""
+    def _leave(self, channel: GrpcChannel, grace: float) -> None:
+        """The next call uses the next endpoint. Calls in progress have `grace` seconds left."""
         if channel is self._channel:
             self._channel = None
             self._endpoint += 1
-            asyncio.get_running_loop().call_later(_CALL_SECONDS, channel.close)
+            asyncio.get_running_loop().call_later(grace, channel.close)
 
     # ---- the connection
 

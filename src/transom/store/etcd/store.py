@@ -47,6 +47,7 @@ _PAGE = 2000  # keys of a range request
 _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
+_WAIT_SECONDS = 15.0
 _START_SECONDS = 30.0  # how long `start` waits for a cluster that is not reachable
 _TRIM_AT_ONCE = 512
 # Own keys below the prefix. Kubernetes has no group of this name, and ignores them.
@@ -128,6 +129,7 @@ class EtcdStore:
         self._syncing: list[asyncio.Future[None]] = []
         self._sync_task: asyncio.Task[None] | None = None
         self._stale = False  # the copy is of another history: etcd was restored from a backup
+        self._newest = (b"", 0)  # the key of the newest write, and its mod revision
         self._stream_ended: asyncio.Event | None = None
         self._progress_is_reliable = False
         self._request_progress: Callable[[], None] | None = None
@@ -159,6 +161,7 @@ class EtcdStore:
                 if problem.code not in ("Unavailable", "DeadlineExceeded") or (
                     loop.time() > deadline
                 ):
+                    await self._client.close()
                     raise StoreUnavailable(f"etcd: {_text_of(problem)}") from problem
                 _log.warning("etcd is not available, trying again: %s", problem)
                 await asyncio.sleep(1.0)
@@ -234,7 +237,7 @@ class EtcdStore:
         self._syncing.append(waiter)
         if self._sync_task is None:
             self._sync_task = asyncio.create_task(self._run_syncs(), name="etcd-sync")
-        await waiter
+        await _bounded(waiter)
 
     async def _run_syncs(self) -> None:
         try:
@@ -420,7 +423,7 @@ class EtcdStore:
         self._wait_for(done.revision, waiter)
         if not waiter.done() and not done.succeeded:
             self._nudge_later()  # nothing was written: there may be no event
-        await waiter
+        await _bounded(waiter)
         if not done.succeeded:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()
@@ -452,7 +455,7 @@ class EtcdStore:
                 if self._stale:
                     await self._load_again()
                 elif ready.is_set():
-                    await self._current_revision()
+                    await self._check_history()
                     if self._stale:
                         continue
                 began = asyncio.get_running_loop().time()
@@ -465,6 +468,24 @@ class EtcdStore:
                 _log.error("etcd sent a message that cannot be read: %s", problem)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _BACK_OFF[1])
+
+    async def _check_history(self) -> None:
+        """Whether etcd still has the history that the copy follows: a restored backup has not, even
+        if newer writes have brought it to the same revision again.
+        """
+        key, revision = self._newest
+        if not key:
+            await self._current_revision()
+            return
+        try:
+            found = await self._client.range(wire.range_request(key, revision=self._state.revision))
+        except RpcError as problem:
+            if problem.code != "OutOfRange":  # compacted, or of the future
+                raise
+            self._stale = True
+            return
+        actual = found.kvs[0].mod_revision if found.kvs else 0
+        self._stale = self._stale or actual != revision
 
     async def _watch_until_end(self, ready: asyncio.Event) -> None:
         ended = self._stream_ended = asyncio.Event()
@@ -513,9 +534,11 @@ class EtcdStore:
             if record is not None or previous is not None:
                 events.append(StoreEvent(kv.mod_revision, key, record, previous))
                 changed[key] = record
+        last = batch.events[-1]
+        self._newest = (last.kv.key, 0 if last.deleted else last.kv.mod_revision)
         if events:
             self._state.apply(events)
-        self._state.advance(batch.events[-1].kv.mod_revision)
+        self._state.advance(last.kv.mod_revision)
         self._reached()
 
     def _key_of(self, kv: wire.EtcdKeyValue, deleted: bool) -> str | None:
@@ -552,6 +575,7 @@ class EtcdStore:
         start, end = self._etcd_key(""), wire.prefix_end(self._etcd_key(""))
         found: dict[str, wire.EtcdKeyValue] = {}
         revision = 0
+        self._newest = (b"", 0)
         while True:
             page = await self._client.range(
                 wire.range_request(start, end, limit=_PAGE, revision=revision)
@@ -561,6 +585,8 @@ class EtcdStore:
                 key = self._key_of(kv, False)
                 if key is not None:
                     found[key] = kv
+                if kv.mod_revision > self._newest[1]:
+                    self._newest = (kv.key, kv.mod_revision)
             if not page.more:
                 return revision, found
             start = page.kvs[-1].key + b"\0"
@@ -595,14 +621,16 @@ class EtcdStore:
                     events.append(StoreEvent(revision, key, record, previous))
         for listener in self._reset_listeners:
             listener()
+        restored = revision < self._state.revision
         self._marks.clear()
         self._state.rewind(revision)
         if events:
             self._state.apply(events)
         self._stale = False
-        # Whatever callers wait for was of the other history.
-        waiting, self._waiting = self._waiting, []
-        _fail([entry[2] for entry in waiting], RpcError("Unavailable", "etcd was restored"))
+        if restored:  # whatever callers wait for was of the other history
+            waiting, self._waiting = self._waiting, []
+            _fail([entry[2] for entry in waiting], RpcError("Unavailable", "etcd was restored"))
+        self._reached()
 
     def on_reset(self, notify: Callable[[], None]) -> None:
         self._reset_listeners.append(notify)
@@ -711,6 +739,15 @@ class EtcdStore:
         del self._timers["trim"]
         if self._state.trim(_TRIM_AT_ONCE) and self._opened:
             self._timers["trim"] = asyncio.get_running_loop().call_later(0.0, self._trim)
+
+
+async def _bounded(waiter: asyncio.Future[None]) -> None:
+    """Waits for the copy, but not forever: the watch may fail while calls succeed."""
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            await waiter
+    except TimeoutError:
+        raise StoreUnavailable("etcdserver: request timed out") from None
 
 
 def _text_of(problem: RpcError) -> str:
