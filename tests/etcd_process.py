@@ -104,6 +104,49 @@ class EtcdProcess:
         shutil.rmtree(self.folder / "data")
 
 
+class Forwarder:
+    """A TCP proxy in front of a member, which can be cut."""
+
+    def __init__(self, member: EtcdProcess) -> None:
+        self._member = member
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.cut = False
+
+    async def start(self) -> str:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.cut:
+            writer.close()
+            return
+        other, upstream = await asyncio.open_connection("127.0.0.1", self._member.port)
+        self._writers += [writer, upstream]
+        for source, sink in ((reader, upstream), (other, writer)):
+            self._tasks.append(asyncio.create_task(self._copy(source, sink)))
+
+    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(65536):
+                sink.write(data)
+        except ConnectionError:
+            return
+        finally:
+            sink.close()
+
+    def disconnect(self) -> None:
+        self.cut = True
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def stop(self) -> None:
+        self.disconnect()
+        self._server.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
 async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
     """For what real processes do in their own time."""
     for _ in range(2000):

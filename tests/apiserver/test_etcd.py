@@ -137,11 +137,11 @@ async def test_conflicts_are_detected_across_servers(etcd: EtcdProcess) -> None:
                     {"data": {f"k{number}": "x"}},
                     media="application/merge-patch+json",
                 )
-                for number, api in enumerate([first, second] * 2)
+                for number, api in enumerate([first, second] * 12)
             )
         )
         found = await first.ok("GET", f"{MAPS}/a")
-        assert {"k0", "k1", "k2", "k3"} <= found["data"].keys()
+        assert {f"k{number}" for number in range(24)} <= found["data"].keys()
 
 
 async def test_no_address_or_port_is_allocated_twice(etcd: EtcdProcess) -> None:
@@ -169,7 +169,26 @@ async def test_no_address_or_port_is_allocated_twice(etcd: EtcdProcess) -> None:
         assert "already allocated" in refused["message"]
         # What one releases, the other may use.
         [owner] = [body["metadata"]["name"] for status, body in fixed if status == 201]
-        await first.ok("DELETE", f"{SERVICES}/{owner}")
+        await first.ok(
+            "POST",
+            "/api/v1/namespaces/default/endpoints",
+            {"metadata": {"name": owner}, "subsets": []},
+        )
+        ended = await asyncio.gather(
+            first.ok("DELETE", f"{SERVICES}/{owner}"),
+            *(
+                second.call(
+                    "PATCH",
+                    f"/api/v1/namespaces/default/endpoints/{owner}",
+                    {"metadata": {"labels": {"n": str(number)}}},
+                    media="application/merge-patch+json",
+                )
+                for number in range(5)
+            ),
+        )
+        assert ended[0]["status"] == "Success"
+        missing = f"/api/v1/namespaces/default/endpoints/{owner}"
+        assert (await second.call("GET", missing))[0] == 404
         status, _ = await create(second, 102, clusterIP="10.96.0.77", type="ClusterIP")
         assert status == 201
 
@@ -202,6 +221,15 @@ async def test_namespaces_and_definitions_of_one_server_are_used_by_the_other(
             name = f"ns-{number}"
             await first.ok("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
             await second.ok("POST", f"/api/v1/namespaces/{name}/configmaps", config_map("a"))
+            account = {"metadata": {"name": "robot"}}
+            await second.ok("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
+            spec = {
+                "serviceAccountName": "robot",
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "c", "image": "i"}],
+            }
+            pod = {"metadata": {"name": "p"}, "spec": spec}
+            await first.ok("POST", f"/api/v1/namespaces/{name}/pods", pod)
         await first.ok(
             "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION
         )

@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.etcd_process import EtcdProcess, eventually, require_etcd
+from tests.etcd_process import EtcdProcess, Forwarder, eventually, require_etcd
 
 from transom.kit.clock import RealClock
 from transom.kit.keyring import KeyRing
 from transom.kit.pki import issue_client, issue_server, make_ca, save_key_pair
-from transom.store.api import PreconditionFailed, StoreEvent, StoreRecord, StoreUnavailable
+from transom.store.api import (
+    PreconditionFailed,
+    StoreError,
+    StoreEvent,
+    StoreRecord,
+    StoreUnavailable,
+)
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdAddressError, EtcdClient, parse_etcd_address
 from transom.store.etcd.compaction import EtcdCompactor
@@ -74,49 +80,6 @@ class SeenEvents(list[StoreEvent]):
         while not condition():
             self._changed.clear()
             await self._changed.wait()
-
-
-class Forwarder:
-    """A TCP proxy in front of a member, which can be cut."""
-
-    def __init__(self, member: EtcdProcess) -> None:
-        self._member = member
-        self._writers: list[asyncio.StreamWriter] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self.cut = False
-
-    async def start(self) -> str:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.cut:
-            writer.close()
-            return
-        other, upstream = await asyncio.open_connection("127.0.0.1", self._member.port)
-        self._writers += [writer, upstream]
-        for source, sink in ((reader, upstream), (other, writer)):
-            self._tasks.append(asyncio.create_task(self._copy(source, sink)))
-
-    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            while data := await source.read(65536):
-                sink.write(data)
-        except ConnectionError:
-            return
-        finally:
-            sink.close()
-
-    def disconnect(self) -> None:
-        self.cut = True
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def stop(self) -> None:
-        self.disconnect()
-        self._server.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def has_problem(store: EtcdStore, expected: bool) -> bool:
@@ -264,9 +227,19 @@ async def test_sealed_values_are_encrypted_in_etcd_and_plain_in_memory(etcd: Etc
     again = await started(url, sealing=sealing)
     assert [r.value for r in again.list("").records] == [b"open", b"password"]
     await again.close()
+    with pytest.raises(StoreError, match="is encrypted, and no key was given"):
+        await started(url)
+    # Another key first: everything is encrypted again, and the old one is not needed any more.
+    newer = KeyRing({"n": bytes([1] * 32)})
+    former = newer.with_former([KeyRing({"k": bytes(32)})])
+    await (await started(url, sealing=Sealing(former, ("secrets",)))).close()
+    renewed = await started(url, sealing=Sealing(newer, ("secrets",)))
+    assert [r.value for r in renewed.list("").records] == [b"open", b"password"]
+    await renewed.close()
+    # No buckets: everything is decrypted.
+    await (await started(url, sealing=Sealing(newer))).close()
     without = await started(url)
-    assert [r.key for r in without.list("").records] == ["pods/a"]
-    assert [one.key for one in without.quarantined()] == ["secrets/a"]
+    assert [r.value for r in without.list("").records] == [b"open", b"password"]
     await without.close()
 
 

@@ -57,6 +57,7 @@ _MODIFIED = (
 MAX_REQUEST_BYTES = 1536 * 1024  # etcd's --max-request-bytes
 MAX_SEND_BYTES = 2 * 1024 * 1024  # the limit of etcd's client
 _ALLOCATION_ATTEMPTS = 50
+_FOLLOWED_ATTEMPTS = 10_000
 _STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 _DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
 
@@ -334,7 +335,9 @@ class Storage:
         itself. Returns the record and whether it was created.
         """
         gr = res.gr
-        retries = 5
+        # Each refusal by etcd means that another write succeeded; Kubernetes tries again without
+        # limit.
+        retries = _FOLLOWED_ATTEMPTS if self.store.follows else 5
         key = res.key(namespace, name)
         strategy = strategy_for(res.kind, res.version)
         converter = res.ops.converter
@@ -557,10 +560,15 @@ class Storage:
         return record
 
     async def _deleted(self, strategy: Strategy, obj: Object) -> None:
-        if strategy.after_delete is not None:
+        while strategy.after_delete is not None:
             along = strategy.after_delete(self, obj)
-            if along is not None:
+            if along is None:
+                return
+            try:
                 await asyncio.shield(along)
+                return
+            except PreconditionFailed:  # another server has just changed what goes along
+                continue
 
     # ---- deleting
     # ----------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ _PROBE_SECONDS = 2.0
 _WAIT_SECONDS = 15.0
 _START_SECONDS = 30.0  # how long `start` waits for a cluster that is not reachable
 _TRIM_AT_ONCE = 512
+_SEAL_AT_ONCE = 64
 # Own keys below the prefix. Kubernetes has no group of this name, and ignores them.
 _OWN = "transom.io/"
 _MARKER = _OWN + "marker"
@@ -136,6 +137,7 @@ class EtcdStore:
         self._quarantined: dict[str, KeyQuarantined] = {}
         self._quarantine_listeners: list[Callable[[KeyQuarantined], None]] = []
         self._reset_listeners: list[Callable[[], None]] = []
+        self._to_seal: list[tuple[str, wire.EtcdKeyValue, bytes]] = []
         self._problem = ""
         self._last_commit = 0.0
         self._opened = False
@@ -157,6 +159,9 @@ class EtcdStore:
             try:
                 await self._load()
                 break
+            except StoreError:
+                await self._client.close()
+                raise
             except RpcError as problem:
                 if problem.code not in ("Unavailable", "DeadlineExceeded") or (
                     loop.time() > deadline
@@ -174,6 +179,9 @@ class EtcdStore:
         ]
         await ready.wait()
         self._tick()
+        if self._to_seal:
+            await self._seal_again()
+            await self.sync()
 
     async def close(self) -> None:
         if not self._opened:
@@ -592,15 +600,35 @@ class EtcdStore:
             start = page.kvs[-1].key + b"\0"
 
     async def _load(self) -> None:
+        self._to_seal.clear()
         self._progress_is_reliable = _has_reliable_progress(await self._client.version())
         revision, found = await self._read_all()
         rows: list[Row] = []
         for key, kv in found.items():
+            # A value that cannot be decrypted is not corrupt: the key is missing.
+            plain = self._sealing.from_disk(key, kv.value)
+            if self._sealing.is_stale(key, kv.value):
+                self._to_seal.append((key, kv, plain))
             record = self._record(key, kv)
             if record is not None:
                 rows.append((kv.mod_revision, key, record.value, kv.create_revision, None))
         rows.sort()
         self._state.load(rows, revision)
+
+    async def _seal_again(self) -> None:
+        """Writes values that are not encrypted as they should be, each with a new revision. Another
+        server may do the same.
+        """
+        pending, self._to_seal = self._to_seal, []
+        for at in range(0, len(pending), _SEAL_AT_ONCE):
+            await asyncio.gather(
+                *(self._seal_one(*entry) for entry in pending[at : at + _SEAL_AT_ONCE])
+            )
+
+    async def _seal_one(self, key: str, kv: wire.EtcdKeyValue, plain: bytes) -> None:
+        put = wire.put_request(kv.key, self._sealing.to_disk(key, plain), kv.lease)
+        compare = wire.compare_mod_revision(kv.key, kv.mod_revision)
+        await self._client.txn(wire.txn_request((compare,), (wire.op_put(put),)))
 
     async def _load_again(self) -> None:
         """After a compaction or a restored backup: watches of clients end, so that they list again;
