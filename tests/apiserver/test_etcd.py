@@ -109,6 +109,14 @@ async def test_a_write_is_served_and_watched_on_the_other_server(etcd: EtcdProce
         assert [one["data"] for one in old["items"]] == [{"x": "1"}]
         gone = await first.ok("DELETE", f"{MAPS}/a")
         assert gone["status"] == "Success"
+        spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        await first.ok("POST", accounts, {"metadata": {"name": "default"}})
+        await first.ok("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+        last = await second.ok("DELETE", f"{PODS}/p")  # not scheduled: deleted at once
+        assert int(last["metadata"]["resourceVersion"]) < int(
+            (await first.ok("GET", PODS))["metadata"]["resourceVersion"]
+        )
         assert (await second.call("GET", f"{MAPS}/a"))[0] == 404
         assert [event["type"] for event in stream.events()] == ["MODIFIED", "DELETED"]
 

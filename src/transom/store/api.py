@@ -211,7 +211,7 @@ class Store(Protocol):
         A store of one process checks against `latest`, raises PreconditionFailed before this
         returns, and passes the revision to `encode`. A store that follows others checks when it
         commits, passes 0 to `encode`, which then leaves the revision out, and calls `stamp` with
-        the revision before readers see `cache`. Writes with the same `lock` exclude each other
+        the revision before the future resolves and readers see `cache`. Writes with the same `lock` exclude each other
         there: the write fails if another one was committed that is not visible here yet.
         """
 

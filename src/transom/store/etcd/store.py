@@ -48,7 +48,7 @@ _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first t
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
 _WAIT_SECONDS = 15.0
-_START_SECONDS = 30.0  # how long `start` waits for a cluster that is not reachable
+_START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
 _TRIM_AT_ONCE = 512
 _SEAL_AT_ONCE = 64
 # Own keys below the prefix. Kubernetes has no group of this name, and ignores them.
@@ -347,9 +347,9 @@ class EtcdStore:
                 success.append(wire.op_put(wire.put_request(guard, b"{}")))
             revision = await self._commit(key, path, compare, success)
             record = self._find(key, revision)
-            if record.cache is None and cache is not None:
-                if stamp is not None:
-                    stamp(revision)
+            if stamp is not None:
+                stamp(revision)
+            if record.cache is None:
                 record.cache = cache
             return record
 
@@ -603,6 +603,10 @@ class EtcdStore:
         self._to_seal.clear()
         self._progress_is_reliable = _has_reliable_progress(await self._client.version())
         revision, found = await self._read_all()
+        # Nobody reads the state yet, and filling it takes long.
+        await asyncio.to_thread(self._fill, revision, found)
+
+    def _fill(self, revision: int, found: dict[str, wire.EtcdKeyValue]) -> None:
         rows: list[Row] = []
         for key, kv in found.items():
             # A value that cannot be decrypted is not corrupt: the key is missing.
