@@ -5,6 +5,7 @@ They are authorized like any other non-resource path, so only the cluster's admi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +17,7 @@ from transom.cluster.config import ClusterConfig, scheduler_config_file
 from transom.cluster.options import parse_feature_gates
 from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.kit.lazy import lazy_import
-from transom.kit.user_errors import UserError
+from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
 from transom.node.cluster_access import ControlPlaneFacts
 from transom.node.inspect_hns import answer_hns
@@ -38,6 +39,7 @@ else:
 
 ROOT = "/transom"
 _T = TypeVar("_T")
+_ROW = re.compile(r"^nodes\[\d+\]: ")  # the place in a cluster file, which a command line has not
 
 
 def _make_tracer(pool: NodePool) -> Tracer:
@@ -135,7 +137,12 @@ class ControlHandler:
         return answer_hns(name, hns, method, parts)
 
     async def _add(self, request: HttpRequest) -> Answer:
-        wanted = specs_from_rows(self._config, _body(request, list))
+        rows = _body(request, list)
+        try:
+            wanted = specs_from_rows(self._config, rows)
+        except UserError as problem:  # the values are those of the command line
+            message = _ROW.sub("", problem.message)
+            raise UserError(message, problem.hint, EXIT_USAGE) from problem
         added = complete_specs(
             self._config, [replace(spec, number=0) for spec in wanted], self._pool.numbers()
         )

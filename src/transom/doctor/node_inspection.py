@@ -52,6 +52,9 @@ class NodeState:
     unheard: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict
     )  # NAMESPACE/NAME of pods: ports they should listen on
+    tcp_only: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # NAMESPACE/NAME of pods: ports that services target with UDP, and that serve only TCP
 
     @property
     def windows(self) -> bool:

@@ -182,6 +182,13 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
         return (*_tainted(spec, workers or selected), "")
     for resource in dict.fromkeys(_INSUFFICIENT.findall(text)):
         return _insufficient(spec, free, resource.rstrip("."))
+    unlabelled = _missing_topology(spec, free) if "affinity" in text else ""
+    if unlabelled:
+        return (
+            f"its pod affinity has the topologyKey {unlabelled}, and no node that it may run on has this label",
+            f"Correct topologyKey (kubernetes.io/hostname, topology.kubernetes.io/zone), or label the nodes with {unlabelled}.",
+            "",
+        )
     for pattern, cause, remedy in _REFUSALS:
         found = re.search(pattern, text)
         if found is not None:
@@ -192,6 +199,16 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
                 "",
             )
     return text, "Change what the scheduler's message names.", ""
+
+
+def _missing_topology(spec: Object, nodes: Sequence[Object]) -> str:
+    """The topology key of a required pod affinity that no node has as a label."""
+    affinity = (spec.get("affinity") or {}).get("podAffinity") or {}
+    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        wanted = str(term.get("topologyKey", ""))
+        if not any(wanted in _labels(node) for node in nodes):
+            return wanted
+    return ""
 
 
 def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:

@@ -168,16 +168,16 @@ class ClusterNetwork:
         proxier = found.proxier if found is not None else None
         return proxier.failed() if proxier is not None else ""
 
-    async def target_ports(self) -> dict[str, set[int]]:
-        """The TCP ports that services target, by endpoint address."""
-        found: dict[str, set[int]] = {}
+    async def target_ports(self) -> dict[str, set[tuple[str, int]]]:
+        """The protocols and ports that services target, by endpoint address."""
+        found: dict[str, set[tuple[str, int]]] = {}
         for number, one in enumerate(self.informers(ENDPOINT_SLICES).list()):
             if number % 200 == 199:
                 await asyncio.sleep(0)
             ports = {
-                p["port"]
+                (p.get("protocol") or "TCP", p["port"])
                 for p in one.get("ports") or ()
-                if p.get("port") and p.get("protocol", "TCP") == "TCP"
+                if p.get("port")
             }
             for endpoint in one.get("endpoints") or ():
                 for address in endpoint.get("addresses") or ():

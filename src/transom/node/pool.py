@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.resources import NODES
+from transom.dns.settings import NAMESERVER
 from transom.kit import dnswire
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
@@ -135,14 +136,15 @@ class NodePool:
         """Cluster DNS, while it runs."""
         return self._dns
 
-    async def query_dns(self, source: str) -> bytes:
-        """Cluster DNS' answer to a query for kubernetes.default from this address. Raises OSError
-        if there is no answer.
-        """
+    async def query_dns(
+        self,
+        source: str,
+        name: str = "kubernetes.default.svc.cluster.local",
+        record_type: int = dnswire.A,
+    ) -> bytes:
+        """Cluster DNS' answer to a query from this address. Raises OSError if there is none."""
         address = self.cluster.service_ip(10)
-        query = dnswire.encode_query(
-            1, dnswire.encode_name("kubernetes.default.svc.cluster.local"), dnswire.A
-        )
+        query = dnswire.encode_query(1, dnswire.encode_name(name), record_type)
         return await self.cluster.dataplane.ask(address, 53, query, source, timeout=2.0)
 
     # ---- running ----
@@ -190,6 +192,11 @@ class NodePool:
         if node is None:
             await asyncio.Event().wait()
             return
+        # Policies that allow DNS select the DNS server's pods by their label.
+        namespace, name = NAMESERVER.split("/")
+        cluster.network.shared.policies.put_server(
+            namespace, name, {"k8s-app": name}, cluster.node_ips(node)
+        )
         self._dns = ClusterDns(
             cluster.settings,
             cluster.admin,

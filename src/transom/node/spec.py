@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
-from transom.machinery.quantity import QuantityError, parse_quantity
+from transom.machinery.quantity import parse_quantity
+from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
 
@@ -211,7 +212,7 @@ def node_has_ipv6(settings: ClusterSettings, node: NodeSpec) -> bool:
 
 
 def _check(settings: ClusterSettings, node: NodeSpec) -> None:
-    def refuse(problem: str, hint: str = "") -> UserError:
+    def refuse(problem: str, hint: str) -> UserError:
         return UserError(f"node {node.name!r}: {problem}", hint)
 
     if not _NAME.fullmatch(node.name):
@@ -228,7 +229,10 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
     if node.windows and _CONTROL_PLANE_LABELS.keys() & node.labels.keys():
         raise refuse("the control plane runs on Linux", "make it a worker, or a Linux node")
     if not node.windows and node.build:
-        raise refuse("only Windows nodes have a build", "leave it out, or set os: windows")
+        raise refuse(
+            "only Windows nodes have a build",
+            "leave it out, or make it a Windows node (os: windows, --os windows)",
+        )
     if node.runtime and node.runtime not in RUNTIMES:
         raise refuse(f"unknown runtime {node.runtime!r}", f"choose one of {', '.join(RUNTIMES)}")
     if node.engine and node.engine not in ("sim", "oci") and "://" not in node.engine:
@@ -280,25 +284,24 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
             f"imageGCHighThresholdPercent {node.image_gc_high}",
             "it is a percentage; at 100 no images are removed",
         )
-    for name in ("memory", "disk"):
-        try:
-            parse_quantity(getattr(node, name))
-        except QuantityError as problem:
-            raise refuse(f"{name}: {problem}", 'write a quantity, for example "8Gi"') from problem
-    for title, reserved in (
-        ("kubeReserved", node.kube_reserved),
-        ("systemReserved", node.system_reserved or {}),
-    ):
-        for resource, text in reserved.items():
-            try:
-                parse_quantity(text)
-            except QuantityError as problem:
-                raise refuse(
-                    f"{title}.{resource}: {problem}", 'write a quantity, for example "500Mi"'
-                ) from problem
+    _check_values(node, refuse)
     _check_skew(settings, node, refuse)
     if node.windows and node.runtime:
         _check_runtime(settings, node, refuse)
+
+
+def _check_values(node: NodeSpec, refuse: spec_checks.Refuse) -> None:
+    spec_checks.check_labels(node.labels, refuse)
+    spec_checks.check_taints(node.taints or (), refuse)
+    spec_checks.check_size("memory", node.memory, refuse)
+    spec_checks.check_size("disk", node.disk, refuse)
+    capacity = {"cpu": str(node.cpus), "memory": node.memory}
+    spec_checks.check_reserved("kubeReserved", node.kube_reserved, capacity, refuse)
+    spec_checks.check_reserved("systemReserved", node.system_reserved or {}, capacity, refuse)
+    spec_checks.check_eviction("evictionHard", node.eviction_hard or {}, refuse)
+    spec_checks.check_eviction("evictionSoft", node.eviction_soft or {}, refuse)
+    if node.max_pods < 0:
+        raise refuse(f"maxPods {node.max_pods}", "a node has 1 or more pods")
 
 
 def _check_runtime(settings: ClusterSettings, node: NodeSpec, refuse: Any) -> None:

@@ -13,7 +13,7 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Literal, TYPE_CHECKING, TypeVar
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
@@ -68,15 +68,12 @@ class ModelDataplane:
         )
         return ("", address, port) in servers or (stack.name, address, port) in servers
 
-    def serves(self, address: str, port: int) -> bool:
+    def serves(self, address: str, port: int, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
         """Whether a program of a pod listens there."""
-        return any(
-            place[1] in (address, "0.0.0.0", "::") and place[2] == port
-            for place in self._places(port)
+        servers: Mapping[_Place, object] = (
+            self._responders if protocol == "udp" else self._listeners
         )
-
-    def _places(self, port: int) -> list[_Place]:
-        return [place for place in self._listeners if place[2] == port]
+        return any(place[1] in (address, "0.0.0.0", "::") and place[2] == port for place in servers)
 
     async def settled(self) -> None:
         """Changes of the state take effect immediately."""
