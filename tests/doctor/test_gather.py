@@ -14,7 +14,7 @@ from tests.doctor.patients import NOW, event, healthy, node, pod, windows_node
 from transom.client.api import ApiUnreachable, ObjectList
 from transom.client.resources import GroupVersionResource
 from transom.doctor.examine import UnknownName, examine
-from transom.doctor.gather import INSIDE, gather_snapshot
+from transom.doctor.gather import INSIDE, STORE, gather_snapshot
 from transom.doctor.nodelogs import collect_node_logs
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.machinery.errors import ApiError
@@ -202,3 +202,9 @@ def test_a_pull_that_fails_without_its_secret_names_the_secret() -> None:
     [one] = [one for one in examine(read(api)) if "cannot be pulled" in one.what]
     assert "the imagePullSecret reg does not exist" in one.what
     assert "kubectl create secret docker-registry" in one.remedy
+
+
+def test_a_cluster_of_ours_without_machines_gets_a_remedy_that_runs() -> None:
+    found = read(Fake({STORE: {"nameOption": " --name blue", "problem": ""}}))
+    [one] = [one for one in examine(found) if one.what == "there are no nodes"]
+    assert one.remedy.endswith("transom down --name blue, then transom up --nodes --name blue")

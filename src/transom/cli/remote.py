@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from transom.cluster.config import ClusterConfig
+from transom.cluster.lifecycle import no_nodes_error
 from transom.cluster.probe import ClusterProbe, ClusterUnreachable
 from transom.kit.streaming import channels, remotecommand, websocket
 from transom.kit.streaming.channels import STDIN
@@ -58,9 +59,7 @@ def _connect(config: ClusterConfig, path: str) -> tuple[ssl.SSLSocket, bytes]:
         except ValueError:
             problem = {}
         if found[0] == 404:
-            raise UserError(
-                f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes"
-            )
+            raise no_nodes_error(config.name)
         raise UserError(problem.get("message") or f"answer {found[0]}", problem.get("hint", ""))
     return found
 

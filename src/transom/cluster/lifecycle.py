@@ -198,6 +198,14 @@ def _scheduler_document(content: dict[str, Any]) -> bytes:
     return document
 
 
+def no_nodes_error(cluster: str) -> UserError:
+    option = name_option(cluster)
+    return UserError(
+        f"cluster {cluster!r} has no nodes of its own: it runs with --no-nodes",
+        f"give it nodes: transom down{option} && transom up --nodes{option}",
+    )
+
+
 def control_client(config: ClusterConfig) -> Callable[..., Any]:
     """`call(method, path, body=None, media=...)`: calls the running cluster as its admin and
     returns the decoded response.
@@ -221,9 +229,7 @@ def control_client(config: ClusterConfig) -> Callable[..., Any]:
         except ValueError:
             value = None  # the text of a different error
         if status == 404 and path.startswith("/transom"):
-            raise UserError(
-                f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes"
-            )
+            raise no_nodes_error(config.name)
         if status >= 300:
             problem = value if isinstance(value, dict) else {}
             code = problem.get("code")

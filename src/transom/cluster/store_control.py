@@ -17,6 +17,7 @@ import orjson
 from transom.cluster.config import ClusterConfig
 from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.kit.lazy import lazy_import
+from transom.node.settings import name_option
 from transom.store.api import Store, StoreRecord, StoreSnapshot
 from transom.store.sealing import Sealing
 
@@ -73,6 +74,7 @@ class StoreControl:
         health = self._store.health()
         space = os.statvfs(self._config.state)
         return {
+            "nameOption": name_option(self._config.name),
             "revision": self._store.revision,
             "problem": health.problem or health.damage,
             "lastCommit": health.last_commit or None,

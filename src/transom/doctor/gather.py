@@ -92,6 +92,7 @@ async def gather_snapshot(
     found.secrets = await _secrets(api, found)
     await _inside(api, found)
     found.store = await _store(api)
+    found.name_option = found.name_option or str(found.store.get("nameOption") or "")
     about = places_to_check(found, names, namespace)
     found.logs = await _logs(api, found, about)
     return found

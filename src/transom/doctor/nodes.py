@@ -45,7 +45,7 @@ def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             "there are no nodes",
             (),
             "No pod can run.",
-            "Add nodes: transom node add NAME",
+            _add_nodes(s),
         )
     for node in s.nodes:
         where, called = place_of_object("node", node), name_of_object(node)
@@ -75,6 +75,14 @@ def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "No new pods are placed there.",
                 f"kubectl uncordon {called}",
             )
+
+
+def _add_nodes(s: ClusterSnapshot) -> str:
+    if s.inside:
+        return "Add nodes: transom node add NAME"
+    if s.store:  # one of our clusters, without machines
+        return "Add nodes; a cluster of transom that runs with --no-nodes: transom down, then transom up --nodes"
+    return "Add nodes to the cluster."
 
 
 def _not_ready(s: ClusterSnapshot, node: Object, ready: Object, where: str) -> DoctorFinding:
