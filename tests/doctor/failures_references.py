@@ -8,18 +8,21 @@ from tests.doctor.failures import (
     NS,
     SECRET,
     A,
+    Action,
     Failure,
     Object,
     claim,
     job,
     mounting,
     obj,
+    patch_node,
     pod,
     service,
     template,
     volume,
     workload,
 )
+from tests.doctor.virtual_cluster import VirtualCluster
 
 S = "service/default/s"
 RBAC = "rbac.authorization.k8s.io"
@@ -106,6 +109,26 @@ def cron(**spec: Any) -> Object:
 def affinity(key: str, kind: str = "podAffinity", app: str = "a") -> Object:
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def default_class(name: str, default: str) -> Object:
+    mark = {"storageclass.kubernetes.io/is-default-class": default}
+    return obj(
+        "StorageClass",
+        name,
+        "storage.k8s.io/v1",
+        None,
+        provisioner="example.com/disk",
+        metadata={"annotations": mark},
+    )
+
+
+def release_volume(name: str) -> Action:
+    async def do(cluster: VirtualCluster) -> None:
+        body = {"spec": {"claimRef": None}}
+        await cluster.patch(cluster.resource(volume()), name, body, "")
+
+    return do
 
 
 WEB = pod(ports=[{"containerPort": 80, "name": "web"}])
@@ -567,5 +590,65 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
                 spec={"minAvailable": 1, "selector": {"matchLabels": {"app": "w"}}},
             ),
         ),
+    ),
+    Failure(
+        "an architecture that no node has",
+        A,
+        "no node has the label kubernetes.io/arch=arm64",
+        "add a node that is arm64: its kubelet sets this label",
+        (pod(spec={"nodeSelector": {"kubernetes.io/arch": "arm64"}}),),
+        (pod(spec={"nodeSelector": {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}}),),
+    ),
+    Failure(
+        "a label of another operating system",
+        "node/windows-1",
+        "its label kubernetes.io/os is linux, and its kubelet reports windows",
+        "kubectl label node windows-1 kubernetes.io/os=windows --overwrite",
+        do=patch_node("windows-1", {"metadata": {"labels": {"kubernetes.io/os": "linux"}}}),
+        undo=patch_node("windows-1", {"metadata": {"labels": {"kubernetes.io/os": "windows"}}}),
+    ),
+    Failure(
+        "two default classes",
+        "storageclass/d1",
+        "2 StorageClasses are the default",
+        "kubectl patch storageclass d2 --patch",
+        tuple(default_class(name, "true") for name in ("d1", "d2")),
+        (default_class("d2", "false"),),
+    ),
+    Failure(
+        "a seccomp profile that does not exist",
+        A,
+        "node linux-1 has no seccomp profile /var/lib/kubelet/seccomp/nope.json",
+        "or use seccompProfile type RuntimeDefault",
+        (
+            pod(
+                securityContext={
+                    "seccompProfile": {"type": "Localhost", "localhostProfile": "nope.json"}
+                }
+            ),
+        ),
+        (pod(securityContext={"seccompProfile": {"type": "RuntimeDefault"}}),),
+    ),
+    Failure(
+        "a volume of another class than the claim",
+        "persistentvolumeclaim/default/v",
+        "pv is of class fast",
+        "name a StorageClass in the claim",
+        (volume(storageClassName="fast"), claim(storageClassName="")),
+    ),
+    Failure(
+        "a volume that keeps the data of a deleted claim",
+        "persistentvolumeclaim/default/v",
+        "pv is Released and keeps the data of a deleted claim",
+        'kubectl patch persistentvolume pv --type merge -p \'{"spec":{"claimRef":null}}\'',
+        (
+            volume(
+                persistentVolumeReclaimPolicy="Retain",
+                claimRef={"namespace": NS, "name": "old", "uid": "x"},
+            ),
+            claim(),
+        ),
+        (),
+        undo=release_volume("pv"),
     ),
 )

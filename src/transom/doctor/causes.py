@@ -184,6 +184,12 @@ POD: Final[tuple[KnownCause, ...]] = (
         "Install the plugin {plugin} on node {node}, or correct the type in its CNI configuration.",
     ),
     KnownCause(
+        r"(?:load|open) seccomp profile\S*.* (?P<path>\S+): no such file",
+        "node {node} has no seccomp profile {path}",
+        "Copy the profile to {path} on node {node}, or use seccompProfile type RuntimeDefault.",
+        os="linux",
+    ),
+    KnownCause(
         r"sysctl (?P<name>\S+) (?:is )?not (?:allowed|in a separate)|unknown sysctl",
         "the runtime refuses a sysctl",
         "Remove the sysctl from spec.securityContext.sysctls, or allow it on the node.",
@@ -628,6 +634,40 @@ PROBE: Final[tuple[KnownCause, ...]] = (
         r"Client\.Timeout|context deadline exceeded|i/o timeout|timed out|did not properly respond",
         "the container does not answer in time",
         "Raise timeoutSeconds in the probe, or make the container answer sooner.",
+    ),
+)
+
+# Why a container ends with an error: lines of its log.
+LOG: Final[tuple[KnownCause, ...]] = (
+    KnownCause(
+        r"[Aa]ddress (?:already )?in use|EADDRINUSE|Only one usage of each socket address",
+        "its port is in use: another container of the pod listens there",
+        "Let each container of the pod listen on a port of its own, or remove one of them.",
+    ),
+    KnownCause(
+        r"'(?P<command>[^'\n]+)' is not recognized as an internal or external command",
+        "cmd finds no command {command}",
+        "Use a command of Windows instead of {command}, or an image that has it.",
+        "WIN-CTR-002",
+        os="windows",
+    ),
+    KnownCause(
+        r"The term '(?P<command>[^'\n]+)' is not recognized as (?:the|a) name of a cmdlet",
+        "PowerShell finds no command {command}",
+        "Use a command of Windows instead of {command}, or an image that has it.",
+        "WIN-CTR-002",
+        os="windows",
+    ),
+    KnownCause(
+        r"(?:sh|bash|ash): (?:line \d+: |\d+: )?(?P<command>[^\s:]+): (?:command )?not found",
+        "the shell finds no command {command}",
+        "Correct the command, or use an image that has {command}.",
+        os="linux",
+    ),
+    KnownCause(
+        r"Permission denied|EACCES|Access is denied|Access to the path",
+        "its log says that access was denied",
+        "Correct the container's user (runAsUser, fsGroup; Windows: runAsUserName), or the mode of the files.",
     ),
 )
 

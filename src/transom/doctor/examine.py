@@ -87,6 +87,7 @@ GENERAL: Final = (
     DoctorCheck("disruption budgets select pods and allow evictions", workloads.check_budgets),
     DoctorCheck("quotas are not used up", workloads.check_quotas),
     DoctorCheck("claims are bound", storage.check_persistent_volume_claims),
+    DoctorCheck("one StorageClass is the default", storage.check_storage_classes),
     DoctorCheck("volumes are usable", storage.check_persistent_volumes),
     DoctorCheck("volumes can be attached", storage.check_attachments),
     DoctorCheck(
@@ -220,14 +221,23 @@ _KINDS: Final = {
 
 
 def talkative(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Pods on Windows nodes whose logs may help: the named ones, and those that restart or are not
-    ready.
+    """Pods whose logs may help: on Windows nodes the named ones and those that restart or are not
+    ready, on Linux nodes those that restart.
     """
     return [
         key_of_object(pod)
         for pod in s.pods
-        if s.on_windows(pod) and (place_of_object("pod", pod) in about or _troubled(pod))
+        if (s.on_windows(pod) and (place_of_object("pod", pod) in about or _troubled(pod)))
+        or _restarts(pod)
     ]
+
+
+def _restarts(pod: Object) -> bool:
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any(
+        ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+        for container in containers
+    )
 
 
 def _troubled(pod: Object) -> bool:

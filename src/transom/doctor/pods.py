@@ -71,6 +71,7 @@ _LONG_INIT: Final = 300.0  # seconds that an init container may run without bein
 _CREDENTIALS: Final = re.compile(
     r"unauthorized|authentication required|no basic auth|denied|insufficient_scope", re.IGNORECASE
 )
+_LOG_END: Final = 4000  # characters of a log that are examined
 _PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
 _WORD: Final = 1 << 32  # Windows exit codes are shown as signed numbers
 _EXITS: Final[Mapping[int, str]] = {  # codes with the same meaning everywhere
@@ -449,9 +450,18 @@ def _crashed(
         else f"{kind} {called} fails"
     )
     what += f": {text}" if text else ""
+    logged = _explained_log(s, pod)
+    if logged is not None:
+        return _finding(logged, f"{what}: {logged.cause}", where, why)
     return _on_windows(s, pod, "CrashLoopBackOff", text, what, where) or DoctorFinding(
         "error", what, (where,), why, f"Read its log: {logs}"
     )
+
+
+def _explained_log(s: ClusterSnapshot, pod: Object) -> causes.ExplainedCause | None:
+    os = "windows" if s.on_windows(pod) else "linux"
+    end = s.logs.get(key_of_object(pod), "")[-_LOG_END:]
+    return causes.explain_text(causes.LOG, "", end, os)
 
 
 def _is_init(pod: Object, called: str) -> bool:

@@ -34,6 +34,12 @@ _LATE: Final = 30.0
 _WHY: Final = "It stays Pending until it can be scheduled."
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([\w./-]+)")
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
+_OF_THE_MACHINE: Final = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "kubernetes.io/hostname",
+    "node.kubernetes.io/windows-build",
+)
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _BROKEN: Final = (
     "node.kubernetes.io/not-ready",
@@ -231,7 +237,7 @@ def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:
         have = f" (nodes have {label.partition('=')[0]}={', '.join(values[:5])})" if values else ""
         return (
             f"no node has the label {' or '.join(missing)} that its nodeSelector asks for{have}",
-            f"Correct spec.nodeSelector, or label a node: kubectl label node NODE {label}",
+            f"Correct spec.nodeSelector, or {_give_label(label)}",
         )
     if selector and not any(selector.items() <= _labels(node).items() for node in s.nodes):
         both = ", ".join(f"{k}={v}" for k, v in selector.items())
@@ -262,6 +268,14 @@ def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:
         "no node meets both its nodeSelector and its required node affinity",
         "Correct them, or label a node.",
     )
+
+
+def _give_label(label: str) -> str:
+    """How a node gets a label. A kubelet sets some from what its machine is."""
+    key, _, value = label.partition("=")
+    if key.removeprefix("beta.") in _OF_THE_MACHINE:
+        return f"add a node that is {value}: its kubelet sets this label."
+    return f"label a node: kubectl label node NODE {label}"
 
 
 def _tainted(spec: Object, selected: Sequence[Object]) -> tuple[str, str]:

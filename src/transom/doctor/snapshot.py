@@ -149,9 +149,10 @@ def place_of_object(kind: str, obj: Object) -> str:
 
 
 def is_windows_node(node: Object) -> bool:
+    """By what its kubelet reports; a label may be wrong."""
     labels = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    return "windows" in (labels.get("kubernetes.io/os"), info.get("operatingSystem"))
+    return (info.get("operatingSystem") or labels.get("kubernetes.io/os")) == "windows"
 
 
 def windows_build(node: Object) -> int:
