@@ -500,3 +500,21 @@ def test_several_default_storage_classes_are_reported() -> None:
     [one] = examine(healthy(storageclasses=classes))
     assert one.what == "2 StorageClasses are the default"
     assert one.where == ("storageclass/a", "storageclass/b")
+
+
+def _restarted(restarts: int, ago: float) -> dict[str, Any]:
+    last = {"exitCode": 1, "reason": "Error", "finishedAt": rfc3339(NOW - ago)}
+    return pod("a", "linux-1", ready=True, phase="Running", last=last, restarts=restarts, age=900)
+
+
+def test_a_container_that_runs_between_two_crashes_is_reported() -> None:
+    [one] = examine(healthy(pods=[_restarted(3, 20)]))
+    assert one.what == "container c fails with exit code 1"
+    assert examine(healthy(pods=[_restarted(3, 600)])) == []
+    assert examine(healthy(pods=[_restarted(1, 20)])) == []  # a reboot of its node
+    killed = [
+        event("a", "Killing", "Container c failed liveness probe, will be restarted"),
+        event("a", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404"),
+    ]
+    [one] = examine(healthy(pods=[_restarted(1, 20)], events=killed))
+    assert "is restarted: the server has no such path (HTTP 404)" in one.what

@@ -624,6 +624,11 @@ PROBE: Final[tuple[KnownCause, ...]] = (
         "Correct the command in the probe, or use an image that has {command}.",
     ),
     KnownCause(
+        r"unreachable host|no route to host|network is unreachable",
+        "the node cannot reach the probe's address",
+        "Remove host from the probe, so that it uses the pod's address; or correct it.",
+    ),
+    KnownCause(
         r"cannot find the file specified",
         "the image has no such command",
         "Use httpGet or tcpSocket, or a Windows command.",

@@ -113,6 +113,7 @@ WINDOWS: Final = (
     DoctorCheck(
         "kubelet, kube-proxy and flanneld run on Windows nodes", windows.check_processes, True
     ),
+    DoctorCheck("Windows' container services run", windows.check_windows_services, True),
     DoctorCheck("the virtual network exists", windows.check_virtual_network, True),
     DoctorCheck("running pods have an HNS endpoint", windows.check_lost_endpoints, True),
     DoctorCheck("no HNS endpoints are left over", windows.check_leaked_endpoints, True),

@@ -71,6 +71,7 @@ _LONG_INIT: Final = 300.0  # seconds that an init container may run without bein
 _CREDENTIALS: Final = re.compile(
     r"unauthorized|authentication required|no basic auth|denied|insufficient_scope", re.IGNORECASE
 )
+_MANY_RESTARTS: Final = 3  # one or two may be reboots of the node
 _LOG_END: Final = 4000  # characters of a log that are examined
 _PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
 _WORD: Final = 1 << 32  # Windows exit codes are shown as signed numbers
@@ -245,6 +246,8 @@ def _container(
         yield _not_started(s, pod, container, reason, str(waiting.get("message", "")), where)
     elif ended and ended.get("exitCode"):
         yield _crashed(s, pod, container, ended, where)
+    elif _keeps_restarting(s, pod, container):
+        yield _crashed(s, pod, container, container["lastState"]["terminated"], where)
     elif _runs_long(s, pod, container):
         namespace, called = key_of_object(pod)
         yield DoctorFinding(
@@ -254,6 +257,18 @@ def _container(
             "The containers of the pod are not started before it has ended.",
             f"Read its log: kubectl logs {called} --namespace {namespace} --container {container['name']}",
         )
+
+
+def _keeps_restarting(s: ClusterSnapshot, pod: Object, container: Object) -> bool:
+    """Whether a container that runs now was restarted a moment ago by a probe, or repeatedly."""
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    restarts = int(container.get("restartCount") or 0)
+    recent = s.now - time_of(str(last.get("finishedAt") or "")) < _RECENT
+    if not restarts or not recent:
+        return False
+    return bool(_killed_by_probe(s, pod, str(container.get("name", "")))) or (
+        restarts >= _MANY_RESTARTS and bool(last.get("exitCode"))
+    )
 
 
 def _runs_long(s: ClusterSnapshot, pod: Object, container: Object) -> bool:

@@ -392,6 +392,18 @@ def check_processes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             )
 
 
+def check_windows_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for node, where in _nodes(s):
+        for service in node.stopped_services:
+            yield DoctorFinding(
+                "error",
+                f"Windows' service {service} does not run",
+                (where,),
+                "Pods there cannot be created or removed, and kube-proxy cannot change load balancers.",
+                f"transom node exec {node.name} -- Start-Service {service}",
+            )
+
+
 def check_source_vip(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     for node, where in _nodes(s):
         again = f"Then start kube-proxy again: transom node reboot {node.name}"

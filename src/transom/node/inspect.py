@@ -46,6 +46,7 @@ _NETWORKS: Final = {
 }
 _REMOTE: Final = 1  # the flag of endpoints that represent pods of other nodes
 _RECENT_SECONDS: Final = 300.0
+_WINDOWS_SERVICES: Final = ("hns", "vmcompute")
 _MAX_NAMES: Final = 50  # names of ExternalName services that are looked up
 _PROGRAMS: Final = ("kubelet", "kube-proxy", "flanneld")
 _HNS: Final = (
@@ -325,6 +326,7 @@ def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
         "leaked_endpoints": _leaked_endpoints(node) if not spec.stopped else (),
         "lost_endpoints": _lost_endpoints(node) if not spec.stopped else (),
         "source_vip_problem": _source_vip_problem(node) if settings.mode == "overlay" else "",
+        "stopped_services": node.stopped_services(*_WINDOWS_SERVICES),
         "proxy": spec.proxy,
         "variables": dict(machine_variables(registry)),
     }

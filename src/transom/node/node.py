@@ -149,6 +149,14 @@ class Node:
         if self._login_machine is not None:
             await self._login_machine.boot()
 
+    def stopped_services(self, *names: str) -> tuple[str, ...]:
+        """Those of these Windows services that a user has stopped."""
+        machine = self._login_machine
+        if machine is None:  # nobody has logged in since boot
+            return ()
+        found = ((name, machine.services.find(name)) for name in names)
+        return tuple(name for name, one in found if one is not None and one.state == "STOPPED")
+
     async def shut_down(self) -> None:
         """A Windows shutdown: services get the time that the registry configures
         (WaitToKillServiceTimeout). The power stays on.
