@@ -17,7 +17,7 @@ from functools import partial
 
 from transom.kit.clock import Clock
 from transom.network import nft
-from transom.network.api import Accept, Respond
+from transom.network.api import Accept, NamedStack, Respond
 from transom.network.kernel import listeners, namespaces, outside, plan, sockets, windows
 from transom.network.kernel.applier import Applier
 from transom.network.kernel.namespaces import NamespaceVisitor, NetworkNamespaceHandle
@@ -99,7 +99,7 @@ class KernelDataplane:
         server = self._server(sockets.DATAGRAM, address, port, stack)
         return self._closing(sockets.take_datagrams(asyncio.get_running_loop(), server, respond))
 
-    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+    def listening(self, stack: NamedStack, address: str, port: int, protocol: str) -> bool:
         """Whether a program accepts such a connection or datagram, according to the kernel's
         sockets in the stack's namespace. Includes programs of real containers.
         """

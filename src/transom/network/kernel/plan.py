@@ -18,6 +18,7 @@ UNDERLAY = ""
 """The namespace of the bridge that joins the nodes; no stack has this name."""
 UNDERLAY_BRIDGE = "underlay"
 BRIDGE_FILTER = ("net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables")
+ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
 FORWARDING = ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding")
 
 
@@ -84,6 +85,9 @@ def base_stack_plan(stack: NetworkStack) -> StackPlan:
     for path in FORWARDING:
         plan.sysctls[path] = "1" if stack.forwarding else "0"
     plan.tables = dict(stack.tables)
+    if stack.role == "node" and stack.os == "linux":
+        # kube-proxy turns it on: node ports work on 127.0.0.1, too.
+        plan.sysctls[ROUTE_LOCALNET] = "1"
     return plan
 
 

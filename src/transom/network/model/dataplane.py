@@ -17,7 +17,7 @@ from typing import Final, Literal, TYPE_CHECKING, TypeVar
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
-from transom.network.api import Accept, Respond
+from transom.network.api import Accept, NamedStack, Respond
 from transom.network.model import fast
 from transom.network.model.packet_trip import NetworkState
 from transom.network.packets import Packet, Protocol, Walk
@@ -61,7 +61,7 @@ class ModelDataplane:
     ) -> Callable[[], None]:
         return _claim(self._responders, (stack, address, port), respond)
 
-    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+    def listening(self, stack: NamedStack, address: str, port: int, protocol: str) -> bool:
         """Whether a connection or datagram would reach a socket."""
         servers: Mapping[_Place, object] = (
             self._responders if protocol == "udp" else self._listeners

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from transom.network.model.addresses import address_family, is_loopback, is_within
+from transom.network.model.addresses import address_family, is_global, is_loopback, is_within
 from transom.network.model.conntrack import Conntrack, ConntrackEntry
 from transom.network.model.nft_eval import HookTraversal, Point
-from transom.network.model.packet_trip import PacketTrip, TripEnd
+from transom.network.model.packet_trip import NetworkState, PacketTrip, TripEnd
 from transom.network.ovn.database import GENEVE_PORT
 from transom.network.packets import Outer, Packet
 from transom.network.stacks import NetworkLink, NetworkRoute, NetworkStack
@@ -121,7 +121,7 @@ def send_from_linux(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> Tr
     if not trip.enter(stack):
         return trip.drop(stack, "route", packet, "loop", "it has been under way for too long")
     world = trip.world
-    local = world.is_local(stack, packet.destination)
+    local = _is_own(world, stack, packet.destination)
     route = None if local else stack.route(packet.destination)
     if not local and route is None:
         return _unrouted(trip, stack, packet)
@@ -136,7 +136,7 @@ def send_from_linux(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> Tr
     if ended is not None:
         return ended
     if passing.packet.destination != packet.destination:
-        local = world.is_local(stack, passing.packet.destination)
+        local = _is_own(world, stack, passing.packet.destination)
         route = None if local else stack.route(passing.packet.destination)
         if not local and route is None:
             return _unrouted(trip, stack, passing.packet)
@@ -145,6 +145,18 @@ def send_from_linux(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> Tr
         ended = passing.run("postrouting") or passing.run("input")
         return ended or _deliver(trip, stack, passing.packet)
     return _leave(trip, passing, route)
+
+
+def _is_own(world: NetworkState, stack: NetworkStack, address: str) -> bool:
+    """The external host is the whole Internet: it has every public address that is not routed to
+    the cluster.
+    """
+    if world.is_local(stack, address):
+        return True
+    if stack.role != "external" or not is_global(address):
+        return False
+    route = stack.route(address)
+    return route is None or not route.via or not route.destination.prefixlen
 
 
 def _leave(trip: PacketTrip, passing: _Filter, route: NetworkRoute, in_port: str = "") -> TripEnd:
