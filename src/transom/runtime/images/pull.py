@@ -21,6 +21,7 @@ from transom.runtime.images.model import (
     ImageError,
     ImageManifest,
     ImageNotFound,
+    NoMatchingPlatform,
     PullProgress,
     Tell,
 )
@@ -87,7 +88,7 @@ class _Pull:
         """The manifest for this node, and its image's configuration."""
         found = await self._choose(target, _DEEPEST, single=True)
         if found is None:
-            raise ImageNotFound("no match for platform in manifest")
+            raise NoMatchingPlatform()
         return found
 
     async def _choose(
