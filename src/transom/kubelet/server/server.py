@@ -248,3 +248,10 @@ class KubeletServer:
 
 def _uid(rest: tuple[str, ...], words: int) -> str:
     return rest[2] if len(rest) == words else ""
+
+
+def answer_ping_healthz(request: HttpRequest) -> HttpResponse:
+    """The server of --healthz-port, which only reports that the kubelet runs."""
+    if request.path in ("/healthz", "/healthz/", "/healthz/ping"):
+        return answers.plain_text(200, "ok")
+    return answers.not_found_answer()

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from socket import socket
 from typing import Final
@@ -17,12 +17,14 @@ import yaml
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
+from transom.http.server import HttpServer
 from transom.kit.goquote import go_quote
 from transom.kit.user_errors import UserError
 from transom.kubelet.base import DriverFolders, KubeletContext, RunProgram
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import BadConfiguration, Kubelet
 from transom.kubelet.node import checks
+from transom.kubelet.server.server import answer_ping_healthz
 from transom.kubelet.static_pods import RealFolder
 from transom.machinery.objects import Object
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
@@ -73,6 +75,8 @@ _EVENT_VERBOSITY: Final = 3  # events are logged from this verbosity on
 _NETWORK_PLUGINS: Final = ("", "cni")
 # Fields of KubeletConfiguration and the equivalent flags.
 _FILE_FIELDS: Final = {
+    "healthzBindAddress": "healthz-bind-address",
+    "healthzPort": "healthz-port",
     "clusterDNS": "cluster-dns",
     "clusterDomain": "cluster-domain",
     "resolvConf": "resolv-conf",
@@ -299,6 +303,8 @@ async def _run_kubelet(
         cluster.dataplane.listen(address, config.port, lambda sock: _serve(node, kubelet, sock))
         for address in node.network.addresses
     ]
+    if config.healthz_port:
+        listening.append(_serve_healthz(start, log, config))
     node.kubelet_started(kubelet)
     try:
         async with asyncio.TaskGroup() as group:
@@ -308,6 +314,34 @@ async def _run_kubelet(
         for close in listening:
             close()
         node.kubelet_ended(kubelet)
+
+
+def _serve_healthz(
+    start: ProgramStart, log: ProgramLog, config: KubeletConfig
+) -> Callable[[], None]:
+    """Serves /healthz without TLS, usually on the loopback address of the node."""
+    node, server = start.node, HttpServer(answer_ping_healthz, None)
+    address, port = config.healthz_bind_address, config.healthz_port
+    everywhere = ("127.0.0.1", *node.network.addresses)
+    addresses = everywhere if address in ("0.0.0.0", "::", "") else (address,)
+
+    def accept(connection: socket) -> None:
+        node.cluster.spawn_if_running(lambda: server.adopt(connection))
+
+    closers: list[Callable[[], None]] = []
+    try:
+        for one in addresses:
+            closers.append(node.cluster.dataplane.listen(one, port, accept, node.spec.name))
+    except OSError as problem:
+        reason = (problem.strerror or str(problem)).lower()
+        text = f"listen tcp {address}:{port}: bind: {reason}"
+        log.line(ERROR, "server.go:409", f"Starting healthz server failed: {text}")
+
+    def close() -> None:
+        for stop in closers:
+            stop()
+
+    return close
 
 
 def _make_kubelet(

@@ -9,25 +9,29 @@ from transom.userland.api import OpenSocket
 
 
 class _Listener(NamedTuple):
+    binary: str
     flag: str  # the flag for the port, or for an address with a port
     port: int  # the default
+    address: str = "0.0.0.0"
 
 
-_LISTENERS: Final = {
-    "kubelet": _Listener("--port", 10250),
-    "kube-proxy": _Listener("--healthz-bind-address", 10256),
-}
+_LISTENERS: Final = (
+    _Listener("kubelet", "--port", 10250),
+    _Listener("kubelet", "--healthz-port", 10248, "127.0.0.1"),
+    _Listener("kube-proxy", "--healthz-bind-address", 10256),
+)
 
 
 def program_sockets(machine: WindowsMachine) -> list[OpenSocket]:
     """A program holds its port until it has ended, even after its process was killed."""
     out: list[OpenSocket] = []
-    for binary, listener in _LISTENERS.items():
+    for listener in _LISTENERS:
+        binary = listener.binary
         if machine.binaries.running(binary) is None:
             continue
         rows = [row for row in machine.processes.list() if row.argv]
         row = next((row for row in rows if binary_of(row.argv[0]) == binary), None)
-        address, port = "0.0.0.0", listener.port
+        address, port = listener.address, listener.port
         for word in row.argv if row is not None else ():
             name, equals, value = word.partition("=")
             host, _, digits = value.rpartition(":")
