@@ -274,8 +274,7 @@ class Storage:
         undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None else None
         try:
             if ctx.dry_run:
-                if attributes.confirm is not None:
-                    attributes.confirm()
+                await attributes.confirm_write()
                 existing = self.store.latest(key)
                 if existing is not None:
                     raise self._exists(res, meta["name"], existing)
@@ -284,19 +283,21 @@ class Storage:
             if ctx.large:
                 await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
             share(res.kind.key, stored)
-            if attributes.confirm is not None:
-                attributes.confirm()
+            await attributes.confirm_write()
             lock = self._lock if strategy.reserve is not None else ""
             try:
                 pending = self._put(res, key, stored, 0, strategy.ttl, lock)
-                if attributes.on_accept is not None:
-                    attributes.on_accept()
-                return await pending  # a cancelled request does not cancel the write
+                more = attributes.on_accept() if attributes.on_accept is not None else None
+                record = await pending  # a cancelled request does not cancel the write
             except PreconditionFailed as problem:
                 if lock and problem.current is None:
                     raise
                 raise self._exists(res, meta["name"], problem.current) from None
+            if more is not None:
+                await more
+            return record
         except BaseException:
+            attributes.reject()
             if undo is not None:
                 undo()
             raise
@@ -537,8 +538,7 @@ class Storage:
                 return current
             if ctx.large and not ctx.dry_run:
                 await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
-            if attributes.confirm is not None:
-                attributes.confirm()
+            await attributes.confirm_write()
             if ctx.dry_run:
                 return StoreRecord(
                     key,
@@ -548,10 +548,12 @@ class Storage:
                 )
             lock = self._lock if strategy.reserve is not None else ""
             pending = self._put(res, key, stored, current.mod_revision, strategy.ttl, lock)
-            if attributes.on_accept is not None:
-                attributes.on_accept()
+            more = attributes.on_accept() if attributes.on_accept is not None else None
             record = await pending
+            if more is not None:
+                await more
         except BaseException:
+            attributes.reject()
             if undo is not None:
                 undo()
             raise
