@@ -91,7 +91,7 @@ class ResourceQuota(ValidatingPlugin):
         """
         for _ in range(_CHARGE_ATTEMPTS):
             newest = self._newest(attributes.namespace)
-            charges = _check(attributes, evaluator, newest) if newest else None
+            charges = _check(attributes, evaluator, newest, self._reserved) if newest else None
             if not charges:
                 return
             try:

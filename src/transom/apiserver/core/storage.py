@@ -64,7 +64,7 @@ _DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
 
 def _needs_compiling(definition: Object) -> bool:
     """Whether a CustomResourceDefinition has validation rules or patterns, which take long to
-    compile.
+    compile, or is large.
     """
     spec = definition.get("spec") or {}
     holders = [
@@ -72,8 +72,9 @@ def _needs_compiling(definition: Object) -> bool:
         *((version or {}).get("schema") for version in spec.get("versions") or ()),
     ]
     schemas = [holder.get("openAPIV3Schema") for holder in holders if isinstance(holder, dict)]
-    return any(map(structural_cel.has_rules, schemas)) or any(
-        map(structural_weight.has_patterns, schemas)
+    # The first walk is bounded, so the second one sees small schemas only.
+    return any(map(structural_weight.may_have_patterns, schemas)) or any(
+        map(structural_cel.has_rules, schemas)
     )
 
 
