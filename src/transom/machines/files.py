@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from transom.kit.rpc import Answer
@@ -86,12 +87,17 @@ class FileTree(InodeTree):
 
     def listdir(self, path: str) -> list[str]:
         node = self._there(path)
+        return self.some_names(path, len(node.data) if type(node.data) is dict else 0)
+
+    def some_names(self, path: str, most: int) -> list[str]:
+        node = self._there(path)
         self._allowed(node, READ, path)
         if type(node.data) is not dict:
             raise self._style.error(errno.ENOTDIR, path)
+        keys = sorted(node.data if len(node.data) <= most else islice(node.data, most))
         if type(next(iter(node.data.values()), None)) is Inode:  # keys are names
-            return sorted(node.data)
-        return [node.data[key].called(key) for key in sorted(node.data)]
+            return keys
+        return [node.data[key].called(key) for key in keys]
 
     def usage(self, path: str) -> tuple[int, int]:
         size = count = 0

@@ -171,9 +171,6 @@ class RealFiles:
         return sorted(names, key=str.lower) if self._windows else sorted(names)
 
     def some_names(self, path: str, most: int) -> list[str]:
-        """Like `listdir`, for a directory in which containers may have created any number of files:
-        at most `most`.
-        """
         with self._opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd, os.scandir(fd) as entries:
             return sorted(entry.name for entry in islice(entries, most))
 

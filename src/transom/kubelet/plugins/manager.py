@@ -45,13 +45,6 @@ class _Telling(Protocol):
     def on_sockets(self, function: Callable[[], None]) -> Callable[[], None]: ...
 
 
-@runtime_checkable
-class _Real(Protocol):
-    """A directory of this machine, which may contain anything."""
-
-    def some_names(self, path: str, most: int) -> list[str]: ...
-
-
 class _Refused(Exception):
     """The reason for a failed registration, sent to the plugin."""
 
@@ -140,11 +133,7 @@ class PluginManager:
             directory, depth = directories.pop(0)
             try:
                 left = _MOST_FILES - looked
-                names = (
-                    files.some_names(directory, left)
-                    if isinstance(files, _Real)
-                    else files.listdir(directory)
-                )
+                names = files.some_names(directory, left)
             except OSError:
                 continue
             looked += len(names)

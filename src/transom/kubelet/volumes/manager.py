@@ -45,6 +45,7 @@ from transom.kubelet.volumes.plugin import (
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import list_small_directory
 
 MOUNT_SECONDS: Final = 2 * 60 + 3.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
@@ -182,7 +183,7 @@ class VolumeManager:
 
     def pods(self) -> Sequence[str]:
         files, directory = self._env.host.files, paths.pods_dir(self._env)
-        return files.listdir(directory) if files.exists(directory) else ()
+        return list_small_directory(files, directory) if files.exists(directory) else ()
 
     def in_use(self) -> Sequence[str]:
         """The unique names of the volumes that must stay attached to the node."""
@@ -388,6 +389,6 @@ class VolumeManager:
         env = self._env
         files = env.host.files
         top = env.os.join(paths.pod_dir(env, uid), "volumes")
-        for plugin in files.listdir(top) if files.exists(top) else ():
-            for name in files.listdir(env.os.join(top, plugin)):
+        for plugin in list_small_directory(files, top) if files.exists(top) else ():
+            for name in list_small_directory(files, env.os.join(top, plugin)):
                 env.os.unmount(files, env.os.join(top, plugin, name))

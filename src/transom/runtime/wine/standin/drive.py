@@ -80,6 +80,9 @@ class Drives:
         assert isinstance(names, list)
         return sorted(names, key=str.lower)
 
+    def some_names(self, path: str, most: int) -> list[str]:
+        return self.listdir(path)[:most]
+
     def readlink(self, path: str) -> str:
         raise WINDOWS.error(errno.EINVAL, path)
 
