@@ -118,7 +118,7 @@ HEX = "0123456789abcdef" * 2
         ("key-", HEX, ""),
         ("", HEX, "-us12"),
         ("dapi", HEX, ""),
-        ("/bot", f"123456789:{WORD * 4}"[:45], ""),
+        ("/bot", f"123456789:AA{WORD * 4}"[:45], ""),
         ("", f"abc8Q~{WORD * 4}"[:40], ""),
         ("https://s3/x?X-Amz-Signature=", HEX, ""),
         ("https://x/y?key=", f"{WORD}abcdefgh", ""),

@@ -8,8 +8,9 @@ from transom.userland.files import error_text
 from transom.userland.posix.commands.expressions import basic_expression, extended_expression
 from transom.userland.posix.commands.options import ParsedOptions, parse_options
 from transom.userland.posix.commands.text import open_input, read_lines
+from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Process
-from transom.userland.regex import Pattern, compile_pattern
+from transom.userland.regex import Pattern, PatternTooComplexError, compile_pattern
 from transom.userland.streams import ByteSource
 
 
@@ -52,6 +53,7 @@ async def grep(process: Process) -> int:
     fixed = "F" in options or process.name == "fgrep"
     pieces: list[str] = []
     for pattern in patterns:
+        check_slice()
         expression = (
             re.escape(pattern)
             if fixed
@@ -66,6 +68,8 @@ async def grep(process: Process) -> int:
         pieces.append(f"(?:{expression})")
     try:
         compiled = compile_pattern("|".join(pieces), ignore_case="i" in options)
+    except PatternTooComplexError:
+        raise
     except re.error:
         return process.fail(f"bad regex '{patterns[0]}': Invalid regexp", 2)
     recursive = "r" in options or "R" in options

@@ -9,6 +9,7 @@ from transom.machines.api import Stat
 from transom.userland.files import error_text
 from transom.userland.posix.commands.basic import run_child
 from transom.userland.posix.commands.options import ParsedOptions, parse_options, parse_size
+from transom.userland.preemption import sort_in_slices
 from transom.userland.process import Command, Process
 
 _KINDS = {
@@ -153,9 +154,9 @@ def _list(
     process: Process, options: ParsedOptions, entries: list[tuple[str, Stat]], directory: str = ""
 ) -> None:
     if "S" in options:
-        entries.sort(key=lambda entry: -entry[1].size)
+        entries = sort_in_slices(entries, lambda entry: -entry[1].size)
     elif "t" in options:
-        entries.sort(key=lambda entry: -entry[1].mtime)
+        entries = sort_in_slices(entries, lambda entry: -entry[1].mtime)
     if "r" in options:
         entries.reverse()
     now = process.context.clock.time()

@@ -12,7 +12,7 @@ from transom.userland.posix.commands.options import parse_options
 from transom.userland.posix.commands.text import read_inputs
 from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Process
-from transom.userland.regex import Pattern, compile_pattern
+from transom.userland.regex import Pattern, PatternTooComplexError, compile_pattern
 
 
 class SedFault(Exception):
@@ -122,6 +122,8 @@ class _Parser:
         try:
             notation = extended_expression if self.extended else basic_expression
             return compile_pattern(notation(pattern), ignore_case=ignore_case)
+        except PatternTooComplexError:
+            raise
         except re.error:
             raise SedFault(f"bad regex '{pattern}'") from None
 
@@ -335,13 +337,14 @@ class _Editor:
 
         def one(match: re.Match[str]) -> str:
             nonlocal seen, done
+            check_slice()
             seen += 1
             if seen < wanted or (seen > wanted and not everywhere):
                 return match[0]
             done = True
             return _replacement(step.text, match)
 
-        self.space = step.pattern.sub(one, self.space)
+        self.space = step.pattern.sub(one, self.space, 0 if everywhere else wanted)
         return done
 
 

@@ -5,10 +5,12 @@ processes.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from transom.userland.files import error_text
+from transom.userland.limits import bounded
 from transom.userland.posix.commands import basic
 from transom.userland.posix.commands.files import pwd
 from transom.userland.posix.sh import arithmetic, words
@@ -18,6 +20,7 @@ from transom.userland.posix.sh.control import (
     ShellJob,
     signal_name,
 )
+from transom.userland.preemption import check_slice
 from transom.userland.process import SIGNAL_NUMBERS, Command, Exit
 
 if TYPE_CHECKING:
@@ -374,7 +377,7 @@ async def _read(shell: Shell, argv: list[str]) -> int:
             value = arguments.pop(0)
             if option[-1] == "p" and shell.process.context.terminal.tty:
                 shell.process.stderr.write(value.encode())
-    data = await shell.process.stdin.readline()
+    data = bounded(await shell.process.stdin.readline())
     text = data.decode("utf-8", "surrogateescape")
     ended = text.endswith("\n")
     text = text.removesuffix("\n")
@@ -382,7 +385,7 @@ async def _read(shell: Shell, argv: list[str]) -> int:
         while text.endswith("\\") and ended:
             more = (await shell.process.stdin.readline()).decode("utf-8", "surrogateescape")
             ended = more.endswith("\n")
-            text = text[:-1] + more.removesuffix("\n")
+            text = bounded(text[:-1] + more.removesuffix("\n"))
         text = text.replace("\\\\", "\0").replace("\\", "").replace("\0", "\\")
     names = arguments or ["REPLY"]
     separators = shell.separators()
@@ -396,10 +399,13 @@ def _split_fields(text: str, separators: str, count: int) -> list[str]:
     spaces = "".join(c for c in separators if c.isspace())
     values: list[str] = []
     rest = text.strip(spaces) if spaces else text
-    while rest and len(values) < count - 1:
-        end = next((i for i, c in enumerate(rest) if c in separators), -1)
-        if end < 0:
+    separator = re.compile(f"[{re.escape(separators)}]") if separators else None
+    while separator is not None and rest and len(values) < count - 1:
+        check_slice()
+        found = separator.search(rest)
+        if found is None:
             break
+        end = found.start()
         values.append(rest[:end])
         following = rest[end:]
         stripped = following.lstrip(spaces) if spaces else following

@@ -137,6 +137,7 @@ def _to_fields(shell: Shell, pieces: list[_Piece]) -> list[str]:
                 starts, ends = piece.text[:1] in separators, piece.text[-1:] in separators
                 parts = re.findall(f"[^{separators}]+", piece.text)
                 for number, part in enumerate(parts):
+                    check_slice()
                     if number or starts:
                         end()
                     current.append(part)
@@ -146,6 +147,8 @@ def _to_fields(shell: Shell, pieces: list[_Piece]) -> list[str]:
                 continue
             position = 0
             for match in re.finditer(f"[{re.escape(separators)}]", piece.text):
+                check_slice()
+                check_size(len(found), MAX_ARGUMENTS)
                 if match.start() > position:
                     current.append(piece.text[position : match.start()])
                     there = True
