@@ -157,6 +157,27 @@ async def test_services_are_found_again_after_a_reboot() -> None:
         assert world.binaries.running("kube-proxy") is not None
 
 
+async def test_shutdown_restarts_the_machine_and_switches_it_off() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        before = await shell("(gcim Win32_OperatingSystem).LastBootUpTime.Ticks")
+        await shell("subst X: C:\\k")
+        await shell("shutdown /r /t 60")
+        assert "already been scheduled.(1190)" in await shell("shutdown /s; $true")
+        await shell("shutdown /a")
+        assert "no shutdown was in progress.(1116)" in await shell("shutdown /a; $true")
+        await shell("shutdown /r /t 30")
+        await world.clock.sleep(40)
+        await world.until(lambda: is_ready(world))
+        after = await shell("(gcim Win32_OperatingSystem).LastBootUpTime.Ticks")
+        assert int(after) > int(before)
+        assert (await shell("Test-Path X:\\\\")).strip() == "False"
+        assert "1074" in await shell("(Get-EventLog System -Source User32).EventID")
+        await shell("Stop-Computer; $true")
+        await world.clock.sleep(30)
+        assert world.pool.node("w").spec.stopped
+
+
 async def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> None:
     key = r"HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 
@@ -286,3 +307,20 @@ async def test_netstat_and_powershell_show_what_answers() -> None:
         await shell("Start-Service kube-proxy")
         assert "True" in await shell(reach)
         assert "Active Routes" in await shell("netstat -rn")
+
+
+async def test_a_share_has_a_drive_letter_on_the_whole_node() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        mapping = r"New-SmbGlobalMapping -RemotePath \\files\data -LocalPath G:"
+        assert "G:" in await shell(mapping)
+        await shell(r"Set-Content G:\f.txt hello")
+        assert "hello" in await shell(r"Get-Content \\files\data\f.txt")
+        assert await shell("(Get-SmbGlobalMapping).LocalPath") == "G:\n"
+        assert r"G:        \\files\data" in await shell("net use")
+        kind = "(gcim Win32_LogicalDisk -Filter \"DeviceID = 'G:'\").ProviderName"
+        assert await shell(kind) == "\\\\files\\data\n"
+        other = r"net use G: \\files\other 2>&1; $LASTEXITCODE"
+        assert "System error 85 has occurred." in await shell(other)
+        await shell("Remove-SmbGlobalMapping -LocalPath G: -Force")
+        assert await shell(r"Test-Path G:\; Test-Path \\files\data\f.txt") == "False\nFalse\n"

@@ -167,3 +167,8 @@ class ContainerFiles(Files, Protocol):
 
     def in_memory(self, path: str) -> bool:
         """Whether it is on a tmpfs."""
+
+    def link(self, existing: str, path: str) -> None:
+        """Another name for a file."""
+
+    def link_count(self, path: str) -> int: ...

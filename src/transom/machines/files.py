@@ -31,6 +31,7 @@ from transom.machines.inodes import (
     FORMAT_MASK,
     FROZEN,
     GONE,
+    JUNCTION,
     MOUNT,
     BlockContent,
     Data,
@@ -40,6 +41,7 @@ from transom.machines.inodes import (
     SocketListener,
     content_length,
     freeze_inode,
+    link_inode,
     shared,
 )
 from transom.machines.resolved_paths import AttachedTree, ResolvedPath
@@ -104,7 +106,12 @@ class FileTree(InodeTree):
         place = self._walk(path, follow=False)
         if place.node is None:
             raise self._style.error(errno.ENOENT, path)
+        linked: set[int] = set()
         for node in all_inodes(place.node):
+            if node.links > 1:
+                if id(node.file) in linked:
+                    continue
+                linked.add(id(node.file))
             size += self._style.blocks(node.data)
             count += 1
         return size, count
@@ -166,6 +173,41 @@ class FileTree(InodeTree):
         if place.node is not None:
             raise self._style.error(errno.EEXIST, path)
         self._create(place, _LINK | 0o777, target)
+
+    def junction(self, target: str, path: str) -> None:
+        """Windows: a link to a directory of a local volume."""
+        self.symlink(target, path)
+        place = self._walk(path, follow=False)
+        assert place.node is not None
+        place.node.mode |= JUNCTION
+
+    def is_junction(self, path: str) -> bool:
+        return bool(self._there(path, follow=False).mode & JUNCTION)
+
+    def link(self, existing: str, path: str) -> None:
+        """Another name for a file, in the same file system."""
+        source, target = self._walk(existing, follow=False), self._walk(path, follow=False)
+        node = source.node
+        if node is None:
+            raise self._style.error(errno.ENOENT, existing)
+        if target.node is not None:
+            raise self._style.error(errno.EEXIST, path)
+        if type(node.data) is dict:
+            raise self._style.error(errno.EPERM, existing)
+        if source.at is not target.at or node.mode & MOUNT:
+            raise self._style.error(errno.EXDEV, path)
+        if self._user is not None and not self._style.owns(self._user, node):
+            raise self._style.error(errno.EPERM, existing)
+        link = link_inode(self._own(source, node), source.keys[-1])
+        self._entries(self._own_parent(source), existing)[kept_key(source.keys[-1])] = link
+        self._create(target, FILE, b"")
+        entries = self._entries(self._own_parent(target), path)
+        entries[kept_key(target.keys[-1])] = link.another(target.name)
+        target.at.volume.take(0, -1)
+
+    def link_count(self, path: str) -> int:
+        """The number of names of a file."""
+        return self._there(path, follow=False).links
 
     def make(self, path: str, kind: Kind, mode: int = 0o600) -> None:
         place = self._walk(path, follow=False)
@@ -339,6 +381,18 @@ class FileTree(InodeTree):
         place = ResolvedPath(name, self._top, 0, [key], name, self._top.node, None)
         self._entries(self._own_parent(place), name)[key] = root
 
+    def add_drive(self, letter: str, target: str) -> None:
+        r"""Another name for a directory or share until the machine restarts: `subst X: C:\k`."""
+        self.add_root(letter)
+        (key,) = self._style.fold([letter])
+        link = self._style.node(letter, _LINK | 0o777, target, self._now(), security.OPEN)
+        self._entries(self._top.node, letter)[key] = link
+
+    def drive_targets(self) -> dict[str, str]:
+        """The drives that are names for something else."""
+        entries = self._entries(self._top.node, "").items()
+        return {node.called(key): node.data for key, node in entries if type(node.data) is str}
+
     def remove_root(self, name: str) -> None:
         (key,) = self._style.fold(self._style.split(name))
         place = ResolvedPath(name, self._top, 0, [key], name, self._top.node, None)
@@ -450,8 +504,11 @@ class FileTree(InodeTree):
         return self._walk(path).at.volume.space.memory
 
     def drop_memory(self) -> None:
-        """Removes every tmpfs, as after a reboot, and all network mounts."""
+        """Removes every tmpfs, as after a reboot, all network mounts and names of drives."""
         self._mounts.clear()
+        if not self._style.has_owners:
+            for letter in self.drive_targets():
+                self.remove_root(letter)
         for key in [key for key in self._entries(self._top.node, "") if self._style.is_remote(key)]:
             self.remove_root(key)
 

@@ -18,6 +18,7 @@ from transom.machines.api import DiskSpace, Hardware
 from transom.machines.container_files import LayeredFiles
 from transom.machines.files import FileTree
 from transom.machines.inodes import DiskQuota, Inode
+from transom.machines.power import PowerSwitch
 from transom.machines.saving import Document, SavedContents
 from transom.machines.styles import PathStyle
 
@@ -133,6 +134,7 @@ class BaseHost(ABC):
         "files",
         "hardware",
         "name",
+        "power",
         "seed",
         "space",
         "system",
@@ -150,6 +152,7 @@ class BaseHost(ABC):
         self.seed = seed
         self.hardware = hardware or Hardware()
         self.clock = HostClock(clock)
+        self.power = PowerSwitch(self.clock)
         self.space = DiskQuota(
             self.hardware.disk, self.hardware.disk // self.inode_size if self.inode_size else 0
         )
@@ -276,6 +279,7 @@ class BaseHost(ABC):
         self._on_reboot.append(function)
 
     def reboot(self) -> None:
+        self.power.cancel()
         self.files.drop_memory()
         self._start()
         for function in self._on_reboot:

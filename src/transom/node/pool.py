@@ -18,6 +18,7 @@ from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
 from transom.node.cluster_services import ClusterDns, publish_api_server
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
@@ -299,6 +300,16 @@ class NodePool:
         node.change(spec, flex="flexDrivers" in values)
         self._save()
 
+    def _power_requested(self, name: str, action: PowerAction) -> None:
+        """By a program on the node: `shutdown`, Restart-Computer."""
+        if name in self._nodes:
+            work = self.reboot if action == "restart" else self._shut_down
+            self.cluster.spawn_if_running(lambda: work(name))
+
+    async def _shut_down(self, name: str) -> None:
+        await self.node(name).shut_down()
+        await self.stop(name)
+
     def _save(self) -> None:
         self._save_specs([node.spec for node in self._nodes.values()])
 
@@ -349,6 +360,7 @@ class NodePool:
         )
         if spec.flex_drivers and saved is None:
             node.install_flex_drivers()
+        machine.power.connect(lambda action: self._power_requested(spec.name, action))
         return node
 
     def _make_real_node(self, spec: NodeSpec, engine: str) -> Node:

@@ -18,6 +18,7 @@ from transom.kit.rpc import Answer
 from transom.machines.api import ContainerFiles
 from transom.machines.filesystems import FileSystem
 from transom.machines.inodes import BlockContent
+from transom.machines.power import PowerSwitch
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 
 if TYPE_CHECKING:  # these need packages that Wine's stand-ins do not have
@@ -323,8 +324,11 @@ class RemoteStorage(Protocol):
     def mappings(self) -> Mapping[str, str]:
         """Windows: remote paths, in lower case, and the user of each global mapping."""
 
-    def map_share(self, path: str, user: str, password: str) -> None:
-        """Windows. Raises MappingError."""
+    def map_share(self, path: str, user: str, password: str, drive: str = "") -> None:
+        """Windows, with a drive letter if one is given. Raises MappingError."""
+
+    def drive_of(self, path: str) -> str:
+        """The drive letter of a mapping, if it has one."""
 
     def unmap_share(self, path: str) -> bool: ...
     def disks(self) -> Sequence[AttachedDisk]:
@@ -370,6 +374,10 @@ class NodeAccess(Protocol):
 
     def set_time(self, moment: float) -> None:
         """Sets the machine's clock."""
+
+    @property
+    def power(self) -> PowerSwitch:
+        """To restart the machine or switch it off."""
 
     @property
     def storage(self) -> RemoteStorage | None: ...

@@ -203,7 +203,8 @@ def _remove_directory(shell: CmdInterpreter, rest: str) -> int:
             if not files.is_directory(path):
                 code = shell.fail("The directory name is invalid.", 267)
                 continue
-            if "s" not in switches and files.listdir(path):
+            link = files.stat(path, follow=False).kind == "symlink"
+            if "s" not in switches and not link and files.listdir(path):
                 code = shell.fail("The directory is not empty.", 145)
                 continue
             files.remove(path, recursive="s" in switches)
@@ -493,15 +494,34 @@ def _prompt(shell: CmdInterpreter, rest: str) -> int:
 
 def _make_link(shell: CmdInterpreter, rest: str) -> int:
     switches, operands = _switches(rest)
-    if len(operands) != 2:
-        return shell.fail("The syntax of the command is incorrect.")
+    if len(operands) != 2 or switches - {"d", "h", "j"} or len(switches) > 1:
+        return shell.fail(_SYNTAX)
+    link, target = operands
+    files, switch = shell.process.files, next(iter(switches), "")
+    if switch == "j" and target.startswith("\\\\"):
+        return shell.fail("Local volumes are required to complete the operation.")
+    account = shell.process.context.windows.account
+    if switch not in ("h", "j") and not account.administrator:
+        return shell.fail("You do not have sufficient privilege to perform this operation.")
     try:
-        shell.process.files.symlink(operands[1], operands[0])
+        if switch == "h":
+            files.link(target, link)
+        elif switch == "j":
+            files.junction(target, link)
+        else:
+            files.symlink(target, link)
     except OSError as error:
         return shell.fail(texts.windows_message(error))
-    kind = "Junction" if "j" in switches else "symbolic link"
-    shell.print_line(f"{kind} created for {operands[0]} <<===>> {operands[1]}")
+    shell.print_line(f"{_LINK_KINDS[switch]} created for {link} <<===>> {target}")
     return 0
+
+
+_LINK_KINDS = {
+    "": "symbolic link",
+    "d": "symbolic link",
+    "h": "Hardlink",
+    "j": "Junction",
+}
 
 
 def _nothing(shell: CmdInterpreter, rest: str) -> int:

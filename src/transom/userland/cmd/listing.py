@@ -13,6 +13,7 @@ from transom.userland.windows.wmi import disk_serial_number
 
 if TYPE_CHECKING:
     from transom.userland.cmd.interpreter import CmdInterpreter
+    from transom.userland.files import FileView
 
 _ORDERS: Final[dict[str, Callable[[DirRow], object]]] = {
     "n": lambda row: row.name.lower(),
@@ -83,6 +84,8 @@ def _entry(shell: CmdInterpreter, row: DirRow, chosen: DirOptions) -> str:
     kind, shown = "", row.name
     if row.state.kind == "symlink":
         kind = "<SYMLINKD>" if files.is_directory(row.path) else "<SYMLINK>"
+        if files.is_junction(row.path):
+            kind = "<JUNCTION>"
         shown = f"{row.name} [{files.readlink(row.path)}]"
     elif row.state.kind == "directory":
         kind = "<DIR>"
@@ -99,6 +102,12 @@ def _entry(shell: CmdInterpreter, row: DirRow, chosen: DirOptions) -> str:
         )
         owner = f"{name[:22]:<22} "
     return f"{texts.date_time(wall_clock_time(shell.process.context, row.state.mtime))}{size} {short}{owner}{shown}"
+
+
+def _is_directory(files: FileView, row: DirRow) -> bool:
+    if row.state.kind != "symlink":
+        return row.state.kind == "directory"
+    return files.is_junction(row.path) or files.is_directory(row.path)
 
 
 def show_dir(shell: CmdInterpreter, target: str, switches: set[str]) -> int:
@@ -172,7 +181,7 @@ def _one(
             shell.print_line(f" Directory of {directory}\r\n")
         shell.complain("File Not Found")
         return None
-    plain = [row for row in rows if row.state.kind != "directory"]
+    plain = [row for row in rows if not _is_directory(files, row)]
     total, count, directories = (
         sum(row.state.size for row in plain),
         len(plain),

@@ -209,7 +209,12 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
     }
     if state.kind == "symlink":
         properties["Target"] = files.readlink(full)
-        properties["LinkType"] = "SymbolicLink"
+        properties["LinkType"] = "Junction" if files.is_junction(full) else "SymbolicLink"
+    elif state.kind == "file" and files.link_count(full) > 1:
+        properties["LinkType"] = "HardLink"
+        properties["Target"] = [
+            full[:2] + name for name in files.hard_links(full) if name.lower() != full[2:].lower()
+        ]
     return PsObject(
         "System.IO.DirectoryInfo" if directory else "System.IO.FileInfo", properties, name
     )
@@ -356,8 +361,9 @@ def _new_item(call: CmdletCall) -> None:
                     )
                     continue
                 files.mkdir(path, parents=True)
-            elif kind in ("symboliclink", "junction"):
-                files.symlink(call.text("Value", call.text("Target")), path)
+            elif kind in _LINK_KINDS:
+                if not _make_link(call, kind, path):
+                    continue
             else:
                 if files.exists(path) and not call.has("Force"):
                     call.fail(
@@ -380,6 +386,39 @@ def _new_item(call: CmdletCall) -> None:
             _denied(call, path)
             continue
         call.emit(file_object(call, path, files.stat(path, follow=False)))
+
+
+_LINK_KINDS = ("symboliclink", "junction", "hardlink")
+
+
+def _make_link(call: CmdletCall, kind: str, path: str) -> bool:
+    files, full = call.process.files, call.process.files.absolute(path)
+    target = call.text("Value", call.text("Target"))
+    if kind == "symboliclink" and not call.process.context.windows.account.administrator:
+        call.fail(
+            "Administrator privilege required for this operation.",
+            f"PermissionDenied: ({target}:String) [New-Item], UnauthorizedAccessException",
+            "NewItemSymbolicLinkElevationRequired",
+        )
+        return False
+    if kind != "symboliclink" and not files.exists(target):
+        _missing(call, target)
+        return False
+    try:
+        if kind == "hardlink":
+            files.link(target, path)
+        elif kind == "junction":
+            files.junction(target, path)
+        else:
+            files.symlink(target, path)
+    except FileExistsError:
+        call.fail(
+            f"NewItemIOError : The file '{full}' already exists.",
+            f"WriteError: ({full}:String) [New-Item], IOException",
+            "NewItemIOError",
+        )
+        return False
+    return True
 
 
 def _remove_item(call: CmdletCall) -> None:

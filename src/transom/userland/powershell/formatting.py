@@ -102,6 +102,17 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         )
     },
     "System.Management.Automation.PathInfo": ("Path",),
+    "Microsoft.Windows.ServerManager.Commands.Feature": (
+        "Display Name",
+        "Name",
+        "Install State",
+    ),
+    "Microsoft.Windows.ServerManager.Commands.FeatureOperationResult": (
+        "Success",
+        "Restart Needed",
+        "Exit Code",
+        "Feature Result",
+    ),
     "System.Management.Automation.PSDriveInfo": (
         "Name",
         "Used (GB)",

@@ -13,6 +13,7 @@ from transom.kit.lazy import lazy_import
 from transom.machines.files import FileTree
 from transom.machines.linux import NAME_SERVER
 from transom.machines.machine import HostClock
+from transom.machines.power import PowerSwitch
 from transom.machines.windows.accounts import WindowsUser as Account
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
@@ -262,6 +263,10 @@ class NodeView:
     @property
     def mounts(self) -> FileTree:
         return self._core.host.files
+
+    @property
+    def power(self) -> PowerSwitch:
+        return self._core.host.power
 
     def set_time(self, moment: float) -> None:
         self._core.host.jump(moment - self._core.host.time())

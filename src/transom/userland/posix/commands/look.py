@@ -181,7 +181,8 @@ def _list(
         owner = str(state.uid) if "n" in options else owner_name(process, state.uid)
         group = str(state.gid) if "n" in options else owner_name(process, state.gid, "/etc/group")
         amount = human(state.size) if "h" in options else str(state.size)
-        links = 2 if state.kind == "directory" else 1
+        place = process.files.join(directory, name) if directory else name
+        links = 2 if state.kind == "directory" else process.files.link_count(place)
         if process.gnu:
             rows.append(f"{mode_text(state)} {links} {owner} {group} {amount:>5} {when} {shown}")
         else:
@@ -234,7 +235,7 @@ def linux_stat(process: Process) -> int:
             "y": when,
             "x": when,
             "z": when,
-            "h": "1",
+            "h": str(process.files.link_count(path)) if state.kind == "file" else "1",
             "i": "1",
             "b": str((state.size + 511) // 512),
             "B": "512",
@@ -251,7 +252,7 @@ def linux_stat(process: Process) -> int:
         process.write(
             f"  File: {path}\n  Size: {state.size:<10}\tBlocks: {values['b']:<10} IO Block: "
             f"4096   {kind}\n"
-            f"Device: 801h/2049d\tInode: 1           Links: 1\n"
+            f"Device: 801h/2049d\tInode: 1           Links: {values['h']}\n"
             f"Access: ({state.mode:04o}/{mode_text(state)})  Uid: "
             f"({state.uid:5d}/{values['U']:>8})   "
             f"Gid: ({state.gid:5d}/{values['G']:>8})\nAccess: {when}\nModify: "
