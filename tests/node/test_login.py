@@ -13,6 +13,7 @@ from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.api import is_not_found
 from transom.http.messages import HttpRequest
+from transom.kit import pki
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.machines.windows.host import CONTROL, WindowsHost
@@ -293,16 +294,21 @@ async def test_netstat_and_powershell_show_what_answers() -> None:
     async with play() as world:
         shell = Shell(world)
         rows = "Get-NetTCPConnection -State Listen | % { $_.LocalPort }"
-        assert (await shell(rows)).split() == ["10250", "10256"]
+        assert (await shell(rows)).split() == ["10250", "10256", "10248", "10249"]
         listed = await shell("netstat -an")
         assert [line.split()[1] for line in listed.splitlines() if "LISTENING" in line] == [
             "0.0.0.0:10250",
             "0.0.0.0:10256",
+            "127.0.0.1:10248",
+            "127.0.0.1:10249",
         ]
+        owners = "(Get-Process -Id (Get-NetTCPConnection -RemotePort 6443).OwningProcess).Name"
+        assert {"kubelet", "kube-proxy"} <= set((await shell(owners)).split())
+        assert "ESTABLISHED" in await shell("netstat -ano")
         reach = "Test-NetConnection localhost -Port 10256 -InformationLevel Quiet"
         assert "True" in await shell(reach)
         await shell("Stop-Service kube-proxy")
-        assert (await shell(rows)).split() == ["10250"]
+        assert (await shell(rows)).split() == ["10250", "10248"]
         assert "False" in await shell(reach)
         await shell("Start-Service kube-proxy")
         assert "True" in await shell(reach)
@@ -324,3 +330,55 @@ async def test_a_share_has_a_drive_letter_on_the_whole_node() -> None:
         assert "System error 85 has occurred." in await shell(other)
         await shell("Remove-SmbGlobalMapping -LocalPath G: -Force")
         assert await shell(r"Test-Path G:\; Test-Path \\files\data\f.txt") == "False\nFalse\n"
+
+
+async def test_a_node_without_its_adapter_is_not_ready() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        assert "ESTABLISHED" in await shell("netstat -n")
+        await shell("Disable-NetAdapter Ethernet -Confirm:$false")
+        states = "(Get-NetAdapter Ethernet, 'vEthernet (Ethernet)').Status"
+        assert (await shell(states)).split() == ["Disabled", "Disconnected"]
+        assert "Media disconnected" in await shell("ipconfig")
+        assert "ESTABLISHED" not in await shell("netstat -n")
+
+        async def not_ready() -> bool:
+            return not await is_ready(world)
+
+        await world.until(not_ready, 120)
+        await shell("netsh interface set interface Ethernet admin=enabled")
+        assert (await shell(states)).split() == ["Up", "Up"]
+        assert "0.0.0.0/0" in await shell("(Get-NetRoute).DestinationPrefix")
+        await world.until(lambda: is_ready(world))
+
+
+async def test_a_node_without_the_feature_containers_has_no_runtime() -> None:
+    async with play(runtime="docker") as world:
+        shell = Shell(world)
+        await shell("Uninstall-WindowsFeature Containers; $true")
+        assert "UninstallPending" in await shell("(Get-WindowsFeature Containers).InstallState")
+        assert "Running" in await shell("(Get-Service docker).Status")
+        await shell("shutdown /r /t 0")
+        await world.clock.sleep(30)
+        assert "Stopped" in await shell("(Get-Service docker).Status")
+        assert "False" in await shell("[bool](Get-Service vmcompute -EA SilentlyContinue)")
+        await shell("dism /online /enable-feature /featurename:Containers /quiet /norestart; $true")
+        await shell("Restart-Computer")
+        await world.clock.sleep(30)
+        assert "Running" in await shell("(Get-Service docker).Status")
+        await world.until(lambda: is_ready(world))
+
+
+async def test_the_certificates_of_the_node_are_on_the_cert_drive() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        authority = world.pool.cluster.authority.ca
+        authority.parent.mkdir(parents=True, exist_ok=True)
+        authority.write_bytes(pki.make_ca("kubernetes").certificate)
+        found = (await shell(r"(Get-ChildItem Cert:\LocalMachine\Root).Thumbprint")).split()
+        assert len(found) == 1 and len(found[0]) == 40
+        made = r"(New-SelfSignedCertificate -DnsName x.local).Thumbprint"
+        thumbprint = (await shell(made)).strip()
+        listed = await shell(r"reg query HKLM\SOFTWARE\Microsoft\SystemCertificates\MY /s")
+        assert thumbprint in listed
+        assert "CN=x.local" in await shell("certutil -store my")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from transom.kit.rpc import Answer
 from transom.machines import security
@@ -49,6 +49,17 @@ from transom.machines.saving import Document, SavedContents, capture_tree, resto
 from transom.machines.styles import READ, SEARCH, WRITE
 
 _LINK: Final = FORMAT["symlink"]
+
+
+class MountEntry(NamedTuple):
+    """A mount of a Linux tree."""
+
+    path: str
+    tree: AttachedTree
+
+    @property
+    def space(self) -> DiskQuota:
+        return self.tree.volume.space
 
 
 class FileTree(InodeTree):
@@ -492,6 +503,22 @@ class FileTree(InodeTree):
                 del self._mounts[point]
                 return
         raise self._style.error(errno.EINVAL, path)
+
+    def mount_table(self) -> list[MountEntry]:
+        """What is mounted here, the root first."""
+        self._walk("/")  # attaches pending mounts first
+        found = [MountEntry("/", self._top)]
+        todo = [("", self._top.node, self._top)]
+        while todo:
+            above, node, at = todo.pop()
+            for key, child in node.data.items() if type(node.data) is dict else ():
+                path, inner = f"{above}/{key}", at
+                while child.mode & MOUNT and (mounted := self._mounted(child, inner)) is not None:
+                    inner, child = mounted, mounted.node
+                    found.append(MountEntry(path, mounted))
+                if type(child.data) is dict:
+                    todo.append((path, child, inner))
+        return sorted(found, key=lambda entry: entry.path)
 
     def is_mount(self, path: str) -> bool:
         place = self._walk(path)

@@ -146,7 +146,7 @@ class HardLink(Inode):
         self._name = sys.intern(name)
 
     @property
-    def data(self) -> Data:  # type: ignore[override]
+    def data(self) -> Data:
         return self._linked.inode.data
 
     @data.setter
@@ -154,7 +154,7 @@ class HardLink(Inode):
         self._linked.inode.data = data
 
     @property
-    def mode(self) -> int:  # type: ignore[override]
+    def mode(self) -> int:
         return self._linked.inode.mode
 
     @mode.setter
@@ -162,7 +162,7 @@ class HardLink(Inode):
         self._linked.inode.mode = mode
 
     @property
-    def mtime(self) -> float:  # type: ignore[override]
+    def mtime(self) -> float:
         return self._linked.inode.mtime
 
     @mtime.setter
@@ -170,7 +170,7 @@ class HardLink(Inode):
         self._linked.inode.mtime = mtime
 
     @property
-    def owner(self) -> int:  # type: ignore[override]
+    def owner(self) -> int:
         return self._linked.inode.owner
 
     @owner.setter

@@ -77,6 +77,8 @@ class NetworkLink:
     fdb: dict[str, str] = field(default_factory=dict)  # mac -> outer destination
     logical: bool = False  # of a vnic: the node's own port on its logical switch of OVN
     endpoint: str = ""  # of a vnic: its HNS endpoint, upper case GUID
+    up: bool = True  # an administrator may have taken it down
+    index: int = 0  # in its stack, from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class NetworkStack:
     __slots__ = (
         "_change",
         "_ladder",
+        "_last_index",
         "_routes",
         "forwarding",
         "hns",
@@ -126,8 +129,9 @@ class NetworkStack:
         self.sandbox = sandbox
         self.forwarding = False
         self.links: dict[str, NetworkLink] = {
-            "lo": NetworkLink("lo", "loopback", addresses=[_LOOPBACK])
+            "lo": NetworkLink("lo", "loopback", addresses=[_LOOPBACK], index=1)
         }
+        self._last_index = 1
         self._routes: dict[Network, NetworkRoute] = {}
         self._ladder: list[tuple[int, int, dict[int, NetworkRoute]]] | None = (
             None  # routes by prefix length, the longest first
@@ -141,6 +145,8 @@ class NetworkStack:
     def add_link(self, link: NetworkLink) -> NetworkLink:
         if link.name in self.links:
             raise FileExistsError(f"link {link.name} exists in {self.name}")
+        self._last_index += 1
+        link.index = self._last_index
         self.links[link.name] = link
         self._change(self, "link", link.name)
         return link
@@ -159,6 +165,31 @@ class NetworkStack:
             del self.neighbours[address]
         self._change(self, "link", name)
 
+    def set_link_state(self, name: str, *, up: bool) -> None:
+        """Down: its routes and neighbours are removed. Up: the routes of its addresses come back,
+        the others do not.
+        """
+        link = self.links[name]
+        if link.up == up:
+            return
+        link.up = up
+        if up:
+            for interface in link.addresses:
+                self._add_prefix(link.name, interface)
+        else:
+            for destination in [d for d, route in self._routes.items() if route.link == name]:
+                del self._routes[destination]
+            for address in [a for a, (_, at) in self.neighbours.items() if at == name]:
+                del self.neighbours[address]
+        self._ladder = None
+        self._change(self, "link", name)
+
+    def _add_prefix(self, link: str, interface: Interface) -> None:
+        network = interface.network
+        if network.prefixlen < network.max_prefixlen and network not in self._routes:
+            self._routes[network] = NetworkRoute(network, link, source=_plain(interface))
+            self._ladder = None
+
     def rename_link(self, old: str, new: str) -> None:
         link = self.links.pop(old)
         link.name = new
@@ -176,10 +207,8 @@ class NetworkStack:
         if interface in self.links[link].addresses:
             return
         self.links[link].addresses.append(interface)
-        network = interface.network
-        if network.prefixlen < network.max_prefixlen and network not in self._routes:
-            self._routes[network] = NetworkRoute(network, link, source=_plain(interface))
-            self._ladder = None
+        if self.links[link].up:
+            self._add_prefix(link, interface)
         self._change(self, "address", link)
 
     def delete_address(self, link: str, address: str) -> None:

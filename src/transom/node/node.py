@@ -29,7 +29,13 @@ from transom.kubelet.os_windows import RULES as WINDOWS_RULES
 from transom.kubelet.osrules import OsRules
 from transom.machinery.errors import ApiError
 from transom.machines.windows import csi_proxy
+from transom.machines.windows.certificate_stores import (
+    STORES,
+    pem_certificates,
+    provided_stores,
+)
 from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.registry import Hive
 from transom.machines.windows.system import shutdown_seconds
 from transom.network.cni.flanneld import CONDITION
 from transom.node.cluster_access import ClusterAccess
@@ -324,6 +330,7 @@ class Node:
             self._login_machine.refresh()
         else:
             name, fabric = self.spec.name, self.cluster.network.fabric
+            machine.registry.provide(rf"HKLM\{STORES}", self._certificate_stores)
             self._login_machine = login_machine.WindowsMachine(
                 machine,
                 machine.clock,
@@ -333,6 +340,17 @@ class Node:
                 runtime,
             )
         return self._login_machine
+
+    def _certificate_stores(self) -> Hive:
+        """The cluster's authority, and the kubelet's serving certificate."""
+        own = self.kubelet_certificate
+        files = {"Root": self.cluster.authority.ca, "My": own}
+        found = {
+            store: pem_certificates(path.read_bytes())
+            for store, path in files.items()
+            if path.exists()
+        }
+        return provided_stores(found)
 
     def change(self, spec: NodeSpec, *, flex: bool) -> None:
         """Applies the settings that can change while a node runs; takes effect immediately."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # these need packages that Wine's stand-ins do not have
     from transom.machines.windows.accounts import WindowsUser as Account
     from transom.machines.windows.hns import HostNetworkService
     from transom.machines.windows.system import SystemResources, WindowsSystem
+    from transom.network.stacks import NetworkStack
     from transom.userland.csi_storage import CsiStorage
     from transom.userland.network_view import NetworkView
 
@@ -86,12 +87,23 @@ class TerminalAccess(Protocol):
 
 
 class OpenSocket(NamedTuple):
-    """A socket that waits for connections or datagrams."""
+    """A socket that waits for connections or datagrams, or a connection."""
 
     protocol: Literal["tcp", "udp"]
     address: str  # "0.0.0.0" for all addresses
     port: int
     pid: int = 0  # 0 if unknown
+    peer: str = ""  # of a connection
+    peer_port: int = 0
+    state: str = ""  # of a connection: ESTABLISHED, CLOSE_WAIT
+    program: str = ""  # instead of the pid, of a program of the node
+
+
+class StackView(NamedTuple):
+    """The links, addresses and routes of a network, which commands show and change."""
+
+    stack: NetworkStack
+    owner: Callable[[str], NetworkStack | None]  # of an address, anywhere in the cluster
 
 
 class NetworkAccess(Protocol):
@@ -116,7 +128,15 @@ class NetworkAccess(Protocol):
         """Answers UDP datagrams on all addresses of the sandbox, until the program ends or the result is called."""
 
     def sockets(self) -> Sequence[OpenSocket]:
-        """The sockets that wait for connections or datagrams, of all programs in this network."""
+        """The sockets that wait for connections or datagrams, and the connections, of all programs
+        in this network.
+        """
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes received and sent."""
+
+    def stack_view(self) -> StackView | None:
+        """None where the network is that of the machine that Wine runs on."""
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """`host` is an address, "localhost" or a name to resolve. Raises OSError, also socket.gaierror."""
@@ -212,6 +232,10 @@ class PlatformInfo(Protocol):
     @property
     def memory_limit(self) -> int:
         """Bytes: the container's limit, or the machine's memory."""
+
+    @property
+    def machine_resources(self) -> SystemResources:
+        """Of the machine, also for a container: Linux shows them to all."""
 
     @property
     def container_id(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from transom.machines import ntfs
 from transom.machines.api import Stat
-from transom.machines.files import FileTree
+from transom.machines.files import FileTree, MountEntry
 from transom.machines.security import READ_DATA, WRITE_DATA, SecurityDescriptor
 from transom.machines.styles import WINDOWS
 from transom.userland import procfs as virtual
@@ -203,6 +203,11 @@ class FileView:
 
     def chown(self, path: str, uid: int, gid: int) -> None:
         self._files.chown(self._full(path), uid, gid)
+
+    def mount_table(self) -> list[MountEntry]:
+        """Linux: what is mounted, the root first."""
+        tree = self._files
+        return tree.mount_table() if isinstance(tree, FileTree) else []
 
     # Windows only
 

@@ -32,6 +32,7 @@ class PlannedDevice(NamedTuple):
     vni: int = 0
     port: int = 0
     local: str = ""
+    up: bool = True
 
     @property
     def birth(self) -> tuple[object, ...]:
@@ -135,6 +136,11 @@ def to_logical_switches(stack: NetworkStack, plan: StackPlan, source: str = "") 
 
 def link_device(stack: NetworkStack, link: NetworkLink) -> PlannedDevice | None:
     """None for links without a device of their own here."""
+    found = _link_device(stack, link)
+    return found if found is None or link.up else found._replace(up=False)
+
+
+def _link_device(stack: NetworkStack, link: NetworkLink) -> PlannedDevice | None:
     if link.kind == "ethernet":
         port = names.underlay_port_name(stack.name, names.kernel_device_name(link.name))
         return PlannedDevice(

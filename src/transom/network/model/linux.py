@@ -267,6 +267,8 @@ def transmit_from_linux(
     link = stack.links.get(name)
     if link is None:
         return trip.drop(stack, "route", packet, "no-link", f"{stack.name} has no link {name}")
+    if not link.up:
+        return trip.drop(stack, name, packet, "no-link", f"{name} is down")
     if link.kind == "veth":
         return _cross_pair(trip, stack, packet, link, next_hop)
     if link.kind == "bridge":
@@ -289,6 +291,8 @@ def _cross_pair(
         return trip.drop(
             stack, link.name, packet, "no-link", f"the other end of {link.name} is gone"
         )
+    if not end.up:
+        return trip.drop(there, end.name, packet, "no-link", f"{end.name} is down")
     if not end.master:
         known = stack.neighbours.get(next_hop)
         if trip.world.is_local(there, next_hop) or (known is not None and known[0] == end.mac):
@@ -299,6 +303,8 @@ def _cross_pair(
     bridge = there.links.get(end.master)
     if bridge is None:
         return trip.drop(there, end.name, packet, "no-link", f"there is no bridge {end.master}")
+    if not bridge.up:
+        return trip.drop(there, bridge.name, packet, "no-link", f"{bridge.name} is down")
     if trip.world.is_local(there, next_hop):
         return receive_on_linux(trip, there, packet, bridge, end.name)
     return _bridged(trip, there, packet, bridge, end, next_hop)
@@ -383,7 +389,8 @@ def _port_of(
         for link in owner.links.values():
             if link.peer is not None and link.peer[0] == node.name:
                 port = node.links.get(link.peer[1])
-                if port is not None and port.master == bridge.name:
+                up = link.up and port is not None and port.up
+                if port is not None and up and port.master == bridge.name:
                     return owner, link, port
     return None
 

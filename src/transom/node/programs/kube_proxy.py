@@ -25,6 +25,7 @@ from transom.node.network_windows import WindowsNodeNetwork
 from transom.node.programs.flags import gates
 from transom.node.programs.flags import kube_proxy as flags
 from transom.node.programs.flags.golang import FlagError, flag_usage
+from transom.node.programs.listening import NodePorts
 from transom.node.programs.log import ERROR, FATAL, WARNING, ProgramLog, ProgramLogHandler
 from transom.node.programs.logged_client import connection_refused_text
 from transom.node.programs.start import (
@@ -38,7 +39,8 @@ from transom.node.programs.start import (
 )
 from transom.proxy import config as proxy_config
 from transom.proxy.config import ProxyConfig, ProxyConfigError
-from transom.proxy.healthcheck import ProxierHealth, serve_health_checks
+from transom.proxy.healthcheck import ProxierHealth
+from transom.proxy.metrics import MetricsHandler, ProxyMetrics
 from transom.proxy.nftables.proxier import NftablesOptions, NftablesProxier
 from transom.proxy.server import SyncRunner
 from transom.proxy.winkernel.dualstack import DualStackProxier
@@ -102,10 +104,11 @@ def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
     proxier = _make_proxier(start, log, config, logger)
     log.info("server.go:650", f"Version: {version} (simulated)")
     network = start.node.network
-    stop_healthz = _serve_healthz(start, log, config)
+    stops = (_serve_healthz(start, log, config), _serve_metrics(start, log, config, proxier))
 
     def close() -> None:
-        stop_healthz()
+        for stop in stops:
+            stop()
         if network.proxier is proxier:
             network.stop_proxy()
 
@@ -115,6 +118,7 @@ def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
         given.service,
         close,
         attach=lambda: _write_lines_of(logger, log),
+        server=server,
     )
 
 
@@ -123,20 +127,37 @@ def _serve_healthz(start: ProgramStart, log: ProgramLog, config: ProxyConfig) ->
     they are never late.
     """
     host, _, port = config.healthz_bind_address.rpartition(":")
-    network = start.node.network
-    everywhere = host.strip("[]") in ("", "0.0.0.0", "::")
-    addresses = [one for one in network.addresses if everywhere or one == host.strip("[]")]
     if not port.isdigit() or port == "0":
         return _nothing_to_stop
-    health = ProxierHealth(network.shared.clock, 2 * config.sync_period)
+    health = ProxierHealth(start.node.network.shared.clock, 2 * config.sync_period)
     health.updated()
+    ports = NodePorts(start.node, "kube-proxy")
     try:
-        return serve_health_checks(
-            start.node.cluster.dataplane, addresses, int(port), health.handle
-        )
+        return ports.serve(host.strip("[]"), int(port), lambda: health.handle)
     except OSError as problem:
         text = f"Failed to start proxier healthz on {config.healthz_bind_address}: {problem}"
         log.line(ERROR, "proxier_health.go:127", text)
+        return _nothing_to_stop
+
+
+def _serve_metrics(
+    start: ProgramStart, log: ProgramLog, config: ProxyConfig, proxier: RunningProxier
+) -> Callable[[], None]:
+    """Serves /metrics and /proxyMode."""
+    host, _, port = config.metrics_bind_address.rpartition(":")
+    if not port.isdigit() or port == "0":
+        return _nothing_to_stop
+    usual = "userspace" if start.node.spec.windows else "iptables"
+
+    def handler() -> MetricsHandler:
+        metrics = ProxyMetrics(proxier.tracker, start.node.network.shared.clock)
+        return MetricsHandler(metrics, config.mode or usual, config.document())
+
+    try:
+        return NodePorts(start.node, "kube-proxy").serve(host.strip("[]"), int(port), handler)
+    except OSError as problem:
+        text = f"starting metrics server failed: {problem}"
+        log.line(ERROR, "server.go:594", text)
         return _nothing_to_stop
 
 

@@ -5,6 +5,7 @@ which it exits. A node starts it this way at boot, and so do users who log in.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import ssl
@@ -32,6 +33,7 @@ from transom.node.programs.flags import gates, klog
 from transom.node.programs.flags import kubelet as flags
 from transom.node.programs.flags.golang import FlagError, ParsedFlags, flag_usage
 from transom.node.programs.host import ProgramHost
+from transom.node.programs.listening import NodePorts
 from transom.node.programs.log import (
     ERROR,
     FATAL,
@@ -41,7 +43,7 @@ from transom.node.programs.log import (
     attach_kubelet_log,
     use_kubelet_log,
 )
-from transom.node.programs.logged_client import LoggedClient
+from transom.node.programs.logged_client import LoggedClient, server_host
 from transom.node.programs.start import (
     UNUSED,
     BadKubeconfig,
@@ -93,6 +95,8 @@ _FILE_FIELDS: Final = {
     "enableDebuggingHandlers": "enable-debugging-handlers",
     "hairpinMode": "hairpin-mode",
     "port": "port",
+    "healthzBindAddress": "healthz-bind-address",
+    "healthzPort": "healthz-port",
     "staticPodPath": "pod-manifest-path",
     "serializeImagePulls": "serialize-image-pulls",
     "providerID": "provider-id",
@@ -153,6 +157,7 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
         given.service,
         attach=lambda: attach_kubelet_log(log),
         unreachable="" if start.reaches(server) else server,
+        server=server,
     )
 
 
@@ -296,15 +301,10 @@ async def _run_kubelet(
     start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str
 ) -> None:
     """Runs until cancelled. Containers keep running, and the next kubelet finds them."""
-    node, cluster = start.node, start.node.cluster
+    node = start.node
     await node.start_runtime()
     kubelet, events = _make_kubelet(start, log, config, server)
-    listening = [
-        cluster.dataplane.listen(address, config.port, lambda sock: _serve(node, kubelet, sock))
-        for address in node.network.addresses
-    ]
-    if config.healthz_port:
-        listening.append(_serve_healthz(start, log, config))
+    listening = _listen(node, kubelet, config, log)
     node.kubelet_started(kubelet)
     try:
         async with asyncio.TaskGroup() as group:
@@ -316,32 +316,21 @@ async def _run_kubelet(
         node.kubelet_ended(kubelet)
 
 
-def _serve_healthz(
-    start: ProgramStart, log: ProgramLog, config: KubeletConfig
-) -> Callable[[], None]:
-    """Serves /healthz without TLS, usually on the loopback address of the node."""
-    node, server = start.node, HttpServer(answer_ping_healthz, None)
-    address, port = config.healthz_bind_address, config.healthz_port
-    everywhere = ("127.0.0.1", *node.network.addresses)
-    addresses = everywhere if address in ("0.0.0.0", "::", "") else (address,)
-
-    def accept(connection: socket) -> None:
-        node.cluster.spawn_if_running(lambda: server.adopt(connection))
-
-    closers: list[Callable[[], None]] = []
-    try:
-        for one in addresses:
-            closers.append(node.cluster.dataplane.listen(one, port, accept, node.spec.name))
-    except OSError as problem:
-        reason = (problem.strerror or str(problem)).lower()
-        text = f"listen tcp {address}:{port}: bind: {reason}"
-        log.line(ERROR, "server.go:409", f"Starting healthz server failed: {text}")
-
-    def close() -> None:
-        for stop in closers:
-            stop()
-
-    return close
+def _listen(
+    node: ProgramHost, kubelet: Kubelet, config: KubeletConfig, log: ProgramLog
+) -> list[Callable[[], None]]:
+    """Its API, and /healthz for its own machine."""
+    ports = NodePorts(node, "kubelet")
+    closers = [ports.listen("", config.port, lambda sock: _serve(node, kubelet, sock))]
+    if config.healthz_port:
+        address, port = config.healthz_bind_address, config.healthz_port
+        try:
+            closers.append(ports.serve(address, port, lambda: kubelet.server.health))
+        except OSError as problem:  # the kubelet keeps running without
+            reason = (problem.strerror or str(problem)).lower()
+            text = f"listen tcp {address}:{port}: bind: {reason}"
+            log.line(ERROR, "server.go:409", f"Starting healthz server failed: {text}")
+    return closers
 
 
 def _make_kubelet(
@@ -393,10 +382,15 @@ def _make_client(
     agent = f"kubelet/{config.version} ({node.spec.os}/amd64) kubernetes/kubelet"
     groups = ("system:nodes", "system:authenticated")
     client = node.cluster.client(f"system:node:{config.node_name}", groups, agent)
-    reachable = start.reaches(server)
-    if start.at_boot and reachable:
-        return client
-    return LoggedClient(client, log, node.machine.clock, server, reachable=reachable)
+    known = start.reaches(server)
+    return LoggedClient(
+        client,
+        log,
+        node.machine.clock,
+        server,
+        reachable=lambda: known and node.network.has_route_to(server_host(server)),
+        quiet=start.at_boot and known,
+    )
 
 
 def _serve(node: ProgramHost, kubelet: Kubelet, sock: socket) -> None:

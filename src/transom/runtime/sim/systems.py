@@ -196,6 +196,7 @@ def machine_resources(core: SimCore) -> SystemResources:
         boot_time=host.boot_time,
         cpu_seconds=host.cpu_seconds(),
         working_set=memory.working_set,
+        load=tuple(host.load_averages()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from transom.machines.api import Stat
 from transom.userland.windows import texts
 from transom.userland.windows.clock import wall_clock_time
-from transom.userland.windows.wmi import disk_serial_number
+from transom.userland.windows.wmi import disk_serial_number, volume_label
 
 if TYPE_CHECKING:
     from transom.userland.cmd.interpreter import CmdInterpreter
@@ -51,9 +51,10 @@ def parse_dir_options(switches: set[str]) -> DirOptions:
 def volume_header(shell: CmdInterpreter, path: str) -> None:
     drive = path[:1].upper()
     serial = disk_serial_number(shell.process.context, f"{drive}:")
+    label = volume_label(shell.process.context, f"{drive}:")
+    shown = f"is {label}" if label else "has no label."
     shell.print_line(
-        f" Volume in drive {drive} has no label.\r\n Volume Serial Number is "
-        f"{serial[:4]}-{serial[4:]}"
+        f" Volume in drive {drive} {shown}\r\n Volume Serial Number is {serial[:4]}-{serial[4:]}"
     )
 
 

@@ -63,7 +63,7 @@ async def _lines(shell: CmdInterpreter, node: CmdFor, items: str) -> AsyncIterat
     backquotes = "usebackq" in options.lower()
     command, string = ("`", "'") if backquotes else ("'", '"')
     if items.startswith(command) and items.endswith(command):
-        content = await shell.capture(items[1:-1])
+        content = await shell.capture(_unescaped(items[1:-1]))
     elif items.startswith(string) and items.endswith(string):
         content = items[1:-1]
     else:
@@ -82,6 +82,13 @@ async def _lines(shell: CmdInterpreter, node: CmdFor, items: str) -> AsyncIterat
         bound = _tokens(line, delimiters, wanted[1] if wanted is not None else "1", node.variable)
         if bound is not None:
             yield bound
+
+
+def _unescaped(command: str) -> str:
+    """The carets that hide operators from the outer command line: `dir ^| find "x"`."""
+    parts = command.split('"')
+    parts[::2] = [re.sub(r"\^(.)", r"\1", part) for part in parts[::2]]
+    return '"'.join(parts)
 
 
 def _tokens(line: str, delimiters: str, wanted: str, variable: str) -> dict[str, str] | None:

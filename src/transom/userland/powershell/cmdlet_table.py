@@ -9,6 +9,8 @@ from transom.kit.lazy import lazy_function
 from transom.userland.powershell import (
     cmdlets_accounts,
     cmdlets_acl,
+    cmdlets_adapters,
+    cmdlets_certificates,
     cmdlets_events,
     cmdlets_files,
     cmdlets_firewall,
@@ -146,6 +148,8 @@ _ALIASES: dict[str, str] = {
 _MODULES = (
     cmdlets_accounts,
     cmdlets_acl,
+    cmdlets_adapters,
+    cmdlets_certificates,
     cmdlets_events,
     cmdlets_files,
     cmdlets_firewall,

@@ -15,6 +15,14 @@ from transom.userland.files import MAX_PATH
 from transom.userland.posix.commands.files import copy_tree
 from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.cmdlets_certificates import (
+    CERTIFICATE_PROVIDER,
+    certificate_children,
+    certificate_items,
+    emit_certificates,
+    is_certificate_path,
+    remove_certificates,
+)
 from transom.userland.powershell.cmdlets_output import write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
 from transom.userland.powershell.members import local_date
@@ -37,16 +45,17 @@ if TYPE_CHECKING:
 def _paths(call: CmdletCall, name: str = "Path") -> list[str]:
     given = call.get(name, call.get("LiteralPath"))
     if given is None and call.input is not None:
-        return [
-            to_text(value.get("FullName") or value)
-            if isinstance(value, PsObject)
-            else to_text(value)
-            for value in call.input
-        ]
-    return [
-        to_text(value.get("FullName") or value) if isinstance(value, PsObject) else to_text(value)
-        for value in to_items(given)
-    ]
+        return [call.evaluator.resolved(_path_of(value)) for value in call.input]
+    return [call.evaluator.resolved(_path_of(value)) for value in to_items(given)]
+
+
+def _path_of(value: Any) -> str:
+    if not isinstance(value, PsObject):
+        return to_text(value)
+    place = to_text(value.get("PSPath") or "")
+    if place.startswith(CERTIFICATE_PROVIDER):
+        return "Cert:\\" + place.removeprefix(CERTIFICATE_PROVIDER)
+    return to_text(value.get("FullName") or value)
 
 
 def _missing(call: CmdletCall, path: str) -> None:
@@ -228,6 +237,9 @@ def _children(call: CmdletCall) -> None:
             for item in items:
                 call.emit(item)
             continue
+        if is_certificate_path(given):
+            emit_certificates(call, given, certificate_children(call, given))
+            continue
         if given.lower().startswith("env:"):
             wanted = given[4:].strip("\\") or "*"
             for name, value in call.evaluator.env.items():
@@ -324,6 +336,9 @@ def _get_item(call: CmdletCall) -> None:
                     name,
                 )
             )
+            continue
+        if is_certificate_path(given):
+            emit_certificates(call, given, certificate_items(call, given))
             continue
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
@@ -427,6 +442,9 @@ def _remove_item(call: CmdletCall) -> None:
         if given.lower().startswith("env:"):
             call.evaluator.put(given, None)
             continue
+        if is_certificate_path(given):
+            remove_certificates(call, given)
+            continue
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
             cmdlets_registry.remove_key(call, key)
@@ -463,6 +481,9 @@ def _test_path(call: CmdletCall) -> None:
         items = drive_items(call, given)
         if items is not None:
             call.emit(bool(items))
+            continue
+        if is_certificate_path(given):
+            call.emit(certificate_items(call, given) is not None)
             continue
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:

@@ -273,7 +273,7 @@ def _volumes(call: CmdletCall) -> None:
                     "MSFT_Volume",
                     {
                         "DriveLetter": drive[0],
-                        "FriendlyName": "",
+                        "FriendlyName": wmi.volume_label(call.process.context, drive),
                         "FileSystemType": "NTFS",
                         "DriveType": "Fixed",
                         "HealthStatus": "Healthy",

@@ -102,6 +102,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         )
     },
     "System.Management.Automation.PathInfo": ("Path",),
+    "System.Security.Cryptography.X509Certificates.X509Certificate2": ("Thumbprint", "Subject"),
     "Microsoft.Windows.ServerManager.Commands.Feature": (
         "Display Name",
         "Name",

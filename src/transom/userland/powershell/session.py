@@ -45,6 +45,7 @@ class PowerShellSession:
         self.types: dict[str, DefinedType] = {}  # classes and enums, by lower-case name
         self.static_values: dict[str, dict[str, Any]] = {}  # those that a script has set, by type
         self.aliases: dict[str, str] = {}  # by Set-Alias
+        self.drives: dict[str, tuple[str, str]] = {}  # by New-PSDrive: provider and root
         self.script = ""
         self.held: list[Any] = []  # objects for the console, held until one of another kind follows
         self.emit: Emit = self.show
@@ -52,6 +53,16 @@ class PowerShellSession:
         self.location = ""  # a registry key, if it is the current location
         self.locations: list[tuple[str, str]] = []
         self.allocated = 0
+
+    def resolved(self, path: str) -> str:
+        """A path on a drive of this session, on the drive or key that it is for."""
+        name, colon, rest = path.partition(":")
+        found = self.drives.get(name.lower()) if colon else None
+        if found is None:
+            return path
+        provider, root = found
+        start = "Registry::" if provider == "Registry" else ""
+        return start + root.rstrip("\\") + "\\" + rest.strip("\\/")
 
     def show(self, value: Any) -> None:
         for item in to_items(value):

@@ -234,7 +234,8 @@ def _volume_info(process: Process, words: list[str]) -> int:
         return 1
     serial = wmi.disk_serial_number(process.context, found[0]).lower()
     process.print_line(
-        f"Volume Name : \r\nVolume Serial Number : 0x{serial}\r\nMax Component Length : 255\r\n"
+        f"Volume Name : {wmi.volume_label(process.context, found[0])}\r\n"
+        f"Volume Serial Number : 0x{serial}\r\nMax Component Length : 255\r\n"
         "File System Name : NTFS\r\nIs ReadWrite"
     )
     return 0

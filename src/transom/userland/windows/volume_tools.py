@@ -172,8 +172,34 @@ def chkntfs(process: Process) -> int:
     return code
 
 
+async def label(process: Process) -> int:
+    """`label C: NAME`; without a name it asks for one."""
+    words = process.argv[1:]
+    drive = words[0].upper() if words and _DRIVE.fullmatch(words[0]) else process.cwd[:2].upper()
+    rest = words[1:] if words and _DRIVE.fullmatch(words[0]) else words
+    if drive not in [row[0] for row in wmi.local_drives(process.context)]:
+        process.complain("The volume label cannot be changed: the drive does not exist.")
+        return 1
+    if not process.context.windows.account.administrator:
+        process.complain("Access Denied as you do not have sufficient privileges.")
+        return 1
+    name = " ".join(rest)
+    if not name:
+        before = wmi.volume_label(process.context, drive)
+        shown = f"is {before}" if before else "has no label"
+        process.print_line(f"Volume in drive {drive[0]} {shown}")
+        process.print_line("Volume label (32 characters, ENTER for none)? ")
+        name = (await process.read_all()).decode("utf-8", "replace").strip()
+    if len(name) > 32 or set(name) & set('*?/\\|.,;:+=[]()&^<>"'):
+        process.complain("Cannot change the volume label. The volume label is not valid.")
+        return 1
+    process.context.windows.system.registry.set(wmi.LABELS, drive, name)
+    return 0
+
+
 COMMANDS: Final[dict[str, Command]] = {
     "chkdsk": chkdsk,
     "chkntfs": chkntfs,
+    "label": label,
     "subst": subst,
 }

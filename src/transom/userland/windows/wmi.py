@@ -220,6 +220,14 @@ def local_drives(context: ProgramContext) -> list[tuple[str, int, int]]:
     return [row for row in wmi_drives(context) if row[0] not in linked]
 
 
+LABELS: Final = r"HKLM\SYSTEM\MountedDevices\Labels"
+
+
+def volume_label(context: ProgramContext, drive: str) -> str:
+    """The label that an administrator has set."""
+    return str(context.windows.system.registry.get(LABELS, drive[:2].upper()) or "")
+
+
 def disk_serial_number(context: ProgramContext, drive: str) -> str:
     """The serial number of a volume, eight hexadecimal digits: the same for the same machine and
     drive.
@@ -242,7 +250,7 @@ def _logical_disk(context: ProgramContext) -> list[Instance]:
             "DeviceID": drive,
             "DriveType": _NETWORK_DISK if remote else _LOCAL_DISK,
             "ProviderName": remote or None,
-            "VolumeName": "",
+            "VolumeName": volume_label(context, drive),
             "Size": size,
             "FreeSpace": free,
             "Caption": drive,
@@ -262,7 +270,7 @@ def _volume(context: ProgramContext) -> list[Instance]:
     return [
         {
             "DriveLetter": drive,
-            "Label": None,
+            "Label": volume_label(context, drive) or None,
             "Capacity": size,
             "FreeSpace": free,
             "FileSystem": "NTFS",

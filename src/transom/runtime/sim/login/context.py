@@ -31,7 +31,7 @@ from transom.runtime.sim.compute import ComputeSystem, compute_systems
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.environment import PATH
 from transom.runtime.sim.login.machine import HOME, WindowsMachine
-from transom.runtime.sim.login.program_sockets import program_sockets
+from transom.runtime.sim.login.program_sockets import node_sockets
 from transom.runtime.sim.node_storage import NodeStorage
 from transom.runtime.sim.resolve import connect_by_name
 from transom.runtime.sim.sockets import is_loopback_address
@@ -46,10 +46,11 @@ from transom.userland.api import (
     Os,
     Program,
     ProgramContext,
+    StackView,
     Stdin,
 )
 from transom.userland.dns import resolve_name, resolver_settings
-from transom.userland.network_view import NetworkView
+from transom.userland.network_view import NetworkView, without_stack
 from transom.userland.termination import DOTNET, LINUX_KILLED, termination_code
 
 if TYPE_CHECKING:
@@ -158,8 +159,7 @@ class LoginNetwork:
         return self._closing(self._core.node_namespace.answer(port, respond, self._pid()))
 
     def sockets(self) -> Sequence[OpenSocket]:
-        own = () if self._machine is None else program_sockets(self._machine)
-        return [*self._core.node_namespace.sockets(), *own]
+        return node_sockets(self._core, self._machine)
 
     def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
         self._closers.append(close)
@@ -168,12 +168,21 @@ class LoginNetwork:
     async def connect(self, host: str, port: int) -> socket.socket:
         namespace = self._core.node_namespace
         try:
-            return await connect_by_name(namespace, host, port, self.resolve)
+            return await connect_by_name(namespace, host, port, self.resolve, self._pid())
         except ConnectionRefusedError:
             if not is_loopback_address(host) or not namespace.addresses:
                 raise
             # A listener on all addresses of the machine is registered at the first of them.
-            return await namespace.connect(namespace.addresses[0], port)
+            return await namespace.connect(namespace.addresses[0], port, self._pid())
+
+    def traffic(self) -> tuple[int, int]:
+        return self._core.node_namespace.received, self._core.node_namespace.sent
+
+    def stack_view(self) -> StackView:
+        core = self._core
+        found = core.stacks.stack("") if core.stacks is not None else None
+        owner = core.stacks.owner if core.stacks is not None else (lambda _address: None)
+        return StackView(found or without_stack(core.host.name, self.ips, os=core.os), owner)
 
     async def resolve(self, name: str) -> list[str]:
         own = self.hostname, self.ips
@@ -375,6 +384,10 @@ class LoginContext(ProgramStreams):
     @property
     def memory_limit(self) -> int:
         return self.core.host.hardware.memory
+
+    @property
+    def machine_resources(self) -> SystemResources:
+        return machine_resources(self.core)
 
     @property
     def windows(self) -> NodeWindows:

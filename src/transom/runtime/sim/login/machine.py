@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from transom.kit.clock import Clock
 from transom.machines.windows import nssm
+from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.services import (
     KEY,
     NOT_FOUND,
+    TIMEOUT,
     Report,
     ServiceError,
     ServiceManager,
@@ -73,6 +75,9 @@ class Binaries(Protocol):
         """The variables that it has since boot, in addition to the machine's."""
 
     def running(self, binary: str) -> MachineProgram | None: ...
+    def api_connections(self) -> Sequence[tuple[str, str, int]]:
+        """Each program that is connected to an API server, with its address and port."""
+
     async def launch(
         self,
         binary: str,
@@ -226,6 +231,10 @@ class WindowsMachine:
                 self._manager = pid
         for row in system.SERVICES:
             service = self.services.find(row.name)
+            if row.name in system.OF_CONTAINERS and not self._has_containers:
+                if service is not None:
+                    self.services.delete(service.name)
+                continue
             if service is None:
                 service = self.services.create(
                     row.name, system.PROGRAM, display_name=row.display_name, start="auto"
@@ -252,10 +261,15 @@ class WindowsMachine:
                 self.runtime, path, display_name=display_name, start="auto"
             )
             service.recovery = service.recovery or RUNTIME_RECOVERY
-        if service.start == "auto" and service.bin_path == path:
+        if service.start == "auto" and service.bin_path == path and self._has_containers:
             self.services.adopt(service, self._runtime_process())
         elif self.engine is not None:
             self.engine.service.stop()
+
+    @property
+    def _has_containers(self) -> bool:
+        """Whether the feature that container runtimes need is installed."""
+        return has_feature(self.host.registry, CONTAINERS)
 
     def _runtime_process(self) -> system.ResidentProgram:
         """Its process: while it runs, the runtime responds."""
@@ -437,6 +451,8 @@ class WindowsMachine:
                 self.host.hns.restart_service()
             return self._resident()
         if service.name == self.runtime and service.bin_path == system.RUNTIMES[self.runtime][1]:
+            if not self._has_containers:
+                raise ServiceError(TIMEOUT)
             return self._runtime_process()
         if words and nssm.is_nssm_managed(words[0]):
             if not self.host.files.exists(words[0]):

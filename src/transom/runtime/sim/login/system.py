@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 PROGRAM: Final = r"C:\Windows\System32\svchost.exe"
 NETWORKING: Final = "hns"
+OF_CONTAINERS: Final = (NETWORKING, "vmcompute")  # services of the feature Containers
 
 
 class WindowsServiceRow(NamedTuple):

@@ -52,6 +52,9 @@ class Units(Protocol):
         """Returns the line that systemctl prints; empty when nothing changes."""
 
     def unit_state(self, binary: str) -> UnitState: ...
+    def api_connections(self) -> Sequence[tuple[str, str, int]]:
+        """Each program that is connected to an API server, with its address and port."""
+
     async def start_service(self, binary: str) -> bool:
         """Returns whether it runs afterwards."""
 

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from transom.network.api import Accept, Respond
@@ -29,6 +30,17 @@ def open_sockets_text() -> list[OpenSocket]:
     tcp = [OpenSocket("tcp", str(address), port) for address, port in waiting_sockets("tcp")]
     udp = [OpenSocket("udp", str(address), port) for address, port in waiting_sockets("udp")]
     return [*tcp, *udp]
+
+
+def stand_in_traffic() -> tuple[int, int]:
+    """Bytes received and sent by all interfaces except the loopback one."""
+    received = sent = 0
+    for line in Path("/proc/net/dev").read_text().splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if name.strip() != "lo" and len(fields) > 8:
+            received, sent = received + int(fields[0]), sent + int(fields[8])
+    return received, sent
 
 
 def listen_stand_in(port: int, accept: Accept, address: str = "") -> Callable[[], None]:
