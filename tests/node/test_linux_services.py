@@ -132,6 +132,8 @@ async def test_the_network_of_a_node_is_shown_and_changed_with_effect() -> None:
         assert "100% packet loss" in await shell("ping -c 1 -W 1 172.20.0.3", 1)
         await shell("ip link set eth0 up")
         assert "scope link src 172.20." in await shell("ip route")
+        # flanneld checks its routes
+        assert " via 172.20.0.3 dev eth0" in await shell("ip route")
         assert "No such device" in await shell("ip route add 10.9.0.0/16", 2)
         assert "invalid gateway" in await shell("ip route add 10.9.0.0/16 via 192.0.2.1", 2)
         await shell("ip route add default via 172.20.0.1")

@@ -9,6 +9,7 @@ from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.values import PowerShellError, PsObject, to_bool, to_items, to_text
 from transom.userland.windows.acls import granted, inheritance
 from transom.userland.windows.rights import net_flags, net_rights, parse_net_flags, parse_net_rights
+from transom.userland.windows.sddl import dacl_text, sid_text
 
 if TYPE_CHECKING:
     from transom.userland.powershell.evaluator import PowerShellEvaluator
@@ -61,29 +62,8 @@ class AclObject(PsObject):
         return super().get(name)
 
 
-_ALIASES: Final = {
-    "S-1-5-18": "SY",
-    "S-1-5-32-544": "BA",
-    "S-1-5-32-545": "BU",
-    "S-1-1-0": "WD",
-    "S-1-5-11": "AU",
-    "S-1-3-0": "CO",
-}
-_MASKS: Final = {0x1F01FF: "FA", 0x1200A9: "0x1200a9", 0x120089: "FR"}
-
-
 def sddl(descriptor: SecurityDescriptor) -> str:
-    def entry(ace: Ace) -> str:
-        flags = "".join(
-            name for bit, name in ((1, "OI"), (2, "CI"), (4, "NP"), (8, "IO")) if ace.flags & bit
-        )
-        flags += "ID" if ace.inherited else ""
-        mask = _MASKS.get(ace.mask, f"0x{ace.mask:x}")
-        return f"({'D' if ace.deny else 'A'};{flags};{mask};;;{_ALIASES.get(ace.sid, ace.sid)})"
-
-    owner = _ALIASES.get(descriptor.owner, descriptor.owner)
-    mark = "PAI" if descriptor.protected else "AI"
-    return f"O:{owner}G:BAD:{mark}" + "".join(entry(ace) for ace in descriptor.aces)
+    return f"O:{sid_text(descriptor.owner)}G:BA{dacl_text(descriptor)}"
 
 
 def rule_object(evaluator: PowerShellEvaluator, ace: Ace) -> PsObject:

@@ -17,6 +17,7 @@ from transom.userland.windows import wmi
 _DONE: Final = "The command completed successfully.\r\n"
 _RULE: Final = "-" * 79
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
+SHARES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\LanmanServer\Shares"
 _LETTERS: Final = "ZYXWVUTSRQPONMLKJIHGFED"
 _MESSAGES: Final = {
     2: "The system cannot find the file specified.",
@@ -99,13 +100,66 @@ def _wanted_drive(process: Process, operands: list[str]) -> str:
 
 
 def _share(process: Process, words: list[str]) -> int:
-    """The administrative shares that every computer has: one for each drive."""
+    """Without arguments, all shares: those of an administrator, and one for each drive."""
+    if words:
+        return _change_share(process, words)
     process.print_line(f"\r\nShare name   Resource                        Remark\r\n\r\n{_RULE}")
     for drive, _, _ in wmi.local_drives(process.context):
         process.print_line(f"{drive[0] + '$':<13}{drive + chr(92):<32}Default share")
+    for name, path in shares(process).items():
+        process.print_line(f"{name:<13}{path:<32}".rstrip())
     process.print_line(f"{'IPC$':<13}{'':<32}Remote IPC")
     process.print_line(f"{'ADMIN$':<13}{'C:' + chr(92) + 'Windows':<32}Remote Admin")
     process.print_line(_DONE)
+    return 0
+
+
+def shares(process: Process) -> dict[str, str]:
+    """The shares that an administrator has made, with their directories."""
+    values = process.context.windows.system.registry.values(SHARES) or {}
+    out = {}
+    for name, lines in values.items():
+        rows = lines if isinstance(lines, tuple) else ()
+        out[name] = next((row[5:] for row in rows if row.startswith("Path=")), "")
+    return out
+
+
+def _change_share(process: Process, words: list[str]) -> int:
+    """`net share NAME=PATH`, `net share NAME /delete`, `net share NAME`"""
+    name, equals, path = words[0].partition("=")
+    known = {one.lower(): one for one in shares(process)}
+    registry = process.context.windows.system.registry
+    if not process.context.windows.account.administrator:
+        return _failed(process, 5, _MESSAGES[5])
+    if not equals and name.lower() not in known:
+        process.complain(
+            "This shared resource does not exist.\r\n\r\nMore help is available by typing NET "
+            "HELPMSG 2310.\r\n"
+        )
+        return 2
+    if equals and name.lower() in known:
+        process.complain(
+            "The name has already been shared.\r\n\r\nMore help is available by typing NET HELPMSG "
+            "2118.\r\n"
+        )
+        return 2
+    if equals and not process.files.is_directory(path):
+        process.complain(
+            "The device or directory does not exist.\r\n\r\nMore help is available by typing NET "
+            "HELPMSG 2116.\r\n"
+        )
+        return 2
+    if equals:
+        rows = ("CSCFlags=0", "MaxUses=4294967295", f"Path={process.files.real_path(path)}")
+        registry.set(SHARES, name, (*rows, "Permissions=0", f"ShareName={name}", "Type=0"))
+        process.print_line(f"{name} was shared successfully.\r\n")
+    elif any(word.lower() in ("/delete", "/d") for word in words):
+        registry.delete(SHARES, known[name.lower()])
+        process.print_line(f"{known[name.lower()]} was deleted successfully.\r\n")
+    else:
+        target = shares(process)[known[name.lower()]]
+        process.print_line(f"Share name        {known[name.lower()]}\r\nPath              {target}")
+        process.print_line(_DONE)
     return 0
 
 
