@@ -318,7 +318,7 @@ async def test_faults_of_the_provider(world: ContextFactory) -> None:
         assert await w.attached("a") == []
 
 
-async def test_other_changes_do_not_shorten_the_back_off(world: Callable[..., None]) -> None:
+async def test_other_changes_do_not_shorten_the_back_off(world: ContextFactory) -> None:
     async with world() as w:
         await w.volume(DISK)
         disk = w.cloud.create_disk(NAME, 1 << 30)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.conftest import ContextFactory
 from tests.etcd_process import EtcdProcess, require_etcd
 
 from transom.kit.clock import Clock, VirtualClock
@@ -58,7 +59,7 @@ def make(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
 
 
 @pytest.fixture
-def run(make: Make) -> Run:
+def run(make: Make) -> ContextFactory:
     @asynccontextmanager
     async def run_scenario() -> AsyncIterator[Store]:
         store = make()
@@ -125,7 +126,9 @@ async def test_a_write_is_visible_when_its_future_resolves_and_not_before(
         assert (record.create_revision, record.mod_revision, store.revision) == (new, new, new)
 
 
-async def test_a_check_that_fails_changes_nothing_and_shows_the_current_record(run: Run) -> None:
+async def test_a_check_that_fails_changes_nothing_and_shows_the_current_record(
+    run: ContextFactory,
+) -> None:
     async with run() as store:
         base = store.revision
         await put(store, "pods/a", expected=0)
@@ -144,7 +147,9 @@ async def test_a_check_that_fails_changes_nothing_and_shows_the_current_record(r
         assert store.revision == base + 4  # refused writes take no revision
 
 
-async def test_writes_of_one_key_are_committed_in_the_order_of_the_calls(run: Run) -> None:
+async def test_writes_of_one_key_are_committed_in_the_order_of_the_calls(
+    run: ContextFactory,
+) -> None:
     async with run() as store:
         seen: list[StoreEvent] = []
         store.watch("pods/", store.revision, seen.extend)
@@ -153,7 +158,9 @@ async def test_writes_of_one_key_are_committed_in_the_order_of_the_calls(run: Ru
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"], indirect=True)
-async def test_preconditions_are_checked_at_once_against_what_is_accepted(run: Run) -> None:
+async def test_preconditions_are_checked_at_once_against_what_is_accepted(
+    run: ContextFactory,
+) -> None:
     async with run() as store:
         first = put(store, "pods/a", expected=0)
         with pytest.raises(PreconditionFailed) as refused:

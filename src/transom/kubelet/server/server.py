@@ -211,12 +211,6 @@ class KubeletServer:
         ]
         return kubelet_metrics(env, self.metrics, self._started, volume_metrics(claims))
 
-    async def health(self, request: HttpRequest) -> Answer:
-        """The port for /healthz, which needs no authentication."""
-        if request.path != "/healthz" and not request.path.startswith("/healthz/"):
-            return answers.http_error(404, "404 page not found")
-        return self._health(request, tuple(request.path.split("/")[2:3]))
-
     def _health(self, request: HttpRequest, rest: tuple[str, ...]) -> HttpResponse:
         alive = self._alive()
         slow = "sync Loop took longer than expected"

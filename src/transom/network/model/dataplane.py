@@ -13,7 +13,7 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Final, Literal, TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import

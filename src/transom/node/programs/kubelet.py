@@ -5,7 +5,6 @@ which it exits. A node starts it this way at boot, and so do users who log in.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import ssl
@@ -18,7 +17,6 @@ import yaml
 
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
-from transom.http.server import HttpServer
 from transom.kit.goquote import go_quote
 from transom.kit.user_errors import UserError
 from transom.kubelet.base import DriverFolders, KubeletContext, RunProgram
@@ -95,8 +93,6 @@ _FILE_FIELDS: Final = {
     "enableDebuggingHandlers": "enable-debugging-handlers",
     "hairpinMode": "hairpin-mode",
     "port": "port",
-    "healthzBindAddress": "healthz-bind-address",
-    "healthzPort": "healthz-port",
     "staticPodPath": "pod-manifest-path",
     "serializeImagePulls": "serialize-image-pulls",
     "providerID": "provider-id",
@@ -325,7 +321,7 @@ def _listen(
     if config.healthz_port:
         address, port = config.healthz_bind_address, config.healthz_port
         try:
-            closers.append(ports.serve(address, port, lambda: kubelet.server.health))
+            closers.append(ports.serve(address, port, lambda: answer_ping_healthz))
         except OSError as problem:  # the kubelet keeps running without
             reason = (problem.strerror or str(problem)).lower()
             text = f"listen tcp {address}:{port}: bind: {reason}"

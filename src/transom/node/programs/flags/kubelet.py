@@ -123,8 +123,6 @@ _IN_THE_FILE: Final = (
 )
 # Flags that map directly to fields of the kubelet's configuration.
 _FIELDS: Final = {
-    "healthz-bind-address": "healthz_bind_address",
-    "healthz-port": "healthz_port",
     "allowed-unsafe-sysctls": "allowed_unsafe_sysctls",
     "anonymous-auth": "anonymous_auth",
     "cgroups-per-qos": "cgroups_per_qos",
