@@ -382,3 +382,29 @@ async def test_the_certificates_of_the_node_are_on_the_cert_drive() -> None:
         listed = await shell(r"reg query HKLM\SOFTWARE\Microsoft\SystemCertificates\MY /s")
         assert thumbprint in listed
         assert "CN=x.local" in await shell("certutil -store my")
+
+
+async def test_services_run_any_program_of_windows() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        script = "while(1){Add-Content C:\\k\\loop.log x; Start-Sleep 1}"
+        await shell(f"Set-Content C:\\k\\loop.ps1 '{script}'")
+        path = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+        await shell(f"nssm install looper {path} -File C:\\k\\loop.ps1; nssm start looper")
+        await world.clock.sleep(5)
+        assert "Running" in await shell("(Get-Service looper).Status")
+        assert int(await shell("(Get-Content C:\\k\\loop.log).Count")) > 1
+        await shell("nssm stop looper; nssm remove looper confirm")
+        created = 'sc.exe create s1 binPath= "cmd /c ping -t 127.0.0.1"; sc.exe start s1; $true'
+        assert "FAILED 1053" in await shell(created)
+        missing = "sc.exe create s2 binPath= C:\\nope.exe; sc.exe start s2; $true"
+        assert "FAILED 2:" in await shell(missing)
+
+
+async def test_killed_processes_have_the_code_of_their_killer() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        begin = "$p = Start-Process ping -ArgumentList '-t 127.0.0.1' -PassThru; "
+        ended = "; $p.WaitForExit(); $p.ExitCode"
+        for kill, code in (("Stop-Process $p", "-1"), ("taskkill /f /pid $p.Id | Out-Null", "1")):
+            assert (await shell(begin + kill + ended)).split()[-1] == code

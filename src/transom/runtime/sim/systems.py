@@ -298,7 +298,7 @@ def start_service(
     account = system.accounts.identity(service.account) if service.account else SYSTEM
     if account is None:
         raise ServiceError(LOGON_FAILED)
-    if not container.files.exists(words[0]) and not container.files.exists(words[0] + ".exe"):
+    if not _finds_program(container, words[0]):
         raise ServiceError(NOT_FOUND)
     process = ServiceHost(not _for_console(words[0]))
     try:
@@ -315,6 +315,14 @@ def start_service(
     except PermissionError:
         raise ServiceError(5) from None
     return process
+
+
+def _finds_program(container: SimContainer, name: str) -> bool:
+    """A name without a directory is searched in Windows' own."""
+    places = ("",) if ntpath.dirname(name) else ("C:\\Windows\\System32\\", "C:\\Windows\\")
+    return any(
+        container.files.exists(place + name + end) for place in places for end in ("", ".exe")
+    ) or (not ntpath.dirname(name) and _for_console(name))
 
 
 def _system_pids(core: SimCore, container: SimContainer) -> Mapping[int, int]:

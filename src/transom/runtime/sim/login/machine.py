@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
 from transom.machines.windows import nssm
 from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.hns import HostNetworkService
@@ -36,6 +37,12 @@ from transom.runtime.sim.login.processes import MachineProcesses
 
 if TYPE_CHECKING:
     from transom.runtime.sim.engine import SimRuntime
+    from transom.runtime.sim.login import session as login_session
+    from transom.runtime.sim.streams import ExecClient
+    from transom.userland.launch import windows_table
+else:
+    login_session = lazy_import("transom.runtime.sim.login.session")
+    windows_table = lazy_import("transom.userland.launch.windows_table")
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
 HOME: Final = r"C:\k"
@@ -44,6 +51,12 @@ RESTART: Final = (("restart", 10000),)
 RUNTIME_RECOVERY: Final = (("restart", 15000),)
 KILLED: Final = 1  # the exit code that taskkill and Stop-Process set
 _SERVICE_FLAGS: Final = ("--service", "--windows-service")
+_EXECUTABLE: Final = (".exe", ".com", ".bat", ".cmd")
+_WINDOWS_DIRECTORIES: Final = (
+    r"c:\windows\system32",
+    r"c:\windows",
+    r"c:\windows\system32\windowspowershell\v1.0",
+)
 _MOMENT: Final = 0.05  # seconds within which a program that cannot start reports it
 _SYSTEM: Final = (
     "smss.exe",
@@ -155,6 +168,25 @@ class RuntimeProcess(system.ResidentProgram):
         if machine.shutdown_seconds is not None and machine.engine is not None:
             await machine.engine.shut_down(machine.shutdown_seconds)
         self.finish()
+
+
+class SystemProgram:
+    """A process that runs a program of Windows, for a service. It never reports that it is one."""
+
+    def __init__(self, pid: int, client: ExecClient, processes: MachineProcesses) -> None:
+        self.pid = pid
+        self._client = client
+        self._processes = processes
+
+    async def ready(self) -> None:
+        await asyncio.Event().wait()
+
+    async def wait(self) -> int:
+        return await self._client.wait()
+
+    async def stop(self) -> None:
+        self._processes.signal(self.pid, "SIGKILL")
+        await self.wait()
 
 
 class WindowsMachine:
@@ -426,15 +458,38 @@ class WindowsMachine:
         parent: int,
         *,
         service: bool = False,
-    ) -> NodeProcess:
+    ) -> NodeProcess | SystemProgram:
         """A process below `parent`; 0: the caller's. Raises ServiceError when the machine has no
         such program.
         """
         binary = binary_of(path)
+        if binary is None and self.engine is not None and self._finds_program(path):
+            pid, client = login_session.start_detached(
+                self.engine.core,
+                self,
+                self.processes,
+                (path, *argv),
+                environment,
+                directory or r"C:\Windows\system32",
+                output,
+                SYSTEM,
+            )
+            return SystemProgram(pid, client, self.processes)
         if binary is None or not self.host.files.exists(path):
             raise ServiceError(NOT_FOUND)
         program = await self.binaries.launch(binary, argv, environment, directory, output)
         return NodeProcess(self, program, (path, *argv), parent, service)
+
+    def _finds_program(self, name: str) -> bool:
+        """Whether it is a program or batch file; without a directory, one of Windows' own."""
+        files, extension = self.host.files, ntpath.splitext(name)[1].lower()
+        if extension not in ("", *_EXECUTABLE):
+            return False
+        names = [name] if extension else [name + end for end in _EXECUTABLE]
+        if ntpath.dirname(name) and ntpath.dirname(name).lower() not in _WINDOWS_DIRECTORIES:
+            return any(files.exists(one) for one in names)
+        stem = ntpath.basename(name).lower().removesuffix(".exe")
+        return stem in windows_table.COMMANDS
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Runs in the background."""
@@ -475,7 +530,7 @@ class WindowsMachine:
     def _supervise(
         self, service: WindowsService, report: Report, first: NodeProcess | None = None
     ) -> nssm.NssmSupervisor:
-        async def run(given: nssm.NssmSettings) -> NodeProcess:
+        async def run(given: nssm.NssmSettings) -> NodeProcess | SystemProgram:
             environment = {**self.environment(SYSTEM), **given.environment}
             output = self._log(given)
             return await self.run(

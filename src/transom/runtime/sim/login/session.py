@@ -69,14 +69,25 @@ def detached(
     """A program in its own window: it outlives the process that started it. Returns its pid, and an
     awaitable for its end.
     """
+    return start_detached(
+        parent.core, parent.machine, parent.processes, argv, env, cwd, output, user
+    )
+
+
+def start_detached(
+    core: SimCore,
+    machine: WindowsMachine | None,
+    processes: ProcessIdTable,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    output: Callable[[bytes], None],
+    user: str,
+) -> tuple[int, ExecClient]:
     client = ExecClient(lambda _stream, data: output(data), None, None)
-    context = LoginContext(
-        parent.core, parent.machine, parent.processes, argv, client, NO_INPUT, user
-    )
+    context = LoginContext(core, machine, processes, argv, client, NO_INPUT, user)
     context.env, context.cwd = dict(env), cwd
-    context.program = TaskProgram(
-        context, _program, finder(parent.machine, parent.core.linux_machine)
-    )
+    context.program = TaskProgram(context, _program, finder(machine, core.linux_machine))
     return context.pid, client
 
 
