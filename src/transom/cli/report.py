@@ -125,11 +125,11 @@ def _own(name: str | None, port: int) -> ClusterConfig | None:
     """The selected cluster, if it runs on this machine."""
     from transom.cluster import config as configs
 
-    for known in [name] if name is not None else configs.known_clusters():
-        found = configs.load_config(known)
-        if found is not None and (name is not None or found.port == port):
-            return found
-    return None
+    if name is not None:
+        return configs.load_config(name)
+    # A cluster whose files are damaged must not prevent a report about another one.
+    found = (configs.load_or_default_config(known) for known in configs.known_clusters())
+    return next((one for one, problem in found if not problem and one.port == port), None)
 
 
 def _end(path: Path) -> str:

@@ -150,7 +150,8 @@ def config_from_document(raw: dict[str, Any], path: Path) -> ClusterConfig:
     if config.release not in RELEASES:
         raise UserError(
             f"{path} names the unknown release {config.release!r}",
-            f"known are {', '.join(RELEASES)}",
+            f"known are {', '.join(RELEASES)}; start it with the version of transom that made it, or "
+            "delete it with transom delete",
         )
     return config
 
