@@ -122,7 +122,71 @@ class ControlHandler:
             return _json(
                 400, {"message": problem.message, "hint": problem.hint, "code": problem.code}
             )
-        return _json(404, {"message": f"there is no {request.method} {request.path}", "hint": ""})
+        return answer or _json(
+            404, {"message": f"there is no {request.method} {request.path}", "hint": ""}
+        )
+
+    async def _node_request(
+        self, request: HttpRequest, name: str, parts: Sequence[str]
+    ) -> Answer | None:
+        """The answer to a request below `nodes/NAME`; None if there is no such request."""
+        match request.method, parts:
+            case "DELETE", []:
+                await self._pool.delete(name)
+                return _json(200, {"name": name})
+            case "POST", ["start" | "stop" | "reboot" as verb]:
+                verbs: dict[str, Callable[[str], Awaitable[None]]] = {
+                    "start": self._pool.start,
+                    "stop": self._pool.stop,
+                    "reboot": self._pool.reboot,
+                }
+                await verbs[verb](name)
+                if verb != "stop":
+                    await self._pool.node(name).start_services()
+                return _json(200, self._node(self._pool.node(name)))
+            case "POST", ["set"]:
+                self._pool.set(name, _body(request, dict))
+                return _json(200, self._node(self._pool.node(name)))
+            case method, ["hns", *rest]:
+                return _json(200, self._hns(name, method, rest))
+            case "GET" | "POST", ["exec"]:
+                return serve_login(self._pool.node(name), request)
+            case "GET", ["logs"]:
+                return _json(200, await inspect.node_logs(self._pool, name))
+        return None
+
+    async def _cluster_request(self, request: HttpRequest, parts: Sequence[str]) -> Answer | None:
+        match request.method, parts:
+            case "GET", ["nodes"]:
+                return _json(200, {"items": [self._node(m) for m in self._pool.nodes()]})
+            case "POST", ["nodes"]:
+                return await self._add(request)
+            case "GET", ["inside"]:
+                return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
+            case "GET", ["scheduler"]:
+                path = scheduler_config_file(self._config)
+                return _json(200, {"configuration": path.read_text() if path.exists() else ""})
+            case "GET", ["trace"]:
+                return _json(200, await self._trace(request.query))
+            case "GET", ["relays"]:
+                return _json(200, self._relays())
+            case "GET" | "POST", ["cloud", *rest]:
+                action, body = (
+                    ("list", {})
+                    if request.method == "GET"
+                    else ("/".join(rest), _body(request, dict))
+                )
+                return _json(
+                    200,
+                    await cloud_control.answer_cloud_request(
+                        self._pool.cluster.cloud, self._pool.names(), action, body
+                    ),
+                )
+            case "GET", ["containers"]:
+                return _json(
+                    200, {"items": [c for m in self._pool.nodes() for c in _containers(m)]}
+                )
+        return None
 
     async def _trace(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         if self._tracer is None:

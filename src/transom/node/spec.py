@@ -5,7 +5,7 @@ checks; `node.pool` creates the nodes. Light to import.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -211,10 +211,23 @@ def node_has_ipv6(settings: ClusterSettings, node: NodeSpec) -> bool:
     return modes.mode_has_ipv6(settings.network.mode, plan, release)
 
 
+_Refuse = Callable[[str, str], UserError]
+
+
 def _check(settings: ClusterSettings, node: NodeSpec) -> None:
     def refuse(problem: str, hint: str) -> UserError:
         return UserError(f"node {node.name!r}: {problem}", hint)
 
+    _check_os(node, refuse)
+    _check_choices(settings, node, refuse)
+    _check_windows_fields(node, refuse)
+    _check_resources(node, refuse)
+    _check_skew(settings, node, refuse)
+    if node.windows and node.runtime:
+        _check_runtime(settings, node, refuse)
+
+
+def _check_os(node: NodeSpec, refuse: _Refuse) -> None:
     if not _NAME.fullmatch(node.name):
         raise refuse(
             "this cannot be the name of a node", "use lower case letters, digits, dashes and dots"
@@ -260,6 +273,9 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
             "priorityClass needs a kubelet of 1.19 or later (--windows-priorityclass)",
             "leave it out",
         )
+
+
+def _check_windows_fields(node: NodeSpec, refuse: _Refuse) -> None:
     if not node.windows and (
         node.proxy or node.csi_proxy or node.flex_drivers or not node.mac_spoofing
     ):
@@ -277,6 +293,9 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
             f"{node.proxy!r} is not the address of a proxy",
             "write it like http://proxy.example.com:80/",
         )
+
+
+def _check_resources(node: NodeSpec, refuse: _Refuse) -> None:
     if not 1 <= node.cpus <= 1024:
         raise refuse(f"{node.cpus} CPUs", "a node has 1 to 1024 CPUs")
     if not 0 <= node.image_gc_high <= 100:
@@ -318,7 +337,7 @@ def _facts(settings: ClusterSettings, node: NodeSpec) -> releases.ReleaseFacts:
     return releases.release_facts(releases.parse_release_version(kubelet_version(settings, node)))
 
 
-def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: Any) -> None:
+def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
     """A kubelet may be up to two minor versions older than the API server, and never newer."""
     if not node.kubelet_version:
         return

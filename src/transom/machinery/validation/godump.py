@@ -66,36 +66,12 @@ def _dump(go_type: str, value: Any) -> str:
         if not value:
             return f"{go_type}(nil)"
         return go_type + "{" + ", ".join(_dump(go_type[2:], v) for v in value) + "}"
-    if go_type == "map[string]string":
-        if not value:
-            return f"{go_type}(nil)"
-        return (
-            go_type
-            + "{"
-            + ", ".join(f"{go_quote(k)}:{go_quote(value[k])}" for k in sorted(value))
-            + "}"
-        )
     if go_type.startswith("map[string]"):
-        if not value:
-            return f"{go_type}(nil)"
-        inner = go_type.removeprefix("map[string]")
-        return (
-            go_type
-            + "{"
-            + ", ".join(f"{go_quote(k)}:{_dump(inner, value[k])}" for k in sorted(value))
-            + "}"
-        )
+        return _dump_map(go_type, go_type.removeprefix("map[string]"), value)
     if go_type in ("apiextensions.JSONSchemaDependencies", "apiextensions.JSONSchemaDefinitions"):
         return f"{go_type}(nil)"
     if go_type == "core.ResourceList":
-        if not value:
-            return f"{go_type}(nil)"
-        return (
-            go_type
-            + "{"
-            + ", ".join(f"{go_quote(k)}:{dump_quantity(value[k])}" for k in sorted(value))
-            + "}"
-        )
+        return _dump_map(go_type, "resource.Quantity", value)
     if go_type == "resource.Quantity":
         return dump_quantity(value or "0")
     if go_type == "intstr.IntOrString":
@@ -109,6 +85,13 @@ def _dump(go_type: str, value: Any) -> str:
         return go_quote(value or "") if value is None or isinstance(value, str) else str(value)
     value = value or {}
     return go_type + "{" + ", ".join(_member(f.name, f.json, f.type, value) for f in members) + "}"
+
+
+def _dump_map(go_type: str, value_type: str, value: dict[str, Any] | None) -> str:
+    if not value:
+        return f"{go_type}(nil)"
+    entries = (f"{go_quote(k)}:{_dump(value_type, value[k])}" for k in sorted(value))
+    return go_type + "{" + ", ".join(entries) + "}"
 
 
 def _member(name: str, json: str, go_type: str, parent: dict[str, Any]) -> str:

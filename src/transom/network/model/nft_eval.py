@@ -161,26 +161,11 @@ class Firewall:
     def _rule(
         self, passage: HookTraversal, key: str, table: nft.NftTable, rule: nft.NftRule, depth: int
     ) -> str | None:
-        for statement in rule.statements:
+        for written in rule.statements:
+            statement = _chosen(passage, table, written)
+            if statement is None:
+                continue
             kind = type(statement)
-            if kind is nft.NftLookup:
-                assert isinstance(statement, nft.NftLookup)
-                found_map = table.maps.get(statement.named)
-                element = (
-                    found_map.elements.get(_key(passage, statement.key))
-                    if found_map is not None
-                    else None
-                )
-                if element is None:
-                    continue
-                statement = element
-                kind = type(statement)
-            elif kind is nft.Spread:
-                assert isinstance(statement, nft.Spread)
-                if not statement.choices:
-                    continue
-                statement = statement.choices[passage.rng.randrange(len(statement.choices))]
-                kind = type(statement)
             if kind is nft.NftVerdict:
                 assert isinstance(statement, nft.NftVerdict)
                 if statement.what == "continue":
@@ -388,6 +373,24 @@ _FIELDS: dict[str, Callable[[HookTraversal], str]] = {
     "saddr type": lambda p: "local" if p.is_local(p.packet.source) else "unicast",
     "daddr type": lambda p: "local" if p.is_local(p.packet.destination) else "unicast",
 }
+
+
+def _chosen(
+    passage: HookTraversal, table: nft.NftTable, statement: nft.Statement
+) -> nft.Statement | None:
+    """The statement to perform: that of a map's element, or one of several at random. None if
+    there is none.
+    """
+    kind = type(statement)
+    if kind is nft.NftLookup:
+        assert isinstance(statement, nft.NftLookup)
+        found = table.maps.get(statement.named)
+        return found.elements.get(_key(passage, statement.key)) if found is not None else None
+    if kind is nft.Spread:
+        assert isinstance(statement, nft.Spread)
+        choices = statement.choices
+        return choices[passage.rng.randrange(len(choices))] if choices else None
+    return statement
 
 
 def _key(passage: HookTraversal, fields: tuple[nft.Field, ...]) -> tuple[str, ...]:

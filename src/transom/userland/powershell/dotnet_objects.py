@@ -133,19 +133,7 @@ def create_dotnet(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any
     if kind == "text.stringbuilder":
         return StringBuilder(to_text(first) if isinstance(first, str) else "")
     if kind in ("io.streamwriter", "io.streamreader"):
-        shown = "System.IO.StreamWriter" if kind.endswith("writer") else "System.IO.StreamReader"
-        files = evaluator.process.files
-        path = files.absolute(to_text(first))
-        append = len(arguments) > 1 and arguments[1] is True
-        if kind == "io.streamreader" and not files.exists(path):
-            raise PowerShellError(
-                f'Exception calling ".ctor" with "1" argument(s): "Could not find file \'{path}\'."',
-                "NotSpecified: (:) [], MethodInvocationException",
-                "FileNotFoundException",
-            )
-        if kind == "io.streamwriter" and not append:
-            files.write(path, b"")
-        return FileStream(shown, path, append)
+        return _open_stream(evaluator, kind, arguments)
     if kind in ("io.fileinfo", "io.directoryinfo"):
         shown = "FileInfo" if kind == "io.fileinfo" else "DirectoryInfo"
         return file_object(evaluator, shown, to_text(first))
@@ -166,6 +154,23 @@ def create_dotnet(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any
         message = to_text(first) if arguments else f"Exception of type '{kind}' was thrown."
         return PsObject(full_exception_name(kind), {"Message": message}, message)
     return None
+
+
+def _open_stream(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any]) -> FileStream:
+    files = evaluator.process.files
+    path = files.absolute(to_text(arguments[0] if arguments else None))
+    append = len(arguments) > 1 and arguments[1] is True
+    if kind == "io.streamreader":
+        if not files.exists(path):
+            raise PowerShellError(
+                f'Exception calling ".ctor" with "1" argument(s): "Could not find file \'{path}\'."',
+                "NotSpecified: (:) [], MethodInvocationException",
+                "FileNotFoundException",
+            )
+        return FileStream("System.IO.StreamReader", path, append)
+    if not append:
+        files.write(path, b"")
+    return FileStream("System.IO.StreamWriter", path, append)
 
 
 def _hasher(name: str) -> PsObject:

@@ -6,7 +6,7 @@ import random
 import re
 import socket
 from calendar import timegm
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import gmtime, strptime
 from typing import TYPE_CHECKING, Any
 
@@ -82,42 +82,60 @@ def cast_value(name: str, value: Any) -> Any:
         if inner in ("byte", "char") and isinstance(value, str):
             return list(value) if inner == "char" else [ord(c) for c in value]
         return [cast_value(inner, one) for one in to_items(value)]
-    if kind in ("int", "int32", "int64", "long", "byte", "uint32", "int16"):
-        found = ord(value) if isinstance(value, Char) else to_number(value)
-        return round(found) if isinstance(found, float) else found
-    if kind in ("double", "single", "float", "decimal"):
-        return float(to_number(value))
-    if kind in ("string",):
-        return to_text(value)
-    if kind in ("bool", "boolean", "switch"):
-        return to_bool(value)
-    if kind == "char":
-        return Char(chr(value) if isinstance(value, int) else to_text(value)[:1])
-    if kind in ("xml", "xml.xmldocument"):
-        return parse_xml(value)
-    if kind == "datetime":
-        return value if isinstance(value, DateTime) else parse_date(to_text(value))
-    if kind == "array":
-        return to_items(value)
-    if kind == "version":
-        return value if isinstance(value, PsObject) else dotnet_objects.version_object(value)
-    if kind in ("ipaddress", "net.ipaddress"):
-        return value if isinstance(value, PsObject) else dotnet_objects.address_object(value)
-    if kind == "timespan":
-        return value if isinstance(value, PsObject) else statics.parse_time_span(to_text(value))
-    if kind == "security.principal.windowsprincipal":
-        return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": value})
-    if kind == "hashtable":
-        return value
-    if kind in ("void",):
-        return None
-    if kind == "pscustomobject":
-        found_properties = dict(value) if isinstance(value, Hashtable) else {}
-        return PsObject(
-            "System.Management.Automation.PSCustomObject",
-            {to_text(key): one for key, one in found_properties.items()},
-        )
-    return value
+    convert = _CASTS.get(kind)
+    return convert(value) if convert is not None else value
+
+
+def _cast_integer(value: Any) -> Any:
+    found = ord(value) if isinstance(value, Char) else to_number(value)
+    return round(found) if isinstance(found, float) else found
+
+
+def _cast_float(value: Any) -> float:
+    return float(to_number(value))
+
+
+def _cast_char(value: Any) -> Char:
+    return Char(chr(value) if isinstance(value, int) else to_text(value)[:1])
+
+
+def _cast_date(value: Any) -> DateTime:
+    return value if isinstance(value, DateTime) else parse_date(to_text(value))
+
+
+def _unless_object(convert: Callable[[Any], PsObject]) -> Callable[[Any], PsObject]:
+    return lambda value: value if isinstance(value, PsObject) else convert(value)
+
+
+def _cast_principal(value: Any) -> PsObject:
+    return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": value})
+
+
+def _cast_custom_object(value: Any) -> PsObject:
+    properties = dict(value) if isinstance(value, Hashtable) else {}
+    return PsObject(
+        "System.Management.Automation.PSCustomObject",
+        {to_text(key): one for key, one in properties.items()},
+    )
+
+
+# A cast to any other type keeps the value.
+_CASTS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("int", "int32", "int64", "long", "byte", "uint32", "int16"), _cast_integer),
+    **dict.fromkeys(("double", "single", "float", "decimal"), _cast_float),
+    "string": to_text,
+    **dict.fromkeys(("bool", "boolean", "switch"), to_bool),
+    "char": _cast_char,
+    **dict.fromkeys(("xml", "xml.xmldocument"), parse_xml),
+    "datetime": _cast_date,
+    "array": to_items,
+    "version": _unless_object(dotnet_objects.version_object),
+    **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
+    "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
+    "security.principal.windowsprincipal": _cast_principal,
+    "void": lambda value: None,
+    "pscustomobject": _cast_custom_object,
+}
 
 
 def get_property(evaluator: PowerShellEvaluator, target: Any, name: str) -> Any:
@@ -144,29 +162,29 @@ def get_property(evaluator: PowerShellEvaluator, target: Any, name: str) -> Any:
     if lower in ("length", "count"):
         return len(target) if isinstance(target, str) and lower == "length" else 1
     if isinstance(target, DateTime):
-        shapes = {
-            "year": "yyyy",
-            "month": "MM",
-            "day": "dd",
-            "hour": "HH",
-            "minute": "mm",
-            "second": "ss",
-        }
-        if lower in shapes:
-            return int(target.format(shapes[lower]))
-        if lower == "dayofweek":
-            return target.format("dddd")
-        if lower == "dayofyear":
-            return gmtime(target.moment).tm_yday
-        if lower == "millisecond":
-            return int(target.moment % 1 * 1000)
-        if lower == "timeofday":
-            return time_span(target.moment % 86400)
-        if lower == "ticks":
-            return int(target.moment * 10_000_000) + 621355968000000000
-        if lower == "date":
-            return DateTime(target.moment - target.moment % 86400, target.offset)
+        read = _DATE_PROPERTIES.get(lower)
+        return read(target) if read is not None else None
     return None
+
+
+def _date_number(shape: str) -> Callable[[DateTime], int]:
+    return lambda date: int(date.format(shape))
+
+
+_DATE_PROPERTIES: dict[str, Callable[[DateTime], Any]] = {
+    "year": _date_number("yyyy"),
+    "month": _date_number("MM"),
+    "day": _date_number("dd"),
+    "hour": _date_number("HH"),
+    "minute": _date_number("mm"),
+    "second": _date_number("ss"),
+    "dayofweek": lambda date: date.format("dddd"),
+    "dayofyear": lambda date: gmtime(date.moment).tm_yday,
+    "millisecond": lambda date: int(date.moment % 1 * 1000),
+    "timeofday": lambda date: time_span(date.moment % 86400),
+    "ticks": lambda date: int(date.moment * 10_000_000) + 621355968000000000,
+    "date": lambda date: DateTime(date.moment - date.moment % 86400, date.offset),
+}
 
 
 def _reflected(target: PsObject) -> PsObject:
@@ -298,6 +316,15 @@ _ADD_TIME = {
 }
 
 
+def _value_methods(target: Any) -> Mapping[str, Callable[[Any, list[Any]], Any]]:
+    """The methods of strings, arrays and hashtables."""
+    if isinstance(target, str):
+        return _STRING
+    if isinstance(target, list):
+        return _LIST
+    return _HASHTABLE if isinstance(target, Hashtable) else {}
+
+
 def call_method(
     evaluator: PowerShellEvaluator, target: Any, name: str, arguments: list[Any]
 ) -> Any | Awaitable[Any]:
@@ -333,45 +360,18 @@ def call_method(
     if lower in ("foreach", "where") and arguments and not isinstance(target, Hashtable):
         apply = _for_each if lower == "foreach" else _where
         return apply(evaluator, to_items(target), arguments)
-    try:
-        if isinstance(target, str) and lower in _STRING:
-            return _STRING[lower](target, arguments)
-        if isinstance(target, list) and lower in _LIST:
-            return _LIST[lower](target, arguments)
-        if isinstance(target, Hashtable) and lower in _HASHTABLE:
-            return _HASHTABLE[lower](target, arguments)
-    except IndexError:
-        raise PowerShellError(
-            f'Cannot find an overload for "{name}" and the argument count: "{len(arguments)}".'
-        ) from None
+    of_value = _value_methods(target).get(lower)
+    if of_value is not None:
+        try:
+            return of_value(target, arguments)
+        except IndexError:
+            raise PowerShellError(
+                f'Cannot find an overload for "{name}" and the argument count: "{len(arguments)}".'
+            ) from None
     if isinstance(target, DateTime):
-        if lower in ("addmonths", "addyears"):
-            return statics.add_months(
-                target.moment, int(to_number(arguments[0])) * (1 if lower == "addmonths" else 12)
-            )
-        if lower in _ADD_TIME:
-            return DateTime(
-                target.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], target.offset
-            )
-        if lower == "add":
-            return DateTime(
-                target.moment + float(to_number(arguments[0].get("TotalSeconds"))), target.offset
-            )
-        if lower in (
-            "toshortdatestring",
-            "tolongdatestring",
-            "toshorttimestring",
-            "tolongtimestring",
-        ):
-            return target.format(
-                {"toshortd": "d", "tolongda": "D", "toshortt": "t", "tolongti": "T"}[lower[:8]]
-            )
-        if lower == "touniversaltime":
-            return DateTime(target.moment - target.offset)
-        if lower == "tolocaltime":
-            return target if target.offset else local_date(evaluator, target.moment)
-        if lower == "subtract":
-            return time_span(target.moment - arguments[0].moment)
+        result = _call_date_method(evaluator, target, lower, arguments)
+        if result is not None:
+            return result
     if isinstance(target, ScriptBlock) and lower in ("invoke", "invokereturnasis"):
         return evaluator.invoke_with(target, arguments)
     raise PowerShellError(
@@ -382,6 +382,41 @@ def call_method(
         f"InvalidOperation: ({name}:String) [], RuntimeException",
         "MethodNotFound",
     )
+
+
+_DATE_FORMATS = {
+    "toshortdatestring": "d",
+    "tolongdatestring": "D",
+    "toshorttimestring": "t",
+    "tolongtimestring": "T",
+}
+
+
+def _call_date_method(
+    evaluator: PowerShellEvaluator, date: DateTime, lower: str, arguments: list[Any]
+) -> DateTime | PsObject | str | None:
+    """None if dates do not have the method."""
+    if lower in ("addmonths", "addyears"):
+        return statics.add_months(
+            date.moment, int(to_number(arguments[0])) * (1 if lower == "addmonths" else 12)
+        )
+    if lower in _ADD_TIME:
+        return DateTime(
+            date.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], date.offset
+        )
+    if lower == "add":
+        return DateTime(
+            date.moment + float(to_number(arguments[0].get("TotalSeconds"))), date.offset
+        )
+    if lower in _DATE_FORMATS:
+        return date.format(_DATE_FORMATS[lower])
+    if lower == "touniversaltime":
+        return DateTime(date.moment - date.offset)
+    if lower == "tolocaltime":
+        return date if date.offset else local_date(evaluator, date.moment)
+    if lower == "subtract":
+        return time_span(date.moment - arguments[0].moment)
+    return None
 
 
 async def _download(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:

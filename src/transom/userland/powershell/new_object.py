@@ -72,8 +72,10 @@ def create_powershell_object(
         )
         return credential(to_text(given[0]), given[1] if len(given) > 1 else None)
     own = create_dotnet(evaluator, kind, arguments)
-    if own is not None:
-        return own
+    return own if own is not None else _create_known(evaluator, kind, arguments)
+
+
+def _create_known(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any]) -> Any:
     known = _CREATED.get(kind)
     if known is None:
         raise PowerShellError(

@@ -15,8 +15,8 @@ from transom.userland.windows.wmi import image_name
 
 
 async def windows_ping(process: Process) -> int:
-    count, wait, forever, size = 4, 4000, False, 32
-    host = ""
+    numbers = {"-n": 4, "-w": 4000, "-l": 32}
+    host, forever = "", False
     arguments = process.argv[1:]
     position = 0
     only_v4 = False
@@ -31,12 +31,7 @@ async def windows_ping(process: Process) -> int:
                     f"Bad value for option {argument}, valid range is from 1 to 4294967295.",
                 )
                 return 1
-            if argument == "-n":
-                count = int(value)
-            elif argument == "-w":
-                wait = int(value)
-            elif argument == "-l":
-                size = int(value)
+            numbers[argument] = int(value)
         elif argument == "-t":
             forever = True
         elif argument in ("-4", "-6"):
@@ -46,6 +41,7 @@ async def windows_ping(process: Process) -> int:
             return 1
         else:
             host = arguments[position - 1]
+    count, wait, size = numbers["-n"], numbers["-w"], numbers["-l"]
     if not host:
         process.print_line("\r\nUsage: ping [-t] [-a] [-n count] [-l size] [-f] [-i TTL] [-v TOS]")
         return 1
@@ -80,19 +76,20 @@ async def windows_ping(process: Process) -> int:
                 await process.sleep(1)
     finally:
         if not forever:
-            lost = (sent - received) * 100 // sent if sent else 0
-            process.print_line()
-            process.print_line(f"Ping statistics for {address}:")
-            process.print_line(
-                (
-                    f"    Packets: Sent = {sent}, Received = {received}, Lost = "
-                    f"{sent - received} ({lost}% loss),"
-                ),
-            )
-            if received:
-                process.print_line("Approximate round trip times in milli-seconds:")
-                process.print_line("    Minimum = 0ms, Maximum = 0ms, Average = 0ms")
+            _print_ping_statistics(process, address, sent, received)
     return int(received == 0)
+
+
+def _print_ping_statistics(process: Process, address: str, sent: int, received: int) -> None:
+    lost = (sent - received) * 100 // sent if sent else 0
+    process.print_line()
+    process.print_line(f"Ping statistics for {address}:")
+    process.print_line(
+        f"    Packets: Sent = {sent}, Received = {received}, Lost = {sent - received} ({lost}% loss),"
+    )
+    if received:
+        process.print_line("Approximate round trip times in milli-seconds:")
+        process.print_line("    Minimum = 0ms, Maximum = 0ms, Average = 0ms")
 
 
 async def _address(process: Process, host: str, only_v4: bool) -> str | None:

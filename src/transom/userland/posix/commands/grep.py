@@ -134,11 +134,9 @@ async def _grep_one(
                 return True
             if "c" not in options:
                 if "o" in options and match is not None:
-                    for each in compiled.finditer(line):
-                        if each[0]:
-                            process.write(
-                                prefix + (f"{number}:" if "n" in options else "") + each[0] + "\n"
-                            )
+                    start = prefix + (f"{number}:" if "n" in options else "")
+                    for text in (each[0] for each in compiled.finditer(line) if each[0]):
+                        process.write(f"{start}{text}\n")
                 else:
                     if (
                         (before or after)

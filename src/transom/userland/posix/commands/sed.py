@@ -279,29 +279,19 @@ class _Editor:
             elif name == "s":
                 if self.substitute(step) and "p" in step.flags:
                     yield self.space
-            elif name == "d":
-                self.deleted = True
             elif name == "p":
                 yield self.space
-            elif name in ("q", "Q"):
-                self.quit = True
-                self.code = int(step.text or 0)
-                self.deleted = name == "Q"
             elif name == "=":
                 yield str(self.index + 1)
             elif name == "i":
                 yield step.text
-            elif name == "a":
-                self.after.append(step.text)
             elif name == "c":
                 yield step.text
                 self.deleted = True
-            elif name == "y":
-                self.space = self.space.translate(str.maketrans(step.text, step.flags))
             elif name in ("n", "N"):
                 yield from self.next_line(name)
             else:
-                self.exchange(name)
+                self.apply_silently(step)
             if self.deleted or self.quit:
                 return
 
@@ -316,8 +306,20 @@ class _Editor:
                 yield self.space
             self.space = self.lines[self.index]
 
-    def exchange(self, name: str) -> None:
-        if name == "h":
+    def apply_silently(self, step: SedStep) -> None:
+        """The commands that write nothing immediately."""
+        name = step.name
+        if name == "d":
+            self.deleted = True
+        elif name in ("q", "Q"):
+            self.quit = True
+            self.code = int(step.text or 0)
+            self.deleted = name == "Q"
+        elif name == "a":
+            self.after.append(step.text)
+        elif name == "y":
+            self.space = self.space.translate(str.maketrans(step.text, step.flags))
+        elif name == "h":
             self.hold = self.space
         elif name == "H":
             self.hold += "\n" + self.space

@@ -108,30 +108,32 @@ async def _pieces(shell: Shell, word: Sequence[Part]) -> list[_Piece]:
     return out
 
 
-def _to_fields(shell: Shell, pieces: list[_Piece]) -> list[str]:
-    separators = shell.separators()
-    found: list[tuple[str, bool]] = []  # pattern, whether anything was quoted
-    current: list[str] = []
-    there = quoted = False
+class _FieldSplitter:
+    """Splits the pieces of a word into patterns of fields, at the characters of IFS."""
 
-    def end() -> None:
-        nonlocal there, quoted
-        if there:
-            found.append(("".join(current), quoted))
-        current.clear()
-        there = quoted = False
+    def __init__(self, separators: str) -> None:
+        self.found: list[str] = []
+        self._separators = separators
+        self._current: list[str] = []
+        self._there = False
 
-    for piece in pieces:
-        check_slice()
+    def end_field(self) -> None:
+        if self._there:
+            self.found.append("".join(self._current))
+        self._current.clear()
+        self._there = False
+
+    def add(self, piece: _Piece) -> None:
         if piece.new_field:
-            end()
-            there = quoted = piece.quoted
+            self.end_field()
+            self._there = piece.quoted
         elif piece.quoted:
-            current.append(patterns.quote_glob(piece.text))
-            there = quoted = True
-        elif not piece.splits or not separators:
-            current.append(piece.text)
-            there = there or bool(piece.text)
+            self._append(patterns.quote_glob(piece.text))
+        elif not piece.splits or not self._separators:
+            self._current.append(piece.text)
+            self._there = self._there or bool(piece.text)
+        elif not self._separators.strip():
+            self._split_at_spaces(piece.text)
         else:
             if not separators.strip():  # white space: any number of characters separates
                 starts, ends = piece.text[:1] in separators, piece.text[-1:] in separators
@@ -161,8 +163,8 @@ def _to_fields(shell: Shell, pieces: list[_Piece]) -> list[str]:
                 there = True
     end()
     out: list[str] = []
-    check_size(len(found), MAX_ARGUMENTS)
-    for content, _ in found:
+    check_size(len(splitter.found), MAX_ARGUMENTS)
+    for content in splitter.found:
         check_slice()
         if not patterns.SPECIAL.search(content):
             out.append(content)
