@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ntpath
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from transom.machines.api import Stat
+from transom.userland.cmd.state import CmdState
 from transom.userland.windows import texts
 from transom.userland.windows.clock import wall_clock_time
 from transom.userland.windows.wmi import disk_serial_number, volume_label
@@ -48,7 +49,7 @@ def parse_dir_options(switches: set[str]) -> DirOptions:
     )
 
 
-def volume_header(shell: CmdInterpreter, path: str) -> None:
+def volume_header(shell: CmdState, path: str) -> None:
     drive = path[:1].upper()
     serial = disk_serial_number(shell.process.context, f"{drive}:")
     label = volume_label(shell.process.context, f"{drive}:")
@@ -80,7 +81,7 @@ def _wanted(row: DirRow, wanted: str | None) -> bool:
     return True
 
 
-def _entry(shell: CmdInterpreter, row: DirRow, chosen: DirOptions) -> str:
+def _entry(shell: CmdState, row: DirRow, chosen: DirOptions) -> str:
     files = shell.process.files
     kind, shown = "", row.name
     if row.state.kind == "symlink":
@@ -136,7 +137,7 @@ def show_dir(shell: CmdInterpreter, target: str, switches: set[str]) -> int:
     return 0
 
 
-def _rows(shell: CmdInterpreter, directory: str, mask: str, chosen: DirOptions) -> list[DirRow]:
+def _rows(shell: CmdState, directory: str, mask: str, chosen: DirOptions) -> list[DirRow]:
     files = shell.process.files
     files.listdir(directory)  # raises an error if the user may not read it
     found = []
@@ -156,7 +157,7 @@ def _rows(shell: CmdInterpreter, directory: str, mask: str, chosen: DirOptions) 
 
 
 def _one(
-    shell: CmdInterpreter, directory: str, mask: str, chosen: DirOptions
+    shell: CmdState, directory: str, mask: str, chosen: DirOptions
 ) -> tuple[int, int, int] | None:
     """Lists one directory. Returns bytes, files and directories; None after an error."""
     files = shell.process.files

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
+from transom.userland.cmd.state import CmdState
 from transom.userland.cmd.tree import CmdFor
 
-if TYPE_CHECKING:
-    from transom.userland.cmd.interpreter import CmdInterpreter
 
-
-async def loop_values(shell: CmdInterpreter, node: CmdFor) -> AsyncIterator[dict[str, str]]:
+async def loop_values(shell: CmdState, node: CmdFor) -> AsyncIterator[dict[str, str]]:
     """The values of the loop variables for each iteration."""
     items = shell.replaced(node.items)
     if node.switch == "L":
@@ -50,7 +47,7 @@ def _numbers(text: str) -> range:
     return range(start, end + (1 if step > 0 else -1), step)
 
 
-async def _lines(shell: CmdInterpreter, node: CmdFor, items: str) -> AsyncIterator[dict[str, str]]:
+async def _lines(shell: CmdState, node: CmdFor, items: str) -> AsyncIterator[dict[str, str]]:
     options = node.options
     separators = re.search(
         r"delims=(.*?)(?=\s+(?:tokens|eol|skip|usebackq)|$)", options, re.IGNORECASE

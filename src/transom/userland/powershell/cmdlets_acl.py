@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from transom.machines.security import ADMINISTRATORS, Ace, SecurityDescriptor, sorted_aces
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import PowerShellError, PsObject, to_bool, to_items, to_text
 from transom.userland.windows.acls import granted, inheritance
 from transom.userland.windows.rights import net_flags, net_rights, parse_net_flags, parse_net_rights
 from transom.userland.windows.sddl import dacl_text, sid_text
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 FILE, DIRECTORY = (
     "System.Security.AccessControl.FileSecurity",
@@ -28,7 +26,7 @@ class AclObject(PsObject):
     __slots__ = ("descriptor", "evaluator")
 
     def __init__(
-        self, kind: str, path: str, descriptor: SecurityDescriptor, evaluator: PowerShellEvaluator
+        self, kind: str, path: str, descriptor: SecurityDescriptor, evaluator: PowerShellSession
     ) -> None:
         super().__init__(
             kind,
@@ -66,7 +64,7 @@ def sddl(descriptor: SecurityDescriptor) -> str:
     return f"O:{sid_text(descriptor.owner)}G:BA{dacl_text(descriptor)}"
 
 
-def rule_object(evaluator: PowerShellEvaluator, ace: Ace) -> PsObject:
+def rule_object(evaluator: PowerShellSession, ace: Ace) -> PsObject:
     name = evaluator.process.context.windows.system.accounts.name_of(ace.sid)
     flags, propagation = net_flags(ace.flags)
     return PsObject(
@@ -83,7 +81,7 @@ def rule_object(evaluator: PowerShellEvaluator, ace: Ace) -> PsObject:
     )
 
 
-def new_rule(evaluator: PowerShellEvaluator, arguments: list[Any]) -> PsObject:
+def new_rule(evaluator: PowerShellSession, arguments: list[Any]) -> PsObject:
     """`New-Object System.Security.AccessControl.FileSystemAccessRule(who, rights, [inheritance,
     propagation,] kind)`.
     """
@@ -120,7 +118,7 @@ def new_rule(evaluator: PowerShellEvaluator, arguments: list[Any]) -> PsObject:
     )
 
 
-def _ace(evaluator: PowerShellEvaluator, rule: Any, method: str) -> Ace:
+def _ace(evaluator: PowerShellSession, rule: Any, method: str) -> Ace:
     if not isinstance(rule, PsObject) or rule.kind != RULE:
         raise PowerShellError(
             f'Cannot find an overload for "{method}" and the argument count: "1".'
@@ -145,17 +143,17 @@ def _ace(evaluator: PowerShellEvaluator, rule: Any, method: str) -> Ace:
     return Ace(sid, mask & ~0x100000 if deny else mask, deny, flags)
 
 
-def _add(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _add(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     target.descriptor = granted(target.descriptor, _ace(evaluator, arguments[0], "AddAccessRule"))
 
 
-def _set(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _set(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     target.descriptor = granted(
         target.descriptor, _ace(evaluator, arguments[0], "SetAccessRule"), replace=True
     )
 
 
-def _remove(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> bool:
+def _remove(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> bool:
     ace = _ace(evaluator, arguments[0], "RemoveAccessRule")
     before = target.descriptor.aces
     kept = []
@@ -170,20 +168,20 @@ def _remove(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[A
     return target.descriptor.aces != before
 
 
-def _purge(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _purge(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     sid = evaluator.process.context.windows.system.accounts.sid_of(to_text(arguments[0]))
     aces = tuple(ace for ace in target.descriptor.aces if ace.inherited or ace.sid != sid)
     target.descriptor = target.descriptor._replace(aces=aces)
 
 
-def _protect(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _protect(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     protected, keep = to_bool(arguments[0]), to_bool(arguments[1]) if len(arguments) > 1 else True
     target.descriptor = inheritance(
         target.descriptor, "e" if not protected else "d" if keep else "r"
     )
 
 
-def _set_owner(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _set_owner(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     sid = evaluator.process.context.windows.system.accounts.sid_of(to_text(arguments[0]))
     if sid is None:
         raise PowerShellError(
@@ -194,7 +192,7 @@ def _set_owner(evaluator: PowerShellEvaluator, target: AclObject, arguments: lis
 
 
 def translate_account(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
 ) -> PsObject:
     """Translates an account's name to its identifier, or back."""
     accounts = evaluator.process.context.windows.system.accounts

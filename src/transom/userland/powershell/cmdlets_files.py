@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import ntpath
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.machines.api import Stat
 from transom.userland.files import MAX_PATH
@@ -27,6 +27,7 @@ from transom.userland.powershell.cmdlets_output import write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
 from transom.userland.powershell.members import local_date
 from transom.userland.powershell.operators import matches_wildcard
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     PsObject,
@@ -37,9 +38,6 @@ from transom.userland.powershell.values import (
     to_text,
     unrolled,
 )
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 
 def _paths(call: CmdletCall, name: str = "Path") -> list[str]:
@@ -553,7 +551,7 @@ def _attribute_letters(shown: str) -> str:
 
 
 def set_file_property(
-    evaluator: PowerShellEvaluator, target: PsObject, name: str, value: Any
+    evaluator: PowerShellSession, target: PsObject, name: str, value: Any
 ) -> bool:
     """`$file.IsReadOnly = $true`; False for properties that files do not have."""
     path = to_text(target.get("FullName"))

@@ -8,7 +8,7 @@ import socket
 from calendar import timegm
 from collections.abc import Awaitable, Callable, Mapping
 from time import gmtime, strptime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland import http_client as netclient
@@ -22,6 +22,7 @@ from transom.userland.powershell import (
     xml_objects,
 )
 from transom.userland.powershell.operators import format_operator, time_span
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Allocated,
     Char,
@@ -39,9 +40,6 @@ from transom.userland.powershell.values import (
     unrolled,
 )
 from transom.userland.powershell.xml_objects import XmlObject, parse_xml
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 
 def item_at(container: Any, index: int) -> Any:
@@ -69,7 +67,7 @@ def parse_date(shown: str) -> DateTime:
     raise PowerShellError(f'Cannot convert value "{shown}" to type "System.DateTime".')
 
 
-def local_date(evaluator: PowerShellEvaluator, moment: float) -> DateTime:
+def local_date(evaluator: PowerShellSession, moment: float) -> DateTime:
     """A moment in the time zone of the container or the machine."""
     offset = offset_seconds(evaluator.process.context.windows.system.registry, moment)
     return DateTime(moment + offset, offset)
@@ -138,7 +136,7 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def get_property(evaluator: PowerShellEvaluator, target: Any, name: str) -> Any:
+def get_property(evaluator: PowerShellSession, target: Any, name: str) -> Any:
     lower = name.lower()
     if target is None:
         return 0 if lower in ("count", "length") else None
@@ -213,7 +211,7 @@ def _reflected(target: PsObject) -> PsObject:
 
 
 async def _for_each(
-    evaluator: PowerShellEvaluator, values: list[Any], arguments: list[Any]
+    evaluator: PowerShellSession, values: list[Any], arguments: list[Any]
 ) -> list[Any]:
     """The method ForEach of arrays, with a block or the name of a property."""
     out: list[Any] = []
@@ -226,7 +224,7 @@ async def _for_each(
 
 
 async def _where(
-    evaluator: PowerShellEvaluator, values: list[Any], arguments: list[Any]
+    evaluator: PowerShellSession, values: list[Any], arguments: list[Any]
 ) -> list[Any]:
     """The method Where of arrays: a block, then a mode and a number."""
     mode = to_text(arguments[1]).lower() if len(arguments) > 1 else "default"
@@ -326,7 +324,7 @@ def _value_methods(target: Any) -> Mapping[str, Callable[[Any, list[Any]], Any]]
 
 
 def call_method(
-    evaluator: PowerShellEvaluator, target: Any, name: str, arguments: list[Any]
+    evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any]
 ) -> Any | Awaitable[Any]:
     lower = name.lower()
     if target is None:
@@ -393,7 +391,7 @@ _DATE_FORMATS = {
 
 
 def _call_date_method(
-    evaluator: PowerShellEvaluator, date: DateTime, lower: str, arguments: list[Any]
+    evaluator: PowerShellSession, date: DateTime, lower: str, arguments: list[Any]
 ) -> DateTime | PsObject | str | None:
     """None if dates do not have the method."""
     if lower in ("addmonths", "addyears"):
@@ -419,19 +417,19 @@ def _call_date_method(
     return None
 
 
-async def _download(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:
+async def _download(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
     return (await web_request(evaluator, to_text(arguments[0]))).body.decode("utf-8", "replace")
 
 
 async def _download_file(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
 ) -> None:
     answer = await web_request(evaluator, to_text(arguments[0]))
     evaluator.process.files.write(to_text(arguments[1]), answer.body)
 
 
 async def web_request(
-    evaluator: PowerShellEvaluator, url: str, method: str = "GET", **more: Any
+    evaluator: PowerShellSession, url: str, method: str = "GET", **more: Any
 ) -> netclient.Fetched:
     """Raises PowerShell's errors."""
     context = evaluator.process.context
@@ -477,9 +475,7 @@ def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerSh
     )
 
 
-async def tcp_connect(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
-) -> None:
+async def tcp_connect(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     try:
         connection = await evaluator.process.context.network.connect(
             to_text(arguments[0]), int(to_number(arguments[1]))
@@ -494,13 +490,13 @@ async def tcp_connect(
     target.properties["Connected"] = True
 
 
-def _elapsed(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+def _elapsed(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     seconds = evaluator.process.context.clock.monotonic() - float(target.properties["start"])
     target.properties["Elapsed"] = time_span(seconds)
     target.properties["ElapsedMilliseconds"] = int(seconds * 1000)
 
 
-def _decode(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:
+def _decode(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
     value = arguments[0]
     data = value if isinstance(value, bytes) else bytes(int(one) & 0xFF for one in to_items(value))
     return data.decode(target.text or "utf-8", "replace")
@@ -516,7 +512,7 @@ def credential(user: str, password: Any) -> SecretObject:
 
 
 def _network_credential(
-    evaluator: PowerShellEvaluator, target: SecretObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: SecretObject, arguments: list[Any]
 ) -> PsObject:
     domain, _, user = to_text(target.get("UserName")).rpartition("\\")
     return PsObject(
@@ -525,7 +521,7 @@ def _network_credential(
     )
 
 
-def _delete_item(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+def _delete_item(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     """Removes links, not their targets; a directory that is not empty only if requested."""
     path = to_text(target.get("FullName"))
     try:
@@ -563,12 +559,12 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def console_write_line(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+def console_write_line(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     evaluator.flush()
     evaluator.process.write((to_text(a[0]) if a else "") + "\r\n")
 
 
-def console_write(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+def console_write(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     evaluator.flush()
     evaluator.process.write(to_text(a[0]) if a else "")
 

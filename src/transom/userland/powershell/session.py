@@ -1,16 +1,26 @@
-"""The state of a PowerShell session: its variables, errors and console."""
+"""The state of a PowerShell session: its variables, errors and console.
+
+Cmdlets and .NET types work on it. Running scripts is left to `PowerShellEvaluator`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from transom.userland.powershell import formatting
 from transom.userland.powershell.automatic import AUTOMATIC
-from transom.userland.powershell.cmdlets import CmdletTable
 from transom.userland.powershell.control import Thrown
 from transom.userland.powershell.defined_types import DefinedType
 from transom.userland.powershell.exceptions import error_record
+from transom.userland.powershell.tree import (
+    BoundArgument,
+    CommandNode,
+    PsNode,
+    StatementBlock,
+    StreamRedirect,
+)
 from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
@@ -25,8 +35,39 @@ _MAXIMUM_ERROR_COUNT = 256  # the default of $MaximumErrorCount
 Emit = Callable[[Any], None]
 
 
-class PowerShellSession:
-    def __init__(self, process: Process, cmdlets: CmdletTable) -> None:
+class SessionCmdlet(Protocol):
+    """A cmdlet, as a session knows it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def positional(self) -> tuple[str, ...]: ...
+    @property
+    def switches(self) -> frozenset[str]: ...
+    @property
+    def named(self) -> tuple[str, ...]: ...
+
+    async def call(
+        self,
+        session: PowerShellSession,
+        name: str,
+        arguments: Sequence[BoundArgument],
+        given: list[Any] | None,
+    ) -> None:
+        """`name` is as written; `given` comes from the pipeline."""
+
+
+class SessionCmdlets(Protocol):
+    """The cmdlets of a session, by name and alias."""
+
+    @property
+    def aliases(self) -> Mapping[str, str]: ...
+    def find(self, name: str) -> SessionCmdlet | None: ...
+    def all(self) -> Sequence[SessionCmdlet]: ...
+
+
+class PowerShellSession(ABC):
+    def __init__(self, process: Process, cmdlets: SessionCmdlets) -> None:
         self.cmdlets = cmdlets
         self.process: Process = process
         self.env: Variables = Variables(process.env)

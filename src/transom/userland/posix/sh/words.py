@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from transom.userland.limits import MAX_ARGUMENTS, bounded, check_size
 from transom.userland.posix.sh import arithmetic, patterns
+from transom.userland.posix.sh.control import ExpansionFault
+from transom.userland.posix.sh.state import ShellState
 from transom.userland.posix.sh.tree import Literal, ParameterExpansion, Part, Substitution, Word
 from transom.userland.preemption import check_slice
 from transom.userland.regex import compile_pattern
 
-if TYPE_CHECKING:
-    from transom.userland.posix.sh.shell import Shell
-
 _BRACES = re.compile(
     r"^(.*?)\{(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\}(.*)$|^(.*?)\{([^{}]*,[^{}]*)\}(.*)$", re.DOTALL
 )
-
-
-class ExpansionFault(Exception):
-    """`${x:?text}`, an unset variable with `set -u`, or bad arithmetic. Its text follows the
-    shell's name.
-    """
 
 
 class _Piece(NamedTuple):
@@ -33,7 +26,7 @@ class _Piece(NamedTuple):
     new_field: bool = False  # between two fields of "$@"
 
 
-async def expand_fields(shell: Shell, words: Iterable[Word]) -> list[str]:
+async def expand_fields(shell: ShellState, words: Iterable[Word]) -> list[str]:
     """Expands words to the arguments of a command."""
     out: list[str] = []
     for word in words:
@@ -50,7 +43,7 @@ async def expand_fields(shell: Shell, words: Iterable[Word]) -> list[str]:
     return bounded(out, MAX_ARGUMENTS)
 
 
-async def expand_text(shell: Shell, word: Word) -> str:
+async def expand_text(shell: ShellState, word: Word) -> str:
     """Expands to one string without splitting and matching: assignments, redirections,
     here-documents.
     """
@@ -61,7 +54,7 @@ async def expand_text(shell: Shell, word: Word) -> str:
     )
 
 
-async def pattern(shell: Shell, word: Word) -> str:
+async def pattern(shell: ShellState, word: Word) -> str:
     """Like `expand_text`, with quoted characters escaped for `patterns`."""
     pieces = await _pieces(shell, word)
     return bounded(
@@ -69,7 +62,7 @@ async def pattern(shell: Shell, word: Word) -> str:
     )
 
 
-async def parse_shell_number(shell: Shell, word: Word) -> int:
+async def parse_shell_number(shell: ShellState, word: Word) -> int:
     expression = await expand_text(shell, word)
     try:
         return arithmetic.evaluate(expression, shell.arithmetic_value, shell.assign)
@@ -77,7 +70,7 @@ async def parse_shell_number(shell: Shell, word: Word) -> int:
         raise ExpansionFault(str(fault)) from None
 
 
-async def _pieces(shell: Shell, word: Sequence[Part]) -> list[_Piece]:
+async def _pieces(shell: ShellState, word: Sequence[Part]) -> list[_Piece]:
     out: list[_Piece] = []
     size = 0
     for index, part in enumerate(word):
@@ -178,7 +171,7 @@ class _FieldSplitter:
     return out
 
 
-async def _parameter(shell: Shell, part: ParameterExpansion) -> list[_Piece]:
+async def _parameter(shell: ShellState, part: ParameterExpansion) -> list[_Piece]:
     name, operator, quoted = part.name, part.operator, part.quoted
     if name in ("@", "*") and operator == "":
         return _positional(shell, name, quoted)
@@ -213,14 +206,14 @@ async def _parameter(shell: Shell, part: ParameterExpansion) -> list[_Piece]:
     return [_Piece(value, quoted, not quoted)]
 
 
-async def _operand(shell: Shell, part: ParameterExpansion) -> list[_Piece]:
+async def _operand(shell: ShellState, part: ParameterExpansion) -> list[_Piece]:
     pieces = await _pieces(shell, part.operand)
     if part.quoted:
         return [piece._replace(quoted=True, splits=False) for piece in pieces] or [_Piece("", True)]
     return [piece if piece.quoted else piece._replace(splits=True) for piece in pieces]
 
 
-def _positional(shell: Shell, name: str, quoted: bool) -> list[_Piece]:
+def _positional(shell: ShellState, name: str, quoted: bool) -> list[_Piece]:
     arguments = shell.arguments
     if quoted and name == "*":
         separator = shell.get("IFS")
@@ -234,7 +227,7 @@ def _positional(shell: Shell, name: str, quoted: bool) -> list[_Piece]:
     return out
 
 
-async def _transformed(shell: Shell, part: ParameterExpansion, value: str) -> str:
+async def _transformed(shell: ShellState, part: ParameterExpansion, value: str) -> str:
     operator = part.operator
     if operator in ("#", "##", "%", "%%"):
         return _stripped(value, await pattern(shell, part.operand), operator)
