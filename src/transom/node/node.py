@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from transom.runtime.sim.login import flex_drivers, units
     from transom.runtime.sim.login import machine as login_machine
     from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import LoginMachine
 else:
     flex_drivers = lazy_import("transom.runtime.sim.login.flex_drivers")
     login_machine = lazy_import("transom.runtime.sim.login.machine")
@@ -105,6 +106,7 @@ class Node:
         self._start_runtime = start_runtime
         self._listener: socket.socket | None = None
         self._login_machine: WindowsMachine | None = None
+        self._linux_machine: units.LinuxMachine | None = None
         install_node_files(
             machine.files, network, self.installed_kubeconfig, simulated=self.simulated
         )
@@ -313,19 +315,19 @@ class Node:
             await self.cluster.nodes.synced()
             await self._start_runtime()
 
-    def login_machine(self) -> WindowsMachine | None:
-        """A simulated Windows machine as its programs see it: created at the first login, and kept
-        while the node exists. The services of a Linux machine are created at the same time.
+    def login_machine(self) -> LoginMachine | None:
+        """A simulated machine as its programs see it: created at the first login, and kept while
+        the node exists.
         """
         machine, runtime = self.machine, self.runtime
         if not isinstance(runtime, SimRuntime):
             return None
         self.programs.attach()
         if not isinstance(machine, WindowsHost):
-            if runtime.core.linux_machine is None:
+            if self._linux_machine is None:
                 self.programs.install_units()
-                runtime.core.linux_machine = units.LinuxMachine(self.programs, runtime)
-            return None
+                self._linux_machine = units.LinuxMachine(self.programs, runtime)
+            return self._linux_machine
         if self._login_machine is not None:
             self._login_machine.refresh()
         else:

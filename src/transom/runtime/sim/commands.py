@@ -14,7 +14,7 @@ from transom.runtime.api import ExecResult, Output, RuntimeFailure
 from transom.runtime.exec_output import ExecOutput
 from transom.runtime.records import cri_exit_code
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
 from transom.runtime.sim.sockets import PAGING_DELAY
 from transom.runtime.sim.streams import ExecClient, begin_program
 from transom.runtime.sim.texts import Fault
@@ -95,11 +95,11 @@ def _demand_running(core: SimCore, c: SimContainer) -> None:
         raise core.texts.not_running(c.id, c.state)
 
 
-def _leave(c: SimContainer, context: SimContext) -> None:
+def _leave(c: SimContainer, context: ContainerProgram) -> None:
     c.execs = tuple(other for other in c.execs if other is not context)
 
 
-def _ended(c: SimContainer, context: SimContext, code: int) -> None:
+def _ended(c: SimContainer, context: ContainerProgram, code: int) -> None:
     _leave(c, context)
     if context.client is not None:
         context.client.finish(cri_exit_code(code))
@@ -110,7 +110,7 @@ def _ended_with(os: str) -> int:
     return cri_exit_code(DOTNET) if os == "windows" else LINUX_KILLED
 
 
-def _abandoned(c: SimContainer, context: SimContext) -> None:
+def _abandoned(c: SimContainer, context: ContainerProgram) -> None:
     """The client has disconnected."""
     if not context.done:
         _leave(c, context)

@@ -24,7 +24,7 @@ from transom.runtime.sim.catalogue import CatalogueImage
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.meter import ContainerMeter, base_memory, cpu_cap, sim_memory_limit
-from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
 from transom.runtime.sim.streams import NO_INPUT, InputBuffer, Stream
 from transom.runtime.sim.terminal import Terminal
 from transom.runtime.sim.texts import Fault, StartFailureText
@@ -247,7 +247,7 @@ def _launch(
     return _broken(core, c, fault)
 
 
-def _undo_launch(c: SimContainer, context: SimContext) -> None:
+def _undo_launch(c: SimContainer, context: ContainerProgram) -> None:
     context.release()
     c.context = c.input = c.terminal = None
     if c.meter is not None:
@@ -342,7 +342,7 @@ def _out_of_memory(core: SimCore, c: SimContainer) -> None:
     kill_sim_container(core, c, reason="OOMKilled")
 
 
-def out_of_memory(core: SimCore, c: SimContainer, context: SimContext) -> None:
+def out_of_memory(core: SimCore, c: SimContainer, context: ContainerProgram) -> None:
     """A program exceeds its container's memory limit: the largest process of the container is
     killed.
     """

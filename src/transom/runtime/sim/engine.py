@@ -40,8 +40,10 @@ from transom.runtime.sim.annotations import (
     pull_stall_seconds,
     simulated_failure,
 )
-from transom.runtime.sim.catalogue import Catalogue
+from transom.runtime.sim.catalogue import Catalogue, default_catalogue
 from transom.runtime.sim.core import SimCore, SimHost
+from transom.runtime.sim.context import SimContext
+from transom.runtime.sim.host import SimHost
 from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
 from transom.runtime.sim.names import parse_image_name
 from transom.runtime.sim.node_storage import NodeStorage
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from transom.runtime.sim.login import exec_program
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
-    from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import LoginMachine
     from transom.userland import start as userland_start
     from transom.userland.network_view import Stacks
 else:
@@ -161,13 +163,12 @@ class SimRuntime:
             tuple(addresses),
             start,
             lookup,
+            SimContext,
+            containers.out_of_memory,
             docker=docker,
             csi_storage=csi_storage or CsiStorage(),
             stacks=stacks,
             storage=NodeStorage(host, cloud) if cloud is not None else None,
-        )
-        self._core.on_out_of_memory = lambda container, context: containers.out_of_memory(
-            self._core, container, context
         )
         self._options = SandboxOptions(
             sandbox_image or default_pause_image(build),
@@ -361,20 +362,20 @@ class SimRuntime:
 
     def login(
         self,
-        machine: WindowsMachine | None,
+        machine: LoginMachine | None,
         command: Sequence[str],
         output: Output,
         *,
         stdin: bool = False,
         tty: bool = False,
     ) -> ContainerProcess:
-        """Runs a command on the machine itself, a shell without one. `machine` is what a Windows
-        machine has in addition to its host.
+        """Runs a command on the machine itself, a shell without one. `machine` is what the machine
+        has in addition to its host.
         """
         return login_session.login(self._core, machine, command, output, stdin=stdin, tty=tty)
 
     async def run_program(
-        self, machine: WindowsMachine | None, argv: Sequence[str], seconds: float = 0
+        self, machine: LoginMachine | None, argv: Sequence[str], seconds: float = 0
     ) -> FinishedProgram:
         """Runs a program on the machine itself, for a component of the node. Raises OSError and
         TimeoutError.

@@ -19,7 +19,7 @@ from transom.userland.api import AttachedDisk, MappingError
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
-    from transom.runtime.sim.core import SimHost
+    from transom.runtime.sim.host import SimHost
 
 _VOLUMES: Final = uuid.UUID("2c9f3b62-60e3-4a63-8f0e-8d1a64c27f5b")
 _LUN_SIZE: Final = 1 << 30

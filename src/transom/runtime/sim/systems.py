@@ -33,20 +33,17 @@ from transom.machines.windows.system import (
     write_names,
 )
 from transom.runtime.sim.container_network import ContainerNetwork
-from transom.runtime.sim.login.system import PROGRAM, ResidentProgram
 from transom.runtime.sim.streams import NO_INPUT
 from transom.runtime.sim.table import SERVICES_PROCESS, WINDOWS_PROCESSES
 from transom.runtime.sim.users import local_accounts, windows_identity
+from transom.runtime.sim.windows_services import PROGRAM, ResidentProgram
 from transom.windows.builds import BUILDS, DEFAULT
 
 if TYPE_CHECKING:
-    from transom.runtime.sim import context as sim_context
-    from transom.runtime.sim.context import SimContext
     from transom.runtime.sim.core import SimCore
-    from transom.runtime.sim.records import SimContainer
+    from transom.runtime.sim.records import ContainerProgram, SimContainer
     from transom.userland.launch import windows_table
 else:
-    sim_context = lazy_import("transom.runtime.sim.context")
     windows_table = lazy_import("transom.userland.launch.windows_table")
 
 TERMINATED: Final = 1
@@ -128,7 +125,14 @@ _NOT_IN_NANO: Final = frozenset(
 )
 
 
-def container_system(core: SimCore, container: SimContainer) -> WindowsSystem:
+def system_of(core: SimCore, container: SimContainer) -> WindowsSystem:
+    """A Windows container's own registry, accounts and services; created on first use."""
+    if container.system is None:
+        container.system = _create_system(core, container)
+    return container.system
+
+
+def _create_system(core: SimCore, container: SimContainer) -> WindowsSystem:
     spec, hostname = container.spec, core.hostname_in(container.sandbox)
     own = core.host.build if isinstance(core.host, WindowsHost) else DEFAULT
     registry = WindowsRegistry(version_keys(BUILDS.get(spec.platform.build) or own))
@@ -209,7 +213,7 @@ class LaunchedService:
 
     def __init__(self) -> None:
         self.pid = 0
-        self.context: SimContext | None = None
+        self.context: ContainerProgram | None = None
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def finish(self, code: int) -> None:
@@ -257,11 +261,11 @@ def launch_service(
     if len(container.execs) >= MAX_PROCESSES:
         raise OSError(errno.EAGAIN, NO_MEMORY, argv[0])
 
-    def ended(context: sim_context.SimContext, code: int) -> None:
+    def ended(context: ContainerProgram, code: int) -> None:
         container.execs = tuple(other for other in container.execs if other is not context)
         launched.finish(code)
 
-    context = sim_context.SimContext(
+    context = core.create_program(
         core,
         container,
         tuple(argv),
@@ -294,7 +298,7 @@ def start_service(
     if ntpath.basename(words[0]).lower() == "svchost.exe":
         pid = next((row.pid for row in _SERVICES if row.name == service.name), _SVCHOST)
         return ResidentProgram(_system_pids(core, container)[pid], _nothing)
-    system = core.system_of(container)
+    system = system_of(core, container)
     account = system.accounts.identity(service.account) if service.account else SYSTEM
     if account is None:
         raise ServiceError(LOGON_FAILED)

@@ -7,9 +7,8 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from transom.kit.lazy import lazy_import
 from transom.machines.files import FileTree
 from transom.machines.linux import NAME_SERVER
 from transom.machines.machine import HostClock
@@ -35,7 +34,7 @@ from transom.runtime.sim.login.program_sockets import node_sockets
 from transom.runtime.sim.node_storage import NodeStorage
 from transom.runtime.sim.resolve import connect_by_name
 from transom.runtime.sim.sockets import is_loopback_address
-from transom.runtime.sim.streams import ExecClient, ProgramStreams
+from transom.runtime.sim.streams import NO_INPUT, ExecClient, ProgramStreams
 from transom.runtime.sim.systems import machine_resources
 from transom.runtime.sim.table import ProcessIdTable
 from transom.runtime.sim.users import file_user
@@ -51,12 +50,9 @@ from transom.userland.api import (
 )
 from transom.userland.dns import resolve_name, resolver_settings
 from transom.userland.network_view import NetworkView, without_stack
+from transom.userland.posix.scripts import find_in_path
+from transom.userland.process import Command, FindCommand, Process, TaskProgram
 from transom.userland.termination import DOTNET, LINUX_KILLED, termination_code
-
-if TYPE_CHECKING:
-    from transom.runtime.sim.login import session as login_session
-else:
-    login_session = lazy_import("transom.runtime.sim.login.session")
 
 _IMAGES: Final = {
     "windows": ImageInfo("", "windows", userland="windows"),
@@ -253,7 +249,7 @@ class NodeWindows:
         output: Callable[[bytes], None],
     ) -> LaunchedProcess:
         context = self._context
-        pid, client = login_session.detached(context, argv, env, cwd, output, user=account.name)
+        pid, client = _start_detached(context, argv, env, cwd, output, user=account.name)
         return DetachedProcess(pid, client, context.processes)
 
 
@@ -303,6 +299,46 @@ def _account(machine: WindowsMachine, user: str) -> Account:
     return found
 
 
+def find_machine_program(process: Process) -> Command:
+    """The program of a process on the machine. Raises OSError when it does not exist."""
+    name = process.argv[0]
+    return process.find_command(name) if process.windows else find_in_path(process, name)
+
+
+async def run_machine_program(process: Process) -> int:
+    """Raises OSError when it does not exist."""
+    command = find_machine_program(process)
+    result = command(process)
+    return result if isinstance(result, int) else await result
+
+
+def _start_detached(
+    parent: LoginContext,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    output: Callable[[bytes], None],
+    user: str = "",
+) -> tuple[int, ExecClient]:
+    """A program in its own window: it outlives the process that started it. Returns its pid, and an
+    awaitable for its end.
+    """
+    client = ExecClient(lambda _stream, data: output(data), None, None)
+    context = LoginContext(
+        parent.core,
+        parent.machine,
+        parent.processes,
+        argv,
+        client,
+        NO_INPUT,
+        parent.find_command,
+        user,
+    )
+    context.env, context.cwd = dict(env), cwd
+    context.program = TaskProgram(context, run_machine_program, parent.find_command)
+    return context.pid, client
+
+
 class LoginContext(ProgramStreams):
     """Also the `TerminalAccess`, `Credentials` and `PlatformInfo` of the program. `machine` is
     the Windows machine.
@@ -325,9 +361,11 @@ class LoginContext(ProgramStreams):
         argv: Sequence[str],
         client: ExecClient,
         stdin: Stdin,
+        find_command: FindCommand,
         user: str = "",
     ) -> None:
         self.core = core
+        self.find_command = find_command
         self._client = client
         self._sink = client.said
         self.pty = client.terminal

@@ -12,7 +12,7 @@ import contextlib
 import ntpath
 import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
@@ -32,7 +32,8 @@ from transom.machines.windows.services import (
 )
 from transom.machines.windows.system import ENVIRONMENT, WindowsSystem
 from transom.machines.windows.variables import INSTALLED, PATH
-from transom.runtime.sim.login import system
+from transom.runtime.sim import windows_services
+from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.login.processes import MachineProcesses
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class NodeProcess:
         await self.wait()
 
 
-class RuntimeProcess(system.ResidentProgram):
+class RuntimeProcess(windows_services.ResidentProgram):
     """The process of docker or containerd. When the machine shuts down, docker first stops its
     containers, within the time that the machine gives its services.
     """
@@ -199,7 +200,7 @@ class WindowsMachine:
         binaries: Binaries,
         look: Callable[[], None],
         runtime: str = "docker",
-        engine: SimRuntime | None = None,
+        engine: NodeRuntime | None = None,
     ) -> None:
         self.host = host
         self.clock = clock
@@ -229,7 +230,13 @@ class WindowsMachine:
         self._failed_at_boot: set[str] = set()  # until the next boot
         self._usual: dict[str, object] = {}  # the initial services of the node's programs
         host.on_reboot(self._went_down)
-        self.services.load((*BINARIES, *(row.name for row in system.SERVICES), *system.RUNTIMES))
+        self.services.load(
+            (
+                *BINARIES,
+                *(row.name for row in windows_services.SERVICES),
+                *windows_services.RUNTIMES,
+            )
+        )
         self.refresh()
         if any(
             service.start == "auto"
@@ -261,7 +268,7 @@ class WindowsMachine:
             pid = self.processes.add((name,), 0, _ignore)
             if name == "services.exe":
                 self._manager = pid
-        for row in system.SERVICES:
+        for row in windows_services.SERVICES:
             service = self.services.find(row.name)
             if row.name in system.OF_CONTAINERS and not self._has_containers:
                 if service is not None:
@@ -269,9 +276,9 @@ class WindowsMachine:
                 continue
             if service is None:
                 service = self.services.create(
-                    row.name, system.PROGRAM, display_name=row.display_name, start="auto"
+                    row.name, windows_services.PROGRAM, display_name=row.display_name, start="auto"
                 )
-                service.stoppable = row.name == system.NETWORKING
+                service.stoppable = row.name == windows_services.NETWORKING
             self.services.adopt(service, self._resident())
         self._adopt_runtime()
         for binary in BINARIES:
@@ -284,7 +291,7 @@ class WindowsMachine:
 
     def _adopt_runtime(self) -> None:
         """docker or containerd: runs since boot, unless its service is disabled."""
-        display_name, path = system.RUNTIMES[self.runtime]
+        display_name, path = windows_services.RUNTIMES[self.runtime]
         service = self.services.find(self.runtime)
         if service is None:
             if self.engine is not None and not self.engine.service.running:
@@ -313,7 +320,7 @@ class WindowsMachine:
                 engine.service.stop()
 
         pid = table.add(
-            split_command_line(system.RUNTIMES[self.runtime][1]),
+            split_command_line(windows_services.RUNTIMES[self.runtime][1]),
             self._manager,
             lambda _name: self.spawn(process.stop()),
         )
@@ -322,10 +329,10 @@ class WindowsMachine:
             engine.service.start()
         return process
 
-    def _resident(self) -> system.ResidentProgram:
+    def _resident(self) -> windows_services.ResidentProgram:
         table = self.processes
-        pid = table.add((system.PROGRAM,), self._manager, _ignore)
-        return system.ResidentProgram(pid, lambda: table.remove(pid))
+        pid = table.add((windows_services.PROGRAM,), self._manager, _ignore)
+        return windows_services.ResidentProgram(pid, lambda: table.remove(pid))
 
     async def boot(self) -> None:
         """After the machine was switched on again: services keep the users' changes."""
@@ -501,8 +508,8 @@ class WindowsMachine:
 
     async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
         words = split_command_line(service.bin_path)
-        if service.bin_path == system.PROGRAM:
-            if service.name == system.NETWORKING:
+        if service.bin_path == windows_services.PROGRAM:
+            if service.name == windows_services.NETWORKING:
                 self.host.hns.restart_service()
             return self._resident()
         if service.name == self.runtime and service.bin_path == system.RUNTIMES[self.runtime][1]:

@@ -8,33 +8,33 @@ Windows, sh on Linux.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
 from transom.runtime.api import Output
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.login.context import LoginContext
+from transom.runtime.sim.login.context import LoginContext, run_machine_program
 from transom.runtime.sim.login.linux_commands import find_linux_node_command
 from transom.runtime.sim.login.machine import WindowsMachine
 from transom.runtime.sim.login.node_commands import find_node_command
 from transom.runtime.sim.login.units import LinuxMachine
-from transom.runtime.sim.streams import NO_INPUT, ExecClient, begin_program
+from transom.runtime.sim.streams import ExecClient, begin_program
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.api import ProcessEntry
 from transom.userland.launch.linux_commands import find_linux_command
 from transom.userland.launch.windows_commands import find_windows_command
-from transom.userland.posix.scripts import find_in_path
 from transom.userland.posix.sh.main import run_shell
 from transom.userland.powershell import main
-from transom.userland.process import Command, FindCommand, Process, TaskProgram
+from transom.userland.process import FindCommand, Process, TaskProgram
 
+LoginMachine = WindowsMachine | LinuxMachine
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/\\=*+-]+")
 
 
 def login(
     core: SimCore,
-    machine: WindowsMachine | None,
+    machine: LoginMachine | None,
     command: Sequence[str],
     output: Output,
     *,
@@ -43,6 +43,8 @@ def login(
 ) -> ExecClient:
     """Without a command: a shell."""
     processes = machine.processes if machine is not None else _linux_processes(core)
+    windows = machine if isinstance(machine, WindowsMachine) else None
+    find_command = finder(machine)
 
     def signalled(name: str) -> None:
         context.signalled(name)
@@ -50,9 +52,9 @@ def login(
     client, source = begin_program(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
-    argv, body = _windows(command) if machine is not None else _linux(command)
-    context = LoginContext(core, machine, processes, argv, client, source)
-    context.program = TaskProgram(context, body, finder(machine, core.linux_machine))
+    argv, body = _windows(command) if windows is not None else _linux(command)
+    context = LoginContext(core, windows, processes, argv, client, source, find_command)
+    context.program = TaskProgram(context, body, find_command)
     client.on_close = context.kill
     client.on_resize = lambda: None if core.windows else context.signalled("SIGWINCH")
     return client
@@ -94,13 +96,13 @@ def start_detached(
 def finder(machine: WindowsMachine | None, linux: LinuxMachine | None) -> FindCommand:
     """How programs on the machine find others: nodes have programs that containers lack."""
     if machine is None:
-        return partial(find_linux_node_command, linux) if linux is not None else find_linux_command
+        return find_linux_command
+    if isinstance(machine, LinuxMachine):
+        return partial(find_linux_node_command, machine)
     return partial(find_windows_command, node_command=partial(find_node_command, machine))
 
 
 def _linux_processes(core: SimCore) -> ProcessIdTable:
-    if core.linux_machine is not None:
-        return core.linux_machine.processes
     init = ProcessEntry(1, 0, "root", ("/sbin/init",), core.host.boot_time, 12 << 20)
     return ProcessIdTable(core.host.time, windows=False, first=init)
 
@@ -108,23 +110,10 @@ def _linux_processes(core: SimCore) -> ProcessIdTable:
 Body = Callable[[Process], Awaitable[int]]
 
 
-def find_machine_program(process: Process) -> Command:
-    """The program of a process on the machine. Raises OSError when it does not exist."""
-    name = process.argv[0]
-    return process.find_command(name) if process.windows else find_in_path(process, name)
-
-
-async def _program(process: Process) -> int:
-    """Raises OSError when it does not exist."""
-    command = find_machine_program(process)
-    result = command(process)
-    return result if isinstance(result, int) else await result
-
-
 def _windows(command: Sequence[str]) -> tuple[Sequence[str], Body]:
     async def run(process: Process) -> int:
         try:
-            return await _program(process)
+            return await run_machine_program(process)
         except FileNotFoundError:  # a cmdlet, or nothing
             return await main.run_powershell_line(
                 process, " ".join(_quoted(word) for word in command)
@@ -146,7 +135,7 @@ def _quoted(word: str) -> str:
 def _linux(command: Sequence[str]) -> tuple[Sequence[str], Body]:
     async def run(process: Process) -> int:
         try:
-            return await _program(process)
+            return await run_machine_program(process)
         except OSError:
             process.complain(f"sh: {command[0]}: not found")
             return 127

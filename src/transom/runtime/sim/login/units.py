@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.api import ProcessEntry
-
-if TYPE_CHECKING:
-    from transom.runtime.sim.core import SimCore
-    from transom.runtime.sim.engine import SimRuntime
 
 CONTAINERD: Final = "containerd"
 _CONTAINERD_PID: Final = 612
@@ -64,9 +62,9 @@ class Units(Protocol):
 
 
 class LinuxMachine:
-    def __init__(self, units: Units, engine: SimRuntime) -> None:
+    def __init__(self, units: Units, engine: NodeRuntime) -> None:
         self.units = units
-        self.engine: SimRuntime | None = engine
+        self.engine: NodeRuntime | None = engine
         self.core: SimCore = engine.core
         self.runtime = CONTAINERD
         self.processes = LinuxProcesses(self)
