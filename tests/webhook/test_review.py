@@ -145,7 +145,7 @@ def test_the_manifest_in_the_repository_is_fresh() -> None:
 
 def test_the_webhook_has_nothing_to_say_about_its_own_deployment() -> None:
     deployment = next(obj for obj in manifests.webhook_manifests() if obj["kind"] == "Deployment")
-    assert advisor("WIN-*").judge("Deployment", deployment) == ((), ())
+    assert advisor("WIN-*").review("Deployment", deployment) == ((), ())
 
 
 def test_the_manifest_carries_keys() -> None:

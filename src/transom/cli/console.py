@@ -342,12 +342,12 @@ def print_progress(text: str) -> None:
 
 
 def print_failure(message: str, hint: str = "") -> None:
-    print(f"{paint_text('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
+    print(f"{colour_text('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
     if hint:
         print(hint, file=sys.stderr)
 
 
-def paint_text(text: str, colour: str, stream: Any = None) -> str:
+def colour_text(text: str, colour: str, stream: Any = None) -> str:
     stream = stream or sys.stdout
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text

@@ -177,7 +177,9 @@ def _lint(args: argparse.Namespace) -> int:
         if report.problems
         else int(report.at_or_above(args.fail_on or config.fail_on or "warning"))
     )
-    _tell(args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) else sys.stdout)
+    _print_report(
+        args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) else sys.stdout
+    )
     return code
 
 
@@ -295,7 +297,7 @@ def _cluster(args: argparse.Namespace) -> LiveCluster:
         raise LintConfigError(f"cannot read the cluster: {error}") from error
 
 
-def _tell(args: argparse.Namespace, report: LintReport, out: Any) -> None:
+def _print_report(args: argparse.Namespace, report: LintReport, out: Any) -> None:
     from transom.lint.findings import RANK
     from transom.lint.output import MACHINE
     from transom.lint.output.text import render_text

@@ -102,7 +102,7 @@ class _Session:
         if session.streams.tty:
             self._resize()
             if hasattr(signal, "SIGWINCH"):
-                signal.signal(signal.SIGWINCH, lambda *_: self._soon(self._resize))
+                signal.signal(signal.SIGWINCH, lambda *_: self._call_threadsafe(self._resize))
         self._react(session.receive_data(early) if early else [])
         while self._code is None:
             out = session.data_to_send()
@@ -141,7 +141,7 @@ class _Session:
 
     # ---- to the node
 
-    def _soon(self, act: Callable[[], None]) -> None:
+    def _call_threadsafe(self, act: Callable[[], None]) -> None:
         self._todo.append(act)
         self._ring.send(b"!")
 
@@ -152,7 +152,7 @@ class _Session:
                 data = os.read(number, 65536)
             except OSError:
                 data = b""
-            self._soon(partial(self._typed, data))
+            self._call_threadsafe(partial(self._typed, data))
             if not data:
                 return
 

@@ -58,8 +58,8 @@ def _table(reports: list[dict[str, Any]]) -> None:
 def _page(report: dict[str, Any]) -> None:
     state = _state(report)
     lines = {
-        "cluster": console.paint_text(report["name"], "bold"),
-        "state": console.paint_text(state, "green" if report["ready"] else "yellow"),
+        "cluster": console.colour_text(report["name"], "bold"),
+        "state": console.colour_text(state, "green" if report["ready"] else "yellow"),
         "url": report["url"],
         "version": "" if state == _DAMAGED else report["version"],
         "nodes": "" if report["nodes"] else "none (control plane only)",

@@ -66,7 +66,7 @@ KNOWN_FEATURE_GATES = {
 }
 _GATE_VALUES = {"true": True, "false": False}
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def choose_config(
     options: UpOptions,
     file: ClusterFile,
     kubeconfig_file: str,
-    tell: Tell,
+    report_progress: ReportProgress,
 ) -> tuple[ClusterConfig, list[NodeSpec] | None]:
     """The configuration, and the requested nodes if they differ from those of the last start."""
     try:
@@ -119,10 +119,10 @@ def choose_config(
         raise
     _check_families(before, config)
     if not config.no_nodes:
-        config = _check_engine(config, machines, tell)
-        _check_network(config, machines, tell)
+        config = _check_engine(config, machines, report_progress)
+        _check_network(config, machines, report_progress)
         for warning in node_warnings(config, machines or ()):
-            tell(f"note: {warning}")
+            report_progress(f"note: {warning}")
     return config, machines
 
 
@@ -227,24 +227,24 @@ def _engine(config: ClusterConfig, wanted: str | None) -> ClusterConfig:
 
 
 def _check_engine(
-    config: ClusterConfig, machines: list[NodeSpec] | None, tell: Tell
+    config: ClusterConfig, machines: list[NodeSpec] | None, report_progress: ReportProgress
 ) -> ClusterConfig:
     """Real containers need the kernel's data plane."""
     wanted = machines if machines is not None else load_nodes(config) or []
     chosen = choose_engines(config, wanted)
     for note in chosen.notes:
-        tell(note)
+        report_progress(note)
     for node in wanted:
         check_engine(node, chosen.of(node))
     if any(chosen.of(node) == "oci" for node in wanted):
-        tell(
+        report_progress(
             "note: real containers are processes of this machine, with control groups below "
             f"/transom/{config.name} and "
             f"mounts below {config.state}; transom down stops them, transom delete removes everything"
         )
         config = replace(config, network=replace(config.network, dataplane="kernel"))
     if config.network.dataplane == "kernel":
-        tell(
+        report_progress(
             "note: the kernel data plane creates network namespaces on this machine and removes "
             "them with the cluster; it does not change nftables, routes and links of the machine "
             "itself"
@@ -252,14 +252,16 @@ def _check_engine(
     return config
 
 
-def _check_network(config: ClusterConfig, machines: list[NodeSpec] | None, tell: Tell) -> None:
+def _check_network(
+    config: ClusterConfig, machines: list[NodeSpec] | None, report_progress: ReportProgress
+) -> None:
     """The default network works with all nodes and needs no check."""
     wanted = machines if machines is not None else load_nodes(config) or []
     four = cidr_of_family(config.pod_cidr, 4) and cidr_of_family(config.service_cidr, 4)
     if config.network != NetworkSettings() or not four or any(node.network_mode for node in wanted):
         gates = parse_feature_gates(config.feature_gates)
         for warning in network_checks.check_network(config, gates, wanted):
-            tell(f"note: {warning}")
+            report_progress(f"note: {warning}")
 
 
 # ---- feature gates ----

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from transom.client.api import ApiUnreachable, ObjectList
 from transom.client.resources import SECRETS, GroupVersionResource, builtin_resource
 from transom.doctor import node_inspection
-from transom.doctor.examine import places_to_check, talkative
+from transom.doctor.examine import places_to_check, pods_with_useful_logs
 from transom.doctor.snapshot import ClusterSnapshot, Object
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import BY_KEY
@@ -190,7 +190,7 @@ async def _logs(
     api: ApiReader, s: ClusterSnapshot, about: Collection[str]
 ) -> Mapping[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
-    wanted_pods = set(talkative(s, about))
+    wanted_pods = set(pods_with_useful_logs(s, about))
     for pod in [pod for pod in s.pods if _key(pod) in wanted_pods][:_MOST_LOGS]:
         namespace, name = _key(pod)
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/log?tailLines={_TAIL}"

@@ -50,7 +50,7 @@ _UNRESOLVED: Final = tuple(
 )
 _DOMAIN: Final = "cluster.local"
 HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""")
-_SWALLOWED: Final = re.compile(r"(.*?)(--[a-z][a-z-]*)=")
+_JOINED_FLAG: Final = re.compile(r"(.*?)(--[a-z][a-z-]*)=")
 _LINUX_PATH: Final = re.compile(
     r"/(?:var|etc|proc|sys|dev|usr|run|root|home|opt|tmp|mnt|bin|lib|srv)(?:/|$)"
 )
@@ -353,9 +353,9 @@ def check_proxy_pods(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
 
 def _called(called: str, node: str, where: str) -> Iterator[DoctorFinding]:
     """The name that kube-proxy uses for its node."""
-    swallowed = _SWALLOWED.match(called)
-    if swallowed is not None:
-        flag = swallowed[2]
+    joined = _JOINED_FLAG.match(called)
+    if joined is not None:
+        flag = joined[2]
         yield known_finding(
             "SUP-TRB-007",
             f"kube-proxy takes {called} for its node's name: the flag {flag} was swallowed",
@@ -363,7 +363,7 @@ def _called(called: str, node: str, where: str) -> Iterator[DoctorFinding]:
             why=f"A space is missing before {flag}, as in the line that the document prints: "
             "kube-proxy knows neither its node "
             f"nor what {flag} says.",
-            remedy=f"Write --hostname-override={swallowed[1] or node} {flag}=...",
+            remedy=f"Write --hostname-override={joined[1] or node} {flag}=...",
             statements=("TRB-56", "TRB-59"),
         )
     elif called and called != node:

@@ -26,7 +26,7 @@ from transom.machinery.selectors import from_object
 from transom.machinery.validation.cron import CronError
 
 _RECENT: Final = 1200.0  # seconds for which an event about a retried operation counts
-_NEWS: Final = 180.0
+_RECENT_SECONDS: Final = 180.0
 _CREATING: Final = {
     "ReplicaSet": "replicasets",
     "ReplicationController": "replicationcontrollers",
@@ -81,7 +81,7 @@ def check_creating(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     yield _cannot_create(s, kind, owner, event_message(event))
     for job in s.of("cronjobs"):
         for event in s.warnings_of("CronJob", job, "FailedCreate")[:1]:
-            if s.now - event_time(event) < _NEWS:
+            if s.now - event_time(event) < _RECENT_SECONDS:
                 yield _cannot_create(s, "CronJob", job, event_message(event))
 
 

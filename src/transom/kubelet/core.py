@@ -98,7 +98,7 @@ class KubeletCore:
                     await node
                 await self.pods.synced()
                 for name in self._sources:
-                    await self.pods.source_told(name)
+                    await self.pods.source_changed(name)
                 self._clean_up()
                 self._ready.set()
         finally:

@@ -41,7 +41,7 @@ class LintWorkload:
         return self.verdict.windows
 
     @property
-    def runs_nowhere_else(self) -> bool:
+    def windows_only(self) -> bool:
         """Whether it is definitely a Windows pod: by its node selection, or explicitly."""
         named = any(
             sign.os == "windows" and sign.steps == ("spec", "os", "name")

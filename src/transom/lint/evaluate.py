@@ -24,7 +24,7 @@ from transom.lint.findings import (
 from transom.lint.objects import ManifestObject
 from transom.lint.rules import RULES, rule_limits
 from transom.lint.tree import Steps
-from transom.windows.advice import is_excused, limit_condition, limit_matcher
+from transom.windows.advice import is_exempt, limit_condition, limit_matcher
 from transom.windows.match import LimitMatch, LimitMatcher, record_holds
 from transom.windows.podchecks import list_or_empty
 from transom.windows.records import ALL_RUNTIMES, NodeTarget, Severity, WindowsLimit
@@ -56,8 +56,8 @@ def evaluate_rules(scene: LintContext) -> Iterator[LintFinding]:
     for one in (*_from_registry(scene), *_from_rules(scene)):
         reported.setdefault((id(one.found.obj), one.found.steps), []).append(one)
     for group in reported.values():
-        for one, milder in _settle(group):
-            yield _finding(one, milder)
+        for one, lenient in _settle(group):
+            yield _finding(one, lenient)
 
 
 def _settle(group: list[_Reported]) -> Iterator[tuple[_Reported, bool]]:
@@ -72,7 +72,7 @@ def _settle(group: list[_Reported]) -> Iterator[tuple[_Reported, bool]]:
                 nodes=tuple(dict.fromkeys((*first.nodes, *one.nodes)))
             )
     for one in sure.values():
-        if not any(_outdoes(other, one) for other in sure.values()):
+        if not any(_supersedes(other, one) for other in sure.values()):
             yield one, False
     perhaps = sorted(
         (one for one in group if not one.sure), key=lambda one: -RANK[one.limit.severity]
@@ -88,7 +88,7 @@ def _settle(group: list[_Reported]) -> Iterator[tuple[_Reported, bool]]:
     yield perhaps[0], not covered
 
 
-def _outdoes(one: _Reported, other: _Reported) -> bool:
+def _supersedes(one: _Reported, other: _Reported) -> bool:
     """Whether a more severe finding covers the same nodes: a rejected field need not be reported as
     ignored.
     """
@@ -99,12 +99,12 @@ def _outdoes(one: _Reported, other: _Reported) -> bool:
 
 def _from_registry(scene: LintContext) -> Iterator[_Reported]:
     for workload in scene.windows:
-        mild = workload.verdict.weight == "hinted"
+        lenient = workload.verdict.weight == "hinted"
         for target, nodes in workload.groups:
             for hit in _hits(limit_matcher(target), workload):
-                if not is_excused(hit, workload.spec, workload.steps):
-                    fix = _drop(hit) if workload.runs_nowhere_else else None
-                    yield _recorded(hit, workload.obj, target, nodes, fix, mild)
+                if not is_exempt(hit, workload.spec, workload.steps):
+                    fix = _drop(hit) if workload.windows_only else None
+                    yield _recorded(hit, workload.obj, target, nodes, fix, lenient)
     for obj in scene.objects:
         workloads = scene.concerns_windows(obj)
         if not workloads:
@@ -140,13 +140,13 @@ def _recorded(
     target: NodeTarget,
     nodes: tuple[str, ...],
     fix: LintFix | None,
-    mild: bool = False,
+    lenient: bool = False,
 ) -> _Reported:
     found = RuleMatch(
         obj,
         hit.steps,
         hit.limit.title,
-        lower_severity(hit.limit.severity) if mild else None,
+        lower_severity(hit.limit.severity) if lenient else None,
         fix=fix,
     )
     unknown = limit_condition(hit.limit, target)
@@ -174,10 +174,10 @@ def _targets(scene: LintContext, found: RuleMatch) -> list[NodeTarget]:
     return own or [node.target for node in scene.landscape.nodes] or [NodeTarget()]
 
 
-def _finding(one: _Reported, milder: bool) -> LintFinding:
+def _finding(one: _Reported, lenient: bool) -> LintFinding:
     limit, found = one.limit, one.found
     severity: Severity = found.severity or limit.severity
-    if milder:
+    if lenient:
         severity = lower_severity(severity)
     remedy = found.remedy or limit.remedy
     if limit.id in _ELSEWHERE:

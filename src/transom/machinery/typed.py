@@ -55,7 +55,7 @@ class TypeNode:
         "element",
         "fields",
         "fkey",
-        "fragile",
+        "has_nested_lists",
         "keys",
         "leaf",
         "list",
@@ -84,7 +84,7 @@ class TypeNode:
         self.strategy = ""
         self.merge_key = ""
         self.leaf = False  # always owned as a whole; nothing below it is visited
-        self.fragile = False  # has nested lists whose elements need names
+        self.has_nested_lists = False  # has nested lists whose elements need names
         self.memo: dict[Any, str] = {}
         self.siblings: Mapping[str, TypeNode] = {}  # of a custom kind: its types by apiVersion
 
@@ -362,13 +362,13 @@ def _finish(root: TypeNode) -> None:
     while changed:
         changed = False
         for node in reversed(order):
-            if not node.fragile and (
-                node.list in (SET, MAP) or any(c.fragile for c in _children(node))
+            if not node.has_nested_lists and (
+                node.list in (SET, MAP) or any(c.has_nested_lists for c in _children(node))
             ):
-                node.fragile = changed = True
+                node.has_nested_lists = changed = True
     for node in order:
         whole = not (node.map == GRANULAR or node.list in (SET, MAP))
-        node.leaf = whole and not node.fragile
+        node.leaf = whole and not node.has_nested_lists
 
 
 def _children(node: TypeNode) -> list[TypeNode]:

@@ -82,7 +82,7 @@ def _list_errors(value: list[Any], node: TypeNode, path: str) -> list[str]:
 
 
 def _check(value: Any, node: TypeNode) -> None:
-    if node.fragile and not _fits(value, node):
+    if node.has_nested_lists and not _fits(value, node):
         problem = validate_typed_value(value, node)
         if problem:
             raise Unmanageable(problem)

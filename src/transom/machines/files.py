@@ -609,14 +609,14 @@ class BoundedFiles(FileTree):
         self, path: str, *, follow: bool = True, make: int | None = None, free: bool = False
     ) -> ResolvedPath:
         place = super()._walk(path, follow=follow, make=make, free=free)
-        self._demand_inside(place)
+        self._require_inside(place)
         return place
 
     def _add(self, place: ResolvedPath, mode: int, data: Data, *, free: bool = False) -> Inode:
-        self._demand_inside(place)
+        self._require_inside(place)
         return super()._add(place, mode, data, free=free)
 
-    def _demand_inside(self, place: ResolvedPath) -> None:
+    def _require_inside(self, place: ResolvedPath) -> None:
         if place.keys[: len(self._boundary)] != self._boundary:
             raise self._style.error(errno.EACCES, place.path)
 

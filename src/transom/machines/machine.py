@@ -95,7 +95,7 @@ class MachineAccount:
         self._cores = cores
         host.add_cores(wanted)
 
-    def burn(self, seconds: float) -> None:
+    def use_cpu(self, seconds: float) -> None:
         """Uses additional processor time at once."""
         self._cpu += seconds
 

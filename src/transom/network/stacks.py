@@ -92,6 +92,7 @@ class NetworkRoute:
 
 class NetworkStack:
     __slots__ = (
+        "_by_prefix_length",
         "_change",
         "_ladder",
         "_last_index",
@@ -133,7 +134,7 @@ class NetworkStack:
         }
         self._last_index = 1
         self._routes: dict[Network, NetworkRoute] = {}
-        self._ladder: list[tuple[int, int, dict[int, NetworkRoute]]] | None = (
+        self._by_prefix_length: list[tuple[int, int, dict[int, NetworkRoute]]] | None = (
             None  # routes by prefix length, the longest first
         )
         self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
@@ -160,7 +161,7 @@ class NetworkStack:
             return
         for destination in [d for d, route in self._routes.items() if route.link == name]:
             del self._routes[destination]
-        self._ladder = None
+        self._by_prefix_length = None
         for address in [a for a, (_, link) in self.neighbours.items() if link == name]:
             del self.neighbours[address]
         self._change(self, "link", name)
@@ -197,7 +198,7 @@ class NetworkStack:
         self._routes = {
             d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()
         }
-        self._ladder = None
+        self._by_prefix_length = None
         self._change(self, "link", old)
         self._change(self, "link", new)
 
@@ -218,7 +219,7 @@ class NetworkStack:
             found = self._routes.get(interface.network)
             if found is not None and found.link == link and not found.via:
                 del self._routes[interface.network]
-                self._ladder = None
+                self._by_prefix_length = None
             self._change(self, "address", link)
 
     def addresses(self) -> list[str]:
@@ -239,7 +240,7 @@ class NetworkStack:
         route = NetworkRoute(network, link, via, onlink, source)
         if self._routes.get(network) != route:
             self._routes[network] = route
-            self._ladder = None
+            self._by_prefix_length = None
             self._change(self, "route", destination)
 
     def has_route(self, destination: str) -> bool:
@@ -247,7 +248,7 @@ class NetworkStack:
 
     def delete_route(self, destination: str) -> None:
         if self._routes.pop(_network(destination), None) is not None:
-            self._ladder = None
+            self._by_prefix_length = None
             self._change(self, "route", destination)
 
     def routes(self) -> list[NetworkRoute]:
@@ -255,11 +256,11 @@ class NetworkStack:
 
     def route(self, destination: str) -> NetworkRoute | None:
         """The route with the longest matching prefix."""
-        if self._ladder is None:
-            self._ladder = _ladder(self._routes)
+        if self._by_prefix_length is None:
+            self._by_prefix_length = _by_prefix_length(self._routes)
         address = ipaddress.ip_address(destination)
         version, number = address.version, int(address)
-        for family, shift, routes in self._ladder:
+        for family, shift, routes in self._by_prefix_length:
             if family == version:
                 found = routes.get(number >> shift)
                 if found is not None:
@@ -296,15 +297,17 @@ class NetworkStack:
             self._change(self, "table", key)
 
 
-def _ladder(routes: dict[Network, NetworkRoute]) -> list[tuple[int, int, dict[int, NetworkRoute]]]:
+def _by_prefix_length(
+    routes: dict[Network, NetworkRoute],
+) -> list[tuple[int, int, dict[int, NetworkRoute]]]:
     """Version, the shift of an address, and the routes by the shifted address."""
-    rungs: dict[tuple[int, int], dict[int, NetworkRoute]] = {}
+    by_prefix: dict[tuple[int, int], dict[int, NetworkRoute]] = {}
     for network, route in routes.items():
         shift = network.max_prefixlen - network.prefixlen
-        rungs.setdefault((network.version, shift), {})[int(network.network_address) >> shift] = (
-            route
-        )
-    return [(version, shift, rungs[version, shift]) for version, shift in sorted(rungs)]
+        by_prefix.setdefault((network.version, shift), {})[
+            int(network.network_address) >> shift
+        ] = route
+    return [(version, shift, by_prefix[version, shift]) for version, shift in sorted(by_prefix)]
 
 
 class Fabric:

@@ -220,7 +220,7 @@ class Tracer:
         if self._respond is None:
             return NameLookup((), "no DNS server runs")
         found: list[str] = []
-        says = "no answer"
+        result = "no answer"
         for kind in (wire.A, wire.AAAA):
             try:
                 question = wire.encode_query(1, wire.encode_name(name), kind)
@@ -231,10 +231,10 @@ class Tracer:
                 return NameLookup((), "no answer")
             message = wire.parse_dns_message(reply)
             found += addresses_in(message)
-            says = _RCODES.get(message.rcode, "no address")
+            result = _RCODES.get(message.rcode, "no address")
             if message.rcode:
                 break
-        return NameLookup(tuple(found), says)
+        return NameLookup(tuple(found), result)
 
 
 def _as_slice(subset: Object) -> Object:

@@ -272,7 +272,7 @@ def _check_format(
     connection: sqlite3.Connection, path: Path, application: int, version: int
 ) -> None:
     if application != _APPLICATION:
-        raise DamagedDatabase(_NOT_OURS)
+        raise DamagedDatabase(_UNKNOWN_HEADER)
     if version > FORMAT:
         raise StoreError(
             f"{path} has format {version}, written by a newer release; this one reads up to "
@@ -283,7 +283,7 @@ def _check_format(
         raise DamagedDatabase(f"the header says format {version}, which it is not")
 
 
-_NOT_OURS = "the header does not say that this is the data of a Transom server"
+_UNKNOWN_HEADER = "the header does not say that this is the data of a Transom server"
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

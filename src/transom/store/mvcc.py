@@ -320,7 +320,7 @@ class MvccState:
             if revision > compacted:
                 self._remember(self._buckets[name], StoreEvent(revision, key, record, previous))
             elif previous is not None or record is None:
-                self._bury(revision, record, previous)
+                self._add_tombstone(revision, record, previous)
             if record is not None:
                 records[key] = record
             elif previous is not None:
@@ -388,9 +388,9 @@ class MvccState:
             _EVENT_BYTES if event.previous is None else _EVENT_BYTES + len(event.previous.value)
         )
         self.compacted = max(self.compacted, event.revision)
-        self._bury(event.revision, event.record, event.previous)
+        self._add_tombstone(event.revision, event.record, event.previous)
 
-    def _bury(
+    def _add_tombstone(
         self, revision: int, record: StoreRecord | None, previous: StoreRecord | None
     ) -> None:
         if previous is not None:

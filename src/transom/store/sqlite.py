@@ -161,7 +161,7 @@ class _SqliteLog:
 
         self.run_job(write)
 
-    def keep_aside(self, note: QuarantineRow) -> None:
+    def quarantine_row(self, note: QuarantineRow) -> None:
         self.run_job(lambda connection: disk.add_quarantine(connection, [note]))
 
     def clear_quarantine(self) -> None:

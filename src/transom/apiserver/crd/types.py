@@ -208,7 +208,7 @@ class CustomType:
                 self._version.schema,
                 self._version.scale,
             )
-        return self._judged(obj, None, found)
+        return self._changed_conditions(obj, None, found)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
         with bounded_errors():
@@ -221,9 +221,9 @@ class CustomType:
                 self._version.scale,
                 subresource,
             )
-        return self._judged(new, old, found)
+        return self._changed_conditions(new, old, found)
 
-    def _judged(
+    def _changed_conditions(
         self, obj: Object, old: Object | None, problems: list[FieldError]
     ) -> list[FieldError]:
         """The problems, and those from the rules of the schema; an object with the wrong structure

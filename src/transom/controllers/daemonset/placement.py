@@ -48,7 +48,7 @@ class Placement:
             self._terms = [term for term in terms if term is not None]
         self._tolerations: Sequence[Object] = with_default_tolerations(spec)["tolerations"]
 
-    def judge(self, node: Object) -> tuple[bool, bool]:
+    def node_should_run(self, node: Object) -> tuple[bool, bool]:
         """Whether a pod should run on the node, and whether a running one may stay."""
         meta = node["metadata"]
         name, labels = meta["name"], meta.get("labels") or {}

@@ -329,9 +329,9 @@ class StatefulSetUpdate:
             except ApiError as problem:
                 problems.append(f"failed to create PVC {name}: {problem}")
                 if not is_already_exists(problem):
-                    self._tell_claim(name, pod, problem)
+                    self._record_claim_event(name, pod, problem)
             else:
-                self._tell_claim(name, pod)
+                self._record_claim_event(name, pod)
         if problems:
             raise ClaimsFailed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
 
@@ -361,7 +361,9 @@ class StatefulSetUpdate:
             message = f"{verb} Pod {pod_name} in StatefulSet {name} failed error: {problem}"
             self._events.event(self._set, WARNING, f"Failed{verb.title()}", message)
 
-    def _tell_claim(self, claim: str, pod: Object, problem: Exception | None = None) -> None:
+    def _record_claim_event(
+        self, claim: str, pod: Object, problem: Exception | None = None
+    ) -> None:
         name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
         if problem is None:
             message = f"create Claim {claim} Pod {pod_name} in StatefulSet {name} success"

@@ -164,7 +164,7 @@ class NodeStatus:
         in_use = self.volumes_in_use()
         if in_use is not None:
             self._put(status, "volumesInUse", list(in_use))
-        self._tell_schedulable(node)
+        self._record_schedulable(node)
         return status
 
     @property
@@ -249,11 +249,11 @@ class NodeStatus:
             self._images = tuple(images)
         return self._image_list
 
-    def _tell_schedulable(self, node: Object) -> None:
+    def _record_schedulable(self, node: Object) -> None:
         unschedulable = bool((node.get("spec") or {}).get("unschedulable"))
         if unschedulable != self._unschedulable:
             self._unschedulable = unschedulable
-            self._tell_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
+            self._record_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
 
     # ---- conditions
     # ----------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class NodeStatus:
         if old is not None and old.get("status") == status:
             return {**old, _HEARTBEAT: now}
         reason, message, event = pressure.there if there else pressure.gone
-        self._tell_status(event)
+        self._record_status(event)
         return {
             "type": pressure.type,
             "status": status,
@@ -308,7 +308,7 @@ class NodeStatus:
             if old.get("status") == status:
                 since = old.get("lastTransitionTime", now)
             else:
-                self._tell_status("NodeNotReady" if problems else "NodeReady")
+                self._record_status("NodeNotReady" if problems else "NodeReady")
         return {
             "type": "Ready",
             "status": status,
@@ -346,7 +346,7 @@ class NodeStatus:
             problems.append(network)
         return problems
 
-    def _tell_status(self, event: str) -> None:
+    def _record_status(self, event: str) -> None:
         self._record_event("Normal", event, f"Node {self._config.node_name} status is now: {event}")
 
 

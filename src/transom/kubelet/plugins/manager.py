@@ -39,7 +39,7 @@ _SERVICE: Final = "/pluginregistration.Registration"
 
 
 @runtime_checkable
-class _Telling(Protocol):
+class _SocketNotifier(Protocol):
     """Files that report when sockets come and go."""
 
     def on_sockets(self, function: Callable[[], None]) -> Callable[[], None]: ...
@@ -71,7 +71,9 @@ class PluginManager:
         changes.
         """
         files = self._env.host.files
-        stop = files.on_sockets(self._look_again.set) if isinstance(files, _Telling) else None
+        stop = (
+            files.on_sockets(self._look_again.set) if isinstance(files, _SocketNotifier) else None
+        )
         try:
             self._make_directories()
             while True:

@@ -23,7 +23,7 @@ from transom.runtime.api import RuntimeFailure
 
 SUCCESS, WARNING, FAILURE = "success", "warning", "failure"
 OUTPUT_LIMIT = 10 << 10
-_TIMEOUT_TOLD_SINCE = (1, 23)
+_TIMEOUT_REPORTED_SINCE = (1, 23)
 
 
 class ProbeError(Exception):
@@ -99,7 +99,7 @@ def _exec(env: KubeletContext, action: Object, container: Object, seconds: float
     counts = env.config.feature_gates.get("ExecProbeTimeout", True)
     late = (
         f"command {go_quote(' '.join(command))} timed out"
-        if env.config.release >= _TIMEOUT_TOLD_SINCE
+        if env.config.release >= _TIMEOUT_REPORTED_SINCE
         else ""
     )
 

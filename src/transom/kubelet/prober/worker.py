@@ -186,10 +186,10 @@ class ProbeWorker:
             elif outcome.kind == handlers.WARNING:
                 self._tell("ProbeWarning", f"{title} probe warning: {outcome.output}")
             return outcome
-        self._tell("Unhealthy", f"{title} probe errored: {problem}")
+        self._record_event("Unhealthy", f"{title} probe errored: {problem}")
         return None
 
-    def _weigh(self, good: bool) -> None:
+    def _count_result(self, good: bool) -> None:
         self.counts[good] += 1
         if self._last is good:
             self._run += 1
@@ -208,7 +208,7 @@ class ProbeWorker:
             return self._env.config.node_ip
         return next((s.ips[0] for s in self._env.runtime.sandboxes(self.pod.uid) if s.ips), "")
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _record_event(self, reason: str, message: str) -> None:
         self._env.events.event(
             {**self.pod.ref, "fieldPath": self._path}, WARNING_EVENT, reason, message
         )

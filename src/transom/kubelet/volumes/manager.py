@@ -176,7 +176,7 @@ class VolumeManager:
         self._pods.pop(uid, None)
         self._tools.tokens.forget(uid)
         self._tools.devices.release(uid)
-        self._tell_in_use()
+        self._report_in_use()
 
     def mounted(self, uid: str) -> bool:
         return uid in self._pods or self._env.host.files.exists(paths.pod_dir(self._env, uid))
@@ -190,7 +190,7 @@ class VolumeManager:
         disks.mounted_disks(self._tools)
         return self._tools.devices.in_use()
 
-    def _tell_in_use(self) -> None:
+    def _report_in_use(self) -> None:
         now = list(self.in_use())
         if now != self._in_use:
             self._in_use = now
@@ -318,7 +318,7 @@ class VolumeManager:
             )
         else:
             mounted.group = spec.group
-            self._tell_in_use()
+            self._report_in_use()
             if (
                 plugin.grow is not None
                 and spec.persistent is not None
@@ -370,7 +370,7 @@ class VolumeManager:
         waiting = state.waiting.setdefault(spec.outer, _Waiting())
         if isinstance(problem, SilentFailure):
             waiting.wait(self._env.clock.monotonic(), _ATTACH_WAIT)
-            self._tell_in_use()
+            self._report_in_use()
             return
         waiting.failed(self._env.clock.monotonic())
         stage, reason = (

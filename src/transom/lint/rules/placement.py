@@ -32,12 +32,12 @@ def is_unpinned(scene: LintContext) -> Iterator[LintWorkload]:
         if workload.verdict.pinned or workload.partial or workload.spec.get("nodeName"):
             continue
         if scene.landscape.live:
-            may_land = bool(workload.groups) and (
+            can_be_scheduled = bool(workload.groups) and (
                 workload.windows or scene.landscape.admits(workload.spec)
             )
         else:
-            may_land = not _chooses_nodes(workload.spec)
-        if may_land:
+            can_be_scheduled = not _chooses_nodes(workload.spec)
+        if can_be_scheduled:
             yield workload
 
 

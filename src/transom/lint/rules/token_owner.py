@@ -32,7 +32,7 @@ def find_token_owner(scene: LintContext) -> Iterator[RuleMatch]:
             continue
         fix = (
             LintFix("drop runAsUser", tuple(FixStep("drop", steps) for steps in places))
-            if workload.runs_nowhere_else
+            if workload.windows_only
             else None
         )
         message = (

@@ -265,12 +265,12 @@ def _backend(
     machine: CniNode,
     link: NetworkLink,
     public: str,
-    manner: WindowsAgentBehaviour,
+    behaviour: WindowsAgentBehaviour,
 ) -> FlannelBackend:
     if conf.backend == "alloc":
         return AllocBackend(link)
     if machine.os == "windows":
-        return flanneld_windows.windows_backend(conf, machine, link, manner)
+        return flanneld_windows.windows_backend(conf, machine, link, behaviour)
     if conf.backend == "host-gw":
         return HostGateway(machine, link)
     return VxlanLink(machine, link, flannelconf.vxlan_settings(conf, machine.os), public, conf)

@@ -35,7 +35,7 @@ class PlannedDevice(NamedTuple):
     up: bool = True
 
     @property
-    def birth(self) -> tuple[object, ...]:
+    def creation_key(self) -> tuple[object, ...]:
         """The properties that cannot change during its lifetime."""
         return (self.kind, self.peer, self.vni, self.port, self.local)
 

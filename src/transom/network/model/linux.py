@@ -51,7 +51,7 @@ class _Filter:
         if self.tracked is None or self.entry is None:
             return None
         trip, stack = self.trip, self.stack
-        passage = HookTraversal(
+        traversal = HookTraversal(
             stack,
             self.packet,
             self.iif,
@@ -64,14 +64,14 @@ class _Filter:
             trip.world.dynamic,
             trip.rng,
         )
-        decision = trip.world.firewall(stack).run(passage, point)
-        changed, self.packet = passage.packet is not self.packet, passage.packet
+        decision = trip.world.firewall(stack).run(traversal, point)
+        changed, self.packet = traversal.packet is not self.packet, traversal.packet
         if decision == "accept":
             if changed and trip.hops is not None:
-                _tell(trip, stack, point, passage, self.reply)
+                _tell(trip, stack, point, traversal, self.reply)
             return None
-        because = passage.notes[-1] if passage.notes else "a firewall rule"
-        trip.facts["rule"] = {"node": stack.name, "table": passage.table, "comment": because}
+        because = traversal.notes[-1] if traversal.notes else "a firewall rule"
+        trip.facts["rule"] = {"node": stack.name, "table": traversal.table, "comment": because}
         done = "rejected" if decision == "reject" else "dropped"
         trip.hop(stack, "nftables", f"{done} {_HOOKS[point]}: {because}", self.packet)
         if decision == "reject":
@@ -80,16 +80,16 @@ class _Filter:
 
 
 def _tell(
-    trip: PacketTrip, stack: NetworkStack, point: Point, passage: HookTraversal, reply: bool
+    trip: PacketTrip, stack: NetworkStack, point: Point, traversal: HookTraversal, reply: bool
 ) -> None:
-    if passage.notes:
-        trip.hop(stack, "nftables", "; ".join(passage.notes), passage.packet)
+    if traversal.notes:
+        trip.hop(stack, "nftables", "; ".join(traversal.notes), traversal.packet)
     elif reply:
         trip.hop(
             stack,
             "connection tracking",
             "an answer: addresses become what the client used",
-            passage.packet,
+            traversal.packet,
         )
 
 

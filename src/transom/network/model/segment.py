@@ -55,7 +55,7 @@ def _mac(sender: NetworkStack) -> str:
     return next((link.mac for link in sender.links.values() if link.kind == "ethernet"), "")
 
 
-def _who(
+def _owner_of(
     trip: PacketTrip, sender: NetworkStack, address: str, *, pods: bool
 ) -> tuple[NetworkStack, NetworkLink] | None:
     """`pods`: the segment knows pods with its own addresses, but traffic from the Internet only

@@ -196,8 +196,8 @@ def _checked_config(
     if problems:
         exit_fatal(log, "server.go:210", format_aggregate(problems))
     addresses = start.node.network.addresses
-    strange = [address for address in config.node_ips if address not in addresses]
-    for address in strange:
+    unassigned = [address for address in config.node_ips if address not in addresses]
+    for address in unassigned:
         log.line(
             ERROR,
             "kubelet_node_status.go:586",
@@ -205,7 +205,7 @@ def _checked_config(
             f'"{address}" not found in the host\'s network interfaces '
             f"(simulated: {base.node_ip} is used)",
         )
-    return replace(config, node_ip=base.node_ip, secondary_node_ip="") if strange else config
+    return replace(config, node_ip=base.node_ip, secondary_node_ip="") if unassigned else config
 
 
 def _check_runtime(start: ProgramStart, log: ProgramLog, given: flags.KubeletFlags) -> None:

@@ -42,7 +42,7 @@ class CriClient:
         self, method: str, request: Mapping[str, Any] | None = None, seconds: float | None = None
     ) -> Message:
         """`seconds` replaces the default timeout; 0 means no limit. Raises RuntimeFailure."""
-        connection = await self._met()
+        connection = await self._connected()
         return await self._call(
             connection,
             self._api,
@@ -70,7 +70,7 @@ class CriClient:
             text = f"grpc: failed to unmarshal the received message {problem}"
             raise RuntimeFailure("Internal", text) from problem
 
-    async def _met(self) -> GrpcConnection:
+    async def _connected(self) -> GrpcConnection:
         connection = self._connection
         if connection is not None and connection.usable:
             return connection

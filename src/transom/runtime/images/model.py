@@ -149,7 +149,7 @@ class PullProgress(NamedTuple):
     total: int = 0
 
 
-Tell = Callable[[PullProgress], None]
+ReportPull = Callable[[PullProgress], None]
 
 
 def digest_of(data: bytes) -> str:

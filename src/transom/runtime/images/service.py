@@ -18,7 +18,13 @@ from transom.runtime.api import AuthConfig, FilesystemUsage, RuntimeFailure
 from transom.runtime.images import builtin
 from transom.runtime.images.collection import CollectedImages, CollectionThresholds, collect_images
 from transom.runtime.images.layers import LayerLimits
-from transom.runtime.images.model import ImageError, ImageNotFound, PullProgress, StoredImage, Tell
+from transom.runtime.images.model import (
+    ImageError,
+    ImageNotFound,
+    PullProgress,
+    ReportPull,
+    StoredImage,
+)
 from transom.runtime.images.platforms import NodePlatform, platform_of_node
 from transom.runtime.images.pull import pull_image
 from transom.runtime.images.reference import (
@@ -110,7 +116,7 @@ class ImageService:
         build: int = 0,
         *,
         stable_abi: bool = False,
-        progress: Tell | None = None,
+        progress: ReportPull | None = None,
     ) -> StoredImage:
         """Ensures that the image is present and unpacked. Failures have containerd's texts."""
         reference = image_reference(name)
@@ -151,7 +157,7 @@ class ImageService:
         reference: ImageReference,
         auth: AuthConfig | None,
         platform: NodePlatform,
-        progress: Tell | None,
+        progress: ReportPull | None,
     ) -> str:
         async with self.store.busy():
             found = builtin.image_recipe(reference) if self._builtins else None

@@ -140,7 +140,7 @@ class RunningContainer(Protocol):
     def pid(self) -> int:
         """The pid of its first process on this machine."""
 
-    def signal(self, number: int, *, everybody: bool = False) -> None:
+    def signal(self, number: int, *, all_processes: bool = False) -> None:
         """To its first process, or to all. A no-op when it has ended."""
 
     async def run(self, process: Spec, seconds: float = 0) -> ExecResult:

@@ -42,7 +42,7 @@ def exec_sim(
     tty: bool = False,
 ) -> ExecClient:
     """Raises RuntimeFailure."""
-    _demand_running(core, c)
+    _require_running(core, c)
 
     def signalled(name: str) -> None:
         context.signalled(name)
@@ -54,7 +54,7 @@ def exec_sim(
         core,
         c,
         tuple(command),
-        sink=client.said,
+        sink=client.write_output,
         on_exit=lambda ended, code: _ended(c, ended, code),
         stdin=source,
         pty=client.terminal,
@@ -80,7 +80,7 @@ def exec_sim(
     text = core.texts.exec_text(c.id, core.os, fault, command[0])
     if not core.docker:
         raise core.texts.exec_failed(core.new_id(), text)
-    client.said("stdout", f"{text}\r\n".encode())  # docker has begun to stream by then
+    client.write_output("stdout", f"{text}\r\n".encode())  # docker has begun to stream by then
     client.finish(_CANNOT_EXEC)
     return client
 
@@ -90,7 +90,7 @@ def start_delay(core: SimCore) -> float:
     return PAGING_DELAY * (core.host.slowdown() - 1.0)
 
 
-def _demand_running(core: SimCore, c: SimContainer) -> None:
+def _require_running(core: SimCore, c: SimContainer) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
 
@@ -162,7 +162,7 @@ def attach_sim(
     """Raises RuntimeFailure. A container's input outlives the client, unless stdinOnce is set: a
     client that closes its input detaches, and soon receives no more output either.
     """
-    _demand_running(core, c)
+    _require_running(core, c)
     client = ExecClient(output, c.input if stdin else None, c.terminal)
     once = c.config.stdin_once and c.terminal is None
     c.attached += (client,)

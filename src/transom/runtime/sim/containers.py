@@ -208,7 +208,7 @@ def _launch(
     c.input = InputBuffer() if config.stdin else None
     write_output = _output_of(c)
     if config.tty:
-        feed = c.input.feed if c.input is not None else _nowhere
+        feed = c.input.feed if c.input is not None else _discard_input
         c.terminal = Terminal(
             windows=core.windows,
             lines=feed,
@@ -261,7 +261,7 @@ def _output_of(c: SimContainer) -> Callable[[Stream, bytes], None]:
     def write_output(stream: Stream, data: bytes) -> None:
         c.log.write(stream, data)
         for client in c.attached:
-            client.said(stream, data)
+            client.write_output(stream, data)
 
     return write_output
 
@@ -274,7 +274,7 @@ def _signaller(c: SimContainer) -> Callable[[str], None]:
     return signal
 
 
-def _nowhere(data: bytes) -> None:
+def _discard_input(data: bytes) -> None:
     """Discards the input."""
 
 

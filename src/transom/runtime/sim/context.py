@@ -77,7 +77,7 @@ class SimContext(ProgramStreams):
         pty: Terminal | None = None,
         main: bool = False,
         client: ExecClient | None = None,
-        sim: Mapping[str, str] = _NO_WISHES,
+        sim: Mapping[str, str] = _NO_ANNOTATIONS,
         ready_delay: float = 0.0,
         identity: ContainerIdentity | None = None,
         directory: str = "",

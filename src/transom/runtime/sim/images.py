@@ -148,7 +148,7 @@ class ImageStore:
         problem = self.outside()
         if problem is not None:
             await self._clock.sleep(self._speed.longest)
-            raise self._texts.no_way(reference, problem)
+            raise self._texts.registry_unreachable(reference, problem)
         await self._clock.sleep(self._speed.round_trip)
         resolved = self._resolve(reference)
         self._authorize(reference, resolved.entry, auth)

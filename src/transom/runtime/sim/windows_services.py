@@ -40,7 +40,7 @@ class ResidentProgram:
 
     def __init__(self, pid: int, ended: Callable[[], None]) -> None:
         self.pid = pid
-        self._tell = ended
+        self._on_end = ended
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def ready(self) -> None:
@@ -55,4 +55,4 @@ class ResidentProgram:
     def finish(self) -> None:
         if not self._end.done():
             self._end.set_result(0)
-            self._tell()
+            self._on_end()

@@ -334,12 +334,12 @@ class WinePlatform:
         """The init turns it into CTRL_SHUTDOWN_EVENT; without one no process would receive it.
         Returns when the container has reported the timeout in its registry.
         """
-        heeded = self._helpers.get("init") is not None
+        graceful = self._helpers.get("init") is not None
         prefix, loop = bundle.bundle_places(container.request).prefix, asyncio.get_running_loop()
         with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
-            container.signal(signal.SIGTERM if heeded else signal.SIGKILL)
+            container.signal(signal.SIGTERM if graceful else signal.SIGKILL)
             end = loop.time() + _SHUTDOWN_REPORT
-            while heeded and loop.time() < end and _alive(container.pid):
+            while graceful and loop.time() < end and _alive(container.pid):
                 if jobs.job_shutdown_seconds(prefix) is not None:
                     return
                 await news.wait()

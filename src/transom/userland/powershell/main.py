@@ -168,7 +168,7 @@ async def _converse(evaluator: PowerShellEvaluator) -> int:
         if not line:
             return code
         collected += line.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-        if _goes_on(collected):
+        if _is_incomplete(collected):
             continue
         source, collected = collected, ""
         try:
@@ -224,7 +224,7 @@ class _Interrupt:
         return isinstance(problem, asyncio.CancelledError)
 
 
-def _goes_on(source: str) -> bool:
+def _is_incomplete(source: str) -> bool:
     try:
         parse_powershell(source)
     except IncompleteScript:

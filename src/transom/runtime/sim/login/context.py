@@ -367,7 +367,7 @@ class LoginContext(ProgramStreams):
         self.core = core
         self.find_command = find_command
         self._client = client
-        self._sink = client.said
+        self._sink = client.write_output
         self.pty = client.terminal
         self._closers: list[Callable[[], None]] = []
         self._usage: _Usage | None = None

@@ -229,7 +229,7 @@ class WindowsMachine:
         self._supervisors: set[nssm.NssmSupervisor] = set()
         self._failed_at_boot: set[str] = set()  # until the next boot
         self._usual: dict[str, object] = {}  # the initial services of the node's programs
-        host.on_reboot(self._went_down)
+        host.on_reboot(self._on_reboot)
         self.services.load(
             (
                 *BINARIES,
@@ -251,7 +251,7 @@ class WindowsMachine:
         self.shutdown_seconds = seconds
         await self.services.shut_down(seconds)
 
-    def _went_down(self) -> None:
+    def _on_reboot(self) -> None:
         self._off = True
         self.shutdown_seconds = None
         self.services.machine_stopped()

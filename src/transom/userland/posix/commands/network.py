@@ -47,7 +47,7 @@ async def nc(process: Process) -> int:
     if "u" in options:
         if "z" not in options:
             return await _nc_datagrams(process, host, port, limit)
-        code = await _nc_knock(process, host, port, limit)
+        code = await _nc_check_port(process, host, port, limit)
         if not code and "v" in options:
             process.complain(f"{host} ({host}:{port}) open")
         return code
@@ -77,7 +77,7 @@ async def nc(process: Process) -> int:
     return 0
 
 
-async def _nc_knock(process: Process, host: str, port: int, limit: float | None) -> int:
+async def _nc_check_port(process: Process, host: str, port: int, limit: float | None) -> int:
     """Over UDP, a port counts as open unless it is reported closed."""
     context = process.context
     try:
