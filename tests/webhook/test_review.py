@@ -16,8 +16,8 @@ from transom.webhook import manifests
 from transom.webhook.review import InvalidReview, answer_review
 from transom.webhook.server import WebhookHandler
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_from_options
 from transom.windows.policy import WarningPolicy
+from transom.windows.target_nodes import target_nodes_from_options
 
 ROOT = Path(__file__).parents[2]
 POD = {
@@ -32,7 +32,7 @@ POD = {
 
 
 def advisor(*reject: str) -> Advisor:
-    return Advisor(landscape_from_options(), WarningPolicy(reject=reject), lambda _: None)
+    return Advisor(target_nodes_from_options(), WarningPolicy(reject=reject), lambda _: None)
 
 
 def review(

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_from_options
 from transom.windows.limits import LIMITS
 from transom.windows.podchecks import seen_in_objects
 from transom.windows.policy import UnknownRecord, WarningPolicy, parse_record_patterns
+from transom.windows.target_nodes import target_nodes_from_options
 from transom.windows.targeting import find_target_os, possible_systems
 
 WINDOWS = {"kubernetes.io/os": "windows"}
 
 
 def advisor(policy: WarningPolicy = WarningPolicy(), **target: Any) -> Advisor:  # noqa: B008
-    return Advisor(landscape_from_options(**target), policy, lambda _: None)
+    return Advisor(target_nodes_from_options(**target), policy, lambda _: None)
 
 
 def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

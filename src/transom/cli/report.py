@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HELP = """\
 Collect information for a bug report about Kubernetes on Windows: versions, environment, the
 findings of `transom doctor`, objects, events, logs of Windows nodes (kubelet, kube-proxy,
-flanneld, the host networking service), and report.md, a template that says where to report the
+flanneld, the host networking service), and report.md, a template that explains where to report the
 bug.
 
 Passwords, tokens and keys are removed; Secrets and ConfigMaps are not read. Review the report before you publish it."""

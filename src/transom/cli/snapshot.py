@@ -19,7 +19,7 @@ new cluster.
 
 exit codes:
   0   done
-  1   failed; the message says why
+  1   failed; the message has the reason
   2   wrong arguments
   3   the snapshot is damaged or incomplete, or holds objects that do not decode
   4   the disk is full or cannot be written"""

@@ -101,7 +101,7 @@ def _simulated(os: str, nodes: Sequence[Mapping[str, Any]]) -> DemoSite:
 _START = """\
 echo "hello from $(hostname), a web server on Linux" > /www/hello
 httpd -f -v -p 80 -h /www &
-trap 'echo told to end: bye; kill $!' TERM
+trap 'echo received SIGTERM: exiting; kill $!' TERM
 wait
 """
 _LINUX_PAGE = """\
@@ -110,7 +110,7 @@ printf 'Content-Type: text/html; charset=utf-8\\r\\n\\r\\n'
 echo '<!DOCTYPE html><title>Linux</title>'
 echo '<h1>Linux</h1>'
 echo "<p>$(cat /www/hello)</p>"
-echo '<p>http://@OTHER@ says:</p>'
+echo '<p>Response of http://@OTHER@:</p>'
 echo "<pre>$(timeout 5 wget -q -O - http://@OTHER@ 2>&1)</pre>"
 """
 
@@ -151,7 +151,7 @@ _NGINX_PAGE = """\
 <!DOCTYPE html><title>Windows</title>
 <h1>Windows</h1>
 <p>hello from <!--#echo var="hostname" -->, nginx/<!--#echo var="nginx_version" --> on Windows</p>
-<p>http://@OTHER@ says:</p>
+<p>Response of http://@OTHER@:</p>
 <pre><!--#include virtual="/other" --></pre>
 """
 

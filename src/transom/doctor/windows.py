@@ -25,10 +25,10 @@ from transom.machinery.tolerations import untolerated_taints
 from transom.network.api import DnsConfig
 from transom.network.resolver import limit_config
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_of_nodes
 from transom.windows.limits import LIMITS
 from transom.windows.policy import WarningPolicy
 from transom.windows.registry import RECORDS
+from transom.windows.target_nodes import target_nodes_of_cluster
 from transom.windows.targeting import find_target_os
 from transom.windows.wording import record_remedy as remedy_of
 
@@ -113,7 +113,7 @@ def check_build_selectors(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     }
     if len(builds) < 2:
         return
-    advisor = Advisor(landscape_of_nodes(s.nodes), WarningPolicy(), _no_class)
+    advisor = Advisor(target_nodes_of_cluster(s.nodes), WarningPolicy(), _no_class)
     for pod in s.pods:
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
@@ -175,7 +175,7 @@ def _unresolved(s: ClusterSnapshot, pod: Object, asked: str) -> DoctorFinding:
     namespace = key_of_object(pod)[0]
     suffixes = (f"{namespace}.svc.{_DOMAIN}", f"svc.{_DOMAIN}", _DOMAIN)
     record = limit_config(asked, DnsConfig((), suffixes), "windows")
-    what, where = f"its log says that the name {asked} is not found", place_of_object("pod", pod)
+    what, where = f"its log reports that the name {asked} is not found", place_of_object("pod", pod)
     labels = asked.split(".")
     meant = (labels[1], labels[0]) if len(labels) > 1 else (namespace, labels[0])
     if len(labels) in (2, 3) and labels[2:] in ([], ["svc"]) and meant in s.service:

@@ -292,7 +292,7 @@ class LockWait:
     releasing it.
 
     A waiting thread wakes up after each switch interval, asks the holder for the lock, and waits
-    again. How often the kernel ran this thread therefore says how long it waited: less often than
+    again. How often the kernel ran this thread therefore shows how long it waited: less often than
     once per interval means that the kernel or the hypervisor let others run, more often that the
     lock was released in between and another thread got it.
     """

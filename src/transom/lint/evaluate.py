@@ -51,9 +51,9 @@ class _Reported(NamedTuple):
     condition: str
 
 
-def evaluate_rules(scene: LintContext) -> Iterator[LintFinding]:
+def evaluate_rules(context: LintContext) -> Iterator[LintFinding]:
     reported: dict[tuple[int, Steps], list[_Reported]] = {}
-    for one in (*_from_registry(scene), *_from_rules(scene)):
+    for one in (*_from_registry(context), *_from_rules(context)):
         reported.setdefault((id(one.found.obj), one.found.steps), []).append(one)
     for group in reported.values():
         for one, lenient in _settle(group):
@@ -97,16 +97,16 @@ def _supersedes(one: _Reported, other: _Reported) -> bool:
     )
 
 
-def _from_registry(scene: LintContext) -> Iterator[_Reported]:
-    for workload in scene.windows:
+def _from_registry(context: LintContext) -> Iterator[_Reported]:
+    for workload in context.windows:
         lenient = workload.verdict.weight == "hinted"
         for target, nodes in workload.groups:
             for hit in _hits(limit_matcher(target), workload):
                 if not is_exempt(hit, workload.spec, workload.steps):
                     fix = _drop(hit) if workload.windows_only else None
                     yield _recorded(hit, workload.obj, target, nodes, fix, lenient)
-    for obj in scene.objects:
-        workloads = scene.concerns_windows(obj)
+    for obj in context.objects:
+        workloads = context.concerns_windows(obj)
         if not workloads:
             continue
         for target, nodes in _groups_of(workloads):
@@ -153,11 +153,11 @@ def _recorded(
     return _Reported(hit.limit, found, not unknown, nodes, unknown)
 
 
-def _from_rules(scene: LintContext) -> Iterator[_Reported]:
+def _from_rules(context: LintContext) -> Iterator[_Reported]:
     for rule in RULES:
         limits = rule_limits(rule)
-        for found in rule.find(scene):
-            targets = _targets(scene, found)
+        for found in rule.find(context):
+            targets = _targets(context, found)
             chosen = [limit for limit in limits if not found.limit or limit.id == found.limit]
             for limit in chosen:
                 holding = [target for target in targets if record_holds(limit, target)]
@@ -168,10 +168,10 @@ def _from_rules(scene: LintContext) -> Iterator[_Reported]:
                     break
 
 
-def _targets(scene: LintContext, found: RuleMatch) -> list[NodeTarget]:
+def _targets(context: LintContext, found: RuleMatch) -> list[NodeTarget]:
     """The nodes that a finding applies to: those its pods may be scheduled to, otherwise all."""
-    own = [target for w in scene.workloads if w.obj is found.obj for target in w.targets]
-    return own or [node.target for node in scene.landscape.nodes] or [NodeTarget()]
+    own = [target for w in context.workloads if w.obj is found.obj for target in w.targets]
+    return own or [node.target for node in context.target_nodes.nodes] or [NodeTarget()]
 
 
 def _finding(one: _Reported, lenient: bool) -> LintFinding:

@@ -33,6 +33,8 @@ EQUALS, DOUBLE_EQUALS, NOT_EQUALS, GREATER, LESS = "=", "==", "!=", "gt", "lt"
 
 _SYMBOLS = {GREATER: ">", LESS: "<"}
 _OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST}
+# Of node selectors, by the name in an object.
+NODE_SELECTOR_OPERATORS = {**_OBJECT_OPERATORS, "Gt": GREATER, "Lt": LESS}
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _INT64 = 1 << 63
 

@@ -12,12 +12,10 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
     EQUALS,
     EXISTS,
-    GREATER,
     IN,
-    LESS,
+    NODE_SELECTOR_OPERATORS,
     NOT_IN,
     Requirement,
     SelectorError,
@@ -26,14 +24,6 @@ from transom.scheduler.arrays import Codes, Mask, Rows
 
 NAME_FIELD = "metadata.name"
 _FIELDS = "\0fields/"  # prefix of columns for fields; not a valid label key
-_OPERATORS = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 
 
 class LabelColumn:
@@ -166,7 +156,7 @@ class NodeTerm:
 
 def _label_requirement(expression: Object) -> Requirement:
     operator, values = expression.get("operator", ""), tuple(expression.get("values") or ())
-    if operator not in _OPERATORS:
+    if operator not in NODE_SELECTOR_OPERATORS:
         raise SelectorError(f'"{operator}" is not a valid node selector operator')
     if operator in ("In", "NotIn") and not values:
         raise SelectorError("for 'in', 'notin' operators, values set can't be empty")
@@ -179,7 +169,7 @@ def _label_requirement(expression: Object) -> Requirement:
             int(values[0])
         except ValueError:
             raise SelectorError("for 'Gt', 'Lt' operators, the value must be an integer") from None
-    return Requirement(expression.get("key", ""), _OPERATORS[operator], values)
+    return Requirement(expression.get("key", ""), NODE_SELECTOR_OPERATORS[operator], values)
 
 
 def _field_requirement(expression: Object) -> Requirement:
@@ -190,7 +180,9 @@ def _field_requirement(expression: Object) -> Requirement:
         raise SelectorError(
             f'unexpected number of value ({len(values)}) for node field selector operator "{operator}"'
         )
-    return Requirement(_FIELDS + expression.get("key", ""), _OPERATORS[operator], values)
+    return Requirement(
+        _FIELDS + expression.get("key", ""), NODE_SELECTOR_OPERATORS[operator], values
+    )
 
 
 def node_terms(terms: Sequence[Object] | None) -> list[NodeTerm]:

@@ -280,10 +280,10 @@ def _check_format(
         )
     columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
     if ("checksum" in columns) != (version == FORMAT):
-        raise DamagedDatabase(f"the header says format {version}, which it is not")
+        raise DamagedDatabase(f"the header has format {version}, but the content does not")
 
 
-_UNKNOWN_HEADER = "the header does not say that this is the data of a Transom server"
+_UNKNOWN_HEADER = "the header is not that of a Transom server's data"
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

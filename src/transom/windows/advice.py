@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from transom.windows.landscape import Landscape, NodeGroup
 from transom.windows.limits import LIMITS
 from transom.windows.match import LimitMatch, LimitMatcher, Steps, pod_in, record_holds, steps_text
 from transom.windows.podchecks import CHECKS, CheckedPod, inner_pod, list_or_empty
 from transom.windows.policy import WarningPolicy
 from transom.windows.records import ALL_RUNTIMES, NodeTarget, WindowsLimit
+from transom.windows.target_nodes import NodeGroup, TargetNodes
 from transom.windows.targeting import RuntimeClasses, find_target_os, pod_containers
 from transom.windows.wording import documentation_page
 
@@ -151,12 +151,12 @@ class Advisor:
     nodes change.
     """
 
-    __slots__ = ("_classes", "_landscape", "_policy")
+    __slots__ = ("_classes", "_policy", "_target_nodes")
 
     def __init__(
-        self, landscape: Landscape, policy: WarningPolicy, runtime_classes: RuntimeClasses
+        self, target_nodes: TargetNodes, policy: WarningPolicy, runtime_classes: RuntimeClasses
     ) -> None:
-        self._landscape = landscape
+        self._target_nodes = target_nodes
         self._policy = policy
         self._classes = runtime_classes
 
@@ -192,7 +192,7 @@ class Advisor:
 
         The pods are searched only if there is anything to report.
         """
-        if not _of_fields("Service", service, self._landscape.groups({})):
+        if not _of_fields("Service", service, self._target_nodes.groups({})):
             return NOTHING
         chosen = (
             self._windows(kind, obj)
@@ -245,7 +245,7 @@ class Advisor:
         groups = self._groups(spec)
         hits = [hit for hit in _of_fields("Pod", template, groups) if not is_exempt(hit[0], spec)]
         found = [one._replace(steps=at + one.steps) for one in _settled(hits)]
-        subject = CheckedPod(spec, target, groups, self._classes, self._landscape.linux)
+        subject = CheckedPod(spec, target, groups, self._classes, self._target_nodes.linux)
         found += (one._replace(steps=at + one.steps) for one in _of_checks(subject))
         for i, claim in enumerate(list_or_empty(inner_pod(obj, "spec", "volumeClaimTemplates"))):
             place = ("spec", "volumeClaimTemplates", i)
@@ -257,7 +257,7 @@ class Advisor:
 
     def _groups(self, spec: Object) -> Sequence[NodeGroup]:
         """The possible nodes of a pod; all Windows nodes if its selector matches none."""
-        return self._landscape.groups(spec) or self._landscape.groups({})
+        return self._target_nodes.groups(spec) or self._target_nodes.groups({})
 
     def _windows(self, kind: str, obj: Object) -> Sequence[NodeGroup]:
         template = _template(kind, obj)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from transom.windows import advice, landscape, releases, targeting
 else:
     advice = lazy_import("transom.windows.advice")
-    landscape = lazy_import("transom.windows.landscape")
+    target_nodes = lazy_import("transom.windows.target_nodes")
     releases = lazy_import("transom.windows.releases")
     targeting = lazy_import("transom.windows.targeting")
 
@@ -173,9 +173,9 @@ class WindowsLimits(MutatingPlugin):
         release supports.
         """
         if self._advisor is None or self._nodes.changed():
-            found = landscape.landscape_of_nodes(self._nodes.all())
+            found = target_nodes.target_nodes_of_cluster(self._nodes.all())
             if not found.nodes:
-                found = landscape.landscape_from_options(
+                found = target_nodes.target_nodes_from_options(
                     releases.parse_release_version(self._release)
                 )
             self._advisor = advice.Advisor(found, self._policy, self._runtime_class)

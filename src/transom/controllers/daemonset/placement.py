@@ -10,24 +10,11 @@ from collections.abc import Mapping, Sequence
 from transom.controllers.daemonset.template import with_default_tolerations
 from transom.machinery.objects import Object
 from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    GREATER,
-    IN,
-    LESS,
-    NOT_IN,
+    NODE_SELECTOR_OPERATORS,
     Requirement,
 )
 from transom.machinery.tolerations import untolerated_taints
 
-_OPERATORS = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 _DRIVES_OUT = ("NoExecute",)
 
 _Term = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
@@ -77,7 +64,9 @@ def _term(term: Object) -> _Term | None:
 
 def _requirement(expression: Object) -> Requirement:
     return Requirement(
-        expression["key"], _OPERATORS[expression["operator"]], tuple(expression.get("values") or ())
+        expression["key"],
+        NODE_SELECTOR_OPERATORS[expression["operator"]],
+        tuple(expression.get("values") or ()),
     )
 
 

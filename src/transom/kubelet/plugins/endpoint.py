@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     grpc = lazy_import("transom.http.grpc")
 
-PATIENCE: Final = 120.0
+REQUEST_TIMEOUT: Final = 120.0
 TABLE: Final = MessageTable(resources(__package__).joinpath("messages.txt").read_text)
 
 
@@ -46,7 +46,10 @@ class PluginEndpoint:
         self.path = path
 
     async def call(
-        self, method: str, request: Mapping[str, Any] | None = None, seconds: float = PATIENCE
+        self,
+        method: str,
+        request: Mapping[str, Any] | None = None,
+        seconds: float = REQUEST_TIMEOUT,
     ) -> Message:
         """`method` as /csi.v1.Node/NodeGetInfo. Raises RpcError."""
         try:

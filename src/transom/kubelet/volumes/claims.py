@@ -15,12 +15,7 @@ from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    GREATER,
-    IN,
-    LESS,
-    NOT_IN,
+    NODE_SELECTOR_OPERATORS,
     Requirement,
 )
 
@@ -37,14 +32,6 @@ _PV_FIELDS: Final = frozenset(
         "volumeMode",
     )
 )
-_OPERATORS: Final = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 
 
 def used_volumes(pod: Object) -> tuple[dict[str, None], set[str]]:
@@ -171,7 +158,7 @@ def _matches(term: Object, labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or ()
     return bool(expressions) and all(
         Requirement(
-            e["key"], _OPERATORS.get(e["operator"], ""), tuple(e.get("values") or ())
+            e["key"], NODE_SELECTOR_OPERATORS.get(e["operator"], ""), tuple(e.get("values") or ())
         ).matches(labels)
         for e in expressions
     )

@@ -44,7 +44,7 @@ def report_summary(report: LintReport) -> str:
 
 
 def _nodes(report: LintReport) -> str:
-    targets = list(dict.fromkeys(node.target for node in report.landscape.nodes))
+    targets = list(dict.fromkeys(node.target for node in report.target_nodes.nodes))
     if not targets:
         return "a cluster without Windows nodes"
     return "; ".join(_target(target) for target in targets[:4]) + (

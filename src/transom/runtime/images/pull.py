@@ -229,7 +229,7 @@ class _Pull:
                 except BadRange:
                     writer.restart()
                     problem = ImageError(
-                        "failed to copy: httpReadSeeker: the registry has less than it says"
+                        "failed to copy: httpReadSeeker: the registry sent less than it announced"
                     )
                 except (RegistryUnreachable, RegistryTemporaryError) as failed:
                     problem = failed

@@ -190,7 +190,7 @@ class TarStream:
             raise ImageError("archive/tar: a name has a NUL in it")
         if size < 0 or size > _LONGEST_FILE:
             raise ImageError("archive/tar: invalid size in header")
-        if known == "file":  # no data follows anything else, whatever its header says
+        if known == "file":  # no data follows anything else, regardless of the size in its header
             self._left, self._padding = size, -size % _BLOCK
             self._sparse(entry, block, kind)
         return entry

@@ -325,4 +325,4 @@ def _dial_inside(namespace: str, port: int) -> socket.socket:
             problem = problem or failure
         else:
             return connection
-    raise problem or OSError(0, "nobody answers")
+    raise problem or OSError(0, "no answer")

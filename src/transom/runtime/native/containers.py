@@ -391,7 +391,7 @@ async def stop_native_container(core: NativeCore, c: NativeContainer, grace: flo
         handle = ContainerHandle(core, c)
         ended = core.background(wait_until_woken(c.waiters))
         await core.platform.stop(handle)
-        await asyncio.wait([ended], timeout=core.platform.stop_patience(handle, grace))
+        await asyncio.wait([ended], timeout=core.platform.stop_grace_seconds(handle, grace))
     await kill_native_container(core, c)
 
 

@@ -229,7 +229,7 @@ class RuntimePlatform(Protocol):
     ) -> RuntimeFailure:
         """The error when runc could not start it and printed `text`."""
 
-    def stop_patience(self, container: RunningContainer, grace: float) -> float:
+    def stop_grace_seconds(self, container: RunningContainer, grace: float) -> float:
         """How long to wait after `stop` before it is killed. Called after `stop`."""
         return grace
 

@@ -408,7 +408,7 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
     if c.state != "running":
         return
     context = c.context
-    patience = stop_patience(core, c, grace)
+    patience = stop_grace_seconds(core, c, grace)
     if context is not None and context.program is not None:
         context.program.signal("CTRL_SHUTDOWN_EVENT" if core.windows else c.spec.stop_signal)
     if patience > 0 and c.state == "running":
@@ -417,7 +417,7 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
         kill_sim_container(core, c, code=SHUT_DOWN if core.windows and core.docker else None)
 
 
-def stop_patience(core: SimCore, c: SimContainer, grace: float) -> float:
+def stop_grace_seconds(core: SimCore, c: SimContainer, grace: float) -> float:
     """Seconds between the request to stop and the kill. On Windows the container's registry limits
     them: always with Docker; with containerd when the value differs from Windows' default.
     """

@@ -46,7 +46,7 @@ from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.watching import watch_job
 from transom.windows import builds
 
-_PATIENCE: Final = 30.0  # for Wine to start the program
+_TIMEOUT_SECONDS: Final = 30.0  # for Wine to start the program
 _SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout of a fresh Windows
 _SHUTDOWN_REPORT: Final = 1.0  # seconds within which a container can report a different value
 _DEFAULT_DIRECTORY: Final = "C:\\"
@@ -276,7 +276,7 @@ class WinePlatform:
             return
         request = container.request
         prefix, loop = bundle.bundle_places(request).prefix, asyncio.get_running_loop()
-        end = loop.time() + _PATIENCE
+        end = loop.time() + _TIMEOUT_SECONDS
         with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
             while loop.time() < end:
                 alive = _alive(container.pid)  # before reading its output, which may be its last
@@ -319,7 +319,7 @@ class WinePlatform:
 
     # The end
 
-    def stop_patience(self, container: RunningContainer, grace: float) -> float:
+    def stop_grace_seconds(self, container: RunningContainer, grace: float) -> float:
         """Docker waits as long as the container's registry specifies. containerd waits for the
         grace period, unless the registry differs from Windows' default.
         """

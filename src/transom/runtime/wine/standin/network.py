@@ -20,7 +20,7 @@ from transom.network.resolver import is_address
 from transom.userland.api import OpenSocket
 
 _BACKLOG: Final = 128
-_UDP_PATIENCE: Final = 5.0
+_UDP_TIMEOUT: Final = 5.0
 _LARGEST: Final = 65535
 _ECHO_REQUEST, _ECHO_REPLY = 8, 0
 
@@ -114,7 +114,7 @@ async def ask_stand_in(server: str, port: int, payload: bytes) -> bytes:
         made.connect((server, port))
         loop = asyncio.get_running_loop()
         made.send(payload)
-        return await asyncio.wait_for(loop.sock_recv(made, _LARGEST), _UDP_PATIENCE)
+        return await asyncio.wait_for(loop.sock_recv(made, _LARGEST), _UDP_TIMEOUT)
 
 
 def answer_stand_in(port: int, respond: Respond) -> Callable[[], None]:
