@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from transom.machinery.selectors import (
-    NODE_SELECTOR_OPERATORS,
-    Requirement,
-)
+from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
 
 Object = Mapping[str, Any]
 

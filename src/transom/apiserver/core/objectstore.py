@@ -21,7 +21,7 @@ from transom.apiserver.core.sharing import share
 from transom.apiserver.core.strategies import strategy_for
 from transom.kit.goquote import go_quote
 from transom.kit.workers import WorkRunner
-from transom.machinery import errors, selectors
+from transom.machinery import errors, field_selectors
 from transom.machinery.objects import Object, encode_bounded
 from transom.store.api import Store, StoreRecord
 
@@ -138,7 +138,7 @@ class ObjectStore:
     def fields(self, res: Resource, record: StoreRecord) -> dict[str, str]:
         entry = self.cached(record)
         if entry.fields is None:
-            entry.fields = selectors.field_values(res.kind, self.as_stored(res, record))
+            entry.fields = field_selectors.field_values(res.kind, self.as_stored(res, record))
         return entry.fields
 
     def as_stored(self, res: Resource, record: StoreRecord) -> Object:

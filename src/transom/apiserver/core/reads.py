@@ -23,7 +23,7 @@ from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.machinery import errors
-from transom.machinery.selectors import FieldSelector, FieldTerm
+from transom.machinery.field_selectors import FieldSelector, FieldTerm
 from transom.store.api import StoreRecord
 
 

@@ -9,10 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from transom.controllers.daemonset.template import with_default_tolerations
 from transom.machinery.objects import Object
-from transom.machinery.selectors import (
-    NODE_SELECTOR_OPERATORS,
-    Requirement,
-)
+from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
 from transom.machinery.tolerations import untolerated_taints
 
 _DRIVES_OUT = ("NoExecute",)

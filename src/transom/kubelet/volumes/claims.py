@@ -14,10 +14,7 @@ from transom.kubelet.volumes.plugin import PodVolumeSpec
 from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import (
-    NODE_SELECTOR_OPERATORS,
-    Requirement,
-)
+from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
 
 _GROUP_NOTE: Final = "pv.beta.kubernetes.io/gid"
 _PV_FIELDS: Final = frozenset(
