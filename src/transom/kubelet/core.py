@@ -77,9 +77,9 @@ class KubeletCore:
             self.statuses,
             starter,
             self._terminator,
+            lambda: self.workers,
         )
         self.workers = PodWorkers(env.clock, env.rng, env.config.sync_frequency, self._sync)
-        self._sync.workers = self.workers
 
     # ---- lifecycle
     # ---------------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ class NodeStatus:
         "_images",
         "_machine",
         "_node_resources",
+        "_read_volume_limits",
         "_record_event",
         "_reserved",
         "_rules",
@@ -111,7 +112,6 @@ class NodeStatus:
         "_unschedulable",
         "_volume_limits",
         "pressures",
-        "volume_limits",
         "volumes_in_use",
     )
 
@@ -123,7 +123,11 @@ class NodeStatus:
         runtime: ContainerRuntime,
         clock: Clock,
         record_event: RecordEvent,
+        volume_limits: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`volume_limits` maps attachable-volumes-TYPE to how many disks the node supports, where
+        that differs from the scheduler's assumption.
+        """
         self._config, self._rules, self._host, self._runtime = config, rules, host, runtime
         self._clock = clock
         self._record_event = record_event
@@ -131,9 +135,7 @@ class NodeStatus:
         # Unique names of volumes that must stay attached; None until known, and then the status is
         # left unchanged.
         self.volumes_in_use: Callable[[], Sequence[str] | None] = lambda: None
-        # attachable-volumes-TYPE -> how many disks the node supports, where that differs from the
-        # scheduler's assumption.
-        self.volume_limits: Callable[[], Mapping[str, int]] = dict
+        self._read_volume_limits = volume_limits
         self._volume_limits: Mapping[str, int] = {}
         self._machine = allocatable.machine_capacity(host, rules)
         self._reserved = allocatable.node_reservation(config, rules, self._machine)
@@ -210,7 +212,7 @@ class NodeStatus:
         return info
 
     def _resources(self, old: Object) -> tuple[Object, Object]:
-        seen, limits = old.get("capacity") or {}, self.volume_limits()
+        seen, limits = old.get("capacity") or {}, self._read_volume_limits()
         if (
             self._node_resources is not None
             and self._node_resources[0] == seen

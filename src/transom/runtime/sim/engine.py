@@ -144,6 +144,7 @@ class SimRuntime:
             docker=docker,
             stable_abi=_numbers(version) >= _STABLE_ABI_SINCE[flavour],
         )
+        self.proxy = ""  # the proxy between this machine and registries
         images = ImageStore(
             catalogue,
             rules,
@@ -151,6 +152,7 @@ class SimRuntime:
             clock,
             host.space,
             pull_speed or PullSpeed(),
+            lambda: outside.outside_problem(host, self.proxy),
         )
         self._core = SimCore(
             host,
@@ -179,8 +181,6 @@ class SimRuntime:
         )
         self.pull_deadline = PULL_DEADLINE
         self._failed_pulls: dict[tuple[str, str], int] = {}
-        self.proxy = ""  # the proxy between this machine and registries
-        images.outside = lambda: outside.outside_problem(host, self.proxy)
         containers.forget_credentials(self._core)
         self.service = RuntimeService(self._core)
         host.on_reboot(self._rebooted)

@@ -64,11 +64,11 @@ class ImageStore:
         "_catalogue",
         "_clock",
         "_pulling",
+        "_registry_problem",
         "_rules",
         "_space",
         "_speed",
         "_texts",
-        "outside",
         "used",
     )
 
@@ -80,6 +80,7 @@ class ImageStore:
         clock: Clock,
         space: DiskQuota,
         speed: PullSpeed,
+        registry_problem: Callable[[], str | None],
     ) -> None:
         """Without a catalogue it uses the built-in one, which is read with the first image."""
         self._catalogue = catalogue
@@ -92,8 +93,7 @@ class ImageStore:
         self._by_name: dict[str, str] = {}
         self._pulling: dict[str, asyncio.Future[None]] = {}
         self.used = 0
-        # Why registries are unreachable, "" when they do not respond; None when they are reachable.
-        self.outside: Callable[[], str | None] = lambda: None
+        self._registry_problem = registry_problem
 
     # Lookup
 
@@ -145,7 +145,7 @@ class ImageStore:
         self, image: str, auth: AuthConfig | None, *, hyperv: bool = False
     ) -> CatalogueImage:
         reference = parse_image_name(image)
-        problem = self.outside()
+        problem = self._registry_problem()
         if problem is not None:
             await self._clock.sleep(self._speed.longest)
             raise self._texts.registry_unreachable(reference, problem)
