@@ -39,7 +39,7 @@ else:
 
 ROOT = "/transom"
 _T = TypeVar("_T")
-_ROW = re.compile(r"^nodes\[\d+\]: ")  # the place in a cluster file, which a command line has not
+_ROW = re.compile(r"^nodes\[\d+\]: ")  # the place in a cluster file; a command line has none
 
 
 def _make_tracer(pool: NodePool) -> Tracer:
@@ -66,58 +66,11 @@ class ControlHandler:
     async def __call__(self, request: HttpRequest) -> Answer:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")
         try:
-            match request.method, parts:
-                case "GET", ["nodes"]:
-                    return _json(200, {"items": [self._node(m) for m in self._pool.nodes()]})
-                case "POST", ["nodes"]:
-                    return await self._add(request)
-                case "DELETE", ["nodes", name]:
-                    await self._pool.delete(name)
-                    return _json(200, {"name": name})
-                case "POST", ["nodes", name, "start" | "stop" | "reboot" as verb]:
-                    verbs: dict[str, Callable[[str], Awaitable[None]]] = {
-                        "start": self._pool.start,
-                        "stop": self._pool.stop,
-                        "reboot": self._pool.reboot,
-                    }
-                    await verbs[verb](name)
-                    if verb != "stop":
-                        await self._pool.node(name).start_services()
-                    return _json(200, self._node(self._pool.node(name)))
-                case "POST", ["nodes", name, "set"]:
-                    self._pool.set(name, _body(request, dict))
-                    return _json(200, self._node(self._pool.node(name)))
-                case method, ["nodes", name, "hns", *rest]:
-                    return _json(200, self._hns(name, method, rest))
-                case "GET" | "POST", ["nodes", name, "exec"]:
-                    return login.serve_login(self._pool.node(name), request)
-                case "GET", ["inside"]:
-                    return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
-                case "GET", ["nodes", name, "logs"]:
-                    return _json(200, await inspect.node_logs(self._pool, name))
-                case "GET", ["scheduler"]:
-                    path = scheduler_config_file(self._config)
-                    return _json(200, {"configuration": path.read_text() if path.exists() else ""})
-                case "GET", ["trace"]:
-                    return _json(200, await self._trace(request.query))
-                case "GET", ["relays"]:
-                    return _json(200, self._relays())
-                case "GET" | "POST", ["cloud", *rest]:
-                    action, body = (
-                        ("list", {})
-                        if request.method == "GET"
-                        else ("/".join(rest), _body(request, dict))
-                    )
-                    return _json(
-                        200,
-                        await cloud_control.answer_cloud_request(
-                            self._pool.cluster.cloud, self._pool.names(), action, body
-                        ),
-                    )
-                case "GET", ["containers"]:
-                    return _json(
-                        200, {"items": [c for m in self._pool.nodes() for c in _containers(m)]}
-                    )
+            match parts:
+                case ["nodes", name, *rest]:
+                    answer = await self._node_request(request, name, rest)
+                case _:
+                    answer = await self._cluster_request(request, parts)
         except UserError as problem:
             return _json(
                 400, {"message": problem.message, "hint": problem.hint, "code": problem.code}
@@ -150,7 +103,7 @@ class ControlHandler:
             case method, ["hns", *rest]:
                 return _json(200, self._hns(name, method, rest))
             case "GET" | "POST", ["exec"]:
-                return serve_login(self._pool.node(name), request)
+                return login.serve_login(self._pool.node(name), request)
             case "GET", ["logs"]:
                 return _json(200, await inspect.node_logs(self._pool, name))
         return None

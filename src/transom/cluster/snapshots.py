@@ -195,7 +195,9 @@ def save_snapshot(
         target = target / default_snapshot_file(config.name).name
     _make_folder(target.parent)
     if daemon.running_pid(config) is not None:
-        return _save(config, _Running(config), target, with_keys=with_keys, tell=tell)
+        return _save(
+            config, _Running(config), target, with_keys=with_keys, report_progress=report_progress
+        )
     if config.store:
         raise UserError(
             f"cluster {config.name!r} is stopped, and its data is in etcd",

@@ -221,14 +221,14 @@ _KINDS: Final = {
 }
 
 
-def talkative(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
+def pods_with_useful_logs(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
     """Pods whose logs may help: on Windows nodes the named ones and those that restart or are not
     ready, on Linux nodes those that restart.
     """
     return [
         key_of_object(pod)
         for pod in s.pods
-        if (s.on_windows(pod) and (place_of_object("pod", pod) in about or _troubled(pod)))
+        if (s.on_windows(pod) and (place_of_object("pod", pod) in about or _is_unhealthy(pod)))
         or _restarts(pod)
     ]
 
@@ -241,7 +241,7 @@ def _restarts(pod: Object) -> bool:
     )
 
 
-def _troubled(pod: Object) -> bool:
+def _is_unhealthy(pod: Object) -> bool:
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
     return any(
         container.get("restartCount") or not container.get("ready") for container in containers

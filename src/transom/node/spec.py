@@ -246,6 +246,9 @@ def _check_os(node: NodeSpec, refuse: _Refuse) -> None:
             "only Windows nodes have a build",
             "leave it out, or make it a Windows node (os: windows, --os windows)",
         )
+
+
+def _check_choices(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
     if node.runtime and node.runtime not in RUNTIMES:
         raise refuse(f"unknown runtime {node.runtime!r}", f"choose one of {', '.join(RUNTIMES)}")
     if node.engine and node.engine not in ("sim", "oci") and "://" not in node.engine:
@@ -304,12 +307,9 @@ def _check_resources(node: NodeSpec, refuse: _Refuse) -> None:
             "it is a percentage; at 100 no images are removed",
         )
     _check_values(node, refuse)
-    _check_skew(settings, node, refuse)
-    if node.windows and node.runtime:
-        _check_runtime(settings, node, refuse)
 
 
-def _check_values(node: NodeSpec, refuse: spec_checks.Refuse) -> None:
+def _check_values(node: NodeSpec, refuse: _Refuse) -> None:
     spec_checks.check_labels(node.labels, refuse)
     spec_checks.check_taints(node.taints or (), refuse)
     spec_checks.check_size("memory", node.memory, refuse)
@@ -323,7 +323,7 @@ def _check_values(node: NodeSpec, refuse: spec_checks.Refuse) -> None:
         raise refuse(f"maxPods {node.max_pods}", "a node has 1 or more pods")
 
 
-def _check_runtime(settings: ClusterSettings, node: NodeSpec, refuse: Any) -> None:
+def _check_runtime(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
     """The kubelet's release determines which runtimes Windows nodes can have."""
     facts = _facts(settings, node)
     if node.runtime not in facts.runtimes():

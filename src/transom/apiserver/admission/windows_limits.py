@@ -26,7 +26,7 @@ from transom.windows.policy import WarningPolicy
 
 # The registry of limitations is loaded with the first Windows pod.
 if TYPE_CHECKING:
-    from transom.windows import advice, landscape, releases, targeting
+    from transom.windows import advice, releases, target_nodes, targeting
 else:
     advice = lazy_import("transom.windows.advice")
     target_nodes = lazy_import("transom.windows.target_nodes")

@@ -147,7 +147,7 @@ class ProbeWorker:
         self._task = None
         self._next_beat()
         if outcome is not None:
-            self._weigh(outcome.kind != handlers.FAILURE)
+            self._count_result(outcome.kind != handlers.FAILURE)
         self._rearm()
 
     def _next_beat(self) -> None:
@@ -182,9 +182,9 @@ class ProbeWorker:
                 problem = error
                 continue
             if outcome.kind == handlers.FAILURE:
-                self._tell("Unhealthy", f"{title} probe failed: {outcome.output}")
+                self._record_event("Unhealthy", f"{title} probe failed: {outcome.output}")
             elif outcome.kind == handlers.WARNING:
-                self._tell("ProbeWarning", f"{title} probe warning: {outcome.output}")
+                self._record_event("ProbeWarning", f"{title} probe warning: {outcome.output}")
             return outcome
         self._record_event("Unhealthy", f"{title} probe errored: {problem}")
         return None

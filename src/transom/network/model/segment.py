@@ -26,7 +26,7 @@ def cross_segment(trip: PacketTrip, sender: NetworkStack, packet: Packet, next_h
     own = _port(sender)
     if not own.up:
         return trip.drop(sender, own.name, packet, "no-link", f"{own.name} is down")
-    found = _who(
+    found = _owner_of(
         trip,
         sender,
         next_hop,

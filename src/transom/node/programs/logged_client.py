@@ -4,7 +4,7 @@ because no API server is there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -88,10 +88,11 @@ class LoggedClient:
         self._reachable = reachable
         self._quiet = quiet
 
-    async def _logged(self, method: str, path: str, answer: Awaitable[T], good: int = 200) -> T:
+    async def _logged(
+        self, method: str, path: str, answer: Coroutine[Any, Any, T], good: int = 200
+    ) -> T:
         if not self._reachable():
-            if hasattr(answer, "close"):
-                answer.close()
+            answer.close()
             problem = f'{method.capitalize()} "{self._server}{path}": {connection_refused_text(self._server)}'
             if not self._quiet:
                 self._log.line(ERROR, "request.go:645", problem)

@@ -134,7 +134,7 @@ class ImageService:
         reference: ImageReference,
         platform: NodePlatform,
         auth: AuthConfig | None = None,
-        progress: Tell | None = None,
+        progress: ReportPull | None = None,
     ) -> StoredImage:
         """A second pull of the same image waits for the first. Raises ImageError."""
         key = (str(reference), platform.key, auth)

@@ -22,7 +22,6 @@ from transom.userland.termination import DOTNET, LINUX_KILLED
 
 if TYPE_CHECKING:
     from transom.runtime.sim import context as sim_context
-    from transom.runtime.sim.context import SimContext
 else:
     sim_context = lazy_import("transom.runtime.sim.context")
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from transom.runtime.sim import context as sim_context
-    from transom.runtime.sim.context import SimContext
 else:
     sim_context = lazy_import("transom.runtime.sim.context")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     systems = lazy_import("transom.runtime.sim.systems")
 
-_NO_WISHES: Mapping[str, str] = {}
+_NO_ANNOTATIONS: Mapping[str, str] = {}
 _STARTUP_CPU = 0.03  # start-up time of a process in seconds
 
 

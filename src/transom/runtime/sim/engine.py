@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from transom.kit.clock import Clock
@@ -40,9 +40,9 @@ from transom.runtime.sim.annotations import (
     pull_stall_seconds,
     simulated_failure,
 )
-from transom.runtime.sim.catalogue import Catalogue, default_catalogue
-from transom.runtime.sim.core import SimCore, SimHost
+from transom.runtime.sim.catalogue import Catalogue
 from transom.runtime.sim.context import SimContext
+from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.host import SimHost
 from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
 from transom.runtime.sim.names import parse_image_name
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from transom.runtime.sim.login import exec_program
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
+    from transom.runtime.sim.login.machine import WindowsMachine
     from transom.runtime.sim.login.session import LoginMachine
+    from transom.runtime.sim.streams import ExecClient
     from transom.userland import start as userland_start
     from transom.userland.network_view import Stacks
 else:
@@ -373,6 +375,20 @@ class SimRuntime:
         has in addition to its host.
         """
         return login_session.login(self._core, machine, command, output, stdin=stdin, tty=tty)
+
+    def start_detached(
+        self,
+        machine: WindowsMachine,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Callable[[bytes], None],
+        user: str,
+    ) -> tuple[int, ExecClient]:
+        """Starts a program on the machine itself; see `WindowsNodeRuntime`."""
+        return login_session.start_detached(
+            self._core, machine, argv, environment, directory, output, user
+        )
 
     async def run_program(
         self, machine: LoginMachine | None, argv: Sequence[str], seconds: float = 0

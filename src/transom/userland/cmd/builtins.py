@@ -521,7 +521,7 @@ _LINK_KINDS = {
 }
 
 
-def _nothing(shell: CmdInterpreter, rest: str) -> int:
+def _nothing(shell: CmdState, rest: str) -> int:
     return 0
 
 

@@ -8,13 +8,10 @@ from typing import Final, NamedTuple
 
 from transom.machines.api import Stat
 from transom.userland.cmd.state import CmdState
+from transom.userland.files import FileView
 from transom.userland.windows import texts
 from transom.userland.windows.clock import wall_clock_time
 from transom.userland.windows.wmi import disk_serial_number, volume_label
-
-if TYPE_CHECKING:
-    from transom.userland.cmd.interpreter import CmdInterpreter
-    from transom.userland.files import FileView
 
 _ORDERS: Final[dict[str, Callable[[DirRow], object]]] = {
     "n": lambda row: row.name.lower(),
@@ -112,7 +109,7 @@ def _is_directory(files: FileView, row: DirRow) -> bool:
     return files.is_junction(row.path) or files.is_directory(row.path)
 
 
-def show_dir(shell: CmdInterpreter, target: str, switches: set[str]) -> int:
+def show_dir(shell: CmdState, target: str, switches: set[str]) -> int:
     chosen, files = parse_dir_options(switches), shell.process.files
     full = files.absolute(target)
     whole = files.is_directory(full)

@@ -105,6 +105,59 @@ class PowerShellSession(ABC):
         start = "Registry::" if provider == "Registry" else ""
         return start + root.rstrip("\\") + "\\" + rest.strip("\\/")
 
+    @abstractmethod
+    def fork(self, process: Process) -> Self:
+        """A new session in another process."""
+
+    @abstractmethod
+    async def value(self, node: PsNode) -> Any:
+        """The value of an expression."""
+
+    @abstractmethod
+    async def block(self, node: StatementBlock) -> None:
+        """Runs statements in the current scope."""
+
+    @abstractmethod
+    async def collect(self, node: PsNode) -> list[Any]:
+        """The output of a statement."""
+
+    @abstractmethod
+    async def command(self, node: CommandNode, given: list[Any] | None) -> None:
+        """Runs a cmdlet, function or program; `given` comes from the pipeline."""
+
+    @abstractmethod
+    async def redirect(self, redirects: Sequence[StreamRedirect], values: list[Any]) -> None:
+        """Writes the output of a command to files."""
+
+    @abstractmethod
+    async def invoke(
+        self,
+        block: ScriptBlock,
+        arguments: list[Any],
+        item: Any = None,
+        named: dict[str, Any] | None = None,
+    ) -> list[Any]:
+        """The output of a script block."""
+
+    @abstractmethod
+    async def invoke_with(self, block: ScriptBlock, arguments: list[Any]) -> list[Any]:
+        """Like the method Invoke: with arguments, in a new scope."""
+
+    @abstractmethod
+    async def call_block(
+        self,
+        block: ScriptBlock,
+        arguments: list[Any],
+        item: Any = None,
+        named: dict[str, Any] | None = None,
+        *,
+        own_scope: bool = False,
+        variables: dict[str, Any] | None = None,
+        items: list[Any] | None = None,
+        name: str = "",
+    ) -> None:
+        """`items` come from the pipeline: `process` runs for each of them."""
+
     def show(self, value: Any) -> None:
         for item in to_items(value):
             if isinstance(item, PsObject):

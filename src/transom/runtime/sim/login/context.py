@@ -30,7 +30,7 @@ from transom.runtime.sim.compute import ComputeSystem, compute_systems
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.environment import PATH
 from transom.runtime.sim.login.machine import HOME, WindowsMachine
-from transom.runtime.sim.login.program_sockets import node_sockets
+from transom.runtime.sim.login.program_sockets import ApiClients, node_sockets
 from transom.runtime.sim.node_storage import NodeStorage
 from transom.runtime.sim.resolve import connect_by_name
 from transom.runtime.sim.sockets import is_loopback_address
@@ -121,10 +121,12 @@ class LoginNetwork:
         files: FileTree,
         closers: list[Callable[[], None]],
         pid: Callable[[], int],
-        machine: WindowsMachine | None,
+        processes: ProcessIdTable,
+        clients: ApiClients | None,
     ) -> None:
         """`closers` are called when the program ends."""
-        self._machine = machine
+        self._processes = processes
+        self._clients = clients
         self._pid = pid
         self._core = core
         self._files = files
@@ -155,7 +157,7 @@ class LoginNetwork:
         return self._closing(self._core.node_namespace.answer(port, respond, self._pid()))
 
     def sockets(self) -> Sequence[OpenSocket]:
-        return node_sockets(self._core, self._machine)
+        return node_sockets(self._core, self._clients, self._processes)
 
     def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
         self._closers.append(close)
@@ -333,6 +335,7 @@ def _start_detached(
         NO_INPUT,
         parent.find_command,
         user,
+        parent.api_clients,
     )
     context.env, context.cwd = dict(env), cwd
     context.program = TaskProgram(context, run_machine_program, parent.find_command)
@@ -363,7 +366,9 @@ class LoginContext(ProgramStreams):
         stdin: Stdin,
         find_command: FindCommand,
         user: str = "",
+        clients: ApiClients | None = None,
     ) -> None:
+        """`clients` are the node's own programs, which connect to the API server."""
         self.core = core
         self.find_command = find_command
         self._client = client
@@ -393,7 +398,10 @@ class LoginContext(ProgramStreams):
         if machine is not None:
             self.files = self.files.as_user(file_user(_account(machine, self.user)))
         self.pid: int
-        self.network = LoginNetwork(core, self.files, self._closers, lambda: self.pid, machine)
+        self.api_clients = clients
+        self.network = LoginNetwork(
+            core, self.files, self._closers, lambda: self.pid, processes, clients
+        )
         self.node = NodeView(core, machine)
         self.started = core.host.time()
         self.pid = processes.enter(self)

@@ -15,7 +15,7 @@ from transom.kit.argv import quote_argument
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.login.context import LoginContext, find_machine_program
 from transom.runtime.sim.login.machine import WindowsMachine
-from transom.runtime.sim.login.session import LoginMachine, finder
+from transom.runtime.sim.login.session import LoginMachine, api_clients, finder
 from transom.runtime.sim.streams import NO_INPUT, ExecClient
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.process import Process, TaskProgram
@@ -49,7 +49,16 @@ async def exec_on_machine(
     )
     find_command = finder(machine)
     words = [argv[0], *(quote_argument(word) for word in argv[1:])] if core.windows else list(argv)
-    context = LoginContext(core, windows, processes, words, client, NO_INPUT, find_command)
+    context = LoginContext(
+        core,
+        windows,
+        processes,
+        words,
+        client,
+        NO_INPUT,
+        find_command,
+        clients=api_clients(machine),
+    )
     failure: list[OSError] = []
 
     async def body(process: Process) -> int:

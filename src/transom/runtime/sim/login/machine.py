@@ -12,7 +12,7 @@ import contextlib
 import ntpath
 import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
@@ -37,12 +37,9 @@ from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.login.processes import MachineProcesses
 
 if TYPE_CHECKING:
-    from transom.runtime.sim.engine import SimRuntime
-    from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.streams import ExecClient
     from transom.userland.launch import windows_table
 else:
-    login_session = lazy_import("transom.runtime.sim.login.session")
     windows_table = lazy_import("transom.userland.launch.windows_table")
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
@@ -190,6 +187,23 @@ class SystemProgram:
         await self.wait()
 
 
+class WindowsNodeRuntime(NodeRuntime, Protocol):
+    """It also starts the programs of the machine."""
+
+    def start_detached(
+        self,
+        machine: WindowsMachine,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Callable[[bytes], None],
+        user: str,
+    ) -> tuple[int, ExecClient]:
+        """A program that no other process has started. Returns its pid, and an awaitable for its
+        end.
+        """
+
+
 class WindowsMachine:
     """`look` refreshes the networks before they are read. `runtime` runs its containers."""
 
@@ -200,7 +214,7 @@ class WindowsMachine:
         binaries: Binaries,
         look: Callable[[], None],
         runtime: str = "docker",
-        engine: NodeRuntime | None = None,
+        engine: WindowsNodeRuntime | None = None,
     ) -> None:
         self.host = host
         self.clock = clock
@@ -270,7 +284,7 @@ class WindowsMachine:
                 self._manager = pid
         for row in windows_services.SERVICES:
             service = self.services.find(row.name)
-            if row.name in system.OF_CONTAINERS and not self._has_containers:
+            if row.name in windows_services.OF_CONTAINERS and not self._has_containers:
                 if service is not None:
                     self.services.delete(service.name)
                 continue
@@ -310,7 +324,7 @@ class WindowsMachine:
         """Whether the feature that container runtimes need is installed."""
         return has_feature(self.host.registry, CONTAINERS)
 
-    def _runtime_process(self) -> system.ResidentProgram:
+    def _runtime_process(self) -> windows_services.ResidentProgram:
         """Its process: while it runs, the runtime responds."""
         table, engine = self.processes, self.engine
 
@@ -471,10 +485,8 @@ class WindowsMachine:
         """
         binary = binary_of(path)
         if binary is None and self.engine is not None and self._finds_program(path):
-            pid, client = login_session.start_detached(
-                self.engine.core,
+            pid, client = self.engine.start_detached(
                 self,
-                self.processes,
                 (path, *argv),
                 environment,
                 directory or r"C:\Windows\system32",
@@ -512,7 +524,10 @@ class WindowsMachine:
             if service.name == windows_services.NETWORKING:
                 self.host.hns.restart_service()
             return self._resident()
-        if service.name == self.runtime and service.bin_path == system.RUNTIMES[self.runtime][1]:
+        if (
+            service.name == self.runtime
+            and service.bin_path == windows_services.RUNTIMES[self.runtime][1]
+        ):
             if not self._has_containers:
                 raise ServiceError(TIMEOUT)
             return self._runtime_process()

@@ -8,7 +8,7 @@ Windows, sh on Linux.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,8 +18,9 @@ from transom.runtime.sim.login.context import LoginContext, run_machine_program
 from transom.runtime.sim.login.linux_commands import find_linux_node_command
 from transom.runtime.sim.login.machine import WindowsMachine
 from transom.runtime.sim.login.node_commands import find_node_command
+from transom.runtime.sim.login.program_sockets import ApiClients
 from transom.runtime.sim.login.units import LinuxMachine
-from transom.runtime.sim.streams import ExecClient, begin_program
+from transom.runtime.sim.streams import NO_INPUT, ExecClient, begin_program
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.api import ProcessEntry
 from transom.userland.launch.linux_commands import find_linux_command
@@ -53,47 +54,58 @@ def login(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
     argv, body = _windows(command) if windows is not None else _linux(command)
-    context = LoginContext(core, windows, processes, argv, client, source, find_command)
+    context = LoginContext(
+        core,
+        windows,
+        processes,
+        argv,
+        client,
+        source,
+        find_command,
+        clients=api_clients(machine),
+    )
     context.program = TaskProgram(context, body, find_command)
     client.on_close = context.kill
     client.on_resize = lambda: None if core.windows else context.signalled("SIGWINCH")
     return client
 
 
-def detached(
-    parent: LoginContext,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: str,
-    output: Callable[[bytes], None],
-    user: str = "",
-) -> tuple[int, ExecClient]:
-    """A program in its own window: it outlives the process that started it. Returns its pid, and an
-    awaitable for its end.
-    """
-    return start_detached(
-        parent.core, parent.machine, parent.processes, argv, env, cwd, output, user
-    )
-
-
 def start_detached(
     core: SimCore,
-    machine: WindowsMachine | None,
-    processes: ProcessIdTable,
+    machine: WindowsMachine,
     argv: Sequence[str],
     env: Mapping[str, str],
     cwd: str,
     output: Callable[[bytes], None],
     user: str,
 ) -> tuple[int, ExecClient]:
+    """A program that no other process has started. Returns its pid, and an awaitable for its end."""
     client = ExecClient(lambda _stream, data: output(data), None, None)
-    context = LoginContext(core, machine, processes, argv, client, NO_INPUT, user)
+    find_command = finder(machine)
+    context = LoginContext(
+        core,
+        machine,
+        machine.processes,
+        argv,
+        client,
+        NO_INPUT,
+        find_command,
+        user,
+        api_clients(machine),
+    )
     context.env, context.cwd = dict(env), cwd
-    context.program = TaskProgram(context, _program, finder(machine, core.linux_machine))
+    context.program = TaskProgram(context, run_machine_program, find_command)
     return context.pid, client
 
 
-def finder(machine: WindowsMachine | None, linux: LinuxMachine | None) -> FindCommand:
+def api_clients(machine: LoginMachine | None) -> ApiClients | None:
+    """The programs of the node that connect to the API server."""
+    if machine is None:
+        return None
+    return machine.units if isinstance(machine, LinuxMachine) else machine.binaries
+
+
+def finder(machine: LoginMachine | None) -> FindCommand:
     """How programs on the machine find others: nodes have programs that containers lack."""
     if machine is None:
         return find_linux_command

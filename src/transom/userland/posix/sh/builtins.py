@@ -20,8 +20,8 @@ from transom.userland.posix.sh.control import (
     ShellJob,
     signal_name,
 )
-from transom.userland.preemption import check_slice
 from transom.userland.posix.sh.state import ShellState
+from transom.userland.preemption import check_slice
 from transom.userland.process import SIGNAL_NUMBERS, Command, Exit
 
 Builtin = Callable[[ShellState, list[str]], int | Awaitable[int]]

@@ -128,33 +128,44 @@ class _FieldSplitter:
         elif not self._separators.strip():
             self._split_at_spaces(piece.text)
         else:
-            if not separators.strip():  # white space: any number of characters separates
-                starts, ends = piece.text[:1] in separators, piece.text[-1:] in separators
-                parts = re.findall(f"[^{separators}]+", piece.text)
-                for number, part in enumerate(parts):
-                    check_slice()
-                    if number or starts:
-                        end()
-                    current.append(part)
-                    there = True
-                if piece.text and ends:
-                    end()
-                continue
-            position = 0
-            for match in re.finditer(f"[{re.escape(separators)}]", piece.text):
-                check_slice()
-                check_size(len(found), MAX_ARGUMENTS)
-                if match.start() > position:
-                    current.append(piece.text[position : match.start()])
-                    there = True
-                position = match.end()
-                if not match[0].isspace() and not there:
-                    found.append(("", True))
-                end()
-            if position < len(piece.text):
-                current.append(piece.text[position:])
-                there = True
-    end()
+            self._split(piece.text)
+
+    def _append(self, text: str) -> None:
+        self._current.append(text)
+        self._there = True
+
+    def _split_at_spaces(self, text: str) -> None:
+        """Any number of white space characters separates."""
+        starts, ends = text[:1] in self._separators, text[-1:] in self._separators
+        for number, part in enumerate(re.findall(f"[^{self._separators}]+", text)):
+            check_slice()
+            if number or starts:
+                self.end_field()
+            self._append(part)
+        if text and ends:
+            self.end_field()
+
+    def _split(self, text: str) -> None:
+        position = 0
+        for match in re.finditer(f"[{re.escape(self._separators)}]", text):
+            check_slice()
+            check_size(len(self.found), MAX_ARGUMENTS)
+            if match.start() > position:
+                self._append(text[position : match.start()])
+            position = match.end()
+            if not match[0].isspace() and not self._there:
+                self.found.append("")
+            self.end_field()
+        if position < len(text):
+            self._append(text[position:])
+
+
+def _to_fields(shell: ShellState, pieces: list[_Piece]) -> list[str]:
+    splitter = _FieldSplitter(shell.separators())
+    for piece in pieces:
+        check_slice()
+        splitter.add(piece)
+    splitter.end_field()
     out: list[str] = []
     check_size(len(splitter.found), MAX_ARGUMENTS)
     for content in splitter.found:
