@@ -86,26 +86,6 @@ def stateful(**spec: Any) -> Object:
     )
 
 
-def cron(**spec: Any) -> Object:
-    container = {"name": "c", "image": "busybox:1.33", "command": ["sleep", "1d"]}
-    body = {
-        "restartPolicy": "Never",
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "terminationGracePeriodSeconds": 1,
-        "containers": [container],
-    }
-    return obj(
-        "CronJob",
-        "cj",
-        "batch/v1",
-        spec={
-            "schedule": "* * * * *",
-            "jobTemplate": {"spec": {"template": {"spec": body}}},
-            **spec,
-        },
-    )
-
-
 def affinity(key: str, kind: str = "podAffinity", app: str = "a") -> Object:
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -300,20 +280,6 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
             ),
         ),
     ),
-    Failure(
-        "Endpoints with the address of a pod that is gone",
-        S,
-        "its Endpoints have the address 10.244.1.250, which no pod has",
-        "Give the Service a selector",
-        (
-            obj("Service", "s", spec={"ports": [{"port": 80}]}),
-            obj(
-                "Endpoints",
-                "s",
-                subsets=[{"addresses": [{"ip": "10.244.1.250"}], "ports": [{"port": 80}]}],
-            ),
-        ),
-    ),
     # ---- names
     Failure(
         "an ExternalName for a Service that does not exist",
@@ -433,14 +399,6 @@ REFERENCE_FAILURES: tuple[Failure, ...] = (
         "kubectl logs job/j --namespace default",
         (job(image="busybox:1.33", command=["sh", "-c", "exit 3"]),),
         (job(image="busybox:1.33", command=["true"]),),
-    ),
-    Failure(
-        "a CronJob whose last Job does not end",
-        "cronjob/default/cj",
-        "still runs, and concurrencyPolicy is Forbid",
-        "or set concurrencyPolicy to Replace or Allow",
-        (cron(concurrencyPolicy="Forbid"),),
-        seconds=300,
     ),
     Failure(
         "an init container that does not succeed",
