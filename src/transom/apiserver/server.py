@@ -69,6 +69,7 @@ from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
 from transom.machinery.served_since import ALL_SINCE
 from transom.store.api import Store, StoreEvent
+from transom.machinery.releases import parse_release
 from transom.windows.policy import WarningPolicy
 
 
@@ -108,6 +109,7 @@ class ServerOptions:
     audit: Auditor | None = None
     more_metrics: Sequence[Collector] = ()  # metrics of components outside this server
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)  # of --runtime-config
     # Whether admission emulates the webhooks of windows-gmsa; for clusters that may have Windows
     # nodes.
     gmsa: bool = False
@@ -124,14 +126,18 @@ class ApiServer:
     def __init__(self, options: ServerOptions) -> None:
         token = secrets.token_urlsafe(32)  # for calls to this server itself
         clock, rng, workers, store = options.clock, options.rng, options.workers, options.store
-        major, minor = (int(part) for part in options.release.split("."))
+        release = parse_release(options.release)
         self.options = options
         self.clock = clock
         self.address = options.address
         self.ready = False
 
         # Resources, and reading their objects.
-        self.resources = ResourceRegistry(release=(major, minor))
+        self.resources = ResourceRegistry(
+            release=release,
+            runtime_config=options.runtime_config,
+            feature_gates=options.feature_gates,
+        )
         objects = ObjectStore(store, workers)
         self.find_core = core_finder(objects, self.resources)
         self.security = Security(
@@ -188,7 +194,7 @@ class ApiServer:
             clock,
             names,
             rng,
-            (major, minor),
+            release,
             options.feature_gates,
         )
         self.hub = WatchHub(self.storage, rng)
@@ -249,14 +255,13 @@ class ApiServer:
         self.health = HealthEndpoints(store, lambda: self.ready, self.loop_monitor)
         paths = self._paths(internal=False)
         # Components of the cluster can discover all its kinds.
-        all_served = self.resources.release >= ALL_SINCE
         self.handler = HttpHandler(
             self.chain,
             HttpParts(
                 self.resources,
                 ResponseEncoder(workers, self.hub, clock),
                 paths,
-                paths if all_served else self._paths(internal=True),
+                paths if self.resources.serves_all else self._paths(internal=True),
                 self.aggregation,
                 self.kubelets,
                 self.metrics,

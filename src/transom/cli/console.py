@@ -133,6 +133,12 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
         metavar="A=true,B=false",
         help="Kubernetes feature gates to turn on or off",
     )
+    parser.add_argument(
+        "--runtime-config",
+        type=comma_separated,
+        metavar="GROUP/VERSION=true",
+        help="API group versions or resources to turn on or off (api/beta=true: all betas)",
+    )
     audit = parser.add_mutually_exclusive_group()
     audit.add_argument(
         "--audit-policy",
@@ -269,6 +275,7 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.kubeconfig,
         protection,
         args.feature_gates,
+        args.runtime_config,
         NodeOptions(args.linux, args.windows, args.build, args.taint_windows, args.config),
         WindowsOptions(args.warn_windows, args.reject_windows),
         NetworkOptions(args.network, args.dataplane, args.dual_stack),

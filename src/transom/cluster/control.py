@@ -178,7 +178,7 @@ class ControlHandler:
         config = self._config
         if config.network == NetworkSettings():
             return []
-        gates = parse_feature_gates(config.feature_gates)
+        gates = parse_feature_gates(config.feature_gates, config.release)
         before = [node.spec for node in self._pool.nodes()]
         known = network_checks.check_network(config, gates, before)
         found = network_checks.check_network(config, gates, [*before, *added])

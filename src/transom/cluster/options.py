@@ -15,12 +15,15 @@ from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.machinery.releases import TABLES_SINCE, features, parse_release
+from transom.machinery.releases.features import Gate
 from transom.node import network_settings
 from transom.node.network_settings import NetworkOptions, NetworkSettings
 from transom.node.runtimes import ENGINES, check_engine, choose_engines
 from transom.node.settings import (
     DEFAULT_NAME,
     DEFAULT_POD_CIDR,
+    DEFAULT_RELEASE,
     RELEASES,
     cidr_of_family,
     split_cidrs,
@@ -55,7 +58,8 @@ _RANGE_FIELDS = {"pod_cidr": "podCIDR", "service_cidr": "serviceCIDR"}
 _DUAL_STACK_HINT = (
     "use --dual-stack, or set dualStack: true in the part network of the cluster file"
 )
-# The supported feature gates, and what they enable.
+# The feature gates that clusters of 1.20 and older support, and what they enable. Later releases
+# know those of Kubernetes.
 KNOWN_FEATURE_GATES = {
     "AnyVolumeDataSource": "PersistentVolumeClaims can use any kind of data source",
     "CSIServiceAccountToken": "CSI drivers can request service account tokens",
@@ -64,6 +68,7 @@ KNOWN_FEATURE_GATES = {
     "IPv6DualStack": "nodes can have a pod CIDR of each IP family",
     "TTLAfterFinished": "finished Jobs are deleted after ttlSecondsAfterFinished",
 }
+_WITHOUT_GATE_TABLE = tuple(name for name in RELEASES if parse_release(name) < TABLES_SINCE)
 _GATE_VALUES = {"true": True, "false": False}
 
 ReportProgress = Callable[[str], None]
@@ -95,6 +100,7 @@ class UpOptions:
     kubeconfig: Path | None = None
     protection: Protection = field(default_factory=Protection)
     feature_gates: tuple[str, ...] | None = None
+    runtime_config: tuple[str, ...] | None = None
     machines: NodeOptions = field(default_factory=NodeOptions)
     windows: WindowsOptions = field(default_factory=WindowsOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
@@ -147,8 +153,11 @@ def _apply_options(
         options.feature_gates if options.feature_gates is not None else file.feature_gates
     )
     if feature_gates is not None:
-        parse_feature_gates(feature_gates)
         config = replace(config, feature_gates=feature_gates)
+    if options.runtime_config is not None:
+        config = replace(config, runtime_config=options.runtime_config)
+    parse_feature_gates(config.feature_gates, config.release)
+    parse_runtime_config(config.runtime_config)
     config = replace(
         config,
         kubeconfig=kubeconfig_file,
@@ -259,7 +268,7 @@ def _check_network(
     wanted = machines if machines is not None else load_nodes(config) or []
     four = cidr_of_family(config.pod_cidr, 4) and cidr_of_family(config.service_cidr, 4)
     if config.network != NetworkSettings() or not four or any(node.network_mode for node in wanted):
-        gates = parse_feature_gates(config.feature_gates)
+        gates = parse_feature_gates(config.feature_gates, config.release)
         for warning in network_checks.check_network(config, gates, wanted):
             report_progress(f"note: {warning}")
 
@@ -267,17 +276,14 @@ def _check_network(
 # ---- feature gates ----
 
 
-def parse_feature_gates(settings: Iterable[str]) -> dict[str, bool]:
-    """Parses settings of the form `Name=true`; raises an error for an unknown name or value."""
+def parse_feature_gates(settings: Iterable[str], release: str = DEFAULT_RELEASE) -> dict[str, bool]:
+    """Parses settings of the form `Name=true`; raises an error for a name that the release does not
+    know, for a wrong value, and for a gate that it has locked.
+    """
     out = {}
     for setting in settings:
         name, _, value = setting.strip().partition("=")
-        if name not in KNOWN_FEATURE_GATES:
-            raise UserError(
-                f"unrecognized feature gate: {name}",
-                f"known are: {', '.join(KNOWN_FEATURE_GATES)}",
-                EXIT_USAGE,
-            )
+        gate = _find_gate(name, release)
         if value.lower() not in _GATE_VALUES:
             raise UserError(
                 f"invalid value of {name}: {value!r}",
@@ -285,6 +291,50 @@ def parse_feature_gates(settings: Iterable[str]) -> dict[str, bool]:
                 EXIT_USAGE,
             )
         out[name] = _GATE_VALUES[value.lower()]
+        if gate is not None and gate.locked and out[name] is not gate.default:
+            locked = str(gate.default).lower()
+            raise UserError(
+                f"cannot set feature gate {name} to {value.lower()}, feature is locked to {locked}",
+                f"leave out {name}",
+                EXIT_USAGE,
+            )
+    return out
+
+
+def _find_gate(name: str, release: str) -> Gate | None:
+    """The gate in a release with a table; raises UserError if the release does not know it."""
+    if release in _WITHOUT_GATE_TABLE:
+        if name not in KNOWN_FEATURE_GATES:
+            raise UserError(
+                f"unrecognized feature gate: {name}",
+                f"known are: {', '.join(KNOWN_FEATURE_GATES)}",
+                EXIT_USAGE,
+            )
+        return None
+    gate = features.feature_gates(parse_release(release)).get(name)
+    if gate is None:
+        raise UserError(
+            f"unrecognized feature gate: {name}",
+            f"see the feature gates of Kubernetes {release}",
+            EXIT_USAGE,
+        )
+    return gate
+
+
+def parse_runtime_config(settings: Iterable[str]) -> dict[str, bool]:
+    """Parses settings of the form `batch/v1beta1=true` or `api/beta=true`; a name alone turns it
+    on.
+    """
+    out = {}
+    for setting in settings:
+        name, equals, value = setting.strip().partition("=")
+        if not name or (equals and value.lower() not in _GATE_VALUES):
+            raise UserError(
+                f"invalid runtime config: {setting!r}",
+                "write GROUP/VERSION=true, GROUP/VERSION/RESOURCE=false or api/beta=true",
+                EXIT_USAGE,
+            )
+        out[name] = _GATE_VALUES[value.lower()] if equals else True
     return out
 
 
@@ -298,7 +348,7 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
     for name in _RANGE_FIELDS:
         _check_ranges(config, name)
     both = any(len(split_cidrs(getattr(config, name))) == 2 for name in _RANGE_FIELDS)
-    known = parse_feature_gates(config.feature_gates)
+    known = parse_feature_gates(config.feature_gates, config.release)
     dual = config.network.dual_stack or (
         both and known.get(DUAL_STACK_GATE, False)
     )  # the gate and ranges match kubeadm's
@@ -318,7 +368,10 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
         raise UserError(
             f"Kubernetes {config.release} has no dual stack", "choose a release from 1.16 on"
         )
-    gate = () if DUAL_STACK_GATE in known else (f"{DUAL_STACK_GATE}=true",)
+    on = DUAL_STACK_GATE in known or features.is_enabled(
+        parse_release(config.release), DUAL_STACK_GATE
+    )
+    gate = () if on else (f"{DUAL_STACK_GATE}=true",)
     return replace(
         config,
         network=replace(config.network, dual_stack=True),

@@ -33,7 +33,7 @@ from transom.cluster.config import (
     save_nodes,
     scheduler_config_file,
 )
-from transom.cluster.options import parse_feature_gates, windows_policy
+from transom.cluster.options import parse_feature_gates, parse_runtime_config, windows_policy
 from transom.cluster.pki import ClusterPki
 from transom.cluster.store_control import ROOT, StoreControl
 from transom.http import HttpServer, server_context
@@ -48,6 +48,7 @@ from transom.kit.process import run_event_loop
 from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import parse_release
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
@@ -259,7 +260,8 @@ def _build_api_server(
             release=config.release,
             service_cidr=config.service_cidr,
             node_ports=config.node_ports,
-            feature_gates=parse_feature_gates(config.feature_gates),
+            feature_gates=parse_feature_gates(config.feature_gates, config.release),
+            runtime_config=parse_runtime_config(config.runtime_config),
             gmsa=nodes is not None,
             windows=windows_policy(config),
             kubelets=None if nodes is None else nodes.kubelets(),
@@ -537,6 +539,7 @@ async def _run_controllers(
         return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, api.clock.time())
 
     settings = controllers_base.ControllerSettings(
+        release=parse_release(config.release),
         root_ca=pki.ca.read_text(),
         sign=TokenSigner(pki.service_account_key.read_bytes()).sign,
         sign_certificate=sign_certificate,

@@ -31,10 +31,15 @@ _WITHOUT_VALUE = {"Required", "Forbidden", "TooLong", "InternalError"}
 
 class GoText(str):
     """A bad value that already has Go's printed form (`core.Toleration{...}`), so it is not quoted
-    again.
+    again. `json` is the form that later releases print.
     """
 
-    __slots__ = ()
+    json: str
+
+    def __new__(cls, text: str, json: str = "") -> GoText:
+        made = super().__new__(cls, text)
+        made.json = json or text
+        return made
 
 
 class FieldError(NamedTuple):

@@ -35,6 +35,10 @@ from transom.machinery import errors, field
 from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object, copy_object, same_json
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.features import is_enabled
+from transom.machinery.structural.cel import SlowRules, has_rules
+from transom.machinery.structural.weight import has_patterns
 from transom.store.api import PreconditionFailed, StoreRecord
 
 # Few objects are large enough for their protobuf size to matter.
@@ -87,7 +91,7 @@ class Storage:
         clock: Clock,
         names: NameGenerator,
         rng: random.Random,
-        release: tuple[int, int] = (1, 20),
+        release: Release = DEFAULT,
         feature_gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.store = objects.store
@@ -119,11 +123,12 @@ class Storage:
         self._lock = "service-allocations" if objects.store.follows else ""
         self._allocation = asyncio.Lock()
 
-    def feature(self, gate: str, since: tuple[int, int]) -> bool:
+    def feature(self, gate: str) -> bool:
         """Whether a feature is enabled: by the feature gates, otherwise by the release's
         default.
         """
-        return self._feature_gates.get(gate, self.release >= since)
+        found = self._feature_gates.get(gate)
+        return is_enabled(self.release, gate) if found is None else found
 
     # ---- creating ------------------------------------------------------------------------------------------------
 
@@ -434,7 +439,7 @@ class Storage:
                     [
                         field.invalid(
                             "metadata.resourceVersion",
-                            field.GoText("0x0"),
+                            field.GoText("0x0", "0"),
                             "must be specified for an update",
                         )
                     ],

@@ -155,7 +155,7 @@ class DefinitionController:
 
     def _maker(self, served: definition.Definition) -> Callable[[Kind, GVK], TypeOps]:
         converter = self._converter(served)
-        return lambda _kind, gvk: types.CustomType(served, gvk, converter)
+        return lambda _kind, gvk: types.CustomType(served, gvk, converter, self._resources.release)
 
     def _converter(self, served: definition.Definition) -> conversion.WebhookConverter | None:
         if served.conversion.get("strategy") != "Webhook" or len(served.versions) == 1:

@@ -172,6 +172,7 @@ def _table(
         raw_encoder=lambda obj: res.ops.from_storage(dict(obj)),
         custom=res.ops.table_columns,
         headers=headers,
+        release=res.release,
     )
 
 

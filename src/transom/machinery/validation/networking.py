@@ -196,7 +196,7 @@ def _ingress(ingress: Object, version: _Version, old: Mapping[str, Any]) -> Erro
         errors.append(
             invalid(
                 "spec",
-                GoText("[]networking.IngressRule(nil)"),
+                GoText("[]networking.IngressRule(nil)", "null"),
                 f"either `{version.backend}` or `rules` must be specified",
             )
         )

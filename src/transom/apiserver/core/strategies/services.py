@@ -71,7 +71,7 @@ def _drop_disabled(storage: StorageRules, new: Object, old: Object | None) -> No
 
 
 def _dual_stack(storage: StorageRules) -> bool:
-    return storage.feature(families.GATE, families.OPENED)
+    return storage.feature(families.GATE)
 
 
 def _create(storage: StorageRules, _ctx: RequestContext, svc: Object) -> None:

@@ -136,7 +136,7 @@ class ScaleSubresource:
         given = await self._storage.compute(
             call.ctx, lambda: codec.decode_object(raw, media, wanted, strict=False).obj
         )
-        check_object_name(given, call.info)
+        check_object_name(call.res, given, call.info)
         return await self._store(call, lambda _current: copy_object(given), reread=False)
 
     async def patch(self, call: ApiCall) -> DocumentResult:
@@ -153,7 +153,7 @@ class ScaleSubresource:
                 new = _patched(media, raw, current, _served(call))
             else:
                 new = _applied(call, config, current, bool(options.get("force")))
-            check_object_name(new, call.info)
+            check_object_name(call.res, new, call.info)
             return new
 
         return await self._store(call, change, reread=True)
@@ -211,6 +211,7 @@ def _applied(call: ApiCall, config: Object, current: Object, force: bool) -> Obj
         rfc3339(call.ctx.now),
         normalise=lambda obj: codec.normalise_object(gvk, obj),
         kind=gvk.kind,
+        release=call.res.release,
     )
     new["metadata"].pop("managedFields", None)
     return new
