@@ -18,6 +18,7 @@ from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebho
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
 from transom.apiserver.admission.plugin import AdmissionPlugin
+from transom.apiserver.admission.pod_security import PodSecurity
 from transom.apiserver.admission.priority import Priority
 from transom.apiserver.admission.resource_quota import ResourceQuota
 from transom.apiserver.admission.runtime_class import RuntimeClass
@@ -32,9 +33,9 @@ from transom.apiserver.core.objectstore import FindCore, ObjectStore
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.security import Security
 from transom.kit.clock import Clock
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 from transom.windows.policy import WarningPolicy
-
-_PROJECTED_TOKENS_SINCE = (1, 21)
 
 
 def admission_plugins(
@@ -62,7 +63,7 @@ def admission_plugins(
             resource("", "v1", "secrets"),
             names.generate,
             clock,
-            projected=resources.release >= _PROJECTED_TOKENS_SINCE,
+            projected=has_behaviour(resources.release, "ProjectedTokens"),
         ),
         NodeRestriction(find),
         TaintNodesByCondition(),
@@ -85,6 +86,11 @@ def admission_plugins(
         RoleEscalation(security.rbac, security.decide, objects.workers),
         # Not a plugin of Kubernetes: it sees pods after all mutating plugins.
         *([WindowsLimits(objects, resources, release, windows)] if windows is not None else []),
+        *(
+            [PodSecurity(objects, resource("", "v1", "namespaces"), resource("", "v1", "pods"))]
+            if is_enabled(resources.release, "PodSecurity")
+            else []
+        ),
         ValidatingAdmissionWebhook(webhooks.validating, webhooks.dispatch),
         # Last: the charge must match the write, in the same iteration of the event loop.
         ResourceQuota(objects, resource("", "v1", "resourcequotas")),

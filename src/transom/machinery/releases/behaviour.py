@@ -20,6 +20,7 @@ Behaviour = Literal[
     "InternalTrafficPolicy",
     "JobControllerLabels",
     "JsonValuesInErrors",
+    "ProjectedTokens",
     "ServiceDeleteReturnsObject",
     "TypedCustomErrors",
     "LongValuesInErrors",
@@ -54,6 +55,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NetworkingErrors": Release(1, 22),
     "NoTokenSecrets": Release(1, 24),
     "PodGeneration": Release(1, 33),
+    # Pods get a projected token, earlier the Secret of their account.
+    "ProjectedTokens": Release(1, 21),
     "ServiceDeleteReturnsObject": Release(1, 23),
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),

@@ -132,6 +132,21 @@ def _job_create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None
     spec["selector"] = {**(spec.get("selector") or {}), "matchLabels": match}
 
 
+def _volume_create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
+    if has_behaviour(storage.release, "VolumePhaseTransitionTime"):
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(ctx.now)}
+
+
+def _volume_status(storage: StorageRules, ctx: RequestContext, new: Object, old: Object) -> None:
+    """Notes when the phase changed, unless the client does."""
+    if not has_behaviour(storage.release, "VolumePhaseTransitionTime"):
+        return
+    status, before = new.get("status") or {}, old.get("status") or {}
+    time = "lastPhaseTransitionTime"
+    if status.get("phase") != before.get("phase") and status.get(time) == before.get(time):
+        new["status"] = {**status, time: rfc3339(ctx.now)}
+
+
 def _secret_update(_storage: StorageRules, _ctx: RequestContext, new: Object, old: Object) -> None:
     if not new.get("type") and old.get("type"):
         new["type"] = old["type"]
@@ -208,7 +223,9 @@ STRATEGIES: dict[str, Strategy] = {
         on_create=gates.drop_disabled_node_fields,
         on_update=gates.drop_disabled_node_fields,
     ),
-    "/PersistentVolume": Strategy(return_deleted=True),
+    "/PersistentVolume": Strategy(
+        return_deleted=True, on_create=_volume_create, on_status=_volume_status
+    ),
     "/PersistentVolumeClaim": Strategy(
         return_deleted=True,
         on_create=gates.drop_disabled_claim_fields,
