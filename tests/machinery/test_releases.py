@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from transom.machinery.defaults.newer import apply_newer_defaults
-from transom.machinery.field import FieldError
+from transom.machinery.field import FieldError, GoText, RuleValue
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.normalise import normalise_value
 from transom.machinery.releases import BUILDS, DEFAULT, NEWEST, Release, in_range, parse_release
@@ -187,6 +187,20 @@ def test_errors_show_values_as_json_since_1_34() -> None:
         'Duplicate value: {"Key":"a","Operator":"Exists","Value":"","Effect":"",'
         '"TolerationSeconds":null}'
     )
+
+
+def test_errors_of_rules_show_scalars_and_no_objects_since_1_35() -> None:
+    scalar = FieldError("Invalid", "spec.kind", RuleValue("string", GoText('"l"')), "is immutable")
+    whole = FieldError("Invalid", "spec", RuleValue("object", None), "is wrong")
+    texts = {
+        minor: [e.body() for e in custom_in_release(release(minor), [scalar, whole])]
+        for minor in (34, 35)
+    }
+    assert texts[34] == [
+        'Invalid value: "string": is immutable',
+        'Invalid value: "object": is wrong',
+    ]
+    assert texts[35] == ['Invalid value: "l": is immutable', "Invalid value: is wrong"]
 
 
 def test_errors_of_custom_objects_have_the_reason_of_what_is_wrong() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-
 from tests.apiserver.harness import Api, start
+
 from transom.machinery.releases import BUILDS, TABLES_SINCE, parse_release
 
 TABLED = [name for name in BUILDS if parse_release(name) >= TABLES_SINCE]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from transom.apiserver.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
@@ -18,7 +20,6 @@ from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebho
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
 from transom.apiserver.admission.plugin import AdmissionPlugin
-from transom.apiserver.admission.pod_security import PodSecurity
 from transom.apiserver.admission.priority import Priority
 from transom.apiserver.admission.resource_quota import ResourceQuota
 from transom.apiserver.admission.runtime_class import RuntimeClass
@@ -33,9 +34,16 @@ from transom.apiserver.core.objectstore import FindCore, ObjectStore
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.security import Security
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.windows.policy import WarningPolicy
+
+# Only releases with the Pod Security Standards need it.
+if TYPE_CHECKING:
+    from transom.apiserver.admission import pod_security
+else:
+    pod_security = lazy_import("transom.apiserver.admission.pod_security")
 
 
 def admission_plugins(
@@ -87,7 +95,11 @@ def admission_plugins(
         # Not a plugin of Kubernetes: it sees pods after all mutating plugins.
         *([WindowsLimits(objects, resources, release, windows)] if windows is not None else []),
         *(
-            [PodSecurity(objects, resource("", "v1", "namespaces"), resource("", "v1", "pods"))]
+            [
+                pod_security.PodSecurity(
+                    objects, resource("", "v1", "namespaces"), resource("", "v1", "pods")
+                )
+            ]
             if is_enabled(resources.release, "PodSecurity")
             else []
         ),

@@ -36,20 +36,22 @@ from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object, copy_object, same_json
 from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
-from transom.machinery.structural.cel import SlowRules, has_rules
-from transom.machinery.structural.weight import has_patterns
 from transom.store.api import PreconditionFailed, StoreRecord
 
 # Few objects are large enough for their protobuf size to matter.
 if TYPE_CHECKING:
-    from transom.machinery import protobuf
+    from transom.machinery import object_warnings, protobuf
+    from transom.machinery.releases import texts
     from transom.machinery.structural import cel as structural_cel
     from transom.machinery.structural import weight as structural_weight
 else:
+    object_warnings = lazy_import("transom.machinery.object_warnings")
     protobuf = lazy_import("transom.machinery.protobuf")
     structural_cel = lazy_import("transom.machinery.structural.cel")
     structural_weight = lazy_import("transom.machinery.structural.weight")
+    texts = lazy_import("transom.machinery.releases.texts")
 
 T = TypeVar("T")
 Transform = Callable[[Object | None], Object]
@@ -162,6 +164,7 @@ class Storage:
             else:
                 self._before_create(ctx, res, strategy, namespace, obj)
             await self._validated(ctx, res, obj, partial(res.ops.validate_create, obj))
+            self._warn(ctx, res, obj)
             if authorize is not None:
                 authorize()
             attributes.name = meta.get("name", "")
@@ -206,6 +209,11 @@ class Storage:
         if meta.get("generateName") and not meta.get("name"):
             meta["name"] = self._names.generate(meta["generateName"])
         base.prepare_create(strategy, res.kind, self, ctx, obj)
+
+    def _warn(self, ctx: RequestContext, res: Resource, obj: Object, subresource: str = "") -> None:
+        if not res.custom and not subresource and has_behaviour(res.release, "ObjectWarnings"):
+            for text in object_warnings.object_warnings(res.release, res.kind.key, obj):
+                ctx.warn(text)
 
     async def _validated(
         self,
@@ -401,6 +409,7 @@ class Storage:
                 validate = partial(res.ops.validate_update, new, old, subresource)
             await self._validated(ctx, res, new, validate)
             if checked:
+                self._warn(ctx, res, new, subresource)
                 await self.admission.validate(attributes)
             try:
                 record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)
@@ -433,17 +442,12 @@ class Storage:
         version = meta.get("resourceVersion") or ""
         if version in ("", "0"):
             if not strategy.unconditional_update:
-                raise errors.invalid(
-                    res.gr,
-                    name,
-                    [
-                        field.invalid(
-                            "metadata.resourceVersion",
-                            field.GoText("0x0", "0"),
-                            "must be specified for an update",
-                        )
-                    ],
+                missing = field.invalid(
+                    "metadata.resourceVersion",
+                    field.GoText("0x0", "0"),
+                    "must be specified for an update",
                 )
+                raise errors.invalid(res.gr, name, texts.in_release(res.release, [missing]))
             if not strategy.checks_before_store or version == "0":
                 meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return True

@@ -20,15 +20,16 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
-from transom.machinery.releases import texts
 from transom.machinery.schema import SchemaTable
 from transom.store.api import StoreRecord
 
-# Only requests for other versions than the stored one need it.
+# Only requests for other versions than the stored one, and invalid objects, need them.
 if TYPE_CHECKING:
     from transom.machinery import conversion
+    from transom.machinery.releases import texts
 else:
     conversion = lazy_import("transom.machinery.conversion")
+    texts = lazy_import("transom.machinery.releases.texts")
 
 T = TypeVar("T")
 

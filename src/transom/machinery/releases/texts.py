@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from transom.machinery.field import FieldError, GoText
+from transom.machinery.field import NO_VALUE, FieldError, GoText, RuleValue
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
@@ -131,6 +131,9 @@ def _typed(error: FieldError) -> FieldError:
 
 
 def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldError:
+    if isinstance(error.value, RuleValue) and has_behaviour(release, "RuleValuesInErrors"):
+        shown = error.value.actual
+        return error._replace(value=NO_VALUE if shown is None else shown)
     if as_json and (isinstance(error.value, GoText) or error.value is None):
         json = "null" if error.value is None else error.value.json
         error = error._replace(value=GoText(json))
