@@ -67,9 +67,8 @@ from transom.kit.clock import Clock, RealClock
 from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
-from transom.machinery.served_since import ALL_SINCE
-from transom.store.api import Store, StoreEvent
 from transom.machinery.releases import parse_release
+from transom.store.api import Store, StoreEvent
 from transom.windows.policy import WarningPolicy
 
 

@@ -1,11 +1,9 @@
 """API servers of releases 1.21 to 1.37: they start, and serve what the release serves."""
 
 from __future__ import annotations
-from contextlib import asynccontextmanager
-from collections.abc import AsyncIterator
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -67,9 +65,9 @@ async def test_pods_have_a_generation_since_1_33() -> None:
         assert pod["metadata"].get("generation") == expected
 
     async with on("1.32") as made:
-        await lambda api: scenario(api, None)(made)
+        await scenario(made, None)
     async with on("1.33") as made:
-        await lambda api: scenario(api, 1)(made)
+        await scenario(made, 1)
 
 
 ACCOUNT = {"metadata": {"name": "default"}}
@@ -92,9 +90,9 @@ async def test_pod_security_labels_reject_and_warn_since_1_23() -> None:
             )
 
     async with on("1.22") as made:
-        await lambda api: scenario(api, 201)(made)
+        await scenario(made, 201)
     async with on("1.23") as made:
-        await lambda api: scenario(api, 403)(made)
+        await scenario(made, 403)
 
 
 async def test_a_namespace_with_an_unknown_level_is_invalid() -> None:
@@ -115,6 +113,6 @@ async def test_unknown_fields_warn_since_1_25() -> None:
         assert sum(name.lower() == b"warning" for name, _ in answer.headers) == expected
 
     async with on("1.24") as made:
-        await lambda api: scenario(api, 0)(made)
+        await scenario(made, 0)
     async with on("1.25") as made:
-        await lambda api: scenario(api, 1)(made)
+        await scenario(made, 1)

@@ -14,6 +14,28 @@ from transom.userland.regex import Pattern, PatternTooComplexError, compile_patt
 from transom.userland.streams import ByteSource
 
 
+def _expression(process: Process, options: ParsedOptions, patterns: list[str]) -> str:
+    """One regular expression that matches what any of the patterns matches."""
+    extended = "E" in options or process.name == "egrep" or "P" in options
+    fixed = "F" in options or process.name == "fgrep"
+    pieces: list[str] = []
+    for pattern in patterns:
+        check_slice()
+        expression = (
+            re.escape(pattern)
+            if fixed
+            else extended_expression(pattern)
+            if extended
+            else basic_expression(pattern)
+        )
+        if "w" in options:
+            expression = rf"\b(?:{expression})\b"
+        if "x" in options:
+            expression = f"^(?:{expression})$"
+        pieces.append(f"(?:{expression})")
+    return "|".join(pieces)
+
+
 async def grep(process: Process) -> int:
     options = parse_options(
         process,
@@ -49,25 +71,10 @@ async def grep(process: Process) -> int:
             )
             return 2
         patterns = operands.pop(0).split("\n")
-    extended = "E" in options or process.name == "egrep" or "P" in options
-    fixed = "F" in options or process.name == "fgrep"
-    pieces: list[str] = []
-    for pattern in patterns:
-        check_slice()
-        expression = (
-            re.escape(pattern)
-            if fixed
-            else extended_expression(pattern)
-            if extended
-            else basic_expression(pattern)
-        )
-        if "w" in options:
-            expression = rf"\b(?:{expression})\b"
-        if "x" in options:
-            expression = f"^(?:{expression})$"
-        pieces.append(f"(?:{expression})")
     try:
-        compiled = compile_pattern("|".join(pieces), ignore_case="i" in options)
+        compiled = compile_pattern(
+            _expression(process, options, patterns), ignore_case="i" in options
+        )
     except PatternTooComplexError:
         raise
     except re.error:
