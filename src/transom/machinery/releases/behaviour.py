@@ -1,7 +1,9 @@
 """Behaviour that changed in a release and has no feature gate of its own in the tables.
 
-Each entry names what servers do since that release. Sources: Kubernetes' changelogs and source, and
-the recorded answers of 1.20, 1.32 and 1.36.
+Each entry names what servers do since that release. Most releases are those of the source at
+Kubernetes' tags. Five are known from the recorded answers of 1.20, 1.32 and 1.36 only, and the
+change may have come with another release in between: GroupNotFoundAsStatus, LongValuesInErrors,
+NetworkingErrors, ServiceDeleteReturnsObject and TrimmedSourcePaths.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import Final, Literal
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
 Behaviour = Literal[
-    "AcceptableTypesInError",
     "AllocateLoadBalancerNodePorts",
     "ApplyErrorsNameObject",
     "DaemonSetSurge",
@@ -41,10 +42,8 @@ Behaviour = Literal[
 ]
 
 _SINCE: Final[dict[Behaviour, Release]] = {
-    # A 406 lists the media types that the server offers.
-    "AcceptableTypesInError": Release(1, 32),
     "AllocateLoadBalancerNodePorts": Release(1, 22),
-    "ApplyErrorsNameObject": Release(1, 25),
+    "ApplyErrorsNameObject": Release(1, 23),
     "DaemonSetSurge": Release(1, 22),
     # `fieldValidation` defaults to Warn.
     "FieldValidationWarns": Release(1, 25),
