@@ -2,7 +2,8 @@
 # make test   everything CI runs: linters, types, layers, tests
 PYTHON ?= python3
 BIN := .venv/bin
-JOBS ?= 2
+# One more than two cores: tests that wait for a cluster leave a core idle.
+JOBS ?= 3
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
 .PHONY: up test lint bench simulate hostile matrix docs clean tools lock audit sbom

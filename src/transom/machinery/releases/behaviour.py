@@ -1,9 +1,9 @@
 """Behaviour that changed in a release and has no feature gate of its own in the tables.
 
 Each entry names what servers do since that release. Most releases are those of the source at
-Kubernetes' tags. Five are known from the recorded answers of 1.20, 1.32 and 1.36 only, and the
-change may have come with another release in between: GroupNotFoundAsStatus, LongValuesInErrors,
-NetworkingErrors, ServiceDeleteReturnsObject and TrimmedSourcePaths.
+Kubernetes' tags. Four are known from the recorded answers of 1.20, 1.32 and 1.36 only, and the
+change may have come with another release in between: GroupNotFoundAsStatus, NetworkingErrors,
+ServiceDeleteReturnsObject and TrimmedSourcePaths.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ Behaviour = Literal[
     "RuleValuesInErrors",
     "ServiceDeleteReturnsObject",
     "TypedCustomErrors",
-    "LongValuesInErrors",
     "MetadataNameLabel",
     "NetworkingErrors",
     "NoTokenSecrets",
@@ -34,7 +33,6 @@ Behaviour = Literal[
     "PodGeneration",
     "PreferCloseDeprecated",
     "VolumeWarnings",
-    "StatefulSetClaimRetention",
     "StrictJsonDecoder",
     "TrimmedSourcePaths",
     "VolumePhaseTransitionTime",
@@ -53,7 +51,6 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "JobControllerLabels": Release(1, 27),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
-    "LongValuesInErrors": Release(1, 32),
     "MetadataNameLabel": Release(1, 21),
     # Errors of ingresses and network policies name their own group, earlier ones `extensions`.
     "NetworkingErrors": Release(1, 22),
@@ -70,7 +67,6 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ServiceDeleteReturnsObject": Release(1, 23),
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),
-    "StatefulSetClaimRetention": Release(1, 27),
     # Bodies are decoded by sigs.k8s.io/json, whose errors are those of encoding/json.
     "StrictJsonDecoder": Release(1, 23),
     # Errors that name a source file do so relative to the module.
