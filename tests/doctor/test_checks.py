@@ -15,7 +15,7 @@ from transom.doctor.examine import (
     checks,
     examine,
     places_to_check,
-    talkative,
+    pods_with_useful_logs,
 )
 from transom.doctor.findings import DoctorFinding, merged_findings
 from transom.doctor.snapshot import ClusterSnapshot
@@ -480,7 +480,7 @@ def test_the_log_of_a_container_that_fails_shows_the_cause(
         "a", place, waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1}, restarts=3
     )
     seen = healthy(pods=[crashed], logs={("default", "a"): log})
-    assert talkative(seen) == [("default", "a")]
+    assert pods_with_useful_logs(seen) == [("default", "a")]
     [one] = [one for one in examine(seen) if one.where == ("pod/default/a",)]
     assert one.what == f"container c fails with exit code 1: {words}"
     assert one.record == record and one.remedy

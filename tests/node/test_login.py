@@ -369,11 +369,13 @@ async def test_a_node_without_the_feature_containers_has_no_runtime() -> None:
         await world.until(lambda: is_ready(world))
 
 
-async def test_the_certificates_of_the_node_are_on_the_cert_drive() -> None:
+async def test_the_certificates_of_the_node_are_on_the_cert_drive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the cluster of this test keeps its certificate authority
     async with play() as world:
         shell = Shell(world)
         authority = world.pool.cluster.authority.ca
-        authority.parent.mkdir(parents=True, exist_ok=True)
         authority.write_bytes(pki.make_ca("kubernetes").certificate)
         found = (await shell(r"(Get-ChildItem Cert:\LocalMachine\Root).Thumbprint")).split()
         assert len(found) == 1 and len(found[0]) == 40

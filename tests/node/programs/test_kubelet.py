@@ -18,6 +18,7 @@ from transom.kubelet.server.server import answer_ping_healthz
 from transom.node.network_settings import NetworkSettings
 from transom.node.programs.flags import kubelet
 from transom.node.programs.start import NO_CONFIGURATION
+from transom.runtime.sim.engine import SimRuntime
 
 
 @pytest.fixture
@@ -399,10 +400,10 @@ async def test_a_reboot_ends_what_people_started() -> None:
 
 async def test_healthz_on_the_loopback_address() -> None:
     def open_ports(world: World) -> list[int]:
-        net = world.net
-        listening = net.shared.dataplane.listening
-        ports = (10248, 10300)
-        return [port for port in ports if listening(net.stack, "127.0.0.1", port, "tcp")]
+        runtime = world.pool.node("w").runtime
+        assert isinstance(runtime, SimRuntime)
+        sockets = runtime.core.node_namespace.sockets()
+        return [s.port for s in sockets if s.address == "127.0.0.1" and s.program == "kubelet"]
 
     async with play() as world:
         await world.runs("first")

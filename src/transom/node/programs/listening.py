@@ -1,7 +1,7 @@
 """The ports that the programs of a node listen on.
 
-On a simulated machine they are sockets of the machine, which its commands show and which are also
-reachable at its loopback address. Elsewhere they exist at the node's addresses only.
+On a simulated machine they are sockets of the machine, which its commands show. Elsewhere they
+exist at the node's addresses and at its loopback address.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Final
 
 from transom.http.messages import Handler
 from transom.http.server import HttpServer
@@ -16,7 +17,8 @@ from transom.network.api import Accept
 from transom.node.programs.host import ProgramHost
 from transom.runtime.sim.engine import SimRuntime
 
-_EVERYWHERE = ("", "0.0.0.0", "::")
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class NodePorts:
@@ -36,6 +38,8 @@ class NodePorts:
         reachable = [one for one in node.network.addresses if wanted in ("", one)]
         listen = node.cluster.dataplane.listen
         closers = [listen(one, port, accept) for one in reachable]
+        if wanted in ("", _LOOPBACK):
+            closers.append(listen(_LOOPBACK, port, accept, node.spec.name))
 
         def close() -> None:
             for closer in closers:
