@@ -19,6 +19,7 @@ from tests.apiserver.webhooks.endpoint import Endpoint, http, patch
 from tests.apiserver.webhooks.test_admission import hook, install, run
 from tests.conftest import UVLOOP, Backend
 
+from transom.apiserver.core import writes
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import GroupVersionResource
@@ -275,7 +276,7 @@ def test_an_object_that_apply_creates_is_made_beside_the_loop(
         threads.append(threading.current_thread())
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(apply, "server_side_apply", recorded)
+    monkeypatch.setattr(writes.apply, "server_side_apply", recorded, raising=False)
 
     async def main() -> None:
         api = await start()

@@ -191,10 +191,13 @@ def recommended_cpu(cpus: int) -> str:
 
 
 def _usual_runtime(settings: ClusterSettings, node: NodeSpec) -> str:
-    """Docker on Windows, except for dual-stack pods: their plugin needs containerd."""
-    if not node.windows or (
-        node_has_ipv6(settings, node) and "containerd" in _facts(settings, node).runtimes()
-    ):
+    """Docker on Windows while the release supports it, except for dual-stack pods: their plugin
+    needs containerd.
+    """
+    if not node.windows:
+        return "containerd"
+    supported = _facts(settings, node).runtimes()
+    if "docker" not in supported or (node_has_ipv6(settings, node) and "containerd" in supported):
         return "containerd"
     return "docker"
 
