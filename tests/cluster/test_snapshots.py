@@ -34,7 +34,7 @@ from transom.store.snapshot_file import (
 from transom.store.sqlite import SqliteStore
 
 
-def report_progress(_: str) -> None:
+def tell(_: str) -> None:
     return
 
 
@@ -112,18 +112,13 @@ def contents(
 
 def test_a_snapshot_of_a_stopped_cluster_is_what_the_cluster_holds(home: Path) -> None:
     config = cluster()
-    saved = snapshots.save_snapshot(
-        config, home / "a.snapshot", with_keys=False, report_progress=report_progress
-    )
+    saved = snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)
     assert (saved["records"], saved["revision"], saved["cluster"]) == (601, 604, "blue")
     assert saved["counts"] == {"configmaps": 599, "nodes": 1, "secrets": 1}
     assert (home / "a.snapshot").stat().st_mode & 0o777 == 0o600 and not (
         home / "a.snapshot.partial"
     ).exists()
-    assert (
-        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["sha256"]
-        == saved["sha256"]
-    )
+    assert snapshots.verify_snapshot(home / "a.snapshot", None, tell)["sha256"] == saved["sha256"]
     reader = SnapshotReader(home / "a.snapshot")
     assert {r.key: (r.value, r.create_revision, r.mod_revision) for r in reader} == contents(config)
     assert set(reader.files) == {"cluster.json"}
@@ -133,16 +128,9 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
     home: Path,
 ) -> None:
     config = cluster()
-    snapshots.save_snapshot(
-        config, home / "a.snapshot", with_keys=False, report_progress=report_progress
-    )
+    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)
     found = snapshots.restore_snapshot(
-        home / "a.snapshot",
-        "green",
-        key_file=None,
-        replace_existing=False,
-        bump=1000,
-        report_progress=report_progress,
+        home / "a.snapshot", "green", key_file=None, replace_existing=False, bump=1000, tell=tell
     )
     assert (found["cluster"], found["records"], found["revision"], found["tokensReissued"]) == (
         "green",
@@ -173,12 +161,7 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
     with_store(green, old_clients)
     with pytest.raises(UserError, match="exists"):
         snapshots.restore_snapshot(
-            home / "a.snapshot",
-            "green",
-            key_file=None,
-            replace_existing=False,
-            bump=1,
-            report_progress=report_progress,
+            home / "a.snapshot", "green", key_file=None, replace_existing=False, bump=1, tell=tell
         )
 
 
@@ -186,9 +169,7 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
     home: Path,
 ) -> None:
     config = cluster()
-    snapshots.save_snapshot(
-        config, home / "a.snapshot", with_keys=True, report_progress=report_progress
-    )
+    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=True, tell=tell)
     saved = contents(config)
 
     async def more(store: SqliteStore) -> None:
@@ -199,12 +180,7 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
     key = (config.pki / "sa.key").read_bytes()
     (config.pki / "sa.key").write_bytes(b"another")
     found = snapshots.restore_snapshot(
-        home / "a.snapshot",
-        "",
-        key_file=None,
-        replace_existing=True,
-        bump=10,
-        report_progress=report_progress,
+        home / "a.snapshot", "", key_file=None, replace_existing=True, bump=10, tell=tell
     )
     assert (
         found["revision"] == 664 and found["tokensReissued"] == 0 and Path(found["kept"]).exists()
@@ -219,18 +195,11 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
 
 def test_a_running_cluster_is_not_restored_over(home: Path) -> None:
     config = cluster()
-    snapshots.save_snapshot(
-        config, home / "a.snapshot", with_keys=False, report_progress=report_progress
-    )
+    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)
     lock = daemon.ClusterLock(config)
     with pytest.raises(UserError, match="already running"):
         snapshots.restore_snapshot(
-            home / "a.snapshot",
-            "",
-            key_file=None,
-            replace_existing=True,
-            bump=10,
-            report_progress=report_progress,
+            home / "a.snapshot", "", key_file=None, replace_existing=True, bump=10, tell=tell
         )
     lock.release()
 
@@ -238,23 +207,16 @@ def test_a_running_cluster_is_not_restored_over(home: Path) -> None:
 @pytest.mark.parametrize("with_keys", [False, True])
 def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
     config = cluster(encrypt=True)
-    snapshots.save_snapshot(
-        config, home / "a.snapshot", with_keys=with_keys, report_progress=report_progress
-    )
+    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=with_keys, tell=tell)
     data = (home / "a.snapshot").read_bytes()
     assert b"c2lnbmVk" not in data
     moved = home / "keys"
     Path(config.encryption_key_file).rename(moved)
-    found = snapshots.verify_snapshot(
-        home / "a.snapshot", None if with_keys else moved, report_progress
-    )
+    found = snapshots.verify_snapshot(home / "a.snapshot", None if with_keys else moved, tell)
     assert found["encryptedNotDecoded"] == 0
     if not with_keys:
         assert (
-            snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)[
-                "encryptedNotDecoded"
-            ]
-            == 1
+            snapshots.verify_snapshot(home / "a.snapshot", None, tell)["encryptedNotDecoded"] == 1
         )
         with pytest.raises(UserError, match="encrypted"):
             snapshots.restore_snapshot(
@@ -263,7 +225,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
                 key_file=None,
                 replace_existing=False,
                 bump=1,
-                report_progress=report_progress,
+                tell=tell,
             )
         assert configs.load_config("green") is None
     snapshots.restore_snapshot(
@@ -272,7 +234,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
         key_file=None if with_keys else moved,
         replace_existing=False,
         bump=1,
-        report_progress=report_progress,
+        tell=tell,
     )
     green = configs.load_config("green")
     assert green is not None and green.encrypt
@@ -286,7 +248,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
 def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
     config = cluster()
     path = home / "a.snapshot"
-    snapshots.save_snapshot(config, path, with_keys=True, report_progress=report_progress)
+    snapshots.save_snapshot(config, path, with_keys=True, tell=tell)
     data = path.read_bytes()
     rng = random.Random(3)
     for _ in range(150):
@@ -295,24 +257,19 @@ def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
         changed[at] ^= 1 << rng.randrange(8)
         path.write_bytes(changed)
         with pytest.raises(UserError) as refused:
-            snapshots.verify_snapshot(path, None, report_progress)
+            snapshots.verify_snapshot(path, None, tell)
         assert refused.value.code == snapshots.EXIT_DAMAGED, at
     for _ in range(30):
         path.write_bytes(data[: rng.randrange(len(data))])
         with pytest.raises(UserError, match="damaged"):
             snapshots.restore_snapshot(
-                path,
-                "green",
-                key_file=None,
-                replace_existing=False,
-                bump=1,
-                report_progress=report_progress,
+                path, "green", key_file=None, replace_existing=False, bump=1, tell=tell
             )
         assert configs.load_config("green") is None
     for more in (b"x", data[-8:], data):
         path.write_bytes(data + more)
         with pytest.raises(UserError, match="something follows its end"):
-            snapshots.verify_snapshot(path, None, report_progress)
+            snapshots.verify_snapshot(path, None, tell)
 
 
 class Interrupted:
@@ -343,16 +300,16 @@ def test_an_interrupted_save_goes_on_where_it_was(home: Path, torn: int) -> None
     source = Interrupted(snapshots._Stopped(config), 2)
     target = home / "a.snapshot"
     with pytest.raises(UserError, match="does not answer"):
-        snapshots._save(config, source, target, with_keys=False, report_progress=report_progress)
+        snapshots._save(config, source, target, with_keys=False, tell=tell)
     assert not target.exists()
     partial = home / "a.snapshot.partial"
     if torn:
         partial.write_bytes(partial.read_bytes()[:-torn])
     source.left = 100
     said: list[str] = []
-    saved = snapshots._save(config, source, target, with_keys=False, report_progress=said.append)
+    saved = snapshots._save(config, source, target, with_keys=False, tell=said.append)
     assert source.begun == 1 and said and saved["records"] == 601
-    assert snapshots.verify_snapshot(target, None, report_progress)["records"] == 601
+    assert snapshots.verify_snapshot(target, None, tell)["records"] == 601
     assert {record.key for record in SnapshotReader(target)} == set(contents(config))
 
 
@@ -360,25 +317,18 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
     config = cluster()
     source = Interrupted(snapshots._Stopped(config), 1)
     with pytest.raises(UserError):
-        snapshots._save(
-            config, source, home / "a.snapshot", with_keys=False, report_progress=report_progress
-        )
+        snapshots._save(config, source, home / "a.snapshot", with_keys=False, tell=tell)
     assert (
-        snapshots.save_snapshot(
-            config, home / "a.snapshot", with_keys=False, report_progress=report_progress
-        )["records"]
+        snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)["records"]
         == 601
     )
-    assert snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["records"] == 601
+    assert snapshots.verify_snapshot(home / "a.snapshot", None, tell)["records"] == 601
 
 
 def test_list_names_what_is_there_and_what_is_damaged(home: Path) -> None:
     config = cluster()
     snapshots.save_snapshot(
-        config,
-        snapshots.default_snapshot_file("blue"),
-        with_keys=False,
-        report_progress=report_progress,
+        config, snapshots.default_snapshot_file("blue"), with_keys=False, tell=tell
     )
     (snapshots.snapshots_folder() / "bad.snapshot").write_bytes(b"TRANSOM-SNAPSHOT 2\n....")
     rows = snapshots.list_snapshots()
@@ -396,7 +346,7 @@ def test_objects_that_do_not_decode_are_found(home: Path) -> None:
     writer.add_records(pack_records([SnapshotRecord("pods/default/a", b"{", 3, 3, None)]))
     writer.finish()
     with pytest.raises(UserError, match="pods/default/a: the value is not JSON") as refused:
-        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)
+        snapshots.verify_snapshot(home / "a.snapshot", None, tell)
     assert refused.value.code == 3
 
 

@@ -69,7 +69,7 @@ out.
 
 {environment}
 
-## Output of transom doctor
+## What transom doctor says
 
 {findings}
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from transom.kubelet.base import KubeletContext
 from transom.machines.api import Files
-from transom.machines.smallfiles import list_small_directory
 from transom.runtime.api import Container, RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
@@ -106,7 +105,7 @@ def is_rotated(files: Files, path: str) -> list[str]:
     """All rotated files of a log."""
     cut = max(path.rfind("/"), path.rfind("\\")) + 1
     directory, base = path[:cut], path[cut:]
-    names = list_small_directory(files, directory.rstrip("/\\") or directory)
+    names = files.listdir(directory.rstrip("/\\") or directory)
     return sorted(directory + name for name in names if name.startswith(base + "."))
 
 

@@ -6,11 +6,28 @@ Kubernetes' rules as pure functions; the kubelet's admission and doctor use them
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
+from transom.machinery.selectors import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    GREATER,
+    IN,
+    LESS,
+    NOT_IN,
+    Requirement,
+)
 
 Object = Mapping[str, Any]
+
+_OPERATORS: Final = {
+    "In": IN,
+    "NotIn": NOT_IN,
+    "Exists": EXISTS,
+    "DoesNotExist": DOES_NOT_EXIST,
+    "Gt": GREATER,
+    "Lt": LESS,
+}
 
 
 def matches_node(spec: Object, name: str, labels: Mapping[str, str]) -> bool:
@@ -40,7 +57,7 @@ def matches_term(term: Object, name: str, labels: Mapping[str, str]) -> bool:
 
 
 def matches_expression(expression: Object, values: Mapping[str, str]) -> bool:
-    operator = NODE_SELECTOR_OPERATORS.get(expression.get("operator", ""))
+    operator = _OPERATORS.get(expression.get("operator", ""))
     if operator is None:
         return False
     return Requirement(expression["key"], operator, tuple(expression.get("values") or ())).matches(

@@ -7,11 +7,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from transom.kit.lazy import lazy_import
 from transom.machines.windows.hns import Adapter, HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.system import persistent_routes
@@ -27,13 +26,9 @@ from transom.network.stacks import NetworkLink, NetworkStack, read_address, stab
 from transom.node.machine import NodeMachine, windows_machine
 from transom.node.network import BRIDGE_NAME, NodeNetwork, SharedNetworkState
 from transom.node.spec import NodeSpec
+from transom.proxy.userspace.proxier import INTERFACE
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows import releases
-
-if TYPE_CHECKING:
-    from transom.proxy.userspace import proxier as userspace_proxier
-else:
-    userspace_proxier = lazy_import("transom.proxy.userspace.proxier")
 
 log = logging.getLogger("transom.proxy")
 
@@ -194,13 +189,9 @@ class WindowsNodeNetwork(NodeNetwork):
 
     def add_userspace_interface(self) -> None:
         """The interface that the user space mode puts service addresses on."""
-        if userspace_proxier.INTERFACE not in self.stack.links:
+        if INTERFACE not in self.stack.links:
             self.stack.add_link(
-                NetworkLink(
-                    userspace_proxier.INTERFACE,
-                    "vnic",
-                    mac=stable_mac(self.spec.name, userspace_proxier.INTERFACE),
-                )
+                NetworkLink(INTERFACE, "vnic", mac=stable_mac(self.spec.name, INTERFACE))
             )
 
     def proxy_options(self) -> WinkernelOptions:

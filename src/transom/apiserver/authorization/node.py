@@ -72,7 +72,7 @@ class NodeAuthorizer:
                 self._general[key] = decision
         return decision
 
-    # ---- each returns the reason for a denial, or ""
+    # ---- each says why not, or ""
     # --------------------------------------------------------------------------------
 
     def _related(self, node: str, info: RequestInfo) -> str:

@@ -15,21 +15,17 @@ from transom.apiserver.core.offload import RunInWorker
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, defaults, schema, validation
 from transom.machinery.codec import Decoded
-from transom.machinery.defaults.newer import apply_newer_defaults
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
-from transom.machinery.schema import SchemaTable
 from transom.store.api import StoreRecord
 
-# Only requests for other versions than the stored one, and invalid objects, need them.
+# Only requests for other versions than the stored one need it.
 if TYPE_CHECKING:
     from transom.machinery import conversion
-    from transom.machinery.releases import texts
 else:
     conversion = lazy_import("transom.machinery.conversion")
-    texts = lazy_import("transom.machinery.releases.texts")
 
 T = TypeVar("T")
 
@@ -99,32 +95,31 @@ class BuiltinType:
     deprecation: str = ""
     converter: Converter | None = None
     scale_paths: ScaleAccess | None = None
-    __slots__ = ("_error_kind", "_kind", "_stored", "_types", "gvk")
+    __slots__ = ("_error_kind", "_kind", "_stored", "gvk")
 
-    def __init__(self, kind: Kind, gvk: GVK, types: SchemaTable = schema.BASE) -> None:
+    def __init__(self, kind: Kind, gvk: GVK) -> None:
         self._kind = kind
-        self._types = types
         self.gvk = gvk
         self._stored = kind.gvk()
-        self._error_kind = GroupResource(*validation.error_kind(kind, types.release))
+        self._error_kind = GroupResource(
+            *validation.ERROR_KINDS.get(kind.key, (kind.group, kind.kind))
+        )
 
     @property
     def schema(self) -> Any:
-        return self._types.lookup(self.gvk)
+        return schema.lookup_schema_type(self.gvk)
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded:
-        return codec.decode_object(raw, media_type, self.gvk, strict=strict, types=self._types)
+        return codec.decode_object(raw, media_type, self.gvk, strict=strict)
 
     def normalise(self, obj: Object) -> Object:
-        return codec.normalise_object(self._types.lookup(self.gvk) or self.gvk, obj)
+        return codec.normalise_object(self.gvk, obj)
 
     def default(self, obj: Object) -> None:
         defaults.apply_defaults(self.gvk, obj)
-        apply_newer_defaults(self._types.release, self.gvk, obj)
 
     def default_stored(self, obj: Object) -> None:
         defaults.apply_defaults(self._stored, obj)
-        apply_newer_defaults(self._types.release, self._stored, obj)
         if self.gvk != self._stored:
             conversion.apply_storage_changes(self._kind, obj, self.gvk)
 
@@ -154,19 +149,17 @@ class BuiltinType:
             return obj
         group, _, version = api_version.rpartition("/")
         gvk = GVK(group, version, self.gvk.kind)
-        if self._types.lookup(gvk) is None:
+        if schema.lookup_schema_type(gvk) is None:
             return None
         return conversion.from_storage(
             self._kind, conversion.to_storage(self._kind, obj, self.gvk), gvk
         )
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        errors = validation.validate_create(self._kind, obj, self.gvk.api_version)
-        return texts.in_release(self._types.release, errors) if errors else errors
+        return validation.validate_create(self._kind, obj, self.gvk.api_version)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
-        errors = validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
-        return texts.in_release(self._types.release, errors) if errors else errors
+        return validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
 
     def error_kind(self, obj: Object) -> GroupResource:
         return self._error_kind

@@ -219,26 +219,26 @@ class ServiceSlices:
             if manager_of(piece) == self._manager
         ]
 
-    def _publish(self, piece: Object) -> None:
+    def _tell(self, piece: Object) -> None:
         if key := service_key(piece):
             self._changed(key)
 
     def _added(self, piece: Object) -> None:
         if manager_of(piece) == self._manager and self._tracker.is_news(piece):
-            self._publish(piece)
+            self._tell(piece)
 
     def _updated(self, old: Object, new: Object) -> None:
         if service_key(old) != service_key(new):
-            self._publish(old)
-            self._publish(new)
+            self._tell(old)
+            self._tell(new)
             return
         ours = manager_of(new) == self._manager
         if ours != (manager_of(old) == self._manager) or (ours and self._tracker.is_news(new)):
-            self._publish(new)
+            self._tell(new)
 
     def _deleted(self, piece: Object) -> None:
         if manager_of(piece) == self._manager and self._tracker.gone(piece):
-            self._publish(piece)
+            self._tell(piece)
 
 
 # ---- writing

@@ -65,13 +65,13 @@ async def _connect(
             await clock.sleep(_RETRY_SECONDS)
             continue
         connection = await _open(sock, address, agent)
-        settings_received = False
+        greeted = False
         try:
-            settings_received = await connection.settings_received()
+            greeted = await connection.greeted()
         finally:
-            if not settings_received:
+            if not greeted:
                 connection.close()
-        if settings_received:
+        if greeted:
             return connection
         await clock.sleep(_RETRY_SECONDS)
 

@@ -149,7 +149,7 @@ def serve_process(
     complaint: str,
 ) -> Answer:
     """Connects the client with the process that `begin` starts."""
-    require_upgrade(request)
+    demand_upgrade(request)
     accepted = upgrade.accept_command(request.method, header_texts(request), streams)
     if isinstance(accepted, channels.Refusal):
         return refuse(accepted)
@@ -158,7 +158,7 @@ def serve_process(
     return UpgradeResponse(headers, joint.start)
 
 
-def require_upgrade(request: HttpRequest) -> None:
+def demand_upgrade(request: HttpRequest) -> None:
     if "upgrade" not in request.header(b"connection").lower():
         raise HttpFailure(500, "Upgrade request required\n")
 
@@ -183,11 +183,11 @@ class _Joint:
         "_early",
         "_gone",
         "_idle",
-        "_input_task",
         "_moved",
         "_outcome",
         "_process",
         "_session",
+        "_stuffed",
         "_task",
         "_waiting",
     )
@@ -204,9 +204,7 @@ class _Joint:
         self._process: ContainerProcess | None = None
         self._early: list[Any] = []  # what arrived before the process started
         self._task: asyncio.Task[None] | None = None
-        self._input_task: asyncio.Task[None] | None = (
-            None  # waits for the process to read its input
-        )
+        self._stuffed: asyncio.Task[None] | None = None  # waits for the process to read its input
         self._gone = False
         self._moved = clock.monotonic()
         self._idle: Timer | None = None
@@ -241,9 +239,9 @@ class _Joint:
             case remotecommand.CommandData(stream, data):
                 process.write(data)
                 self._session.acknowledge(stream, len(data))
-                if process.input_full and self._input_task is None:
+                if process.input_full and self._stuffed is None:
                     self._driver.hold()
-                    self._input_task = asyncio.get_running_loop().create_task(self._drain(process))
+                    self._stuffed = asyncio.get_running_loop().create_task(self._drain(process))
             case remotecommand.CommandStreamEnded():
                 process.end_input()
             case remotecommand.CommandResized(width, height):
@@ -252,7 +250,7 @@ class _Joint:
     async def _drain(self, process: ContainerProcess) -> None:
         """A process that does not read its input blocks the client, as a full pipe would."""
         await process.input_drained()
-        self._input_task = None
+        self._stuffed = None
         self._driver.release()
 
     def _client_gone(self) -> None:
@@ -262,7 +260,7 @@ class _Joint:
                 timer.cancel()
         if self._process is not None:
             self._process.close()
-        for task in (self._task, self._input_task):
+        for task in (self._task, self._stuffed):
             if task is not None:
                 task.cancel()
 
@@ -286,8 +284,8 @@ class _Joint:
             status = self._outcome(code)
         except RuntimeFailure as problem:
             status = channels.internal_error_status(f"{self._complaint}: {problem.description}")
-        if self._input_task is not None:
-            self._input_task.cancel()
+        if self._stuffed is not None:
+            self._stuffed.cancel()
         self._session.finish(status)
         self._driver.send()
 

@@ -24,7 +24,6 @@ from transom.http.outgoing import (
 )
 from transom.http.sessions import SessionDriver
 from transom.http.upgraded import Upgraded
-from transom.kit.http_message import encode_request
 from transom.kit.streaming import channels, portforward, remotecommand
 from transom.kit.streaming.remotecommand import CommandStreams
 from transom.network.api import Dial
@@ -49,9 +48,17 @@ async def _upgrade(
     parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
     target = CallTarget(host, parts.port or (443 if tls else 80), host, insecure=True, tls=tls)
-    headers = [(b"Host", parts.netloc.encode()), *channels.spdy_request_headers(protocols)]
+    lines = [
+        (b"Host", parts.netloc.encode()),
+        *channels.spdy_request_headers(protocols),
+        (b"Content-Length", b"0"),
+    ]
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    request = encode_request("POST", path, headers)
+    request = (
+        f"POST {path} HTTP/1.1\r\n".encode()
+        + b"".join(b"%b: %b\r\n" % line for line in lines)
+        + b"\r\n"
+    )
     try:
         connection = await dial_target(target, connect)
         head = await connection.send(request)

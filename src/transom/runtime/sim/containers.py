@@ -8,7 +8,6 @@ import asyncio
 import posixpath
 from typing import TYPE_CHECKING
 
-from transom.kit.lazy import lazy_import
 from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import ContainerConfig, RuntimeFailure
@@ -21,10 +20,11 @@ from transom.runtime.sim.annotations import (
     make_container_plan,
 )
 from transom.runtime.sim.catalogue import CatalogueImage
+from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.meter import ContainerMeter, base_memory, cpu_cap, sim_memory_limit
-from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
+from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.runtime.sim.streams import NO_INPUT, InputBuffer, Stream
 from transom.runtime.sim.terminal import Terminal
 from transom.runtime.sim.texts import Fault, StartFailureText
@@ -32,10 +32,6 @@ from transom.windows.builds import hyperv_isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from transom.runtime.sim import context as sim_context
-else:
-    sim_context = lazy_import("transom.runtime.sim.context")
 
 _KILLED = 137
 SHUT_DOWN = (
@@ -207,7 +203,7 @@ def _launch(
     c.input = InputBuffer() if config.stdin else None
     write_output = _output_of(c)
     if config.tty:
-        feed = c.input.feed if c.input is not None else _discard_input
+        feed = c.input.feed if c.input is not None else _nowhere
         c.terminal = Terminal(
             windows=core.windows,
             lines=feed,
@@ -215,7 +211,7 @@ def _launch(
             signal=_signaller(c),
         )
     c.starting = True
-    context = c.context = sim_context.SimContext(
+    context = c.context = SimContext(
         core,
         c,
         c.argv,
@@ -246,7 +242,7 @@ def _launch(
     return _broken(core, c, fault)
 
 
-def _undo_launch(c: SimContainer, context: ContainerProgram) -> None:
+def _undo_launch(c: SimContainer, context: SimContext) -> None:
     context.release()
     c.context = c.input = c.terminal = None
     if c.meter is not None:
@@ -260,7 +256,7 @@ def _output_of(c: SimContainer) -> Callable[[Stream, bytes], None]:
     def write_output(stream: Stream, data: bytes) -> None:
         c.log.write(stream, data)
         for client in c.attached:
-            client.write_output(stream, data)
+            client.said(stream, data)
 
     return write_output
 
@@ -273,7 +269,7 @@ def _signaller(c: SimContainer) -> Callable[[str], None]:
     return signal
 
 
-def _discard_input(data: bytes) -> None:
+def _nowhere(data: bytes) -> None:
     """Discards the input."""
 
 
@@ -341,7 +337,7 @@ def _out_of_memory(core: SimCore, c: SimContainer) -> None:
     kill_sim_container(core, c, reason="OOMKilled")
 
 
-def out_of_memory(core: SimCore, c: SimContainer, context: ContainerProgram) -> None:
+def out_of_memory(core: SimCore, c: SimContainer, context: SimContext) -> None:
     """A program exceeds its container's memory limit: the largest process of the container is
     killed.
     """
@@ -407,7 +403,7 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
     if c.state != "running":
         return
     context = c.context
-    patience = stop_grace_seconds(core, c, grace)
+    patience = stop_patience(core, c, grace)
     if context is not None and context.program is not None:
         context.program.signal("CTRL_SHUTDOWN_EVENT" if core.windows else c.spec.stop_signal)
     if patience > 0 and c.state == "running":
@@ -416,7 +412,7 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
         kill_sim_container(core, c, code=SHUT_DOWN if core.windows and core.docker else None)
 
 
-def stop_grace_seconds(core: SimCore, c: SimContainer, grace: float) -> float:
+def stop_patience(core: SimCore, c: SimContainer, grace: float) -> float:
     """Seconds between the request to stop and the kill. On Windows the container's registry limits
     them: always with Docker; with containerd when the value differs from Windows' default.
     """

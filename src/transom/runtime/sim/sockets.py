@@ -11,12 +11,10 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count
 
 from transom.kit.clock import Clock
 from transom.network.api import Accept, Dataplane, Respond
-from transom.runtime.sim.connections import ConnectionTable
 from transom.userland.api import OpenSocket
 
 _FIRST_EPHEMERAL = 32768
@@ -32,10 +30,9 @@ def is_loopback_address(address: str) -> bool:
 
 
 class _Listener:
-    __slots__ = ("accept", "address", "closers", "open", "pid", "port", "program")
+    __slots__ = ("accept", "address", "closers", "open", "pid", "port")
 
-    def __init__(self, port: int, address: str, accept: Accept, pid: int, program: str) -> None:
-        self.program = program
+    def __init__(self, port: int, address: str, accept: Accept, pid: int) -> None:
         self.port = port
         self.pid = pid
         self.address = address
@@ -47,7 +44,6 @@ class _Listener:
 class NetworkNamespace:
     __slots__ = (
         "_clock",
-        "_connections",
         "_dataplane",
         "_listeners",
         "_responders",
@@ -70,22 +66,15 @@ class NetworkNamespace:
         self._slowness = slowness
         self._listeners: list[_Listener] = []
         self._responders: list[OpenSocket] = []
-        self._connections = ConnectionTable()
         self.addresses = addresses
         self.received = 0
         self.sent = 0
 
     def listen(
-        self,
-        port: int,
-        accept: Accept,
-        address: str = "",
-        delay: float = 0.0,
-        pid: int = 0,
-        program: str = "",
+        self, port: int, accept: Accept, address: str = "", delay: float = 0.0, pid: int = 0
     ) -> Callable[[], None]:
         """`delay`: the port is taken, but accepts no connections for this long. `pid` is the
-        listening process; `program` is its name where processes are not in a table.
+        listening process.
         """
         address = "" if address in ("0.0.0.0", "::", "*") else address
         taken = {
@@ -97,7 +86,7 @@ class NetworkNamespace:
             port = next(number for number in range(_FIRST_EPHEMERAL, 65536) if number not in taken)
         elif port in taken:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = _Listener(port, address, accept, pid, program)
+        listener = _Listener(port, address, accept, pid)
         if delay > 0:
             listener.closers.append(self._clock.call_later(delay, self._open, listener).cancel)
         else:
@@ -113,6 +102,9 @@ class NetworkNamespace:
         return close
 
     def _open(self, listener: _Listener) -> None:
+        def arrived(connection: socket.socket) -> None:
+            self._arrived(listener, connection)
+
         reachable = (
             [a for a in self.addresses if listener.address in ("", a)]
             if not is_loopback_address(listener.address)
@@ -120,7 +112,6 @@ class NetworkNamespace:
         )
         try:
             for address in reachable:
-                arrived = partial(self._arrived, listener, address)
                 listener.closers.append(self._dataplane.listen(address, listener.port, arrived))
         except OSError:
             for closer in listener.closers:
@@ -128,10 +119,7 @@ class NetworkNamespace:
             raise
         listener.open = True
 
-    def _arrived(self, listener: _Listener, address: str, connection: socket.socket) -> None:
-        self._connections.accepted(
-            connection, address, listener.port, listener.pid, listener.program
-        )
+    def _arrived(self, listener: _Listener, connection: socket.socket) -> None:
         self.received += _PACKETS
         self.sent += _PACKETS
         slowness = self._slowness()
@@ -161,7 +149,7 @@ class NetworkNamespace:
                 )
                 near.setblocking(False)
                 far.setblocking(False)
-                self._arrived(listener, address, far)
+                self._arrived(listener, far)
                 return near
         return None
 
@@ -172,16 +160,8 @@ class NetworkNamespace:
             or (is_loopback_address(listener.address) and is_loopback_address(address))
         )
 
-    async def connect(self, address: str, port: int, pid: int = 0) -> socket.socket:
-        """Raises like `Dataplane.connect`. `pid` is the connecting process."""
-        found = await self._connect(address, port)
-        own = next((a for a in self.addresses if (":" in a) == (":" in address)), "")
-        if is_loopback_address(address) or address in self.addresses:
-            own = address
-        self._connections.opened(found, own, address, port, pid)
-        return found
-
-    async def _connect(self, address: str, port: int) -> socket.socket:
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """Raises like `Dataplane.connect`."""
         own = is_loopback_address(address) or address in self.addresses
         found = self.connect_inside(port, address) if own else None
         if found is not None:
@@ -215,12 +195,12 @@ class NetworkNamespace:
         return answered
 
     def sockets(self) -> list[OpenSocket]:
-        """The sockets that wait for connections or datagrams, and the connections."""
+        """The sockets that wait for connections or datagrams."""
         tcp = [
-            OpenSocket("tcp", one.address or "0.0.0.0", one.port, one.pid, program=one.program)
+            OpenSocket("tcp", one.address or "0.0.0.0", one.port, one.pid)
             for one in self._listeners
         ]
-        return [*tcp, *self._responders, *self._connections.list()]
+        return [*tcp, *self._responders]
 
     def answer(self, port: int, respond: Respond, pid: int = 0) -> Callable[[], None]:
         """Answers datagrams on all addresses. Raises OSError(EADDRINUSE) when the port is taken."""
@@ -257,4 +237,3 @@ class NetworkNamespace:
                 closer()
         self._listeners.clear()
         self._responders.clear()
-        self._connections.clear()

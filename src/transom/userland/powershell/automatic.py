@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from transom.userland.powershell.exceptions import error_record
-from transom.userland.powershell.values import Hashtable, PowerShellError, PsObject
-from transom.userland.process import Process
-from transom.userland.windows.variables import Variables
+from transom.userland.powershell.values import Hashtable, PsObject
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.session import PowerShellSession
 
 
-class AutomaticState(Protocol):
-    """What the automatic variables show of a session."""
-
-    process: Process
-    env: Variables
-    success: bool
-    last_exit: int | None
-    errors: list[PowerShellError]
-
-
-def _version_table(evaluator: AutomaticState) -> Hashtable:
+def _version_table(evaluator: PowerShellSession) -> Hashtable:
     windows = evaluator.process.windows and not evaluator.process.name.startswith("pwsh")
     version = "5.1.17763.1490" if windows else "7.1.1"
     major, minor, *rest = (int(part) for part in version.split("."))
@@ -39,7 +30,7 @@ def _version_table(evaluator: AutomaticState) -> Hashtable:
     return Hashtable(shown | ({"Note": note} if note else {}))
 
 
-AUTOMATIC: dict[str, Callable[[AutomaticState], Any]] = {
+AUTOMATIC: dict[str, Callable[[PowerShellSession], Any]] = {
     "true": lambda evaluator: True,
     "false": lambda evaluator: False,
     "null": lambda evaluator: None,

@@ -63,35 +63,29 @@ async def run_powershell(process: Process) -> int:
         elif name in ("file", "f"):
             return await _file(process, arguments)
         elif name in ("encodedcommand", "e", "ec", "enc"):
-            return await _encoded_command(process, arguments, stay)
+            try:
+                return await _script(
+                    process, base64.b64decode(arguments[0]).decode("utf-16-le"), stay
+                )
+            except (IndexError, ValueError):
+                process.complain(
+                    "Cannot process the command because the value specified with "
+                    "-EncodedCommand is not properly encoded."
+                )
+                return 1
     if arguments:
         if core:
             return await _file(process, arguments)
         return await _script(process, " ".join(arguments), stay)
     if process.context.terminal.tty:
-        _print_banner(process, core)
-    return await _converse(_session(process))
-
-
-async def _encoded_command(process: Process, arguments: list[str], stay: bool) -> int:
-    try:
-        return await _script(process, base64.b64decode(arguments[0]).decode("utf-16-le"), stay)
-    except (IndexError, ValueError):
-        process.complain(
-            "Cannot process the command because the value specified with "
-            "-EncodedCommand is not properly encoded."
+        banner = (
+            f"{_CORE}\r\nCopyright (c) Microsoft Corporation.\r\n"
+            if core
+            else "Windows PowerShell \r\nCopyright (C) Microsoft Corporation. All rights reserved."
         )
-        return 1
-
-
-def _print_banner(process: Process, core: bool) -> None:
-    banner = (
-        f"{_CORE}\r\nCopyright (c) Microsoft Corporation.\r\n"
-        if core
-        else "Windows PowerShell \r\nCopyright (C) Microsoft Corporation. All rights reserved."
-    )
-    note = process.context.image.options.get("note", "")
-    process.write(banner + (f"\r\n({note})" if note else "") + "\r\n\r\n")
+        note = process.context.image.options.get("note", "")
+        process.write(banner + (f"\r\n({note})" if note else "") + "\r\n\r\n")
+    return await _converse(_session(process))
 
 
 def _unix(sink: ByteSink) -> ByteSink:
@@ -168,7 +162,7 @@ async def _converse(evaluator: PowerShellEvaluator) -> int:
         if not line:
             return code
         collected += line.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-        if _is_incomplete(collected):
+        if _goes_on(collected):
             continue
         source, collected = collected, ""
         try:
@@ -224,7 +218,7 @@ class _Interrupt:
         return isinstance(problem, asyncio.CancelledError)
 
 
-def _is_incomplete(source: str) -> bool:
+def _goes_on(source: str) -> bool:
     try:
         parse_powershell(source)
     except IncompleteScript:

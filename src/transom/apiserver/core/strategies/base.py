@@ -12,10 +12,8 @@ from typing import Any, Protocol
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.context import RequestContext
 from transom.machinery.kinds import Kind
+from transom.machinery.normalise import normalise_value
 from transom.machinery.objects import Object, copy_object
-from transom.machinery.releases import Release
-from transom.machinery.schema import schema_table
-from transom.machinery.typed import zero_value
 from transom.store.api import Store
 
 
@@ -27,8 +25,8 @@ class StorageRules(Protocol):
     @property
     def services(self) -> ServiceAllocators: ...
     @property
-    def release(self) -> Release: ...
-    def feature(self, gate: str) -> bool: ...
+    def release(self) -> tuple[int, int]: ...
+    def feature(self, gate: str, since: tuple[int, int]) -> bool: ...
 
 
 CreateHook = Callable[[StorageRules, RequestContext, Object], None]
@@ -76,10 +74,15 @@ class Strategy:
     ttl: float | None = None
 
 
-def empty_status(kind: Kind, release: Release) -> Any:
+_EMPTY_STATUS: dict[str, Any] = {}
+
+
+def empty_status(kind: Kind) -> Any:
     """The initial status of this kind (`{}`, or zero counters where Kubernetes prints them)."""
-    of = schema_table(release).lookup(kind.gvk())
-    return None if of is None else copy_object(zero_value(of).get("status"))
+    key = kind.key
+    if key not in _EMPTY_STATUS:
+        _EMPTY_STATUS[key] = normalise_value(kind.gvk(), {}).get("status")
+    return copy_object(_EMPTY_STATUS[key])
 
 
 def set_status(obj: Object, status: Any) -> None:
@@ -93,7 +96,7 @@ def prepare_create(
     strategy: Strategy, kind: Kind, storage: StorageRules, ctx: RequestContext, obj: Object
 ) -> None:
     if strategy.has_status and not strategy.created_with_status:
-        set_status(obj, empty_status(kind, storage.release))
+        set_status(obj, empty_status(kind))
     if strategy.generation:
         obj["metadata"]["generation"] = 1
     if strategy.on_create is not None:

@@ -11,12 +11,10 @@ from transom.userland.posix.commands import (
     files,
     grep,
     http,
-    ip,
     look,
     names,
     network,
     sed,
-    sockets,
     system,
     text,
 )
@@ -32,12 +30,10 @@ COMMANDS: dict[str, Command] = {
         files,
         grep,
         http,
-        ip,
         look,
         names,
         network,
         sed,
-        sockets,
         system,
         text,
     )
@@ -47,7 +43,6 @@ COMMANDS: dict[str, Command] = {
 # Images of Debian and similar contain these only if they are installed; images of some programs do.
 _NOT_IN_GNU = frozenset(
     [
-        "arp",
         "dig",
         "free",
         "hd",
@@ -59,7 +54,6 @@ _NOT_IN_GNU = frozenset(
         "nc",
         "ncat",
         "netcat",
-        "netstat",
         "nslookup",
         "pgrep",
         "pidof",
@@ -67,8 +61,6 @@ _NOT_IN_GNU = frozenset(
         "pkill",
         "ps",
         "redis-cli",
-        "route",
-        "ss",
         "top",
         "uptime",
         "watch",
@@ -85,7 +77,7 @@ _WITH_PROGRAM = {
     "agnhost": frozenset(("curl", "dig", "getent", "host", "ip", "nc")),
 }
 _NOT_IN_BUSYBOX = frozenset(
-    ["curl", "dig", "gawk", "getent", "host", "mawk", "ncat", "netcat", "redis-cli", "ss", "tini"]
+    ["curl", "dig", "gawk", "getent", "host", "mawk", "ncat", "netcat", "redis-cli", "tini"]
 )
 
 

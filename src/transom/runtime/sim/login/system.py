@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 PROGRAM: Final = r"C:\Windows\System32\svchost.exe"
 NETWORKING: Final = "hns"
-OF_CONTAINERS: Final = (NETWORKING, "vmcompute")  # services of the feature Containers
 
 
 class WindowsServiceRow(NamedTuple):
@@ -40,7 +39,7 @@ class ResidentProgram:
 
     def __init__(self, pid: int, ended: Callable[[], None]) -> None:
         self.pid = pid
-        self._on_end = ended
+        self._tell = ended
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def ready(self) -> None:
@@ -55,4 +54,4 @@ class ResidentProgram:
     def finish(self) -> None:
         if not self._end.done():
             self._end.set_result(0)
-            self._on_end()
+            self._tell()
