@@ -2,7 +2,8 @@
 # make test   everything CI runs: linters, types, layers, tests
 PYTHON ?= python3
 BIN := .venv/bin
-JOBS ?= 2
+# One more than two cores: tests that wait for a cluster leave a core idle.
+JOBS ?= 3
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
 .PHONY: up test lint bench simulate hostile matrix docs clean tools lock audit sbom
@@ -19,7 +20,10 @@ up:
 	fi
 	@$(BIN)/transom demo || echo "the cluster works all the same; try again with: $(BIN)/transom demo"
 
-# Tests that fail are run once more, alone: the machine may have been busy.
+# Tests that fail are run once more, alone: the machine may have been busy. Compiled modules are kept, whatever the
+# environment says: tests start hundreds of processes, and without them each compiles all that it imports (1 to 2 s).
+test: export PYTHONDONTWRITEBYTECODE =
+test: export PYTHONPYCACHEPREFIX = $(CURDIR)/.tools/pycache
 test: .venv/.installed-dev tools lint
 	$(BIN)/pytest -n $(JOBS) --dist worksteal --cache-clear -rs || { [ $$? = 1 ] && $(BIN)/python -m tools.failed_again; }
 

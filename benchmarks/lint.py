@@ -18,7 +18,7 @@ from transom.lint.config import LintConfig
 from transom.lint.engine import lint_sources
 from transom.lint.objects import manifest_objects
 from transom.lint.sources import read_sources
-from transom.windows.landscape import landscape_from_options
+from transom.windows.target_nodes import target_nodes_from_options
 
 GOAL = 2.0  # seconds for a thousand documents
 
@@ -106,7 +106,7 @@ def measure(folder: Path) -> float:
     at_read = time.perf_counter()
     count = sum(1 for source in reading.sources for _ in manifest_objects(source))
     at_parsed = time.perf_counter()
-    report = lint_sources(reading, landscape_from_options(), LintConfig())
+    report = lint_sources(reading, target_nodes_from_options(), LintConfig())
     at_end = time.perf_counter()
     gc.enable()
     size = sum(len(source.text.text) for source in reading.sources)

@@ -131,7 +131,10 @@ def running_cluster(folder: Path, *options: str) -> Iterator[Cluster]:
     env = {**_isolated(folder), "KUBECONFIG": str(kubeconfig)}
     running = Cluster(f"test-{secrets.token_hex(4)}", kubeconfig, env)
     budget = () if "--loop-budget" in options else ("--loop-budget", f"{LOOP_BUDGET * 1000:.0f}ms")
-    done = running.transom("up", "--name", running.name, *options, *budget, check=False)
+    # The same tests on another store: TRANSOM_TEST_STORE=etcd://127.0.0.1:2379
+    store = os.environ.get("TRANSOM_TEST_STORE", "")
+    chosen = ("--store", f"{store}/{running.name}") if store else ()
+    done = running.transom("up", "--name", running.name, *options, *budget, *chosen, check=False)
     assert done.returncode == 0, done.stderr
     try:
         yield running

@@ -60,7 +60,7 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[Any], str]]:
     """Name, pattern, and the method that the module calls."""
     for module in _modules():
         source = inspect.getsource(module)
-        for name, value in vars(module).items():
+        for name, value in list(vars(module).items()):  # the test may load lazy modules
             for found in (
                 value.values()
                 if isinstance(value, dict)

@@ -1,7 +1,7 @@
 """A part of `make lint`: asks the OSV database (osv.dev) for known vulnerabilities of everything
 that the lock files pin.
 
-Where the database cannot be reached this is said in one line and is no error. A vulnerability is:
+If the database cannot be reached, it prints one line and succeeds. A vulnerability is an error:
 upgrade with `make lock UPGRADE=PACKAGE`, or name it in IGNORED with the reason.
 """
 

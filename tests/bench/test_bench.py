@@ -62,7 +62,7 @@ class Toy:
 async def measure(handler: Any, plan: api.BenchPlan) -> list[dict[str, Any]]:
     server = HttpServer(handler, None)
     port = await server.start("127.0.0.1")
-    target = BenchTarget("127.0.0.1", port, None, "", "Host: h\r\n")
+    target = BenchTarget("127.0.0.1", port, None, "", (("Host", "h"),))
     try:
         return [
             result.report() async for result in api.run_benchmark(target, BenchServer(None), plan)

@@ -81,8 +81,12 @@ def test_a_kubeconfig_that_is_not_there(
 
 
 def test_a_cluster_that_does_not_answer_is_a_finding(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    damaged = tmp_path / "data" / "transom" / "other" / "cluster.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{")  # a report about another cluster does not need it
     file = tmp_path / "kubeconfig"
     file.write_text("""\
 apiVersion: v1
@@ -99,3 +103,19 @@ users: [{name: u, user: {token: hunter2hunter2}}]
         == 1
     )
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_hints_about_a_damaged_cluster_run_as_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    damaged = tmp_path / "transom" / "blue" / "cluster.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text('{"release": "9.9"}')
+    delete = "delete the cluster with: transom delete --name blue"
+    for verb, code in (("status", 1), ("down", 0)):
+        assert main([verb, "--name", "blue"]) == code
+        out = capsys.readouterr().out
+        assert delete in out and "transom up" not in out
+    assert main(["delete", "--name", "blue"]) == 0
+    assert not damaged.parent.exists()

@@ -49,7 +49,7 @@ def test_disks(cloud: CloudProvider) -> None:
         cloud,
         "set",
         name="data",
-        values={"attach-error": "", "missing": "off", "latency": "", "detach-error": ""},
+        values={"attach-error": "", "missing": "", "latency": "", "detach-error": ""},
     )
     asyncio.run(cloud.attach(disk.name, "n"))
     with pytest.raises(UserError, match="could not be deleted"):
@@ -67,6 +67,8 @@ def test_shares_and_all_disks(cloud: CloudProvider) -> None:
     assert not list(cloud.shares())
     ask(cloud, "set", name="all", values={"latency": "7"})
     assert cloud.latency == 7.0
+    ask(cloud, "set", name="all", values={"latency": "1m30s"})
+    assert cloud.latency == 90.0
 
 
 def test_limits(cloud: CloudProvider) -> None:

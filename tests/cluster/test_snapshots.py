@@ -34,7 +34,7 @@ from transom.store.snapshot_file import (
 from transom.store.sqlite import SqliteStore
 
 
-def tell(_: str) -> None:
+def report_progress(_: str) -> None:
     return
 
 
@@ -112,13 +112,18 @@ def contents(
 
 def test_a_snapshot_of_a_stopped_cluster_is_what_the_cluster_holds(home: Path) -> None:
     config = cluster()
-    saved = snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)
+    saved = snapshots.save_snapshot(
+        config, home / "a.snapshot", with_keys=False, report_progress=report_progress
+    )
     assert (saved["records"], saved["revision"], saved["cluster"]) == (601, 604, "blue")
     assert saved["counts"] == {"configmaps": 599, "nodes": 1, "secrets": 1}
     assert (home / "a.snapshot").stat().st_mode & 0o777 == 0o600 and not (
         home / "a.snapshot.partial"
     ).exists()
-    assert snapshots.verify_snapshot(home / "a.snapshot", None, tell)["sha256"] == saved["sha256"]
+    assert (
+        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["sha256"]
+        == saved["sha256"]
+    )
     reader = SnapshotReader(home / "a.snapshot")
     assert {r.key: (r.value, r.create_revision, r.mod_revision) for r in reader} == contents(config)
     assert set(reader.files) == {"cluster.json"}
@@ -128,9 +133,16 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
     home: Path,
 ) -> None:
     config = cluster()
-    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)
+    snapshots.save_snapshot(
+        config, home / "a.snapshot", with_keys=False, report_progress=report_progress
+    )
     found = snapshots.restore_snapshot(
-        home / "a.snapshot", "green", key_file=None, replace_existing=False, bump=1000, tell=tell
+        home / "a.snapshot",
+        "green",
+        key_file=None,
+        replace_existing=False,
+        bump=1000,
+        report_progress=report_progress,
     )
     assert (found["cluster"], found["records"], found["revision"], found["tokensReissued"]) == (
         "green",
@@ -161,7 +173,12 @@ def test_restored_under_another_name_it_is_another_cluster_with_the_same_objects
     with_store(green, old_clients)
     with pytest.raises(UserError, match="exists"):
         snapshots.restore_snapshot(
-            home / "a.snapshot", "green", key_file=None, replace_existing=False, bump=1, tell=tell
+            home / "a.snapshot",
+            "green",
+            key_file=None,
+            replace_existing=False,
+            bump=1,
+            report_progress=report_progress,
         )
 
 
@@ -169,7 +186,9 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
     home: Path,
 ) -> None:
     config = cluster()
-    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=True, tell=tell)
+    snapshots.save_snapshot(
+        config, home / "a.snapshot", with_keys=True, report_progress=report_progress
+    )
     saved = contents(config)
 
     async def more(store: SqliteStore) -> None:
@@ -180,7 +199,12 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
     key = (config.pki / "sa.key").read_bytes()
     (config.pki / "sa.key").write_bytes(b"another")
     found = snapshots.restore_snapshot(
-        home / "a.snapshot", "", key_file=None, replace_existing=True, bump=10, tell=tell
+        home / "a.snapshot",
+        "",
+        key_file=None,
+        replace_existing=True,
+        bump=10,
+        report_progress=report_progress,
     )
     assert (
         found["revision"] == 664 and found["tokensReissued"] == 0 and Path(found["kept"]).exists()
@@ -195,11 +219,18 @@ def test_restored_over_its_cluster_it_keeps_the_old_data_and_goes_beyond_its_rev
 
 def test_a_running_cluster_is_not_restored_over(home: Path) -> None:
     config = cluster()
-    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)
+    snapshots.save_snapshot(
+        config, home / "a.snapshot", with_keys=False, report_progress=report_progress
+    )
     lock = daemon.ClusterLock(config)
     with pytest.raises(UserError, match="already running"):
         snapshots.restore_snapshot(
-            home / "a.snapshot", "", key_file=None, replace_existing=True, bump=10, tell=tell
+            home / "a.snapshot",
+            "",
+            key_file=None,
+            replace_existing=True,
+            bump=10,
+            report_progress=report_progress,
         )
     lock.release()
 
@@ -207,16 +238,23 @@ def test_a_running_cluster_is_not_restored_over(home: Path) -> None:
 @pytest.mark.parametrize("with_keys", [False, True])
 def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
     config = cluster(encrypt=True)
-    snapshots.save_snapshot(config, home / "a.snapshot", with_keys=with_keys, tell=tell)
+    snapshots.save_snapshot(
+        config, home / "a.snapshot", with_keys=with_keys, report_progress=report_progress
+    )
     data = (home / "a.snapshot").read_bytes()
     assert b"c2lnbmVk" not in data
     moved = home / "keys"
     Path(config.encryption_key_file).rename(moved)
-    found = snapshots.verify_snapshot(home / "a.snapshot", None if with_keys else moved, tell)
+    found = snapshots.verify_snapshot(
+        home / "a.snapshot", None if with_keys else moved, report_progress
+    )
     assert found["encryptedNotDecoded"] == 0
     if not with_keys:
         assert (
-            snapshots.verify_snapshot(home / "a.snapshot", None, tell)["encryptedNotDecoded"] == 1
+            snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)[
+                "encryptedNotDecoded"
+            ]
+            == 1
         )
         with pytest.raises(UserError, match="encrypted"):
             snapshots.restore_snapshot(
@@ -225,7 +263,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
                 key_file=None,
                 replace_existing=False,
                 bump=1,
-                tell=tell,
+                report_progress=report_progress,
             )
         assert configs.load_config("green") is None
     snapshots.restore_snapshot(
@@ -234,7 +272,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
         key_file=None if with_keys else moved,
         replace_existing=False,
         bump=1,
-        tell=tell,
+        report_progress=report_progress,
     )
     green = configs.load_config("green")
     assert green is not None and green.encrypt
@@ -248,7 +286,7 @@ def test_what_is_encrypted_stays_encrypted(home: Path, with_keys: bool) -> None:
 def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
     config = cluster()
     path = home / "a.snapshot"
-    snapshots.save_snapshot(config, path, with_keys=True, tell=tell)
+    snapshots.save_snapshot(config, path, with_keys=True, report_progress=report_progress)
     data = path.read_bytes()
     rng = random.Random(3)
     for _ in range(150):
@@ -257,19 +295,24 @@ def test_every_changed_byte_and_every_cut_is_found(home: Path) -> None:
         changed[at] ^= 1 << rng.randrange(8)
         path.write_bytes(changed)
         with pytest.raises(UserError) as refused:
-            snapshots.verify_snapshot(path, None, tell)
+            snapshots.verify_snapshot(path, None, report_progress)
         assert refused.value.code == snapshots.EXIT_DAMAGED, at
     for _ in range(30):
         path.write_bytes(data[: rng.randrange(len(data))])
         with pytest.raises(UserError, match="damaged"):
             snapshots.restore_snapshot(
-                path, "green", key_file=None, replace_existing=False, bump=1, tell=tell
+                path,
+                "green",
+                key_file=None,
+                replace_existing=False,
+                bump=1,
+                report_progress=report_progress,
             )
         assert configs.load_config("green") is None
     for more in (b"x", data[-8:], data):
         path.write_bytes(data + more)
         with pytest.raises(UserError, match="something follows its end"):
-            snapshots.verify_snapshot(path, None, tell)
+            snapshots.verify_snapshot(path, None, report_progress)
 
 
 class Interrupted:
@@ -300,16 +343,16 @@ def test_an_interrupted_save_goes_on_where_it_was(home: Path, torn: int) -> None
     source = Interrupted(snapshots._Stopped(config), 2)
     target = home / "a.snapshot"
     with pytest.raises(UserError, match="does not answer"):
-        snapshots._save(config, source, target, with_keys=False, tell=tell)
+        snapshots._save(config, source, target, with_keys=False, report_progress=report_progress)
     assert not target.exists()
     partial = home / "a.snapshot.partial"
     if torn:
         partial.write_bytes(partial.read_bytes()[:-torn])
     source.left = 100
     said: list[str] = []
-    saved = snapshots._save(config, source, target, with_keys=False, tell=said.append)
+    saved = snapshots._save(config, source, target, with_keys=False, report_progress=said.append)
     assert source.begun == 1 and said and saved["records"] == 601
-    assert snapshots.verify_snapshot(target, None, tell)["records"] == 601
+    assert snapshots.verify_snapshot(target, None, report_progress)["records"] == 601
     assert {record.key for record in SnapshotReader(target)} == set(contents(config))
 
 
@@ -317,18 +360,25 @@ def test_a_save_that_cannot_go_on_begins_again(home: Path) -> None:
     config = cluster()
     source = Interrupted(snapshots._Stopped(config), 1)
     with pytest.raises(UserError):
-        snapshots._save(config, source, home / "a.snapshot", with_keys=False, tell=tell)
+        snapshots._save(
+            config, source, home / "a.snapshot", with_keys=False, report_progress=report_progress
+        )
     assert (
-        snapshots.save_snapshot(config, home / "a.snapshot", with_keys=False, tell=tell)["records"]
+        snapshots.save_snapshot(
+            config, home / "a.snapshot", with_keys=False, report_progress=report_progress
+        )["records"]
         == 601
     )
-    assert snapshots.verify_snapshot(home / "a.snapshot", None, tell)["records"] == 601
+    assert snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)["records"] == 601
 
 
 def test_list_names_what_is_there_and_what_is_damaged(home: Path) -> None:
     config = cluster()
     snapshots.save_snapshot(
-        config, snapshots.default_snapshot_file("blue"), with_keys=False, tell=tell
+        config,
+        snapshots.default_snapshot_file("blue"),
+        with_keys=False,
+        report_progress=report_progress,
     )
     (snapshots.snapshots_folder() / "bad.snapshot").write_bytes(b"TRANSOM-SNAPSHOT 2\n....")
     rows = snapshots.list_snapshots()
@@ -346,7 +396,7 @@ def test_objects_that_do_not_decode_are_found(home: Path) -> None:
     writer.add_records(pack_records([SnapshotRecord("pods/default/a", b"{", 3, 3, None)]))
     writer.finish()
     with pytest.raises(UserError, match="pods/default/a: the value is not JSON") as refused:
-        snapshots.verify_snapshot(home / "a.snapshot", None, tell)
+        snapshots.verify_snapshot(home / "a.snapshot", None, report_progress)
     assert refused.value.code == 3
 
 

@@ -318,6 +318,19 @@ async def test_faults_of_the_provider(world: ContextFactory) -> None:
         assert await w.attached("a") == []
 
 
+async def test_other_changes_do_not_shorten_the_back_off(world: ContextFactory) -> None:
+    async with world() as w:
+        await w.volume(DISK)
+        disk = w.cloud.create_disk(NAME, 1 << 30)
+        disk.attach_error = "no capacity"
+        await w.pod("p", "a")
+        for number in range(20):
+            await w.in_use("a", f"other-{number}")
+        # attempts after 0, 0.5, 1.5, 3.5, 7.5 and 15.5 s
+        counts = [event["count"] for event in (await w.client.list(EVENTS)).items]
+        assert counts == [6]
+
+
 async def test_a_disk_that_somebody_else_detaches_is_attached_again(
     world: ContextFactory,
 ) -> None:

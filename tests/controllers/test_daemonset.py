@@ -318,7 +318,10 @@ def expression(operator: str, *values: str) -> Object:
 )
 def test_where_daemons_belong(spec: Object, expected: bool) -> None:
     there = {"metadata": {"name": "n", "labels": {"cores": "4"}}, "spec": {}}
-    assert Placement({"spec": {"template": {"spec": spec}}}).judge(there) == (expected, expected)
+    assert Placement({"spec": {"template": {"spec": spec}}}).node_should_run(there) == (
+        expected,
+        expected,
+    )
 
 
 def test_tolerations_of_the_user_come_first_and_give_way() -> None:

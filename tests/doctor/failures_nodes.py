@@ -248,4 +248,12 @@ NODE_FAILURES: tuple[Failure, ...] = (
         ),
         record="SUP-TRB-002",
     ),
+    Failure(
+        "a host networking service that was stopped",
+        "node/windows-1",
+        "Windows' service hns does not run",
+        "transom node exec windows-1 --name doctor -- Start-Service hns",
+        do=execute("windows-1", "powershell", "Stop-Service hns -Force"),
+        undo=execute("windows-1", "powershell", "Start-Service hns"),
+    ),
 )

@@ -15,6 +15,7 @@ from transom.doctor.examine import (
     checks,
     examine,
     places_to_check,
+    pods_with_useful_logs,
 )
 from transom.doctor.findings import DoctorFinding, merged_findings
 from transom.doctor.snapshot import ClusterSnapshot
@@ -445,3 +446,75 @@ def test_only_what_was_asked_about() -> None:
 def test_commands_of_a_remedy_name_the_cluster(remedy: str, expected: str) -> None:
     assert _named(remedy, " --name blue") == expected
     assert _named(remedy, "") == remedy
+
+
+@pytest.mark.parametrize(
+    ("place", "log", "words", "record"),
+    [
+        (
+            "linux-1",
+            "nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address already in use)",
+            "its port is in use: another container of the pod listens there",
+            "",
+        ),
+        ("linux-1", "sh: start.sh: not found", "the shell finds no command start.sh", ""),
+        ("linux-1", "open /data/x: Permission denied", "its log says that access was denied", ""),
+        (
+            "windows-1",
+            "'ls' is not recognized as an internal or external command,\noperable program",
+            "cmd finds no command ls",
+            "WIN-CTR-002",
+        ),
+        (
+            "windows-1",
+            "sleep-x : The term 'sleep-x' is not recognized as the name of a cmdlet, function",
+            "PowerShell finds no command sleep-x",
+            "WIN-CTR-002",
+        ),
+    ],
+)
+def test_the_log_of_a_container_that_fails_shows_the_cause(
+    place: str, log: str, words: str, record: str
+) -> None:
+    crashed = pod(
+        "a", place, waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1}, restarts=3
+    )
+    seen = healthy(pods=[crashed], logs={("default", "a"): log})
+    assert pods_with_useful_logs(seen) == [("default", "a")]
+    [one] = [one for one in examine(seen) if one.where == ("pod/default/a",)]
+    assert one.what == f"container c fails with exit code 1: {words}"
+    assert one.record == record and one.remedy
+
+
+def test_labels_that_contradict_the_kubelet_are_reported() -> None:
+    wrong = node("linux-1", "linux")
+    wrong["metadata"]["labels"]["kubernetes.io/os"] = "windows"
+    [one] = examine(healthy(nodes=[wrong, node("windows-1")]))
+    assert one.what == "its label kubernetes.io/os is windows, and its kubelet reports linux"
+    assert one.remedy == "kubectl label node linux-1 kubernetes.io/os=linux --overwrite"
+
+
+def test_several_default_storage_classes_are_reported() -> None:
+    mark = {"storageclass.kubernetes.io/is-default-class": "true"}
+    classes = [{"metadata": {"name": name, "annotations": mark}} for name in ("a", "b")]
+    [one] = examine(healthy(storageclasses=classes))
+    assert one.what == "2 StorageClasses are the default"
+    assert one.where == ("storageclass/a", "storageclass/b")
+
+
+def _restarted(restarts: int, ago: float) -> dict[str, Any]:
+    last = {"exitCode": 1, "reason": "Error", "finishedAt": rfc3339(NOW - ago)}
+    return pod("a", "linux-1", ready=True, phase="Running", last=last, restarts=restarts, age=900)
+
+
+def test_a_container_that_runs_between_two_crashes_is_reported() -> None:
+    [one] = examine(healthy(pods=[_restarted(3, 20)]))
+    assert one.what == "container c fails with exit code 1"
+    assert examine(healthy(pods=[_restarted(3, 600)])) == []
+    assert examine(healthy(pods=[_restarted(1, 20)])) == []  # a reboot of its node
+    killed = [
+        event("a", "Killing", "Container c failed liveness probe, will be restarted"),
+        event("a", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404"),
+    ]
+    [one] = examine(healthy(pods=[_restarted(1, 20)], events=killed))
+    assert "is restarted: the server has no such path (HTTP 404)" in one.what

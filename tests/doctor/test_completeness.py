@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def calls() -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to(SOURCES)), ast.unparse(call.args[at + 1])
 
 
+@cache
 def reasons() -> dict[str, str]:
     found: dict[str, str] = {}
     for path, source in calls():

@@ -12,6 +12,7 @@ from tests.doctor.failures import FAILURES, Failure
 from tests.doctor.failures_cloud import CLOUD_FAILURES
 from tests.doctor.failures_events import EVENT_FAILURES
 from tests.doctor.failures_nodes import NODE_FAILURES
+from tests.doctor.failures_references import REFERENCE_FAILURES
 from tests.doctor.failures_workloads import WORKLOAD_FAILURES
 from tests.doctor.virtual_cluster import VirtualCluster, about, virtual_cluster
 
@@ -25,7 +26,14 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
         yield lambda scenario: run(scenario(cluster))
 
 
-ROWS = (*FAILURES, *CLOUD_FAILURES, *EVENT_FAILURES, *WORKLOAD_FAILURES, *NODE_FAILURES)
+ROWS = (
+    *FAILURES,
+    *CLOUD_FAILURES,
+    *EVENT_FAILURES,
+    *REFERENCE_FAILURES,
+    *WORKLOAD_FAILURES,
+    *NODE_FAILURES,
+)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name.replace(" ", "-") for row in ROWS])

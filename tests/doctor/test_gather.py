@@ -9,12 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from tests.doctor.patients import NOW, healthy, node, pod, windows_node
+from tests.doctor.patients import NOW, event, healthy, node, pod, windows_node
 
 from transom.client.api import ApiUnreachable, ObjectList
 from transom.client.resources import GroupVersionResource
 from transom.doctor.examine import UnknownName, examine
-from transom.doctor.gather import INSIDE, gather_snapshot
+from transom.doctor.gather import INSIDE, STORE, gather_snapshot
 from transom.doctor.nodelogs import collect_node_logs
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.machinery.errors import ApiError
@@ -35,6 +35,14 @@ class Fake:
         if isinstance(found, int):
             raise ApiError(found, "Forbidden", f"{resource.plural} is forbidden")
         return ObjectList(found, "1")
+
+    async def get(
+        self, resource: GroupVersionResource, namespace: str, name: str
+    ) -> dict[str, Any]:
+        for one in self.objects.get(resource.plural, []):
+            if (one["metadata"]["namespace"], one["metadata"]["name"]) == (namespace, name):
+                return dict(one)
+        raise ApiError(404, "NotFound", f"{name} not found")
 
     async def get_json(self, path: str) -> Any:
         found = self.documents.get(path, 404)
@@ -152,3 +160,51 @@ def test_logs_of_windows_nodes() -> None:
         {"windows-1": {}},
         {},
     )
+
+
+def test_only_the_types_of_secrets_that_objects_name_are_read() -> None:
+    secret = {
+        "metadata": {"name": "reg", "namespace": "default"},
+        "type": "Opaque",
+        "data": {"password": "aHVudGVyMg=="},
+    }
+    wanted = [{"name": "reg"}, {"name": "gone"}]
+    api = Fake(
+        {},
+        nodes=[node("windows-1")],
+        pods=[pod("a", ready=True, phase="Running", imagePullSecrets=wanted)],
+        secrets=[secret],
+    )
+    found = read(api)
+    assert found.secrets == {("default", "reg"): "Opaque", ("default", "gone"): ""}
+    assert "hunter2" not in repr(found) and "aHVudGVyMg" not in repr(found)
+    assert {one.what for one in examine(found)} >= {
+        "the imagePullSecret reg is of type Opaque",
+        "the imagePullSecret gone does not exist",
+    }
+
+
+def test_a_pull_that_fails_without_its_secret_names_the_secret() -> None:
+    text = 'Failed to pull image "app:1": unauthorized: authentication required'
+    api = Fake(
+        {},
+        nodes=[node("linux-1", "linux")],
+        pods=[
+            pod(
+                "a",
+                "linux-1",
+                waiting={"reason": "ImagePullBackOff", "message": "Back-off"},
+                imagePullSecrets=[{"name": "reg"}],
+            )
+        ],
+        events=[event("a", "Failed", text)],
+    )
+    [one] = [one for one in examine(read(api)) if "cannot be pulled" in one.what]
+    assert "the imagePullSecret reg does not exist" in one.what
+    assert "kubectl create secret docker-registry" in one.remedy
+
+
+def test_a_cluster_of_ours_without_machines_gets_a_remedy_that_runs() -> None:
+    found = read(Fake({STORE: {"nameOption": " --name blue", "problem": ""}}))
+    [one] = [one for one in examine(found) if one.what == "there are no nodes"]
+    assert one.remedy.endswith("transom down --name blue, then transom up --nodes --name blue")

@@ -85,6 +85,73 @@ def test_events_of_a_node_and_its_kubelet_are_told_in_order() -> None:
     assert "nodes/linux-1/events.txt" not in found
 
 
+HEX = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        # by the name of a variable, as a pair
+        ("- name: DB_PASSWORD\n  value: ", WORD, "\n"),
+        ("- name: DB_PASSWORD\n  value: '", WORD, "'\n"),
+        ('{"name":"DB_PASSWORD","value":"', WORD, '"}'),
+        ('{"value":"', WORD, '","name":"DB_PASSWORD"}'),
+        ("EnvVar{Name:DB_PASSWORD,Value:", WORD, ",ValueFrom:nil,}"),
+        ('<add key="ApiKey" value="', WORD, '"/>'),
+        ('Content-Disposition: form-data; name="password"\r\n\r\n', WORD, "\r\n"),
+        ("<AdministratorPassword>\n <Value>", WORD, "</Value>"),
+        ("SECRET_KEY_BASE=", WORD, ""),
+        ("DD_APP_KEY: ", HEX, ""),
+        ("certificateKey: ", HEX, ""),
+        ("Ocp-Apim-Subscription-Key: ", HEX, ""),
+        ("Kennwort: ", WORD, ""),
+        ("JSESSIONID=", WORD, ""),
+        ("AZURE_DEVOPS_EXT_PAT=", WORD, ""),
+        ("password for me is ", WORD, ""),
+        ('password "', WORD, '"'),
+        ("seed phrase: ", "abandon ability able", ""),
+        ("kind: Secret\ndata: {x: ", WORD, "}"),
+        # by form
+        ("GOCSPX-", WORD, "abcdefgh"),
+        ("NRAK-", WORD, "abcdefgh"),
+        ("glrt-", WORD, "abcdefgh"),
+        ("key-", HEX, ""),
+        ("", HEX, "-us12"),
+        ("dapi", HEX, ""),
+        ("/bot", f"123456789:AA{WORD * 4}"[:45], ""),
+        ("", f"abc8Q~{WORD * 4}"[:40], ""),
+        ("https://s3/x?X-Amz-Signature=", HEX, ""),
+        ("https://x/y?key=", f"{WORD}abcdefgh", ""),
+        ("https://x/IncomingWebhook/", HEX, f"/{WORD}"),
+        (f"me:500:{HEX}:", HEX, ":::"),
+        ("db.example:5432:x:me:", WORD, ""),
+        ("Authorization: Digest username='x', response='", HEX, "'"),
+        ('{"kty":"oct","k":"', f"{WORD}abcdefgh", '"}'),
+        # arguments of programs, statements
+        ("net use \\\\srv\\share /user:d\\me ", WORD, ""),
+        ("net use X: \\\\srv\\share ", WORD, " /user:d\\me"),
+        ("net user me ", WORD, " /add"),
+        ("ConvertTo-SecureString -String '", WORD, "' -AsPlainText -Force"),
+        ("ConvertTo-SecureString ", WORD, " -AsPlainText -Force"),
+        ("schtasks /create /ru x /rp ", WORD, ""),
+        ("psexec -u x -p ", WORD, " cmd"),
+        ("winrs -r:x -u:y -p:", WORD, " cmd"),
+        ("docker login -u x -p ", WORD, " r"),
+        ("redis-cli -h x -a ", WORD, " ping"),
+        ("sqlcmd -S x -U sa -P ", WORD, ""),
+        ("ldapsearch -D cn=x -w ", WORD, ""),
+        ("CREATE USER x IDENTIFIED BY '", WORD, "'"),
+        ("ALTER USER x WITH PASSWORD '", WORD, "'"),
+        ("SET PASSWORD FOR x = '", WORD, "'"),
+    ],
+)
+def test_shapes_that_are_taken_out_of_texts(before: str, secret: str, after: str) -> None:
+    shown = redact.redact_text(f"first {before}{secret}{after} last")
+    assert secret not in shown and redact.MASK in shown
+    assert shown.startswith("first ")
+    assert redact.redact_text(shown) == shown
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -260,9 +327,21 @@ def test_secrets_are_known_by_their_shape(shape: str, data: st.DataObject) -> No
             assert encoded not in shown and encoded[:-8] not in shown, shown
 
 
+# Words of the texts below; Hypothesis tries constants that it finds in the source.
+OWN_WORDS = (
+    "registry",
+    "metadata",
+    "stringData",
+    "annotations",
+    "SecretList",
+    "password",
+    "accountKey",
+)
+
+
 @given(
     word=st.text(ALNUM + "!#$%*+.<>?^_|~", min_size=8, max_size=30).filter(
-        lambda word: "redacted" not in word
+        lambda word: "redacted" not in word and word not in OWN_WORDS
     ),
     name=st.sampled_from(
         ["password", "DB_PASSWORD", "token", "api_key", "apiKey", "client-key-data", "accountKey"]
@@ -340,7 +419,7 @@ def test_redacting_a_text_twice_changes_nothing_more(text: str) -> None:
 def test_hostile_logs_take_no_time(piece: str) -> None:
     begin = time.process_time()
     redact.redact_text("Secret " + piece * (300_000 // len(piece)))
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 10  # linear: about 1 s on an idle core
 
 
 @pytest.mark.parametrize(

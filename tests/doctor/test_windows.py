@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.doctor.patients import CIDR, event, healthy, node, pod, service, windows_node
 
-from transom.doctor.examine import examine, talkative
+from transom.doctor.examine import examine, pods_with_useful_logs
 from transom.doctor.findings import DoctorFinding
 from transom.doctor.texts import recognised_texts
 from transom.windows.registry import RECORDS
@@ -339,5 +339,5 @@ def test_whose_logs_are_read() -> None:
             pod("other", "linux-1"),
         ]
     )
-    assert talkative(patient) == [("default", "again"), ("default", "late")]
-    assert ("default", "well") in talkative(patient, ["pod/default/well"])
+    assert pods_with_useful_logs(patient) == [("default", "again"), ("default", "late")]
+    assert ("default", "well") in pods_with_useful_logs(patient, ["pod/default/well"])

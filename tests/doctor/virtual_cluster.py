@@ -98,6 +98,9 @@ class DirectApi:
     ) -> ObjectList:
         return await self._client.list(resource, namespace, **options)
 
+    async def get(self, resource: GroupVersionResource, namespace: str, name: str) -> Object:
+        return await self._client.get(resource, namespace, name)
+
     async def get_json(self, path: str) -> Any:
         if path == "/version":
             return {"gitVersion": self._version}

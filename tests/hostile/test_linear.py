@@ -30,6 +30,7 @@ from transom.kit.cel.errors import CompileError
 from transom.kit.cel.types import parse_type
 from transom.machinery import (
     apply,
+    field_selectors,
     goyaml,
     jsonpatch,
     managedfields,
@@ -328,7 +329,7 @@ CASES: dict[str, Callable[[int], Work]] = {
     "selector: values": selecting("app!=v{}"),
     "selector: sets": selecting("k{} notin (a,b)"),
     "selector: fields": lambda n: partial(
-        selectors.parse_fields, ",".join(f"metadata.name!=x{i}" for i in range(n))
+        field_selectors.parse_fields, ",".join(f"metadata.name!=x{i}" for i in range(n))
     ),
     "CEL: compile a sum": lambda n: compiling("1" + " + 1" * n + " > 0"),
     "CEL: compile a list": lambda n: compiling(f"size([{', '.join('1' for _ in range(n))}]) > 0"),

@@ -100,6 +100,13 @@ _NEXT = b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
         ),
         (b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", 400, "unsupported protocol version"),
         (b"GET /\r\n\r\n", 400, ""),
+        (b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n" + _NEXT, 400, ""),
+        (b"GET /  HTTP/1.1\r\nHost: a\r\n\r\n" + _NEXT, 400, ""),
+        (b"GET / RTSP/1.0\r\nHost: a\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX(a): b\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX a: b\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", 400, ""),
         (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400, ""),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", 400, ""),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: 1\nY: 2\r\n\r\n", 400, ""),
@@ -172,6 +179,54 @@ def test_requests_that_others_would_read_differently(
         reason if code == 501 else f"400 Bad Request: {reason}" if reason else "400 Bad Request",
     )
     assert seen == []
+
+
+@pytest.mark.parametrize("pieces", [1, 1000], ids=["at once", "byte by byte"])
+def test_a_malformed_request_line_after_others(serve: Callable[..., Any], pieces: int) -> None:
+    seen: list[HttpRequest] = []
+
+    def handler(request: HttpRequest) -> HttpResponse:
+        seen.append(request)
+        return HttpResponse(200, [], b"")
+
+    client = serve(handler).connect()
+    good = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\na  b"
+    raw = good + good + b"GET /a  HTTP/1.1\r\nHost: h\r\n\r\n" + _NEXT
+    size = max(1, len(raw) // pieces)
+    try:
+        for at in range(0, len(raw), size):
+            client.send(raw[at : at + size])
+    except (BrokenPipeError, ConnectionResetError):
+        assert pieces > 1
+    assert (client.answer()[0], client.answer()[0]) == (200, 200)
+    assert plain_of(client) == (400, "400 Bad Request")
+    assert [request.body for request in seen] == [b"a  b"] * 2
+
+
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        (b"HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-continue", 100),
+        (b"HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-Continue, x", 100),
+        (b"HTTP/1.1\r\nContent-Length: 0\r\nExpect: 100-continue", 200),
+        (b"HTTP/1.1\r\nExpect: 100-continue", 200),
+        (b"HTTP/1.0\r\nContent-Length: 1\r\nExpect: 100-continue", 200),
+        (b"HTTP/1.1\r\nContent-Length: 1\r\nExpect: foo", 417),
+        (b"HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-continued", 417),
+        (b"HTTP/1.1\r\nExpect: foo", 417),
+    ],
+)
+def test_expectations(serve: Callable[..., Any], echo_handler: Any, head: bytes, code: int) -> None:
+    """As in Go's server."""
+    client = serve(echo_handler).connect()
+    client.send(b"POST / " + head + b"\r\nHost: h\r\n\r\n")
+    if code == 200 and b"Length: 1" in head:
+        client.send(b"x")
+    found, headers = client.head()[:2]
+    assert found == code
+    if code == 417:
+        assert (headers["connection"], headers["content-length"]) == ("close", "0")
+        assert client.at_end()
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,33 @@ def test_whole_objects_come_first_and_are_overridden() -> None:
     assert made.events.told == []
 
 
+@pytest.mark.parametrize(
+    "container",
+    [
+        {
+            "env": [
+                {"name": "A0", "value": "x" * 100},
+                *({"name": f"A{n}", "value": f"$(A{n - 1})" * 2} for n in range(1, 60)),
+            ]
+        },
+        {
+            "env": [
+                {"name": "A", "value": "x" * 1_000_000},
+                *({"name": f"B{n}", "value": "$(A)"} for n in range(10_000)),
+            ]
+        },
+        {"env": [{"name": "A", "value": "x" * 1000}], "args": ["$(A)"] * 1_000_000},
+        {"env": [{"name": "A", "value": "x" * 1_000_000}], "command": ["$(A)" * 100_000]},
+    ],
+    ids=["doubling", "many", "arguments", "command"],
+)
+def test_variables_that_multiply_end_the_container(container: dict[str, Any]) -> None:
+    """A pod of 2 KB would become terabytes."""
+    with pytest.raises(ContainerFailure, match="argument list too long") as failure:
+        env_of(machine(), **container)
+    assert failure.value.reason == "CreateContainerConfigError"
+
+
 def test_names_that_are_no_names_are_skipped_and_told() -> None:
     made = machine()
     assert "0bad" not in env_of(made, envFrom=[{"configMapRef": {"name": "conf"}}])

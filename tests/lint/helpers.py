@@ -8,7 +8,7 @@ from transom.lint.config import LintConfig
 from transom.lint.engine import LintReport, lint_sources
 from transom.lint.sources import ManifestSource, SourcesRead
 from transom.lint.text import SourceText
-from transom.windows.landscape import Landscape, landscape_from_options
+from transom.windows.target_nodes import TargetNodes, target_nodes_from_options
 
 
 def source(text: str, name: str = "a.yaml", scope: str = "here") -> ManifestSource:
@@ -16,11 +16,14 @@ def source(text: str, name: str = "a.yaml", scope: str = "here") -> ManifestSour
 
 
 def report(
-    text: str, config: LintConfig | None = None, landscape: Landscape | None = None, **nodes: Any
+    text: str,
+    config: LintConfig | None = None,
+    target_nodes: TargetNodes | None = None,
+    **nodes: Any,
 ) -> LintReport:
     return lint_sources(
         SourcesRead([source(text)]),
-        landscape or landscape_from_options(**nodes),
+        target_nodes or target_nodes_from_options(**nodes),
         config or LintConfig(),
     )
 

@@ -24,7 +24,7 @@ from transom.lint.fixes.values import with_change
 from transom.lint.sources import SourcesRead
 from transom.lint.text import SourceText
 from transom.lint.tree import YamlDocument, parse_documents
-from transom.windows.landscape import landscape_from_options
+from transom.windows.target_nodes import target_nodes_from_options
 
 FIXES = Path(__file__).parent / "fixes"
 FILES = sorted(path for path in FIXES.iterdir() if ".fixed" not in path.name)
@@ -201,7 +201,9 @@ def test_mending_twice_changes_nothing_more(lines: list[str], comments: bool) ->
     one = source(text)
     changed, rest = apply_fixes(
         [one],
-        lambda: lint_sources(SourcesRead([one]), landscape_from_options(), LintConfig()).findings,
+        lambda: (
+            lint_sources(SourcesRead([one]), target_nodes_from_options(), LintConfig()).findings
+        ),
     )
     assert not [finding for finding in rest if finding.fix]
     kept = yaml.safe_load(one.text.text)["spec"]
@@ -235,6 +237,8 @@ def test_json_stays_json() -> None:
     one = source(text, "a.json")
     apply_fixes(
         [one],
-        lambda: lint_sources(SourcesRead([one]), landscape_from_options(), LintConfig()).findings,
+        lambda: (
+            lint_sources(SourcesRead([one]), target_nodes_from_options(), LintConfig()).findings
+        ),
     )
     assert json.loads(one.text.text)["spec"]["nodeSelector"] == {"kubernetes.io/os": "windows"}

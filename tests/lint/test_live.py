@@ -14,7 +14,7 @@ from transom.lint.engine import lint_sources
 from transom.lint.live import LiveCluster, read_live_cluster
 from transom.lint.sources import SourcesRead
 from transom.machinery.errors import ApiError
-from transom.windows.landscape import landscape_of_nodes
+from transom.windows.target_nodes import target_nodes_of_cluster
 
 NODE = {
     "metadata": {"name": "win", "labels": {"kubernetes.io/os": "windows"}},
@@ -78,7 +78,9 @@ def test_objects_and_nodes() -> None:
             ("configmaps", "v1"): "Forbidden",
         }
     )
-    report = lint_sources(SourcesRead(), landscape_of_nodes(live.nodes), LintConfig(), live.objects)
+    report = lint_sources(
+        SourcesRead(), target_nodes_of_cluster(live.nodes), LintConfig(), live.objects
+    )
     assert [
         (f.id, f.obj.title if f.obj else "", f.nodes, f.source.name) for f in report.findings
     ] == [

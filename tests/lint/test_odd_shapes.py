@@ -19,7 +19,7 @@ from transom.lint.engine import lint_sources
 from transom.lint.fixes.apply import apply_fixes
 from transom.lint.fixes.values import value_at_path, with_change
 from transom.lint.sources import SourcesRead
-from transom.windows.landscape import landscape_from_options, landscape_of_nodes
+from transom.windows.target_nodes import target_nodes_from_options, target_nodes_of_cluster
 
 ODD: tuple[Any, ...] = (None, 5, "x", [], {}, [None, {"name": 7}], {"a": None}, True)
 
@@ -29,7 +29,7 @@ ODD: tuple[Any, ...] = (None, 5, "x", [], {}, [None, {"name": 7}], {"a": None}, 
 )
 def test_odd_values(name: str) -> None:
     documents = list(yaml.safe_load_all((CASES / f"{name}.yaml").read_text()))
-    live = landscape_of_nodes(
+    live = target_nodes_of_cluster(
         [{"metadata": {}, "status": {"nodeInfo": {"operatingSystem": "windows"}}}]
     )
     for i, document in enumerate(documents):
@@ -38,7 +38,7 @@ def test_odd_values(name: str) -> None:
             text = "\n---\n".join(json.dumps(one) for one in whole)
             lint_sources(
                 SourcesRead([source(text)]),
-                live if n % 3 == 0 else landscape_from_options(release=(1, 25)),
+                live if n % 3 == 0 else target_nodes_from_options(release=(1, 25)),
                 LintConfig(),
             )
 
@@ -51,7 +51,7 @@ def test_odd_values_can_be_fixed() -> None:
         apply_fixes(
             [one],
             lambda one=one: (
-                lint_sources(SourcesRead([one]), landscape_from_options(), LintConfig()).findings
+                lint_sources(SourcesRead([one]), target_nodes_from_options(), LintConfig()).findings
             ),
         )  # type: ignore[misc]
         assert yaml.safe_load(one.text.text) is not None

@@ -9,8 +9,8 @@ from tests.lint.helpers import ids, pod, report
 
 from transom.lint.evaluate import evaluate_rules
 from transom.lint.rules import OWN, RULES, rule_limits
-from transom.windows.landscape import landscape_from_options, landscape_of_nodes
 from transom.windows.limits import LIMITS
+from transom.windows.target_nodes import target_nodes_from_options, target_nodes_of_cluster
 
 
 def test_every_check_of_the_registry_has_a_rule() -> None:
@@ -81,7 +81,7 @@ def node(
     }
 
 
-LIVE = landscape_of_nodes(
+LIVE = target_nodes_of_cluster(
     [
         node("lin", "linux"),
         node(
@@ -96,7 +96,7 @@ TOLERATION = "  tolerations: [{key: os, value: windows, effect: NoSchedule}]\n"
 
 
 def test_nodes_of_a_cluster_are_named() -> None:
-    found = report(pod("  hostNetwork: true\n" + TOLERATION), landscape=LIVE).findings
+    found = report(pod("  hostNetwork: true\n" + TOLERATION), target_nodes=LIVE).findings
     assert [(f.id, f.nodes) for f in found] == [
         ("WIN-POD-002", ("old",)),
         ("WIN-POD-003", ("new",)),
@@ -108,37 +108,39 @@ def test_taints_of_a_cluster_keep_linux_pods_off() -> None:
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: "
         "x}]\n"
     )
-    assert ids(loose, landscape=LIVE) == []
-    assert ids(loose + "  tolerations: [{operator: Exists}]\n", landscape=LIVE) == ["WIN-POD-011"]
+    assert ids(loose, target_nodes=LIVE) == []
+    assert ids(loose + "  tolerations: [{operator: Exists}]\n", target_nodes=LIVE) == [
+        "WIN-POD-011"
+    ]
 
 
 def test_a_pod_that_no_windows_node_takes() -> None:
-    assert ids(pod(""), landscape=LIVE) == ["WIN-LINT-008"]  # the taint
+    assert ids(pod(""), target_nodes=LIVE) == ["WIN-LINT-008"]  # the taint
     assert ids(
         pod(TOLERATION).replace("kubernetes.io/os: windows", "kubernetes.io/os: windows, pool: x"),
-        landscape=LIVE,
+        target_nodes=LIVE,
     ) == ["WIN-LINT-008"]
-    assert ids(pod(TOLERATION), landscape=landscape_of_nodes([node("lin", "linux")])) == [
+    assert ids(pod(TOLERATION), target_nodes=target_nodes_of_cluster([node("lin", "linux")])) == [
         "WIN-LINT-008"
     ]
-    assert ids(pod(TOLERATION), landscape=LIVE) == []
+    assert ids(pod(TOLERATION), target_nodes=LIVE) == []
 
 
 def test_an_image_for_one_of_several_builds_needs_a_build_selector() -> None:
     text = pod(TOLERATION).replace("example.com/app:1", "example.com/app:ltsc2022")
-    assert ids(text, landscape=LIVE) == ["WIN-OS-013"]
+    assert ids(text, target_nodes=LIVE) == ["WIN-OS-013"]
     assert (
         ids(
             text.replace(
                 "kubernetes.io/os: windows", "node.kubernetes.io/windows-build: 10.0.20348"
             ),
-            landscape=LIVE,
+            target_nodes=LIVE,
         )
         == []
     )
     assert ids(
         text.replace("kubernetes.io/os: windows", "node.kubernetes.io/windows-build: 10.0.17763"),
-        landscape=LIVE,
+        target_nodes=LIVE,
     ) == ["WIN-OS-004"]
 
 
@@ -177,7 +179,7 @@ def test_findings_need_no_document() -> None:
         },
     }
     obj = objects_of_cluster(ManifestSource("cluster", SourceText(""), "cluster"), "", "Pod", value)
-    (finding,) = evaluate_rules(LintContext("cluster", [obj], landscape_from_options(), {}.get))
+    (finding,) = evaluate_rules(LintContext("cluster", [obj], target_nodes_from_options(), {}.get))
     assert (finding.id, finding.path, finding.place, finding.span) == (
         "WIN-POD-004",
         "spec.hostPID",

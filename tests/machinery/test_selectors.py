@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.machinery import selectors
+from transom.machinery import field_selectors, selectors
+from transom.machinery.field_selectors import convert_fields, parse_fields
 from transom.machinery.kinds import BY_KEY, GVK, Kind
-from transom.machinery.selectors import (
-    SelectorError,
-    convert_fields,
-    from_object,
-    parse_fields,
-    parse_labels,
-)
+from transom.machinery.selectors import SelectorError, from_object, parse_labels
 
 LABELS = {"tier": "web", "env": "prod", "g": "5", "empty": ""}
 
@@ -282,7 +277,7 @@ def test_field_values_and_both_ways_of_matching_agree() -> None:
         "spec": {"nodeName": "a"},
         "status": {"phase": "Running"},
     }
-    values = selectors.field_values(POD, pod)
+    values = field_selectors.field_values(POD, pod)
     assert (values["metadata.name"], values["spec.nodeName"], values["status.podIP"]) == (
         "p",
         "a",
@@ -302,15 +297,20 @@ def test_field_values_and_both_ways_of_matching_agree() -> None:
 
 
 def test_field_values_of_kinds_with_their_own() -> None:
-    assert selectors.field_values(BY_KEY["/Node"], {"spec": {}})["spec.unschedulable"] == "false"
     assert (
-        selectors.field_values(BY_KEY["batch/Job"], {"status": {"succeeded": 2}})[
+        field_selectors.field_values(BY_KEY["/Node"], {"spec": {}})["spec.unschedulable"] == "false"
+    )
+    assert (
+        field_selectors.field_values(BY_KEY["batch/Job"], {"status": {"succeeded": 2}})[
             "status.successful"
         ]
         == "2"
     )
-    assert selectors.field_values(BY_KEY["batch/Job"], {"status": {}})["status.successful"] == "0"
-    assert selectors.field_values(EVENT, {"reportingComponent": "s"})["source"] == "s"
+    assert (
+        field_selectors.field_values(BY_KEY["batch/Job"], {"status": {}})["status.successful"]
+        == "0"
+    )
+    assert field_selectors.field_values(EVENT, {"reportingComponent": "s"})["source"] == "s"
 
 
 _requirements = st.lists(
@@ -364,7 +364,7 @@ _fields = st.sampled_from(["metadata.name", "status.phase"])
 def test_field_terms_by_field_match_what_each_of_them_matches(
     terms: list[Any], values: dict[str, str]
 ) -> None:
-    selector = selectors.FieldSelector(selectors.FieldTerm(*term) for term in terms)
+    selector = field_selectors.FieldSelector(field_selectors.FieldTerm(*term) for term in terms)
     assert selector.matches(values) is all(
         (values.get(f, "") == v) is equal for f, equal, v in terms
     )

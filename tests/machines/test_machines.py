@@ -75,7 +75,7 @@ def test_processor_time_is_shared_when_all_want_more_than_there_is() -> None:
     assert (one.cpu_seconds(), two.cpu_seconds()) == (15, 15)
     two.close()
     clock.advance(10)
-    one.burn(2)
+    one.use_cpu(2)
     assert (one.cpu_seconds(), two.cpu_seconds()) == (27, 15)
     assert host.cpu_seconds() == 42
 

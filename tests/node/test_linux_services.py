@@ -114,3 +114,45 @@ async def test_containerd_that_was_stopped_makes_the_node_not_ready() -> None:
         await world.until(down, 120)
         await shell("systemctl start containerd && crictl ps")
         await world.until(lambda: is_ready(world, "l"))
+
+
+async def test_the_network_of_a_node_is_shown_and_changed_with_effect() -> None:
+    async with play() as world:
+        shell = LinuxShell(world)
+        assert "inet 172.20." in await shell("ip addr show eth0")
+        assert (await shell("ip route get 172.20.0.1")).split()[1:3] == ["dev", "eth0"]
+        listed = await shell("ss -tlnp")
+        for port in ("10248", "10249", "10250", "10256"):
+            assert f":{port} " in listed
+        assert '("kubelet",pid=' in listed
+        assert ":6443 " in await shell("netstat -tn")
+        await shell("ip link set eth0 down")
+        assert "state DOWN" in await shell("ip link show eth0")
+        assert await shell("ip route") == ""
+        assert "100% packet loss" in await shell("ping -c 1 -W 1 172.20.0.3", 1)
+        await shell("ip link set eth0 up")
+        assert "scope link src 172.20." in await shell("ip route")
+        # flanneld checks its routes
+        assert " via 172.20.0.3 dev eth0" in await shell("ip route")
+        assert "No such device" in await shell("ip route add 10.9.0.0/16", 2)
+        assert "invalid gateway" in await shell("ip route add 10.9.0.0/16 via 192.0.2.1", 2)
+        await shell("ip route add default via 172.20.0.1")
+        assert "File exists" in await shell("ip route add default via 172.20.0.1", 2)
+        assert 'Cannot find device "eth9"' in await shell("ip link set eth9 up", 1)
+        assert "0% packet loss" in await shell("ping -c 1 -W 1 172.20.0.3")
+
+
+async def test_memory_disks_and_load_are_those_of_the_machine() -> None:
+    async with play() as world:
+        shell = LinuxShell(world)
+        machine = shell.node.machine
+        memory = (await shell("free -b")).splitlines()[1].split()
+        assert int(memory[1]) == machine.hardware.memory
+        assert int(memory[2]) == machine.memory().working_set
+        await shell("mkdir /mnt/t; mount -t tmpfs -o size=1m tmpfs /mnt/t; echo x > /mnt/t/f")
+        assert "tmpfs on /mnt/t type tmpfs" in await shell("mount")
+        assert (await shell("df -k /mnt/t")).splitlines()[1].split()[1] == "1024"
+        await shell("shutdown -r +5")
+        assert machine.power.pending is not None
+        await shell("shutdown -c")
+        assert machine.power.pending is None

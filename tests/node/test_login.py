@@ -13,6 +13,7 @@ from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.api import is_not_found
 from transom.http.messages import HttpRequest
+from transom.kit import pki
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.machines.windows.host import CONTROL, WindowsHost
@@ -157,6 +158,27 @@ async def test_services_are_found_again_after_a_reboot() -> None:
         assert world.binaries.running("kube-proxy") is not None
 
 
+async def test_shutdown_restarts_the_machine_and_switches_it_off() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        before = await shell("(gcim Win32_OperatingSystem).LastBootUpTime.Ticks")
+        await shell("subst X: C:\\k")
+        await shell("shutdown /r /t 60")
+        assert "already been scheduled.(1190)" in await shell("shutdown /s; $true")
+        await shell("shutdown /a")
+        assert "no shutdown was in progress.(1116)" in await shell("shutdown /a; $true")
+        await shell("shutdown /r /t 30")
+        await world.clock.sleep(40)
+        await world.until(lambda: is_ready(world))
+        after = await shell("(gcim Win32_OperatingSystem).LastBootUpTime.Ticks")
+        assert int(after) > int(before)
+        assert (await shell("Test-Path X:\\\\")).strip() == "False"
+        assert "1074" in await shell("(Get-EventLog System -Source User32).EventID")
+        await shell("Stop-Computer; $true")
+        await world.clock.sleep(30)
+        assert world.pool.node("w").spec.stopped
+
+
 async def test_the_registry_has_each_adapter_and_name_servers_are_those_of_one() -> None:
     key = r"HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 
@@ -272,17 +294,119 @@ async def test_netstat_and_powershell_show_what_answers() -> None:
     async with play() as world:
         shell = Shell(world)
         rows = "Get-NetTCPConnection -State Listen | % { $_.LocalPort }"
-        assert (await shell(rows)).split() == ["10250", "10256"]
+        assert (await shell(rows)).split() == ["10250", "10256", "10248", "10249"]
         listed = await shell("netstat -an")
         assert [line.split()[1] for line in listed.splitlines() if "LISTENING" in line] == [
             "0.0.0.0:10250",
             "0.0.0.0:10256",
+            "127.0.0.1:10248",
+            "127.0.0.1:10249",
         ]
+        owners = "(Get-Process -Id (Get-NetTCPConnection -RemotePort 6443).OwningProcess).Name"
+        assert {"kubelet", "kube-proxy"} <= set((await shell(owners)).split())
+        assert "ESTABLISHED" in await shell("netstat -ano")
         reach = "Test-NetConnection localhost -Port 10256 -InformationLevel Quiet"
         assert "True" in await shell(reach)
         await shell("Stop-Service kube-proxy")
-        assert (await shell(rows)).split() == ["10250"]
+        assert (await shell(rows)).split() == ["10250", "10248"]
         assert "False" in await shell(reach)
         await shell("Start-Service kube-proxy")
         assert "True" in await shell(reach)
         assert "Active Routes" in await shell("netstat -rn")
+
+
+async def test_a_share_has_a_drive_letter_on_the_whole_node() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        mapping = r"New-SmbGlobalMapping -RemotePath \\files\data -LocalPath G:"
+        assert "G:" in await shell(mapping)
+        await shell(r"Set-Content G:\f.txt hello")
+        assert "hello" in await shell(r"Get-Content \\files\data\f.txt")
+        assert await shell("(Get-SmbGlobalMapping).LocalPath") == "G:\n"
+        assert r"G:        \\files\data" in await shell("net use")
+        kind = "(gcim Win32_LogicalDisk -Filter \"DeviceID = 'G:'\").ProviderName"
+        assert await shell(kind) == "\\\\files\\data\n"
+        other = r"net use G: \\files\other 2>&1; $LASTEXITCODE"
+        assert "System error 85 has occurred." in await shell(other)
+        await shell("Remove-SmbGlobalMapping -LocalPath G: -Force")
+        assert await shell(r"Test-Path G:\; Test-Path \\files\data\f.txt") == "False\nFalse\n"
+
+
+async def test_a_node_without_its_adapter_is_not_ready() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        assert "ESTABLISHED" in await shell("netstat -n")
+        await shell("Disable-NetAdapter Ethernet -Confirm:$false")
+        states = "(Get-NetAdapter Ethernet, 'vEthernet (Ethernet)').Status"
+        assert (await shell(states)).split() == ["Disabled", "Disconnected"]
+        assert "Media disconnected" in await shell("ipconfig")
+        assert "ESTABLISHED" not in await shell("netstat -n")
+
+        async def not_ready() -> bool:
+            return not await is_ready(world)
+
+        await world.until(not_ready, 120)
+        await shell("netsh interface set interface Ethernet admin=enabled")
+        assert (await shell(states)).split() == ["Up", "Up"]
+        assert "0.0.0.0/0" in await shell("(Get-NetRoute).DestinationPrefix")
+        await world.until(lambda: is_ready(world))
+
+
+async def test_a_node_without_the_feature_containers_has_no_runtime() -> None:
+    async with play(runtime="docker") as world:
+        shell = Shell(world)
+        await shell("Uninstall-WindowsFeature Containers; $true")
+        assert "UninstallPending" in await shell("(Get-WindowsFeature Containers).InstallState")
+        assert "Running" in await shell("(Get-Service docker).Status")
+        await shell("shutdown /r /t 0")
+        await world.clock.sleep(30)
+        assert "Stopped" in await shell("(Get-Service docker).Status")
+        assert "False" in await shell("[bool](Get-Service vmcompute -EA SilentlyContinue)")
+        await shell("dism /online /enable-feature /featurename:Containers /quiet /norestart; $true")
+        await shell("Restart-Computer")
+        await world.clock.sleep(30)
+        assert "Running" in await shell("(Get-Service docker).Status")
+        await world.until(lambda: is_ready(world))
+
+
+async def test_the_certificates_of_the_node_are_on_the_cert_drive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the cluster of this test keeps its certificate authority
+    async with play() as world:
+        shell = Shell(world)
+        authority = world.pool.cluster.authority.ca
+        authority.write_bytes(pki.make_ca("kubernetes").certificate)
+        found = (await shell(r"(Get-ChildItem Cert:\LocalMachine\Root).Thumbprint")).split()
+        assert len(found) == 1 and len(found[0]) == 40
+        made = r"(New-SelfSignedCertificate -DnsName x.local).Thumbprint"
+        thumbprint = (await shell(made)).strip()
+        listed = await shell(r"reg query HKLM\SOFTWARE\Microsoft\SystemCertificates\MY /s")
+        assert thumbprint in listed
+        assert "CN=x.local" in await shell("certutil -store my")
+
+
+async def test_services_run_any_program_of_windows() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        script = "while(1){Add-Content C:\\k\\loop.log x; Start-Sleep 1}"
+        await shell(f"Set-Content C:\\k\\loop.ps1 '{script}'")
+        path = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+        await shell(f"nssm install looper {path} -File C:\\k\\loop.ps1; nssm start looper")
+        await world.clock.sleep(5)
+        assert "Running" in await shell("(Get-Service looper).Status")
+        assert int(await shell("(Get-Content C:\\k\\loop.log).Count")) > 1
+        await shell("nssm stop looper; nssm remove looper confirm")
+        created = 'sc.exe create s1 binPath= "cmd /c ping -t 127.0.0.1"; sc.exe start s1; $true'
+        assert "FAILED 1053" in await shell(created)
+        missing = "sc.exe create s2 binPath= C:\\nope.exe; sc.exe start s2; $true"
+        assert "FAILED 2:" in await shell(missing)
+
+
+async def test_killed_processes_have_the_code_of_their_killer() -> None:
+    async with play() as world:
+        shell = Shell(world)
+        begin = "$p = Start-Process ping -ArgumentList '-t 127.0.0.1' -PassThru; "
+        ended = "; $p.WaitForExit(); $p.ExitCode"
+        for kill, code in (("Stop-Process $p", "-1"), ("taskkill /f /pid $p.Id | Out-Null", "1")):
+            assert (await shell(begin + kill + ended)).split()[-1] == code

@@ -1,12 +1,14 @@
 """What every store does, whatever lies behind it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.conftest import ContextFactory
+from tests.etcd_process import EtcdProcess, require_etcd
 
 from transom.kit.clock import Clock, VirtualClock
 from transom.store.api import (
@@ -18,35 +20,70 @@ from transom.store.api import (
     StoreEvent,
     StoreRecord,
 )
+from transom.store.etcd.client import EtcdClient, parse_etcd_address
+from transom.store.etcd.store import EtcdStore
 from transom.store.memory import MemoryStore
 from transom.store.sqlite import SqliteStore
 
 Run = Callable[[Callable[[Store], Awaitable[None]]], None]
+Make = Callable[..., Store]
 
 
-def make(kind: str, path: Path, clock: Clock | None = None, **bounds: float) -> Store:
-    return (
-        MemoryStore(clock, **bounds)
-        if kind == "memory"
-        else SqliteStore(path / "db", clock, **bounds)
-    )
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
+    require_etcd()
+    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
+    yield member
+    member.kill()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "etcd"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def run(kind: str, tmp_path: Path) -> ContextFactory:
+def make(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
+    """Makes an empty store."""
+
+    def make_store(clock: Clock | None = None, **bounds: float) -> Store:
+        if kind == "memory":
+            return MemoryStore(clock, **bounds)
+        if kind == "sqlite":
+            return SqliteStore(tmp_path / f"db{len(list(tmp_path.iterdir()))}", clock, **bounds)
+        member: EtcdProcess = request.getfixturevalue("etcd")
+        address = parse_etcd_address(member.fresh_url())
+        return EtcdStore(EtcdClient(address), address.prefix, clock=clock, **bounds)  # type: ignore[arg-type]
+
+    return make_store
+
+
+@pytest.fixture
+def run(make: Make) -> ContextFactory:
     @asynccontextmanager
     async def run_scenario() -> AsyncIterator[Store]:
-        store = make(kind, tmp_path)
+        store = make()
         await store.start()
         yield store
         await store.close()
 
     return run_scenario
+
+
+async def in_order(store: Store, *writes: Callable[[], Awaitable[object]]) -> None:
+    """Together if that keeps their order; etcd orders concurrent writes as it likes."""
+    if store.follows:
+        for write in writes:
+            await write()
+    else:
+        await asyncio.gather(*(write() for write in writes))
+
+
+async def refusal(write: Callable[[], Awaitable[object]]) -> PreconditionFailed:
+    """A check fails at once or when the write is committed."""
+    with pytest.raises(PreconditionFailed) as refused:
+        await write()
+    return refused.value
 
 
 def put(
@@ -63,9 +100,10 @@ async def test_a_write_is_visible_when_its_future_resolves_and_not_before(
     run: ContextFactory,
 ) -> None:
     async with run() as store:
-        assert store.revision == 1
+        base = store.revision
+        assert base == 1 or store.follows
         seen: list[StoreEvent] = []
-        store.watch("pods/", 1, seen.extend)
+        store.watch("pods/", base, seen.extend)
         encoded_with: list[int] = []
 
         def encode(revision: int) -> bytes:
@@ -73,20 +111,53 @@ async def test_a_write_is_visible_when_its_future_resolves_and_not_before(
             return b"v%d" % revision
 
         future = store.put("pods/a", encode)
-        assert encoded_with == [2]
+        assert encoded_with == [0 if store.follows else 2]  # etcd has not chosen it yet
         assert (
             store.get("pods/a") is None
             and store.count("pods/") == 0
-            and store.revision == 1
+            and store.revision == base
             and not seen
         )
         latest = store.latest("pods/a")
-        assert latest is not None and latest.value == b"v2"
+        assert store.follows or (latest is not None and latest.value == b"v2")
         record = await future
         assert record is store.get("pods/a") is store.latest("pods/a") is seen[0].record
-        assert (record.create_revision, record.mod_revision, store.revision) == (2, 2, 2)
+        new = base + 1
+        assert (record.create_revision, record.mod_revision, store.revision) == (new, new, new)
 
 
+async def test_a_check_that_fails_changes_nothing_and_shows_the_current_record(
+    run: ContextFactory,
+) -> None:
+    async with run() as store:
+        base = store.revision
+        await put(store, "pods/a", expected=0)
+        refused = await refusal(lambda: put(store, "pods/a", b"other", expected=0))
+        assert refused.current is store.get("pods/a") is not None
+        second = await put(store, "pods/a", b"y", expected=base + 1)
+        await refusal(lambda: put(store, "pods/a", expected=base + 1))
+        await refusal(lambda: store.delete("pods/a", expected=base + 1))
+        await refusal(lambda: store.delete("pods/b"))
+        await refusal(lambda: store.delete("pods/b", expected=base + 1))
+        assert store.get("pods/a") is second
+        deleted, revision = await store.delete("pods/a", expected=base + 2)
+        assert (deleted, revision) == (second, base + 3)
+        assert (await refusal(lambda: store.delete("pods/a"))).current is None
+        assert (await put(store, "pods/a", b"z", expected=0)).create_revision == base + 4
+        assert store.revision == base + 4  # refused writes take no revision
+
+
+async def test_writes_of_one_key_are_committed_in_the_order_of_the_calls(
+    run: ContextFactory,
+) -> None:
+    async with run() as store:
+        seen: list[StoreEvent] = []
+        store.watch("pods/", store.revision, seen.extend)
+        await asyncio.gather(*(put(store, "pods/a", b"%d" % n) for n in range(20)))
+        assert [e.record and e.record.value for e in seen] == [b"%d" % n for n in range(20)]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"], indirect=True)
 async def test_preconditions_are_checked_at_once_against_what_is_accepted(
     run: ContextFactory,
 ) -> None:
@@ -115,6 +186,7 @@ async def test_preconditions_are_checked_at_once_against_what_is_accepted(
 
 async def test_an_encoder_that_fails_leaves_no_trace(run: ContextFactory) -> None:
     async with run() as store:
+        base = store.revision
 
         def broken(revision: int) -> bytes:
             raise LookupError
@@ -126,13 +198,15 @@ async def test_an_encoder_that_fails_leaves_no_trace(run: ContextFactory) -> Non
         with pytest.raises(UnicodeEncodeError):
             put(store, "pods/\ud800")
         assert store.latest("pods/a") is None
-        assert (await put(store, "pods/a")).mod_revision == 2
+        assert (await put(store, "pods/a")).mod_revision == base + 1
 
 
 async def test_a_cancelled_caller_does_not_stop_the_write(run: ContextFactory) -> None:
     async with run() as store:
+        written = asyncio.Event()
+        store.watch("pods/a", store.revision, lambda events: written.set())
         put(store, "pods/a").cancel()
-        await put(store, "pods/b")
+        await written.wait()
         assert store.get("pods/a") is not None
 
 
@@ -188,37 +262,45 @@ async def test_lists_are_sorted_and_paged(run: ContextFactory) -> None:
 
 async def test_reading_outside_of_history(run: ContextFactory) -> None:
     async with run() as store:
+        zero = store.revision - 1
         for value in (b"2", b"3", b"4"):
             await put(store, "pods/a", value)
         with pytest.raises(FutureRevision) as future:
-            store.list("pods/", revision=5)
-        assert future.value.current == 4
+            store.list("pods/", revision=zero + 5)
+        assert future.value.current == zero + 4
         with pytest.raises(FutureRevision):
-            store.compact(5)
-        store.compact(3)
+            store.compact(zero + 5)
+        store.compact(zero + 3)
         await asyncio.sleep(0)
-        assert store.compacted == 3
+        assert store.compacted == zero + 3
         for read in (
-            lambda: store.list("pods/", revision=2),
-            lambda: store.get("pods/a", 2),
-            lambda: store.get("nodes/a", 2),
-            lambda: store.watch("pods/", 2, print),
+            lambda: store.list("pods/", revision=zero + 2),
+            lambda: store.get("pods/a", zero + 2),
+            lambda: store.get("nodes/a", zero + 2),
+            lambda: store.watch("pods/", zero + 2, print),
         ):
             with pytest.raises(RevisionCompacted) as gone:
                 read()
-            assert gone.value.revision == 3
-        record = store.get("pods/a", 3)
+            assert gone.value.revision == zero + 3
+        record = store.get("pods/a", zero + 3)
         assert record is not None and record.value == b"3"
-        assert [r.value for r in store.list("pods/", revision=3).records] == [b"3"]
+        assert [r.value for r in store.list("pods/", revision=zero + 3).records] == [b"3"]
         seen: list[StoreEvent] = []
-        store.watch("pods/", 3, seen.extend)
-        assert short(seen) == [(4, "pods/a", b"4")]
+        store.watch("pods/", zero + 3, seen.extend)
+        assert short(seen) == [(zero + 4, "pods/a", b"4")]
 
 
 async def test_watches_have_no_gaps_and_no_duplicates(run: ContextFactory) -> None:
     async with run() as store:
-        await asyncio.gather(
-            *(put(store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)), put(store, "nodes/n")
+        zero = store.revision - 1
+
+        def shown(name: str) -> list[tuple[int, str, bytes | None]]:
+            return [(revision - zero, *rest) for revision, *rest in short(batches[name])]  # type: ignore[misc]
+
+        await in_order(
+            store,
+            *(partial(put, store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)),
+            partial(put, store, "nodes/n"),
         )
         batches: dict[str, list[StoreEvent]] = {
             "late": [],
@@ -233,17 +315,17 @@ async def test_watches_have_no_gaps_and_no_duplicates(run: ContextFactory) -> No
 
         # Called before the watchers of pods/a/, to whom it adds one in the middle of a batch.
         store.watch("pods/", store.revision, join_late)
-        early = store.watch("pods/a/", 1, batches.setdefault("early", []).extend)
-        store.watch("pods/b/1", 1, batches["one"].extend)
-        store.watch("", 3, batches["everything"].extend)
-        store.watch("pods/", 10, batches["future"].extend)
-        writes = [
-            put(store, "pods/a/0", b"y"),
-            store.delete("pods/a/1"),
-            put(store, "pods/b/9"),
-            put(store, "pods/a/7"),
-        ]
-        await asyncio.gather(*writes)
+        early = store.watch("pods/a/", zero + 1, batches.setdefault("early", []).extend)
+        store.watch("pods/b/1", zero + 1, batches["one"].extend)
+        store.watch("", zero + 3, batches["everything"].extend)
+        store.watch("pods/", zero + 10, batches["future"].extend)
+        await in_order(
+            store,
+            partial(put, store, "pods/a/0", b"y"),
+            partial(store.delete, "pods/a/1"),
+            partial(put, store, "pods/b/9"),
+            partial(put, store, "pods/a/7"),
+        )
         early.cancel()
         early.cancel()
         await put(store, "pods/a/8")
@@ -261,11 +343,11 @@ async def test_watches_have_no_gaps_and_no_duplicates(run: ContextFactory) -> No
             (12, "pods/a/7", b"x"),
         ]
         last = (13, "pods/a/8", b"x")
-        assert short(batches["early"]) == [*a, new[0], new[1], new[3]]
-        assert short(batches["one"]) == [b[1]]
-        assert short(batches["everything"]) == [a[2], *b, *new, last]
-        assert short(batches["future"]) == [new[2], new[3], last]
-        assert short(batches["late"]) == [new[0], new[1], new[3], last]
+        assert shown("early") == [*a, new[0], new[1], new[3]]
+        assert shown("one") == [b[1]]
+        assert shown("everything") == [a[2], *b, *new, last]
+        assert shown("future") == [new[2], new[3], last]
+        assert shown("late") == [new[0], new[1], new[3], last]
         assert batches["early"][3].previous is batches["early"][0].record
 
 
@@ -281,34 +363,35 @@ async def test_a_watcher_that_fails_or_leaves_disturbs_nobody(
         def fail(events: Sequence[StoreEvent]) -> None:
             raise RuntimeError("not my day")
 
-        store.watch("pods/", 1, leave)
-        second = store.watch("pods/", 1, lambda events: pytest.fail("cancelled"))
-        store.watch("pods/", 1, fail)
-        store.watch("pods/", 1, seen.extend)
+        base = store.revision
+        store.watch("pods/", base, leave)
+        second = store.watch("pods/", base, lambda events: pytest.fail("cancelled"))
+        store.watch("pods/", base, fail)
+        store.watch("pods/", base, seen.extend)
         await put(store, "pods/a")
         await put(store, "pods/b")
         assert [event.key for event in seen] == ["pods/a", "pods/b"]
     assert "not my day" in caplog.text
 
 
-async def test_a_closed_store_refuses_writes_and_finished_what_it_had(
-    kind: str, tmp_path: Path
-) -> None:
-    store = make(kind, tmp_path)
+async def test_a_closed_store_refuses_writes_and_finished_what_it_had(make: Make) -> None:
+    store = make()
     with pytest.raises(StoreError):
         put(store, "pods/a")
     await store.start()
+    base = store.revision
     future = put(store, "pods/a")
     await store.close()
-    assert (await future).mod_revision == 2
+    assert (await future).mod_revision == base + 1
     with pytest.raises(StoreError):
         put(store, "pods/b")
     await store.close()
 
 
-async def test_keys_expire_on_their_own(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["memory", "sqlite"], indirect=True)
+async def test_keys_expire_on_their_own(make: Make) -> None:
     clock = VirtualClock()
-    store = make(kind, tmp_path, clock)
+    store = make(clock)
     await store.start()
     await put(store, "events/short", ttl=10)
     await put(store, "events/renewed", ttl=10)
@@ -338,9 +421,10 @@ async def test_keys_expire_on_their_own(kind: str, tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["memory", "sqlite"], indirect=True)
+async def test_many_keys_expiring_at_once_all_go(make: Make) -> None:
     clock = VirtualClock()
-    store = make(kind, tmp_path, clock)
+    store = make(clock)
     await store.start()
     await asyncio.gather(*(put(store, f"events/{n}", ttl=5) for n in range(1000)))
     gone = asyncio.Event()
@@ -352,9 +436,10 @@ async def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> N
     await store.close()
 
 
-async def test_history_is_kept_for_a_time_and_within_bounds(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["memory", "sqlite"], indirect=True)
+async def test_history_is_kept_for_a_time_and_within_bounds(make: Make) -> None:
     clock = VirtualClock()
-    store = make(kind, tmp_path, clock, history_seconds=300, compact_interval=60, history_events=50)
+    store = make(clock, history_seconds=300, compact_interval=60, history_events=50)
     await store.start()
     await put(store, "pods/a")
     await clock.run_for(299)
@@ -368,8 +453,7 @@ async def test_history_is_kept_for_a_time_and_within_bounds(kind: str, tmp_path:
     assert store.compacted == store.revision - 50
     await store.close()
 
-    (tmp_path / "second").mkdir()
-    store = make(kind, tmp_path / "second", clock, history_bytes=100_000)
+    store = make(clock, history_bytes=100_000)
     await store.start()
     for _ in range(30):
         await put(store, "pods/a", bytes(10_000))

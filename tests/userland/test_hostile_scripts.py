@@ -19,6 +19,7 @@ import pytest
 from tests.userland.conftest import Box
 
 from transom.machines.inodes import DiskQuota, FileContent
+from transom.userland import preemption
 from transom.userland.posix.sh.parser import parse_shell
 from transom.userland.powershell.parser import parse_powershell
 
@@ -59,6 +60,43 @@ def test_a_script_that_asks_for_too_much_memory_ends(box: Box, script: str) -> N
     with limited():
         result = box.sh(script, limit=1e6)
     assert OUT_OF_MEMORY in result.err and result.code
+
+
+LONG_LINE = "head -c 3000000 /dev/zero | tr '\\0' a > /tmp/a; "
+MANY_LINES = "seq 1 99999 > /tmp/f; "
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        (MANY_LINES + "sort -r /tmp/f | head -n 1", ""),
+        (MANY_LINES + "sort -k1,1n -u /tmp/f | head -n 1", ""),
+        (MANY_LINES + "uniq -c /tmp/f | tail -n 1", ""),
+        (MANY_LINES + "grep -f /tmp/f /tmp/f", "too complex"),
+        (LONG_LINE + "fold -w 1 /tmp/a | head -n 1", ""),
+        (LONG_LINE + "sed s/a/bb/g /tmp/a | wc -c", ""),
+        (LONG_LINE + "awk '{n=split($0, x, \"a\")}' /tmp/a", OUT_OF_MEMORY),
+        (LONG_LINE + "awk -F '' '{print NF}' /tmp/a", OUT_OF_MEMORY),
+        (LONG_LINE + "head -c 600000 /tmp/a > /tmp/b; IFS=a; set -- $(cat /tmp/b)", OUT_OF_MEMORY),
+        (LONG_LINE + "read $(seq -f x%g 1 5000) < /tmp/a", OUT_OF_MEMORY),
+    ],
+)
+def test_commands_with_large_input_let_others_run(box: Box, script: str, error: str) -> None:
+    result = box.sh(script, limit=1e6)
+    assert error in result.err and (error or not result.err), result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [("", "1 10 2 b"), ("-r", "b 2 10 1"), ("-n", "b 1 2 10"), ("-k1,1nr", "10 2 1 b")],
+)
+def test_parts_are_sorted_like_the_whole(
+    box: Box, monkeypatch: pytest.MonkeyPatch, options: str, expected: str
+) -> None:
+    whole = box.sh(f"printf '10\n2\nb\n1\n' | sort {options}").out.split()
+    monkeypatch.setattr(preemption, "_SORTED_AT_ONCE", 1)
+    assert box.sh(f"printf '10\n2\nb\n1\n' | sort {options}").out.split() == whole
+    assert whole == expected.split()
 
 
 @pytest.mark.parametrize("script", ["echo {1..100000000}", f"echo {'{a,b}' * 30}"])

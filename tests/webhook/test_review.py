@@ -16,8 +16,8 @@ from transom.webhook import manifests
 from transom.webhook.review import InvalidReview, answer_review
 from transom.webhook.server import WebhookHandler
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_from_options
 from transom.windows.policy import WarningPolicy
+from transom.windows.target_nodes import target_nodes_from_options
 
 ROOT = Path(__file__).parents[2]
 POD = {
@@ -32,7 +32,7 @@ POD = {
 
 
 def advisor(*reject: str) -> Advisor:
-    return Advisor(landscape_from_options(), WarningPolicy(reject=reject), lambda _: None)
+    return Advisor(target_nodes_from_options(), WarningPolicy(reject=reject), lambda _: None)
 
 
 def review(
@@ -145,7 +145,7 @@ def test_the_manifest_in_the_repository_is_fresh() -> None:
 
 def test_the_webhook_has_nothing_to_say_about_its_own_deployment() -> None:
     deployment = next(obj for obj in manifests.webhook_manifests() if obj["kind"] == "Deployment")
-    assert advisor("WIN-*").judge("Deployment", deployment) == ((), ())
+    assert advisor("WIN-*").review("Deployment", deployment) == ((), ())
 
 
 def test_the_manifest_carries_keys() -> None:

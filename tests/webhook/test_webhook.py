@@ -23,8 +23,8 @@ from transom.kit import pki
 from transom.webhook import manifests
 from transom.webhook.server import WebhookServer
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_from_options
 from transom.windows.policy import WarningPolicy
+from transom.windows.target_nodes import target_nodes_from_options
 
 pytestmark = pytest.mark.e2e
 
@@ -146,7 +146,7 @@ def test_a_replaced_certificate_is_taken_up(tmp_path: Path) -> None:
 
     write()
     served = WebhookServer(
-        Advisor(landscape_from_options(), WarningPolicy(), lambda _: None), *files
+        Advisor(target_nodes_from_options(), WarningPolicy(), lambda _: None), *files
     )
     authority = write()
     assert not _agrees(served, authority)

@@ -50,12 +50,12 @@ from transom.scheduler.config import KubeSchedulerConfiguration
 from transom.scheduler.scheduler import USER, Scheduler
 from transom.store.memory import MemoryStore
 from transom.windows.builds import BUILDS
-from transom.windows.landscape import landscape_from_options
 from transom.windows.limits import LIMITS
 from transom.windows.podchecks import seen_in_objects
 from transom.windows.policy import WarningPolicy
 from transom.windows.records import WindowsLimit
 from transom.windows.releases import parse_release_version
+from transom.windows.target_nodes import target_nodes_from_options
 
 Object = dict[str, Any]
 _KEY: Final = ec.generate_private_key(ec.SECP256R1()).private_bytes(
@@ -175,20 +175,20 @@ def _merged(below: Any, above: Any) -> Any:
 def linted(nodes: Mapping[str, Any], *objects: Object) -> list[str]:
     """What lint says of objects for such nodes, by id."""
     given = {key: value for key, value in nodes.items() if key != "revision"}
-    landscape = landscape_from_options(
+    target_nodes = target_nodes_from_options(
         **{**given, "release": parse_release_version(nodes["release"])}
     )
-    landscape = replace(
-        landscape,
+    target_nodes = replace(
+        target_nodes,
         nodes=tuple(
             replace(node, target=node.target._replace(revision=nodes["revision"]))
-            for node in landscape.nodes
+            for node in target_nodes.nodes
         ),
     )
     return sorted(
         {
             finding.id
-            for finding in report(yaml.safe_dump_all(objects), landscape=landscape).findings
+            for finding in report(yaml.safe_dump_all(objects), target_nodes=target_nodes).findings
         }
     )
 

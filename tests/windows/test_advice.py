@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_from_options
 from transom.windows.limits import LIMITS
 from transom.windows.podchecks import seen_in_objects
 from transom.windows.policy import UnknownRecord, WarningPolicy, parse_record_patterns
+from transom.windows.target_nodes import target_nodes_from_options
 from transom.windows.targeting import find_target_os, possible_systems
 
 WINDOWS = {"kubernetes.io/os": "windows"}
 
 
 def advisor(policy: WarningPolicy = WarningPolicy(), **target: Any) -> Advisor:  # noqa: B008
-    return Advisor(landscape_from_options(**target), policy, lambda _: None)
+    return Advisor(target_nodes_from_options(**target), policy, lambda _: None)
 
 
 def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -46,13 +46,13 @@ def ids(texts: tuple[str, ...]) -> list[str]:
 def test_the_runtime_decides_and_if_it_is_not_known_the_worst(
     target: dict[str, Any], expected: list[str]
 ) -> None:
-    assert ids(advisor(**target).judge("Pod", pod(hostNetwork=True)).warnings) == expected
+    assert ids(advisor(**target).review("Pod", pod(hostNetwork=True)).warnings) == expected
 
 
 def test_what_depends_on_things_not_known_is_not_told() -> None:
     long = pod(terminationGracePeriodSeconds=600)
-    assert ids(advisor().judge("Pod", long).warnings) == []
-    assert ids(advisor(runtime="docker").judge("Pod", long).warnings) == ["WIN-POD-007"]
+    assert ids(advisor().review("Pod", long).warnings) == []
+    assert ids(advisor(runtime="docker").review("Pod", long).warnings) == ["WIN-POD-007"]
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_what_depends_on_things_not_known_is_not_told() -> None:
 )
 def test_the_release_decides(release: tuple[int, int], expected: list[str]) -> None:
     made = pod(securityContext={"runAsUser": 1000})
-    assert ids(advisor(release=release).judge("Pod", made).warnings) == expected
+    assert ids(advisor(release=release).review("Pod", made).warnings) == expected
 
 
 def test_hints_are_told_only_if_they_are_chosen() -> None:
     made = pod(volumes=[{"name": "v", "csi": {"driver": "d"}}])
-    assert advisor().judge("Pod", made) == ((), ())
-    assert ids(advisor(WarningPolicy(reject=("WIN-STO-014",))).judge("Pod", made).refusals) == [
+    assert advisor().review("Pod", made) == ((), ())
+    assert ids(advisor(WarningPolicy(reject=("WIN-STO-014",))).review("Pod", made).refusals) == [
         "WIN-STO-014"
     ]
 
@@ -74,10 +74,10 @@ def test_hints_are_told_only_if_they_are_chosen() -> None:
 def test_what_an_object_had_stays_allowed() -> None:
     strict = advisor(WarningPolicy(reject=("WIN-POD-004", "WIN-POD-005")))
     had, more = pod(hostPID=True), pod(hostPID=True, hostIPC=True)
-    assert ids(strict.judge("Pod", had).refusals) == ["WIN-POD-004"]
-    same = strict.judge("Pod", had, had)
+    assert ids(strict.review("Pod", had).refusals) == ["WIN-POD-004"]
+    same = strict.review("Pod", had, had)
     assert (ids(same.warnings), same.refusals) == (["WIN-POD-004"], ())
-    assert ids(strict.judge("Pod", more, had).refusals) == ["WIN-POD-005"]
+    assert ids(strict.review("Pod", more, had).refusals) == ["WIN-POD-005"]
 
 
 def test_texts_are_single_lines_of_bearable_length() -> None:
@@ -89,8 +89,8 @@ def test_texts_are_single_lines_of_bearable_length() -> None:
 
 def test_a_path_below_a_mount_exists() -> None:
     mounts = {"args": ["/etc/app/config"], "volumeMounts": [{"name": "v", "mountPath": "/etc/app"}]}
-    assert advisor().judge("Pod", pod(mounts)).warnings == ()
-    assert ids(advisor().judge("Pod", pod({"args": ["/etc/app/config"]})).warnings) == [
+    assert advisor().review("Pod", pod(mounts)).warnings == ()
+    assert ids(advisor().review("Pod", pod({"args": ["/etc/app/config"]})).warnings) == [
         "WIN-CTR-004"
     ]
 
@@ -98,9 +98,9 @@ def test_a_path_below_a_mount_exists() -> None:
 def test_a_runtime_class_that_is_not_known_may_select_nodes() -> None:
     loose = pod(nodeSelector={})
     loose["spec"]["containers"][0]["image"] = "mcr.microsoft.com/windows/nanoserver:1809"
-    assert ids(advisor().judge("Pod", loose).warnings) == ["WIN-POD-010"]
+    assert ids(advisor().review("Pod", loose).warnings) == ["WIN-POD-010"]
     loose["spec"]["runtimeClassName"] = "windows-2019"
-    assert advisor().judge("Pod", loose).warnings == ()
+    assert advisor().review("Pod", loose).warnings == ()
 
 
 def test_patterns_mean_records() -> None:

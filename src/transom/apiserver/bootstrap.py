@@ -20,7 +20,7 @@ async def show_families(loopback: Loopback) -> None:
     fills them in on every read; here they are stored.
     """
     storage, res = loopback.storage, loopback.resources.require("", "v1", "services")
-    if not storage.feature(service_families.GATE, service_families.OPENED):
+    if not storage.feature(service_families.GATE):
         return
     writes = []
     for record in storage.store.list(res.key_prefix("")).records:

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import orjson
+
 from transom.apiserver.admission.chain import AdmissionChain
 from transom.apiserver.admission.order import admission_plugins
 from transom.apiserver.admission.webhooks import AdmissionWebhooks
@@ -65,8 +67,8 @@ from transom.kit.clock import Clock, RealClock
 from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
-from transom.machinery.served_since import ALL_SINCE
-from transom.store.api import Store
+from transom.machinery.releases import parse_release
+from transom.store.api import Store, StoreEvent
 from transom.windows.policy import WarningPolicy
 
 
@@ -106,6 +108,7 @@ class ServerOptions:
     audit: Auditor | None = None
     more_metrics: Sequence[Collector] = ()  # metrics of components outside this server
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)  # of --runtime-config
     # Whether admission emulates the webhooks of windows-gmsa; for clusters that may have Windows
     # nodes.
     gmsa: bool = False
@@ -122,14 +125,18 @@ class ApiServer:
     def __init__(self, options: ServerOptions) -> None:
         token = secrets.token_urlsafe(32)  # for calls to this server itself
         clock, rng, workers, store = options.clock, options.rng, options.workers, options.store
-        major, minor = (int(part) for part in options.release.split("."))
+        release = parse_release(options.release)
         self.options = options
         self.clock = clock
         self.address = options.address
         self.ready = False
 
         # Resources, and reading their objects.
-        self.resources = ResourceRegistry(release=(major, minor))
+        self.resources = ResourceRegistry(
+            release=release,
+            runtime_config=options.runtime_config,
+            feature_gates=options.feature_gates,
+        )
         objects = ObjectStore(store, workers)
         self.find_core = core_finder(objects, self.resources)
         self.security = Security(
@@ -186,10 +193,11 @@ class ApiServer:
             clock,
             names,
             rng,
-            (major, minor),
+            release,
             options.feature_gates,
         )
         self.hub = WatchHub(self.storage, rng)
+        store.on_reset(self.hub.end_all)
         self.integrity = Integrity(objects, self.resources, clock)
 
         # Added and removed at run time: custom resources, aggregated servers, resource metrics.
@@ -225,7 +233,8 @@ class ApiServer:
                 ),
                 IdentityReviews(self.storage, self.admission, self.security.tokens),
                 ComponentStatuses(self.storage, options.components),
-            )
+            ),
+            store,
         )
         self.chain = RequestChain(
             request_steps(
@@ -245,14 +254,13 @@ class ApiServer:
         self.health = HealthEndpoints(store, lambda: self.ready, self.loop_monitor)
         paths = self._paths(internal=False)
         # Components of the cluster can discover all its kinds.
-        all_served = self.resources.release >= ALL_SINCE
         self.handler = HttpHandler(
             self.chain,
             HttpParts(
                 self.resources,
                 ResponseEncoder(workers, self.hub, clock),
                 paths,
-                paths if all_served else self._paths(internal=True),
+                paths if self.resources.serves_all else self._paths(internal=True),
                 self.aggregation,
                 self.kubelets,
                 self.metrics,
@@ -358,6 +366,12 @@ class ApiServer:
 
     def _mark_services(self) -> None:
         """Marks the addresses and ports of stored services as used."""
+        store, res = self.storage.store, self.resource("", "v1", "services")
+        if store.follows:
+            for svc in self.storage.objects(res):
+                self.services.follow(*services.service_allocations(svc), 1)
+            store.watch(res.key_prefix(""), store.revision, self._services_changed)
+            return
         for svc in self.storage.objects(self.resource("", "v1", "services")):
             addresses, ports = services.service_allocations(svc)
             for address in addresses:
@@ -366,6 +380,13 @@ class ApiServer:
                     pool.mark(address)
             for port in ports:
                 self.services.ports.mark(port)
+
+    def _services_changed(self, events: Sequence[StoreEvent]) -> None:
+        for event in events:
+            for record, change in ((event.record, 1), (event.previous, -1)):
+                if record is not None:
+                    found = services.service_allocations(orjson.loads(record.value))
+                    self.services.follow(*found, change)
 
     async def stop(self) -> None:
         self.ready = False

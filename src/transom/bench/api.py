@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from transom.bench.client import BenchConnection, BenchError, BenchTarget
-from transom.bench.measure import BenchResult, BenchServer, hammer
+from transom.bench.measure import BenchResult, BenchServer, run_load
 
 TESTS = ("create", "get", "patch", "list", "watch", "delete")
 _POD_BYTES = 2048
@@ -138,7 +138,7 @@ async def _create(
         path = _path(namespace, resource)
         for clients, numbers in _shares(plan):
             requests = [target.encode("POST", path, make(f"b-{i:06d}")) for i in numbers]
-            yield await hammer(target, server, f"create {kind}", requests, clients)
+            yield await run_load(target, server, f"create {kind}", requests, clients)
 
 
 async def _get(
@@ -149,7 +149,7 @@ async def _get(
             requests = [
                 target.encode("GET", f"{_path(namespace, resource)}/b-{i:06d}") for i in numbers
             ]
-            yield await hammer(target, server, f"get {kind}", requests * 2, clients)
+            yield await run_load(target, server, f"get {kind}", requests * 2, clients)
 
 
 async def _patch(
@@ -166,7 +166,7 @@ async def _patch(
                 )
                 for i in numbers
             ]
-            yield await hammer(target, server, f"patch {kind}", requests, clients)
+            yield await run_load(target, server, f"patch {kind}", requests, clients)
 
 
 async def _delete(
@@ -179,7 +179,7 @@ async def _delete(
                 target.encode("DELETE", f"{_path(namespace, resource)}/b-{i:06d}", options)
                 for i in numbers
             ]
-            yield await hammer(target, server, f"delete {kind}", requests, clients)
+            yield await run_load(target, server, f"delete {kind}", requests, clients)
 
 
 async def _list(
@@ -194,7 +194,7 @@ async def _list(
         path = _path(namespace, resource)
         for name, query in queries.items():
             requests = [target.encode("GET", path + query)] * _LIST_REPEATS
-            yield await hammer(target, server, f"{name} {kind}", requests, 1)
+            yield await run_load(target, server, f"{name} {kind}", requests, 1)
         yield await _pages(target, server, kind, path)
 
 

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from transom.kit.http_message import encode_request
+
 
 class BenchError(Exception):
     pass
@@ -27,20 +29,17 @@ class BenchTarget:
     port: int
     context: ssl.SSLContext | None
     prefix: str
-    head: str  # headers of every request
+    headers: tuple[tuple[str, str], ...]  # of every request
 
     def encode(
         self, method: str, path: str, body: Any = None, media_type: str = "application/json"
     ) -> bytes:
         """An encoded request that can be sent many times."""
-        start = f"{method} {self.prefix}{path} HTTP/1.1\r\n{self.head}"
+        target = self.prefix + path
         if body is None:
-            return f"{start}\r\n".encode()
-        data = json.dumps(body).encode()
-        return (
-            f"{start}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
-            + data
-        )
+            return encode_request(method, target, self.headers)
+        headers = (*self.headers, ("Content-Type", media_type))
+        return encode_request(method, target, headers, json.dumps(body).encode())
 
 
 def bench_target_from(path: Path, context_name: str | None = None) -> BenchTarget:
@@ -58,11 +57,15 @@ def bench_target_from(path: Path, context_name: str | None = None) -> BenchTarge
         raise BenchError(f"{path} has no usable context: {error}") from error
     url = urlsplit(cluster["server"])
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
-    head = f"Host: {host}:{port}\r\nUser-Agent: transom-bench\r\nAccept: application/json\r\n"
+    headers = [
+        ("Host", f"{host}:{port}"),
+        ("User-Agent", "transom-bench"),
+        ("Accept", "application/json"),
+    ]
     if user.get("token"):
-        head += f"Authorization: Bearer {user['token']}\r\n"
+        headers.append(("Authorization", f"Bearer {user['token']}"))
     tls = _tls(path.parent, cluster, user) if url.scheme == "https" else None
-    return BenchTarget(host, port, tls, url.path.rstrip("/"), head)
+    return BenchTarget(host, port, tls, url.path.rstrip("/"), tuple(headers))
 
 
 def _entry(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:

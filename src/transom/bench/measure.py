@@ -80,7 +80,7 @@ class BenchServer:
         return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
-async def hammer(
+async def run_load(
     target: BenchTarget, server: BenchServer, test: str, requests: Sequence[bytes], clients: int
 ) -> BenchResult:
     """Sends all requests over `clients` connections, with one request in flight on each."""

@@ -16,7 +16,7 @@ list shows them. create makes a disk in advance; other disks and shares are crea
 delete removes one with its files. detach detaches a disk from its node without Kubernetes.
 
 set turns faults on and off. Disks have attach-error=TEXT and detach-error=TEXT (empty for none), missing=on|off and
-latency=SECONDS, the time that attaching and detaching take; `set all latency=SECONDS` is for all disks. Shares have
+latency=TIME (30, 1m30s), the time that attaching and detaching take; `set all latency=TIME` is for all disks. Shares have
 offline=on|off. limit sets how many disks of a type can be attached to a node, which the node
 reports as attachable-volumes-TYPE; `default` removes the limit."""
 EXAMPLES = """\

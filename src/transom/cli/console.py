@@ -133,6 +133,12 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
         metavar="A=true,B=false",
         help="Kubernetes feature gates to turn on or off",
     )
+    parser.add_argument(
+        "--runtime-config",
+        type=comma_separated,
+        metavar="GROUP/VERSION=true",
+        help="API group versions or resources to turn on or off (api/beta=true: all betas)",
+    )
     audit = parser.add_mutually_exclusive_group()
     audit.add_argument(
         "--audit-policy",
@@ -157,6 +163,14 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
         type=absolute_path,
         metavar="FILE",
         help="encryption keys (default: a generated key in the state folder)",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help=(
+            "keep the objects in etcd: etcd://HOST:PORT[,HOST:PORT...][/PREFIX]; "
+            "sqlite (default) is a file in the state folder"
+        ),
     )
     parser.add_argument(
         "--loop-budget",
@@ -261,11 +275,13 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.kubeconfig,
         protection,
         args.feature_gates,
+        args.runtime_config,
         NodeOptions(args.linux, args.windows, args.build, args.taint_windows, args.config),
         WindowsOptions(args.warn_windows, args.reject_windows),
         NetworkOptions(args.network, args.dataplane, args.dual_stack),
         args.runtime,
         args.loop_budget,
+        args.store,
     )
 
 
@@ -333,12 +349,12 @@ def print_progress(text: str) -> None:
 
 
 def print_failure(message: str, hint: str = "") -> None:
-    print(f"{paint_text('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
+    print(f"{colour_text('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
     if hint:
         print(hint, file=sys.stderr)
 
 
-def paint_text(text: str, colour: str, stream: Any = None) -> str:
+def colour_text(text: str, colour: str, stream: Any = None) -> str:
     stream = stream or sys.stdout
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text

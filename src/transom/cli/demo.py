@@ -64,7 +64,7 @@ def run_demo_command(args: argparse.Namespace) -> int:
 
 
 def _print_pages(pages: Sequence[DemoPage], took: float, option: str) -> None:
-    print(f"The demo is {console.paint_text('ready', 'green')} after {took:.2f} s. Open:")
+    print(f"The demo is {console.colour_text('ready', 'green')} after {took:.2f} s. Open:")
     for page in pages:
         print(f"  {page.os.capitalize():<9}{page.url}   {page.program}")
     windows = any(page.os == "windows" for page in pages)

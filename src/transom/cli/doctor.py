@@ -105,7 +105,7 @@ def findings_page(found: list[DoctorFinding], columns: int) -> list[str]:
         chosen = [one for one in found if one.windows is windows]
         if chosen:
             lines += [
-                console.paint_text(section, "bold"),
+                console.colour_text(section, "bold"),
                 *(line for one in chosen for line in _format_finding(one, columns)),
                 "",
             ]
@@ -121,7 +121,7 @@ def _format_finding(one: DoctorFinding, columns: int) -> list[str]:
         f"{places or 'cluster'}: {one.what}", columns - len(head), break_long_words=False
     )
     lines = [
-        console.paint_text(head, _COLOURS[one.severity]) + wrapped[0],
+        console.colour_text(head, _COLOURS[one.severity]) + wrapped[0],
         *(" " * len(head) + line for line in wrapped[1:]),
     ]
     for label, text in (

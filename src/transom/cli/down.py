@@ -22,15 +22,21 @@ def add_down_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_down_command(args: argparse.Namespace) -> int:
+    from transom.cluster import config as configs
     from transom.cluster import lifecycle
     from transom.node.settings import name_option
 
     def stop(name: str) -> None:
         stopped = lifecycle.stop_cluster(name, console.print_progress)
-        print(
-            f"Cluster {name} {'stopped' if stopped else 'was not running'}; start it with: "
-            f"transom up{name_option(name)}"
-        )
+        _, problem = configs.load_or_default_config(name)
+        state = "stopped" if stopped else "was not running"
+        if problem:
+            print(
+                f"Cluster {name} {state}, and cannot start: {problem}; repair the file, or delete "
+                f"the cluster with: transom delete{name_option(name)}"
+            )
+        else:
+            print(f"Cluster {name} {state}; start it with: transom up{name_option(name)}")
 
     return console.for_each_cluster(args, stop)
 

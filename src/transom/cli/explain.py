@@ -90,7 +90,7 @@ def _page(record: Record) -> str:
     from transom.windows.records import WindowsLimit
 
     lines = [
-        console.paint_text(f"{record.id}  {record.title}", "bold"),
+        console.colour_text(f"{record.id}  {record.title}", "bold"),
         "",
         _wrapped(record.statement),
         "",

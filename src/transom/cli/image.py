@@ -219,7 +219,7 @@ def format_size(count: float) -> str:
     return f"{count:.3g}TB"
 
 
-def _tell_images(
+def _print_images(
     service: ImageService,
     identities: list[str],
     verb: str,
@@ -264,7 +264,7 @@ def _import(service: ImageService, args: argparse.Namespace) -> None:
     identity = import_image(
         service.store, args.folder, args.image, options, keep_owners=args.keep_owners
     )
-    _tell_images(service, [identity], "imported", args, str(parse_reference(args.image)))
+    _print_images(service, [identity], "imported", args, str(parse_reference(args.image)))
 
 
 def _now() -> str:
@@ -336,7 +336,7 @@ def _load(service: ImageService, args: argparse.Namespace) -> None:
         )
         stack.enter_context(service.store.busy_here())
         loaded = archives.load_archive(service.store, source, args.name)
-    _tell_images(service, [found.identity for found in loaded], "loaded", args)
+    _print_images(service, [found.identity for found in loaded], "loaded", args)
 
 
 def _save(service: ImageService, args: argparse.Namespace) -> None:
@@ -418,7 +418,7 @@ def _pull(service: ImageService, args: argparse.Namespace) -> None:
         )
     auth = AuthConfig(args.username, password) if args.username else None
     image = asyncio.run(service.pull(args.image, auth, system, wanted.number, progress=_progress))
-    _tell_images(service, [image.id], "pulled", args)
+    _print_images(service, [image.id], "pulled", args)
 
 
 def _progress(news: PullProgress) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
+from transom.cli.node_targets import add_node_target_options
 
 if TYPE_CHECKING:
     from transom.lint.config import LintConfig
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from transom.lint.live import LiveCluster
     from transom.lint.objects import ManifestObject
     from transom.lint.sources import SourcesRead
-    from transom.windows.landscape import Landscape
+    from transom.windows.target_nodes import TargetNodes
 
 HELP = """\
 Check manifests for problems on Windows nodes before you deploy them.
@@ -50,29 +51,7 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
         help="files, folders, or - (default: the current folder)",
     )
     nodes = parser.add_argument_group("nodes to check against")
-    nodes.add_argument(
-        "--release", metavar="X.Y", help="Kubernetes release of the nodes (default: 1.20)"
-    )
-    nodes.add_argument(
-        "--build",
-        metavar="BUILD",
-        help="Windows build of the nodes: 17763, 10.0.17763, ltsc2019, 1809",
-    )
-    nodes.add_argument(
-        "--runtime", choices=("docker", "containerd"), help="their container runtime"
-    )
-    nodes.add_argument(
-        "--network",
-        choices=("l2bridge", "l2tunnel", "overlay", "transparent", "nat"),
-        help="network mode",
-    )
-    nodes.add_argument(
-        "--feature",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="feature of the nodes: dsr, csi-proxy, hyperv, a feature gate",
-    )
+    add_node_target_options(nodes)
     nodes.add_argument(
         "--mixed",
         action=argparse.BooleanOptionalAction,
@@ -158,7 +137,7 @@ def _lint(args: argparse.Namespace) -> int:
     try:
         config = _config(args)
         cluster = _cluster(args) if live else None
-        landscape = _landscape(args, config, cluster)
+        target_nodes = _target_nodes(args, config, cluster)
     except LintConfigError as error:
         return _refuse(str(error))
     paths = args.paths or list(config.paths) or ([] if live else ["."])
@@ -170,33 +149,35 @@ def _lint(args: argparse.Namespace) -> int:
     if cluster is not None:
         reading.notes += cluster.notes
     report = _report(
-        args, reading, landscape, config, cluster.objects if cluster is not None else []
+        args, reading, target_nodes, config, cluster.objects if cluster is not None else []
     )
     code = (
         2
         if report.problems
         else int(report.at_or_above(args.fail_on or config.fail_on or "warning"))
     )
-    _tell(args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) else sys.stdout)
+    _print_report(
+        args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) else sys.stdout
+    )
     return code
 
 
 def _report(
     args: argparse.Namespace,
     reading: SourcesRead,
-    landscape: Landscape,
+    target_nodes: TargetNodes,
     config: LintConfig,
     objects: list[ManifestObject],
 ) -> LintReport:
     from transom.lint.engine import lint_sources
 
-    report = lint_sources(reading, landscape, config, objects)
+    report = lint_sources(reading, target_nodes, config, objects)
     if not args.fix:
         return report
     latest = [report]
 
     def look() -> list[LintFinding]:
-        latest[0] = lint_sources(reading, landscape, config, objects)
+        latest[0] = lint_sources(reading, target_nodes, config, objects)
         return latest[0].findings
 
     _apply_fixes(args, reading, look)
@@ -237,12 +218,12 @@ def _config(args: argparse.Namespace) -> LintConfig:
     return replace(settings, ignore=(*settings.ignore, (ids, ()))) if ids else settings
 
 
-def _landscape(
+def _target_nodes(
     args: argparse.Namespace, config: LintConfig, cluster: LiveCluster | None
-) -> Landscape:
+) -> TargetNodes:
     from transom.lint.config import LintConfigError, build_option, release_option
     from transom.lint.config import feature_options as known_features
-    from transom.windows import landscape
+    from transom.windows import target_nodes
 
     target = config.target
     features = (*target.features, *known_features(tuple(args.feature)))
@@ -253,8 +234,8 @@ def _landscape(
                 "do not combine --release, --build and --runtime with a cluster: they come from "
                 "its nodes"
             )
-        return landscape.landscape_of_nodes(cluster.nodes, features, network)
-    return landscape.landscape_from_options(
+        return target_nodes.target_nodes_of_cluster(cluster.nodes, features, network)
+    return target_nodes.target_nodes_from_options(
         release_option(args.release) if args.release else target.release,
         build_option(args.build) if args.build else target.build,
         args.runtime or target.runtime,
@@ -295,7 +276,7 @@ def _cluster(args: argparse.Namespace) -> LiveCluster:
         raise LintConfigError(f"cannot read the cluster: {error}") from error
 
 
-def _tell(args: argparse.Namespace, report: LintReport, out: Any) -> None:
+def _print_report(args: argparse.Namespace, report: LintReport, out: Any) -> None:
     from transom.lint.findings import RANK
     from transom.lint.output import MACHINE
     from transom.lint.output.text import render_text

@@ -158,7 +158,7 @@ def _page(target: NodeTarget, records: list[Record]) -> None:
 def _head(release: Release, facts: ReleaseFacts) -> None:
     from transom.windows import releases, wording
 
-    print(console.paint_text(f"Kubernetes {releases.release_text(release)} on Windows", "bold"))
+    print(console.colour_text(f"Kubernetes {releases.release_text(release)} on Windows", "bold"))
     print(f"Builds:    {', '.join(wording.build_name(number) for number in facts.builds)}")
     print(
         "Runtimes:  "

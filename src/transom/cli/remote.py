@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from transom.cluster.config import ClusterConfig
+from transom.cluster.lifecycle import no_nodes_error
 from transom.cluster.probe import ClusterProbe, ClusterUnreachable
 from transom.kit.streaming import channels, remotecommand, websocket
 from transom.kit.streaming.channels import STDIN
@@ -58,9 +59,7 @@ def _connect(config: ClusterConfig, path: str) -> tuple[ssl.SSLSocket, bytes]:
         except ValueError:
             problem = {}
         if found[0] == 404:
-            raise UserError(
-                f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes"
-            )
+            raise no_nodes_error(config.name)
         raise UserError(problem.get("message") or f"answer {found[0]}", problem.get("hint", ""))
     return found
 
@@ -103,7 +102,7 @@ class _Session:
         if session.streams.tty:
             self._resize()
             if hasattr(signal, "SIGWINCH"):
-                signal.signal(signal.SIGWINCH, lambda *_: self._soon(self._resize))
+                signal.signal(signal.SIGWINCH, lambda *_: self._call_threadsafe(self._resize))
         self._react(session.receive_data(early) if early else [])
         while self._code is None:
             out = session.data_to_send()
@@ -142,7 +141,7 @@ class _Session:
 
     # ---- to the node
 
-    def _soon(self, act: Callable[[], None]) -> None:
+    def _call_threadsafe(self, act: Callable[[], None]) -> None:
         self._todo.append(act)
         self._ring.send(b"!")
 
@@ -153,7 +152,7 @@ class _Session:
                 data = os.read(number, 65536)
             except OSError:
                 data = b""
-            self._soon(partial(self._typed, data))
+            self._call_threadsafe(partial(self._typed, data))
             if not data:
                 return
 

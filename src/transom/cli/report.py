@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HELP = """\
 Collect information for a bug report about Kubernetes on Windows: versions, environment, the
 findings of `transom doctor`, objects, events, logs of Windows nodes (kubelet, kube-proxy,
-flanneld, the host networking service), and report.md, a template that says where to report the
+flanneld, the host networking service), and report.md, a template that explains where to report the
 bug.
 
 Passwords, tokens and keys are removed; Secrets and ConfigMaps are not read. Review the report before you publish it."""
@@ -125,11 +125,11 @@ def _own(name: str | None, port: int) -> ClusterConfig | None:
     """The selected cluster, if it runs on this machine."""
     from transom.cluster import config as configs
 
-    for known in [name] if name is not None else configs.known_clusters():
-        found = configs.load_config(known)
-        if found is not None and (name is not None or found.port == port):
-            return found
-    return None
+    if name is not None:
+        return configs.load_config(name)
+    # A cluster whose files are damaged must not prevent a report about another one.
+    found = (configs.load_or_default_config(known) for known in configs.known_clusters())
+    return next((one for one, problem in found if not problem and one.port == port), None)
 
 
 def _end(path: Path) -> str:

@@ -19,7 +19,7 @@ new cluster.
 
 exit codes:
   0   done
-  1   failed; the message says why
+  1   failed; the message has the reason
   2   wrong arguments
   3   the snapshot is damaged or incomplete, or holds objects that do not decode
   4   the disk is full or cannot be written"""
@@ -117,7 +117,7 @@ def _save(args: argparse.Namespace) -> int:
     config = lifecycle.existing_cluster(args.name)
     target: Path = args.file or snapshots.default_snapshot_file(config.name)
     found = snapshots.save_snapshot(
-        config, target, with_keys=args.with_keys, tell=console.print_progress
+        config, target, with_keys=args.with_keys, report_progress=console.print_progress
     )
     if args.with_keys:
         console.print_progress(
@@ -234,7 +234,7 @@ def _restore(args: argparse.Namespace) -> int:
             key_file=args.encryption_key_file,
             replace_existing=args.replace,
             bump=args.bump_revision or snapshots.REVISION_BUMP,
-            tell=console.print_progress,
+            report_progress=console.print_progress,
         )
     finally:
         if was_running and existing is not None:

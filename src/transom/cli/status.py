@@ -46,7 +46,7 @@ def _table(reports: list[dict[str, Any]]) -> None:
         (
             r["name"],
             _state(r),
-            r["version"],
+            "-" if _state(r) == _DAMAGED else r["version"],
             console.format_age(r["uptimeSeconds"]),
             r["url"] or "-",
         )
@@ -58,10 +58,10 @@ def _table(reports: list[dict[str, Any]]) -> None:
 def _page(report: dict[str, Any]) -> None:
     state = _state(report)
     lines = {
-        "cluster": console.paint_text(report["name"], "bold"),
-        "state": console.paint_text(state, "green" if report["ready"] else "yellow"),
+        "cluster": console.colour_text(report["name"], "bold"),
+        "state": console.colour_text(state, "green" if report["ready"] else "yellow"),
         "url": report["url"],
-        "version": report["version"],
+        "version": "" if state == _DAMAGED else report["version"],
         "nodes": "" if report["nodes"] else "none (control plane only)",
         "uptime": console.format_age(report["uptimeSeconds"]) if report["pid"] else "",
         "pid": str(report["pid"] or ""),
@@ -80,11 +80,15 @@ def _page(report: dict[str, Any]) -> None:
         if value:
             print(f"{label + ':':<12}{value}")
     relay_lines(report)
-    if report["state"] == "stopped":
+    if state == _DAMAGED:
+        option = name_option(report["name"])
+        print(f"repair the file, or delete the cluster with: transom delete{option}")
+    elif report["state"] == "stopped":
         print(f"start it with: transom up{name_option(report['name'])}")
 
 
 _LOW_SPACE = 64 << 20
+_DAMAGED = "damaged"
 
 
 def _store(store: dict[str, Any] | None, option: str) -> str:
@@ -125,7 +129,7 @@ def relay_lines(report: dict[str, Any]) -> None:
 def _state(report: dict[str, Any]) -> str:
     state: str = report["state"]
     if report["state"] == "stopped" and report.get("problem"):
-        return "damaged"
+        return _DAMAGED
     return "running, not ready" if state == "running" and not report["ready"] else state
 
 

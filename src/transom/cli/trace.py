@@ -81,7 +81,7 @@ def run_trace_command(args: argparse.Namespace) -> int:
     if args.output != "text":
         console.print_value(found, args.output)
     else:
-        _tell(found)
+        _print_trace(found)
     return 0 if found["verdict"] == "delivered" else 1
 
 
@@ -93,7 +93,7 @@ def _problem(args: argparse.Namespace) -> str:
     return "--output svg needs --matrix" if args.output == "svg" else ""
 
 
-def _tell(found: dict[str, Any]) -> None:
+def _print_trace(found: dict[str, Any]) -> None:
     from transom.network.trace.report import report_lines, verdict_lines
 
     colours = {"delivered": "green", "refused": "yellow"}
@@ -101,7 +101,7 @@ def _tell(found: dict[str, Any]) -> None:
         console.print_table(report_lines(found))
         print()
     first, *rest = verdict_lines(found)
-    print(console.paint_text(first, colours.get(found["verdict"], "red")))
+    print(console.colour_text(first, colours.get(found["verdict"], "red")))
     for line in rest:
         print(line)
 
@@ -115,7 +115,7 @@ def _matrix(call: Any, output: str) -> int:
     elif output != "text":
         console.print_value(found, output)
     else:
-        print(console.paint_text(found["title"], "bold"))
+        print(console.colour_text(found["title"], "bold"))
         words = {True: "yes", False: "no", None: "-"}
         rows: list[tuple[str, ...]] = [("POINT", "FLOW", "PROTOCOL", "FROM", "TO", "WORKS", "WHY")]
         for flow in found["flows"]:

@@ -57,7 +57,7 @@ def run_up_command(args: argparse.Namespace) -> int:
         console.print_value(lifecycle.cluster_status(config), args.output)
         return 0
     print(
-        f"Cluster {console.paint_text(config.name, 'bold')} is {console.paint_text('ready', 'green')} "
+        f"Cluster {console.colour_text(config.name, 'bold')} is {console.colour_text('ready', 'green')} "
         f"after {took:.2f} s:"
         f" Kubernetes {config.git_version} at {config.url}"
     )
@@ -105,7 +105,7 @@ def _nodes(config: ClusterConfig) -> None:
         print(f"  ... and {len(found) - 8} more: transom node list{option}")
     if late:
         print(
-            console.paint_text(f"not ready yet: {', '.join(late[:8])}", "yellow")
+            console.colour_text(f"not ready yet: {', '.join(late[:8])}", "yellow")
             + f"; see {kubectl} describe node {late[0]}"
         )
     release = releases.parse_release_version(config.release)
@@ -119,7 +119,7 @@ def _nodes(config: ClusterConfig) -> None:
     if odd:
         listed = ", ".join(f"10.0.{build}" for build in odd)
         print(
-            console.paint_text(
+            console.colour_text(
                 f"note: Kubernetes {config.release} does not support Windows {listed} as a node",
                 "yellow",
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from transom.cli import console
 from transom.cli.command import Command
+from transom.cli.node_targets import add_node_target_options
 
 if TYPE_CHECKING:
     from transom.webhook.manifests import WebhookKeys
@@ -30,29 +31,7 @@ _HOSTS: Final = ("localhost", "127.0.0.1")
 
 def add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
     nodes = parser.add_argument_group("the cluster's Windows nodes")
-    nodes.add_argument(
-        "--release", metavar="X.Y", help="Kubernetes release of the nodes (default: 1.20)"
-    )
-    nodes.add_argument(
-        "--build",
-        metavar="BUILD",
-        help="Windows build of the nodes: 17763, 10.0.17763, ltsc2019, 1809",
-    )
-    nodes.add_argument(
-        "--runtime", choices=("docker", "containerd"), help="their container runtime"
-    )
-    nodes.add_argument(
-        "--network",
-        choices=("l2bridge", "l2tunnel", "overlay", "transparent", "nat"),
-        help="network mode",
-    )
-    nodes.add_argument(
-        "--feature",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="feature of the nodes: dsr, csi-proxy, hyperv, a feature gate",
-    )
+    add_node_target_options(nodes)
     warnings = parser.add_argument_group("warnings")
     warnings.add_argument(
         "--reject",
@@ -142,8 +121,8 @@ def _advisor(args: argparse.Namespace) -> Advisor:
     from transom.kit.user_errors import UserError
     from transom.windows import builds
     from transom.windows.advice import Advisor
-    from transom.windows.landscape import landscape_from_options, parse_release
     from transom.windows.policy import UnknownRecord, WarningPolicy, parse_record_patterns
+    from transom.windows.target_nodes import parse_release, target_nodes_from_options
 
     release = parse_release(args.release) if args.release else None
     if args.release and release is None:
@@ -159,7 +138,7 @@ def _advisor(args: argparse.Namespace) -> Advisor:
         policy = WarningPolicy(args.warn, parse_record_patterns(args.reject))
     except UnknownRecord as problem:
         raise UserError(str(problem), problem.hint) from problem
-    landscape = landscape_from_options(
+    target_nodes = target_nodes_from_options(
         release,
         build.number if build else None,
         args.runtime,
@@ -167,7 +146,7 @@ def _advisor(args: argparse.Namespace) -> Advisor:
         args.feature,
         mixed=True,
     )
-    return Advisor(landscape, policy, lambda _: None)
+    return Advisor(target_nodes, policy, lambda _: None)
 
 
 def _make_keys(hosts: tuple[str, ...]) -> WebhookKeys:

@@ -58,7 +58,7 @@ class LruCache(Generic[Value]):
             del self._entries[next(iter(self._entries))]
 
 
-class _Told(NamedTuple):
+class _RecordedEvent(NamedTuple):
     """An event as it was last written."""
 
     times: int
@@ -124,7 +124,7 @@ class EventCorrelator:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._similar: LruCache[_Similar] = LruCache()
-        self._recorded: LruCache[_Told] = LruCache()
+        self._recorded: LruCache[_RecordedEvent] = LruCache()
         self._spam: LruCache[tuple[tuple[str, ...], TokenBucket]] = LruCache()
 
     def correlate(self, event: Object) -> tuple[Object, Object | None] | None:
@@ -189,7 +189,7 @@ class EventCorrelator:
     def _remember(self, event: Object, key: Hashable) -> None:
         self._recorded.put(
             key,
-            _Told(
+            _RecordedEvent(
                 event.get("count", 0), event.get("firstTimestamp") or "", event["metadata"]["name"]
             ),
         )

@@ -28,6 +28,7 @@ from transom.client.connection import ApiConnection, ApiResponse, open_api_conne
 from transom.client.kubeconfig import RestConfig
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
+from transom.kit.http_message import encode_request
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -297,17 +298,15 @@ class HttpClient:
         self, method: str, path: str, query: dict[str, str] | None, body: Any, media_type: str
     ) -> bytes:
         target = self._target.prefix + path + ("?" + urlencode(query) if query else "")
-        head = (
-            f"{method} {target} HTTP/1.1\r\n{self._target.head()}User-Agent: {self._user_agent}\r\n"
-            "Accept: application/json\r\n"
-        )
+        headers = [
+            *self._target.request_headers(),
+            ("User-Agent", self._user_agent),
+            ("Accept", "application/json"),
+        ]
         if body is None:
-            return f"{head}\r\n".encode()
-        data = orjson.dumps(body)
-        return (
-            f"{head}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
-            + data
-        )
+            return encode_request(method, target, headers)
+        headers.append(("Content-Type", media_type))
+        return encode_request(method, target, headers, orjson.dumps(body))
 
 
 class _HttpWatch(BatchedWatch):

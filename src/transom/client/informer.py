@@ -203,7 +203,7 @@ class Informer:
         for obj in self.store.list():
             if object_key(obj) not in fresh:
                 self.store.remove(object_key(obj))
-                self._tell_delete(LastKnownState(obj))
+                self._notify_delete(LastKnownState(obj))
         for count, (key, obj) in enumerate(fresh.items(), 1):
             self._put(key, obj)
             if count % _TURN == 0:
@@ -273,7 +273,7 @@ class Informer:
                 self._put(object_key(obj), obj)
             elif kind == DELETED:
                 if self.store.remove(object_key(obj)) is not None:
-                    self._tell_delete(obj)
+                    self._notify_delete(obj)
             elif kind != BOOKMARK:
                 log.warning("%s: a watch event of the unknown type %s", self.resource, kind)
                 continue
@@ -290,7 +290,7 @@ class Informer:
                 if handler.update is not None:
                     self._call(handler.update, old, obj)
 
-    def _tell_delete(self, obj: Object) -> None:
+    def _notify_delete(self, obj: Object) -> None:
         for handler in self._handlers:
             self._call(handler.delete, obj)
 

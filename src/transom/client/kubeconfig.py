@@ -54,13 +54,13 @@ class RestConfig:
     namespace: str = "default"
     authority: str = ""  # CA certificates (PEM), if the kubeconfig has its own
 
-    def head(self) -> str:
-        """The headers of every request, as sent."""
+    def request_headers(self) -> list[tuple[str, str]]:
+        """The headers of every request."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        lines = [f"Host: {host}:{self.port}", *(f"{k}: {v}" for k, v in self.headers.items())]
+        headers = [("Host", f"{host}:{self.port}"), *self.headers.items()]
         if self.token_file is not None:
-            lines.append(f"Authorization: Bearer {self.token_file()}")
-        return "\r\n".join(lines) + "\r\n"
+            headers.append(("Authorization", f"Bearer {self.token_file()}"))
+        return headers
 
 
 def default_kubeconfig_paths() -> list[Path]:

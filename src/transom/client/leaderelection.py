@@ -85,7 +85,7 @@ class LeaderElector:
         try:
             await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                self._tell("stopped leading")
+                self._notify("stopped leading")
         finally:
             for task in (work, renewal):
                 task.cancel()
@@ -100,7 +100,7 @@ class LeaderElector:
         while not await self._attempt():
             await self._clock.sleep(self._times.retry * (1 + _JITTER * self._rng.random()))
         log.info("successfully acquired lease %s/%s", self._namespace, self._name)
-        self._tell("became leader")
+        self._notify("became leader")
 
     async def _renew(self) -> None:
         """Keeps renewing; returns when that has failed for too long."""
@@ -199,6 +199,6 @@ class LeaderElector:
             if self._on_new_leader is not None:
                 self._on_new_leader(self.leader)
 
-    def _tell(self, what: str) -> None:
+    def _notify(self, what: str) -> None:
         if self._recorder is not None and self._lease:
             self._recorder.event(self._lease, NORMAL, "LeaderElection", f"{self._identity} {what}")

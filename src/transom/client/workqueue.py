@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from transom.client.ratelimit import ControllerLimiter, RateLimiter
 from transom.kit.clock import Clock, Timer
+from transom.machinery.errors import ApiError
 
 _TURN = 4  # items that a worker processes before other tasks run
 
@@ -174,7 +175,7 @@ class WorkQueue(Generic[Item]):
 
     def _failed(self, item: Item, problem: Exception) -> None:
         # API errors and an unreachable server are expected; anything else is a bug.
-        ours = not isinstance(problem, (OSError, RetryLater)) and not hasattr(problem, "status")
+        ours = not isinstance(problem, OSError | RetryLater | ApiError)
         log.log(
             logging.ERROR if ours else logging.INFO,
             "%s: %s failed: %s",

@@ -17,7 +17,7 @@ from typing import Final
 
 from transom.kit.files import write_atomic
 from transom.machines.filesystems import FileSystem
-from transom.machines.inodes import FORMAT, Inode, NamedInode
+from transom.machines.inodes import FORMAT, Inode
 from transom.machines.persistence import DamagedTree, TreeImage, decode_tree
 from transom.machines.styles import POSIX, WINDOWS, PathStyle
 
@@ -217,6 +217,6 @@ def _write_folder(node: Inode, folder: Path) -> None:
                 file.truncate(child.data)
         else:
             continue
-        if os.geteuid() == 0 and not isinstance(child, NamedInode):
+        if os.geteuid() == 0 and not child.of_windows:
             os.chown(path, child.owner >> 32, child.owner & 0xFFFFFFFF)
         path.chmod(child.mode & 0o7777 or 0o644)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from transom.cloud.disks import ATTACH_LIMITS, CloudDisk, CloudError
 from transom.cloud.provider import CloudProvider, cloud_summary
 from transom.cloud.shares import FileShare
+from transom.kit.durations import DurationError, parse_duration
 from transom.kit.user_errors import UserError
 from transom.machinery.quantity import QuantityError, parse_quantity
 
@@ -166,17 +167,26 @@ def _set(cloud: CloudProvider, name: str, values: Mapping[str, Any]) -> Mapping[
 
 
 def _switch(option: str, value: str) -> bool:
-    if value not in ("on", "off"):
+    """An empty text is off, as for the other faults."""
+    if value not in ("on", "off", ""):
         raise UserError(f"{option} is on or off, not {value!r}")
     return value == "on"
 
 
 def _seconds(value: str) -> float | None:
-    """None for an empty text: the provider's default."""
+    """A number of seconds or a duration; None for an empty text: the provider's default."""
+    if not value:
+        return None
     try:
-        seconds = float(value) if value else None
-    except ValueError as problem:
-        raise UserError(f"latency is a number of seconds, not {value!r}") from problem
-    if seconds is not None and not 0 <= seconds <= 3600:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parse_duration(value)
+        except DurationError as problem:
+            raise UserError(
+                f"latency is a number of seconds or a duration, not {value!r}",
+                "for example: latency=30 or latency=1m30s",
+            ) from problem
+    if not 0 <= seconds <= 3600:
         raise UserError("latency is 0 to 3600 seconds")
     return seconds

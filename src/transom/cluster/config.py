@@ -42,9 +42,11 @@ class ClusterConfig(ClusterSettings):
     # additional keys that this start may need to read the data
     former_key_files: tuple[str, ...] = ()
     feature_gates: tuple[str, ...] = ()  # "Name=true", as in Kubernetes' flag
+    runtime_config: tuple[str, ...] = ()  # "GROUP/VERSION=true", as in Kubernetes' flag
     warn_windows: bool = True  # for pods that use features unsupported on Windows
     reject_windows: tuple[str, ...] = ()  # ids of limitations; pods that hit one are rejected
     loop_budget: str = ""  # CPU time per event loop callback; "" for no limit
+    store: str = ""  # the address of an etcd cluster; "" for the database in the state folder
     kubeconfig: str = ""  # the file with the cluster's context; "" for none
 
     @property
@@ -149,7 +151,8 @@ def config_from_document(raw: dict[str, Any], path: Path) -> ClusterConfig:
     if config.release not in RELEASES:
         raise UserError(
             f"{path} names the unknown release {config.release!r}",
-            f"known are {', '.join(RELEASES)}",
+            f"known are {', '.join(RELEASES)}; start it with the version of transom that made it, or "
+            "delete it with transom delete",
         )
     return config
 

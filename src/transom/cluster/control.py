@@ -5,6 +5,7 @@ They are authorized like any other non-resource path, so only the cluster's admi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,11 +17,10 @@ from transom.cluster.config import ClusterConfig, scheduler_config_file
 from transom.cluster.options import parse_feature_gates
 from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.kit.lazy import lazy_import
-from transom.kit.user_errors import UserError
+from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
 from transom.node.cluster_access import ControlPlaneFacts
 from transom.node.inspect_hns import answer_hns
-from transom.node.login import serve_login
 from transom.node.machine import windows_machine
 from transom.node.network_settings import NetworkSettings
 from transom.node.node import Node
@@ -29,15 +29,17 @@ from transom.node.spec import NodeSpec, complete_specs, specs_from_rows
 from transom.node.support_warnings import node_warnings
 
 if TYPE_CHECKING:
-    from transom.node import inspect, network_checks, trace
+    from transom.node import inspect, login, network_checks, trace
     from transom.node.trace import Tracer
 else:
     inspect = lazy_import("transom.node.inspect")
     network_checks = lazy_import("transom.node.network_checks")
     trace = lazy_import("transom.node.trace")
+    login = lazy_import("transom.node.login")
 
 ROOT = "/transom"
 _T = TypeVar("_T")
+_ROW = re.compile(r"^nodes\[\d+\]: ")  # the place in a cluster file; a command line has none
 
 
 def _make_tracer(pool: NodePool) -> Tracer:
@@ -64,63 +66,80 @@ class ControlHandler:
     async def __call__(self, request: HttpRequest) -> Answer:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")
         try:
-            match request.method, parts:
-                case "GET", ["nodes"]:
-                    return _json(200, {"items": [self._node(m) for m in self._pool.nodes()]})
-                case "POST", ["nodes"]:
-                    return await self._add(request)
-                case "DELETE", ["nodes", name]:
-                    await self._pool.delete(name)
-                    return _json(200, {"name": name})
-                case "POST", ["nodes", name, "start" | "stop" | "reboot" as verb]:
-                    verbs: dict[str, Callable[[str], Awaitable[None]]] = {
-                        "start": self._pool.start,
-                        "stop": self._pool.stop,
-                        "reboot": self._pool.reboot,
-                    }
-                    await verbs[verb](name)
-                    if verb != "stop":
-                        await self._pool.node(name).start_services()
-                    return _json(200, self._node(self._pool.node(name)))
-                case "POST", ["nodes", name, "set"]:
-                    self._pool.set(name, _body(request, dict))
-                    return _json(200, self._node(self._pool.node(name)))
-                case method, ["nodes", name, "hns", *rest]:
-                    return _json(200, self._hns(name, method, rest))
-                case "GET" | "POST", ["nodes", name, "exec"]:
-                    return serve_login(self._pool.node(name), request)
-                case "GET", ["inside"]:
-                    return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
-                case "GET", ["nodes", name, "logs"]:
-                    return _json(200, await inspect.node_logs(self._pool, name))
-                case "GET", ["scheduler"]:
-                    path = scheduler_config_file(self._config)
-                    return _json(200, {"configuration": path.read_text() if path.exists() else ""})
-                case "GET", ["trace"]:
-                    return _json(200, await self._trace(request.query))
-                case "GET", ["relays"]:
-                    return _json(200, self._relays())
-                case "GET" | "POST", ["cloud", *rest]:
-                    action, body = (
-                        ("list", {})
-                        if request.method == "GET"
-                        else ("/".join(rest), _body(request, dict))
-                    )
-                    return _json(
-                        200,
-                        await cloud_control.answer_cloud_request(
-                            self._pool.cluster.cloud, self._pool.names(), action, body
-                        ),
-                    )
-                case "GET", ["containers"]:
-                    return _json(
-                        200, {"items": [c for m in self._pool.nodes() for c in _containers(m)]}
-                    )
+            match parts:
+                case ["nodes", name, *rest]:
+                    answer = await self._node_request(request, name, rest)
+                case _:
+                    answer = await self._cluster_request(request, parts)
         except UserError as problem:
             return _json(
                 400, {"message": problem.message, "hint": problem.hint, "code": problem.code}
             )
-        return _json(404, {"message": f"there is no {request.method} {request.path}", "hint": ""})
+        return answer or _json(
+            404, {"message": f"there is no {request.method} {request.path}", "hint": ""}
+        )
+
+    async def _node_request(
+        self, request: HttpRequest, name: str, parts: Sequence[str]
+    ) -> Answer | None:
+        """The answer to a request below `nodes/NAME`; None if there is no such request."""
+        match request.method, parts:
+            case "DELETE", []:
+                await self._pool.delete(name)
+                return _json(200, {"name": name})
+            case "POST", ["start" | "stop" | "reboot" as verb]:
+                verbs: dict[str, Callable[[str], Awaitable[None]]] = {
+                    "start": self._pool.start,
+                    "stop": self._pool.stop,
+                    "reboot": self._pool.reboot,
+                }
+                await verbs[verb](name)
+                if verb != "stop":
+                    await self._pool.node(name).start_services()
+                return _json(200, self._node(self._pool.node(name)))
+            case "POST", ["set"]:
+                self._pool.set(name, _body(request, dict))
+                return _json(200, self._node(self._pool.node(name)))
+            case method, ["hns", *rest]:
+                return _json(200, self._hns(name, method, rest))
+            case "GET" | "POST", ["exec"]:
+                return login.serve_login(self._pool.node(name), request)
+            case "GET", ["logs"]:
+                return _json(200, await inspect.node_logs(self._pool, name))
+        return None
+
+    async def _cluster_request(self, request: HttpRequest, parts: Sequence[str]) -> Answer | None:
+        match request.method, parts:
+            case "GET", ["nodes"]:
+                return _json(200, {"items": [self._node(m) for m in self._pool.nodes()]})
+            case "POST", ["nodes"]:
+                return await self._add(request)
+            case "GET", ["inside"]:
+                return _json(200, await inspect.inspect_nodes(self._pool, self._control_plane))
+            case "GET", ["scheduler"]:
+                path = scheduler_config_file(self._config)
+                return _json(200, {"configuration": path.read_text() if path.exists() else ""})
+            case "GET", ["trace"]:
+                return _json(200, await self._trace(request.query))
+            case "GET", ["relays"]:
+                return _json(200, self._relays())
+            case "GET" | "POST", ["cloud", *rest]:
+                action, body = (
+                    ("list", {})
+                    if request.method == "GET"
+                    else ("/".join(rest), _body(request, dict))
+                )
+                return _json(
+                    200,
+                    await cloud_control.answer_cloud_request(
+                        self._pool.cluster.cloud, self._pool.names(), action, body
+                    ),
+                )
+            case "GET", ["containers"]:
+                return _json(
+                    200, {"items": [c for m in self._pool.nodes() for c in _containers(m)]}
+                )
+        return None
 
     async def _trace(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         if self._tracer is None:
@@ -135,7 +154,12 @@ class ControlHandler:
         return answer_hns(name, hns, method, parts)
 
     async def _add(self, request: HttpRequest) -> Answer:
-        wanted = specs_from_rows(self._config, _body(request, list))
+        rows = _body(request, list)
+        try:
+            wanted = specs_from_rows(self._config, rows)
+        except UserError as problem:  # the values are those of the command line
+            message = _ROW.sub("", problem.message)
+            raise UserError(message, problem.hint, EXIT_USAGE) from problem
         added = complete_specs(
             self._config, [replace(spec, number=0) for spec in wanted], self._pool.numbers()
         )
@@ -154,7 +178,7 @@ class ControlHandler:
         config = self._config
         if config.network == NetworkSettings():
             return []
-        gates = parse_feature_gates(config.feature_gates)
+        gates = parse_feature_gates(config.feature_gates, config.release)
         before = [node.spec for node in self._pool.nodes()]
         known = network_checks.check_network(config, gates, before)
         found = network_checks.check_network(config, gates, [*before, *added])

@@ -244,7 +244,7 @@ class NotReadyYet(UserError):
 
 
 def wait_daemon_ready(
-    pipe: int, config: ClusterConfig, timeout: float, tell: Callable[[str], None]
+    pipe: int, config: ClusterConfig, timeout: float, report_progress: Callable[[str], None]
 ) -> None:
     """Returns when the cluster reports that it is ready. Raises an error with the end of its log if
     the start fails or the cluster reports nothing for `timeout` seconds. Passes progress messages
@@ -276,7 +276,7 @@ def wait_daemon_ready(
                             return
                         if line.startswith(_ERROR):
                             raise UserError(*json.loads(line.removeprefix(_ERROR)))
-                        tell(line.decode())
+                        report_progress(line.decode())
                         reported = True
                         last = time.monotonic()
                     continue
@@ -289,12 +289,14 @@ def wait_daemon_ready(
                 )
             if not reported:
                 reported = True
-                tell(f"waiting for cluster {config.name!r} to become ready ...")
+                report_progress(f"waiting for cluster {config.name!r} to become ready ...")
     finally:
         os.close(pipe)
 
 
-def stop_daemon(config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> bool:
+def stop_daemon(
+    config: ClusterConfig, timeout: float, report_progress: Callable[[str], None]
+) -> bool:
     """Stops a running or starting cluster and returns when its process has ended; False when it was
     not running.
     """
@@ -312,7 +314,9 @@ def stop_daemon(config: ClusterConfig, timeout: float, tell: Callable[[str], Non
             _signal(pid, signal.SIGTERM)
             signalled, asked = pid, now
         elif pid and now - asked > timeout:
-            tell(f"cluster {config.name!r} did not stop within {timeout:.0f} s, killing it")
+            report_progress(
+                f"cluster {config.name!r} did not stop within {timeout:.0f} s, killing it"
+            )
             _signal(pid, signal.SIGKILL)
             asked, timeout = now, 10.0
         elif not pid and now - started > timeout:
@@ -322,7 +326,7 @@ def stop_daemon(config: ClusterConfig, timeout: float, tell: Callable[[str], Non
             )
         if now - started > 1 and not reported:
             reported = True
-            tell(f"waiting for cluster {config.name!r} to stop ...")
+            report_progress(f"waiting for cluster {config.name!r} to stop ...")
         time.sleep(0.01)
     return True
 

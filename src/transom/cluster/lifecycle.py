@@ -52,10 +52,10 @@ _COUNTED = {
     "deployments": "/apis/apps/v1/deployments",
 }
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
-def start_cluster(options: UpOptions, tell: Tell) -> ClusterConfig:
+def start_cluster(options: UpOptions, report_progress: ReportProgress) -> ClusterConfig:
     """Starts the cluster in the background; returns when it is ready and its context is in the
     kubeconfig.
 
@@ -64,7 +64,7 @@ def start_cluster(options: UpOptions, tell: Tell) -> ClusterConfig:
     """
     target = options.kubeconfig or kubeconfig.default_kubeconfig_path()
     kubeconfig.check_kubeconfig(target)
-    lock, config, sockets, pki = _prepare(options, str(target), tell)
+    lock, config, sockets, pki = _prepare(options, str(target), report_progress)
 
     def serve(report: Callable[[str], None]) -> None:
         run_cluster(config, pki, sockets, report)
@@ -77,7 +77,7 @@ def start_cluster(options: UpOptions, tell: Tell) -> ClusterConfig:
         write_atomic(config.own_kubeconfig, kubeconfig.render_kubeconfig(entries), 0o600)
 
         try:
-            daemon.wait_daemon_ready(pipe, config, READY_SECONDS, tell)
+            daemon.wait_daemon_ready(pipe, config, READY_SECONDS, report_progress)
         except daemon.NotReadyYet:
             kubeconfig.merge_kubeconfig(target, entries)  # so that later lookups find it
             raise
@@ -86,26 +86,30 @@ def start_cluster(options: UpOptions, tell: Tell) -> ClusterConfig:
     except daemon.NotReadyYet:
         raise
     except BaseException as error:
-        if daemon.stop_daemon(config, STOP_SECONDS, tell) and isinstance(error, KeyboardInterrupt):
-            tell(f"interrupted; cluster {config.name!r} is stopped")
+        if daemon.stop_daemon(config, STOP_SECONDS, report_progress) and isinstance(
+            error, KeyboardInterrupt
+        ):
+            report_progress(f"interrupted; cluster {config.name!r} is stopped")
         raise
     return config
 
 
-def serve_in_foreground(options: UpOptions, tell: Tell) -> None:
+def serve_in_foreground(options: UpOptions, report_progress: ReportProgress) -> None:
     """Serves in this process until a signal. Changes the user's kubeconfig only if one was
     specified.
     """
     target = options.kubeconfig
     if target is not None:
         kubeconfig.check_kubeconfig(target)
-    lock, config, sockets, pki = _prepare(options, str(target or ""), tell)
+    lock, config, sockets, pki = _prepare(options, str(target or ""), report_progress)
     entries = kubeconfig.make_kubeconfig_entries(config, pki)
     write_atomic(config.own_kubeconfig, kubeconfig.render_kubeconfig(entries), 0o600)
     if target is not None:
         kubeconfig.merge_kubeconfig(target, entries)
     lock.claim()
-    tell(f"use it with: kubectl --kubeconfig {target or config.own_kubeconfig} get namespaces")
+    report_progress(
+        f"use it with: kubectl --kubeconfig {target or config.own_kubeconfig} get namespaces"
+    )
 
     def report(text: str) -> None:
         if not text:
@@ -116,7 +120,7 @@ def serve_in_foreground(options: UpOptions, tell: Tell) -> None:
     finally:
         lock.release()
         if target is not None:
-            _forget_context(target, config.name, tell)
+            _forget_context(target, config.name, report_progress)
 
 
 def run_cluster(
@@ -131,14 +135,14 @@ def run_cluster(
 
 
 def _prepare(
-    options: UpOptions, kubeconfig_file: str, tell: Tell
+    options: UpOptions, kubeconfig_file: str, report_progress: ReportProgress
 ) -> tuple[daemon.ClusterLock, ClusterConfig, list[socket.socket], ClusterPki]:
     """Runs all checks that are possible before anything starts. A new cluster that fails one leaves
     no files.
     """
     before = configs.load_config(options.name)
     file = cluster_file(options)
-    config, machines = choose_config(before, options, file, kubeconfig_file, tell)
+    config, machines = choose_config(before, options, file, kubeconfig_file, report_progress)
     scheduler = None if file.scheduler is None else _scheduler_document(file.scheduler)
     is_new = before is None and not config.state.exists()
     lock = daemon.ClusterLock(config)
@@ -198,6 +202,14 @@ def _scheduler_document(content: dict[str, Any]) -> bytes:
     return document
 
 
+def no_nodes_error(cluster: str) -> UserError:
+    option = name_option(cluster)
+    return UserError(
+        f"cluster {cluster!r} has no nodes of its own: it runs with --no-nodes",
+        f"give it nodes: transom down{option} && transom up --nodes{option}",
+    )
+
+
 def control_client(config: ClusterConfig) -> Callable[..., Any]:
     """`call(method, path, body=None, media=...)`: calls the running cluster as its admin and
     returns the decoded response.
@@ -221,9 +233,7 @@ def control_client(config: ClusterConfig) -> Callable[..., Any]:
         except ValueError:
             value = None  # the text of a different error
         if status == 404 and path.startswith("/transom"):
-            raise UserError(
-                f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes"
-            )
+            raise no_nodes_error(config.name)
         if status >= 300:
             problem = value if isinstance(value, dict) else {}
             code = problem.get("code")
@@ -276,17 +286,17 @@ def existing_cluster(name: str) -> ClusterConfig:
     return config
 
 
-def stop_cluster(name: str, tell: Tell) -> bool:
+def stop_cluster(name: str, report_progress: ReportProgress) -> bool:
     """Stops the cluster and removes its context from the kubeconfig; its objects stay on disk.
     False: it was not running.
     """
     if configs.check_cluster_name(name) not in configs.known_clusters():
         existing_cluster(name)
-    return _stop(configs.load_or_default_config(name)[0], tell)
+    return _stop(configs.load_or_default_config(name)[0], report_progress)
 
 
-def _stop(config: ClusterConfig, tell: Tell) -> bool:
-    stopped = daemon.stop_daemon(config, STOP_SECONDS, tell)
+def _stop(config: ClusterConfig, report_progress: ReportProgress) -> bool:
+    stopped = daemon.stop_daemon(config, STOP_SECONDS, report_progress)
     if not stopped and uses_real_containers(config):
         real_runtimes.end_real_containers(config)
     attempt = configs.load_starting_config(config.name)
@@ -294,28 +304,30 @@ def _stop(config: ClusterConfig, tell: Tell) -> bool:
         [config.kubeconfig, attempt.kubeconfig if attempt is not None else ""]
     ):
         if file:
-            _forget_context(Path(file), config.name, tell)
+            _forget_context(Path(file), config.name, report_progress)
     return stopped
 
 
-def _forget_context(file: Path, name: str, tell: Tell) -> None:
+def _forget_context(file: Path, name: str, report_progress: ReportProgress) -> None:
     try:
         kubeconfig.remove_from_kubeconfig(file, name)
     except UserError as error:
-        tell(f"note: context {name!r} is still in the kubeconfig: {error.message}")
+        report_progress(f"note: context {name!r} is still in the kubeconfig: {error.message}")
     except OSError as error:
-        tell(f"note: context {name!r} is still in the kubeconfig {file}: {error.strerror}")
+        report_progress(
+            f"note: context {name!r} is still in the kubeconfig {file}: {error.strerror}"
+        )
 
 
-def delete_cluster(name: str, tell: Tell) -> bool:
+def delete_cluster(name: str, report_progress: ReportProgress) -> bool:
     """Stops the cluster and removes all its data, whatever its state. False: it did not exist."""
     state = clusters_dir() / configs.check_cluster_name(name)
     if not state.exists():
         return False
     config, problem = configs.load_or_default_config(name)
     if problem:
-        tell(f"note: {problem}")
-    _stop(config, tell)
+        report_progress(f"note: {problem}")
+    _stop(config, report_progress)
     lock = daemon.ClusterLock(config)
     try:
         if uses_real_containers(config):

@@ -15,12 +15,15 @@ from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import EXIT_USAGE, UserError
+from transom.machinery.releases import TABLES_SINCE, features, parse_release
+from transom.machinery.releases.features import Gate
 from transom.node import network_settings
 from transom.node.network_settings import NetworkOptions, NetworkSettings
 from transom.node.runtimes import ENGINES, check_engine, choose_engines
 from transom.node.settings import (
     DEFAULT_NAME,
     DEFAULT_POD_CIDR,
+    DEFAULT_RELEASE,
     RELEASES,
     cidr_of_family,
     split_cidrs,
@@ -32,8 +35,10 @@ from transom.windows.policy import parse_record_patterns as parse_policy
 
 if TYPE_CHECKING:
     from transom.node import network_checks
+    from transom.store.etcd import client as etcd_client
 else:
     network_checks = lazy_import("transom.node.network_checks")
+    etcd_client = lazy_import("transom.store.etcd.client")
 
 _NODES_OF_DEFAULT_RANGE = 250  # each node gets a /24 of it
 LARGE_POD_CIDR = "10.128.0.0/9"
@@ -53,7 +58,8 @@ _RANGE_FIELDS = {"pod_cidr": "podCIDR", "service_cidr": "serviceCIDR"}
 _DUAL_STACK_HINT = (
     "use --dual-stack, or set dualStack: true in the part network of the cluster file"
 )
-# The supported feature gates, and what they enable.
+# The feature gates that clusters of 1.20 and older support, and what they enable. Later releases
+# know those of Kubernetes.
 KNOWN_FEATURE_GATES = {
     "AnyVolumeDataSource": "PersistentVolumeClaims can use any kind of data source",
     "CSIServiceAccountToken": "CSI drivers can request service account tokens",
@@ -62,9 +68,10 @@ KNOWN_FEATURE_GATES = {
     "IPv6DualStack": "nodes can have a pod CIDR of each IP family",
     "TTLAfterFinished": "finished Jobs are deleted after ttlSecondsAfterFinished",
 }
+_WITHOUT_GATE_TABLE = tuple(name for name in RELEASES if parse_release(name) < TABLES_SINCE)
 _GATE_VALUES = {"true": True, "false": False}
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +100,13 @@ class UpOptions:
     kubeconfig: Path | None = None
     protection: Protection = field(default_factory=Protection)
     feature_gates: tuple[str, ...] | None = None
+    runtime_config: tuple[str, ...] | None = None
     machines: NodeOptions = field(default_factory=NodeOptions)
     windows: WindowsOptions = field(default_factory=WindowsOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)
     engine: str | None = None
     loop_budget: str | None = None
+    store: str | None = None  # etcd://..., or sqlite
 
 
 def choose_config(
@@ -105,7 +114,7 @@ def choose_config(
     options: UpOptions,
     file: ClusterFile,
     kubeconfig_file: str,
-    tell: Tell,
+    report_progress: ReportProgress,
 ) -> tuple[ClusterConfig, list[NodeSpec] | None]:
     """The configuration, and the requested nodes if they differ from those of the last start."""
     try:
@@ -116,10 +125,10 @@ def choose_config(
         raise
     _check_families(before, config)
     if not config.no_nodes:
-        config = _check_engine(config, machines, tell)
-        _check_network(config, machines, tell)
+        config = _check_engine(config, machines, report_progress)
+        _check_network(config, machines, report_progress)
         for warning in node_warnings(config, machines or ()):
-            tell(f"note: {warning}")
+            report_progress(f"note: {warning}")
     return config, machines
 
 
@@ -138,12 +147,17 @@ def _apply_options(
         config = replace(config, no_nodes=not options.nodes)
     if options.loop_budget is not None:
         config = replace(config, loop_budget=options.loop_budget)
+    if options.store is not None:
+        config = replace(config, store=_choose_store(options.store))
     feature_gates = (
         options.feature_gates if options.feature_gates is not None else file.feature_gates
     )
     if feature_gates is not None:
-        parse_feature_gates(feature_gates)
         config = replace(config, feature_gates=feature_gates)
+    if options.runtime_config is not None:
+        config = replace(config, runtime_config=options.runtime_config)
+    parse_feature_gates(config.feature_gates, config.release)
+    parse_runtime_config(config.runtime_config)
     config = replace(
         config,
         kubeconfig=kubeconfig_file,
@@ -165,6 +179,18 @@ def _apply_options(
     if large and config.pod_cidr == DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)
     return add_ipv6_ranges(config, large=large), machines
+
+
+def _choose_store(wanted: str) -> str:
+    if wanted == "sqlite":
+        return ""
+    try:
+        etcd_client.parse_etcd_address(wanted)
+    except etcd_client.EtcdAddressError as problem:
+        raise UserError(
+            f"--store: {problem}", "use etcd://HOST:PORT[,HOST:PORT...][/PREFIX], or sqlite"
+        ) from problem
+    return wanted
 
 
 def cluster_file(options: UpOptions) -> ClusterFile:
@@ -210,24 +236,24 @@ def _engine(config: ClusterConfig, wanted: str | None) -> ClusterConfig:
 
 
 def _check_engine(
-    config: ClusterConfig, machines: list[NodeSpec] | None, tell: Tell
+    config: ClusterConfig, machines: list[NodeSpec] | None, report_progress: ReportProgress
 ) -> ClusterConfig:
     """Real containers need the kernel's data plane."""
     wanted = machines if machines is not None else load_nodes(config) or []
     chosen = choose_engines(config, wanted)
     for note in chosen.notes:
-        tell(note)
+        report_progress(note)
     for node in wanted:
         check_engine(node, chosen.of(node))
     if any(chosen.of(node) == "oci" for node in wanted):
-        tell(
+        report_progress(
             "note: real containers are processes of this machine, with control groups below "
             f"/transom/{config.name} and "
             f"mounts below {config.state}; transom down stops them, transom delete removes everything"
         )
         config = replace(config, network=replace(config.network, dataplane="kernel"))
     if config.network.dataplane == "kernel":
-        tell(
+        report_progress(
             "note: the kernel data plane creates network namespaces on this machine and removes "
             "them with the cluster; it does not change nftables, routes and links of the machine "
             "itself"
@@ -235,30 +261,29 @@ def _check_engine(
     return config
 
 
-def _check_network(config: ClusterConfig, machines: list[NodeSpec] | None, tell: Tell) -> None:
+def _check_network(
+    config: ClusterConfig, machines: list[NodeSpec] | None, report_progress: ReportProgress
+) -> None:
     """The default network works with all nodes and needs no check."""
     wanted = machines if machines is not None else load_nodes(config) or []
     four = cidr_of_family(config.pod_cidr, 4) and cidr_of_family(config.service_cidr, 4)
     if config.network != NetworkSettings() or not four or any(node.network_mode for node in wanted):
-        gates = parse_feature_gates(config.feature_gates)
+        gates = parse_feature_gates(config.feature_gates, config.release)
         for warning in network_checks.check_network(config, gates, wanted):
-            tell(f"note: {warning}")
+            report_progress(f"note: {warning}")
 
 
 # ---- feature gates ----
 
 
-def parse_feature_gates(settings: Iterable[str]) -> dict[str, bool]:
-    """Parses settings of the form `Name=true`; raises an error for an unknown name or value."""
+def parse_feature_gates(settings: Iterable[str], release: str = DEFAULT_RELEASE) -> dict[str, bool]:
+    """Parses settings of the form `Name=true`; raises an error for a name that the release does not
+    know, for a wrong value, and for a gate that it has locked.
+    """
     out = {}
     for setting in settings:
         name, _, value = setting.strip().partition("=")
-        if name not in KNOWN_FEATURE_GATES:
-            raise UserError(
-                f"unrecognized feature gate: {name}",
-                f"known are: {', '.join(KNOWN_FEATURE_GATES)}",
-                EXIT_USAGE,
-            )
+        gate = _find_gate(name, release)
         if value.lower() not in _GATE_VALUES:
             raise UserError(
                 f"invalid value of {name}: {value!r}",
@@ -266,6 +291,50 @@ def parse_feature_gates(settings: Iterable[str]) -> dict[str, bool]:
                 EXIT_USAGE,
             )
         out[name] = _GATE_VALUES[value.lower()]
+        if gate is not None and gate.locked and out[name] is not gate.default:
+            locked = str(gate.default).lower()
+            raise UserError(
+                f"cannot set feature gate {name} to {value.lower()}, feature is locked to {locked}",
+                f"leave out {name}",
+                EXIT_USAGE,
+            )
+    return out
+
+
+def _find_gate(name: str, release: str) -> Gate | None:
+    """The gate in a release with a table; raises UserError if the release does not know it."""
+    if release in _WITHOUT_GATE_TABLE:
+        if name not in KNOWN_FEATURE_GATES:
+            raise UserError(
+                f"unrecognized feature gate: {name}",
+                f"known are: {', '.join(KNOWN_FEATURE_GATES)}",
+                EXIT_USAGE,
+            )
+        return None
+    gate = features.feature_gates(parse_release(release)).get(name)
+    if gate is None:
+        raise UserError(
+            f"unrecognized feature gate: {name}",
+            f"see the feature gates of Kubernetes {release}",
+            EXIT_USAGE,
+        )
+    return gate
+
+
+def parse_runtime_config(settings: Iterable[str]) -> dict[str, bool]:
+    """Parses settings of the form `batch/v1beta1=true` or `api/beta=true`; a name alone turns it
+    on.
+    """
+    out = {}
+    for setting in settings:
+        name, equals, value = setting.strip().partition("=")
+        if not name or (equals and value.lower() not in _GATE_VALUES):
+            raise UserError(
+                f"invalid runtime config: {setting!r}",
+                "write GROUP/VERSION=true, GROUP/VERSION/RESOURCE=false or api/beta=true",
+                EXIT_USAGE,
+            )
+        out[name] = _GATE_VALUES[value.lower()] if equals else True
     return out
 
 
@@ -279,7 +348,7 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
     for name in _RANGE_FIELDS:
         _check_ranges(config, name)
     both = any(len(split_cidrs(getattr(config, name))) == 2 for name in _RANGE_FIELDS)
-    known = parse_feature_gates(config.feature_gates)
+    known = parse_feature_gates(config.feature_gates, config.release)
     dual = config.network.dual_stack or (
         both and known.get(DUAL_STACK_GATE, False)
     )  # the gate and ranges match kubeadm's
@@ -299,7 +368,10 @@ def enable_dual_stack(config: ClusterConfig) -> ClusterConfig:
         raise UserError(
             f"Kubernetes {config.release} has no dual stack", "choose a release from 1.16 on"
         )
-    gate = () if DUAL_STACK_GATE in known else (f"{DUAL_STACK_GATE}=true",)
+    on = DUAL_STACK_GATE in known or features.is_enabled(
+        parse_release(config.release), DUAL_STACK_GATE
+    )
+    gate = () if on else (f"{DUAL_STACK_GATE}=true",)
     return replace(
         config,
         network=replace(config.network, dual_stack=True),

@@ -14,6 +14,7 @@ from typing import Any
 
 from transom.cluster.config import ClusterConfig
 from transom.cluster.pki import ClusterPki
+from transom.kit.http_message import encode_request
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.I)
 
@@ -45,20 +46,16 @@ class ClusterProbe:
         self, method: str, path: str, body: Any = None, media: str = "application/json"
     ) -> tuple[int, bytes]:
         content = b"" if body is None else json.dumps(body).encode()
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            f"Host: {self._address[0]}",
-            "Accept: application/json",
-            f"Content-Type: {media}",
-            f"Content-Length: {len(content)}",
-            "",
-            "",
-        ]
+        headers = (
+            ("Host", self._address[0]),
+            ("Accept", "application/json"),
+            ("Content-Type", media),
+        )
         try:
             if self._socket is None:
                 plain = socket.create_connection(self._address, self._timeout)
                 self._socket = self._context.wrap_socket(plain, server_hostname=self._address[0])
-            self._socket.sendall("\r\n".join(lines).encode() + content)
+            self._socket.sendall(encode_request(method, path, headers, content))
             return self._read(self._socket)
         except OSError as error:
             self.close()
@@ -70,11 +67,11 @@ class ClusterProbe:
         """The connection after an upgrade, with the bytes already received; or the response that
         rejects the upgrade.
         """
-        head = (f"GET {path} HTTP/1.1".encode(), f"Host: {self._address[0]}".encode())
+        request = encode_request("GET", path, [(b"Host", self._address[0].encode()), *headers])
         try:
             plain = socket.create_connection(self._address, self._timeout)
             sock = self._context.wrap_socket(plain, server_hostname=self._address[0])
-            sock.sendall(b"\r\n".join((*head, *(b": ".join(pair) for pair in headers), b"", b"")))
+            sock.sendall(request)
             data = b""
             while b"\r\n\r\n" not in data:
                 piece = sock.recv(65536)

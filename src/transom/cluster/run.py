@@ -33,7 +33,7 @@ from transom.cluster.config import (
     save_nodes,
     scheduler_config_file,
 )
-from transom.cluster.options import parse_feature_gates, windows_policy
+from transom.cluster.options import parse_feature_gates, parse_runtime_config, windows_policy
 from transom.cluster.pki import ClusterPki
 from transom.cluster.store_control import ROOT, StoreControl
 from transom.http import HttpServer, server_context
@@ -43,19 +43,19 @@ from transom.kit.clock import RealClock
 from transom.kit.durations import parse_duration
 from transom.kit.jws import TokenSigner
 from transom.kit.lazy import lazy_import, load_modules
-from transom.kit.loop_watchdog import LoopWatchdog
 from transom.kit.pki import load_key_pair
 from transom.kit.process import run_event_loop
 from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import parse_release
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
 from transom.node.network_settings import API_PORT
 from transom.node.settings import split_cidrs
 from transom.node.spec import control_plane_node
-from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, StoreError
+from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, Store, StoreError
 from transom.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -63,35 +63,50 @@ if TYPE_CHECKING:
     from transom.apiserver.kubelets import streams as kubelet_streams
     from transom.cloud import provider as cloud_provider
     from transom.cloud.provider import CloudProvider
-    from transom.cluster import components, snapshots
+    from transom.cluster import components, etcd_store, snapshots
     from transom.cluster import control as cluster_control
     from transom.cluster.control import ControlHandler
     from transom.controllers import base as controllers_base
+    from transom.controllers import early as early_controllers
     from transom.controllers import manager as controller_manager
+    from transom.controllers import runner as controller_runner
+    from transom.controllers.runner import ControllerRow
+    from transom.kit import loop_watchdog
+    from transom.kit.loop_watchdog import LoopWatchdog
     from transom.network.api import Dataplane
     from transom.node import cluster_access, cluster_network, machine_disks
     from transom.node import pool as node_pool
     from transom.node.pool import NodePool
+    from transom.runtime.sim import catalogue as sim_catalogue
+    from transom.runtime.sim import context as sim_context
     from transom.scheduler import config as scheduler_config
     from transom.scheduler import scheduler as scheduler_module
+    from transom.store.etcd import client as etcd_client
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
 else:
     cloud_provider = lazy_import("transom.cloud.provider")
     components = lazy_import("transom.cluster.components")
+    etcd_client = lazy_import("transom.store.etcd.client")
+    etcd_store = lazy_import("transom.cluster.etcd_store")
     cluster_control = lazy_import("transom.cluster.control")
     snapshots = lazy_import("transom.cluster.snapshots")
     controllers_base = lazy_import("transom.controllers.base")
+    early_controllers = lazy_import("transom.controllers.early")
     controller_manager = lazy_import("transom.controllers.manager")
+    controller_runner = lazy_import("transom.controllers.runner")
     cluster_access = lazy_import("transom.node.cluster_access")
     cluster_network = lazy_import("transom.node.cluster_network")
     machine_disks = lazy_import("transom.node.machine_disks")
     node_pool = lazy_import("transom.node.pool")
+    sim_catalogue = lazy_import("transom.runtime.sim.catalogue")
+    sim_context = lazy_import("transom.runtime.sim.context")
     scheduler_config = lazy_import("transom.scheduler.config")
     scheduler_module = lazy_import("transom.scheduler.scheduler")
     crd_definition = lazy_import("transom.apiserver.crd.definition")
     kubelet_streams = lazy_import("transom.apiserver.kubelets.streams")
     userland_start = lazy_import("transom.userland.start")
+    loop_watchdog = lazy_import("transom.kit.loop_watchdog")
 
 log = logging.getLogger("transom.cluster")
 
@@ -127,7 +142,7 @@ async def serve_cluster(
     nodes = None if config.no_nodes else ClusterNodes(config, pki)
     health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
     budget = config.loop_budget
-    watchdog = LoopWatchdog(parse_duration(budget)) if budget else None
+    watchdog = loop_watchdog.LoopWatchdog(parse_duration(budget)) if budget else None
     api = _build_api_server(config, pki, nodes, health, watchdog)
     await _start_api_server(config, api)
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
@@ -151,11 +166,16 @@ async def serve_cluster(
         def start(name: str, run_component: Run) -> None:
             running.append(group.create_task(supervised(name, run_component, health)))
 
-        start("controller-manager", lambda: _make_controllers(api, config, pki, nodes).run())
+        nodes_ready = asyncio.Event()
+        start(
+            "controller-manager",
+            lambda: _run_controllers(api, config, pki, nodes, nodes_ready),
+        )
         if nodes is not None:
             running.append(group.create_task(nodes.run(api, report)))
             await nodes.wait_ready(stopping)
             ready()
+            nodes_ready.set()
             await asyncio.to_thread(_import_components)
             await _define_credential_specs(api)
         start("scheduler", lambda: _run_scheduler(api, config))
@@ -209,12 +229,16 @@ def _build_api_server(
     watchdog: LoopWatchdog | None,
 ) -> ApiServer:
     sealing = protection.sealing(config)
-    store = SqliteStore(
-        config.database,
-        sealing=sealing,
-        check=check_value,
-        before_upgrade=lambda *found: _save_before_upgrade(config, *found),
-    )
+    store: Store
+    if config.store:
+        store = etcd_store.make_etcd_store(etcd_client.parse_etcd_address(config.store), sealing)
+    else:
+        store = SqliteStore(
+            config.database,
+            sealing=sealing,
+            check=check_value,
+            before_upgrade=lambda *found: _save_before_upgrade(config, *found),
+        )
 
     def loop_lag() -> float:
         return api.loop_monitor.current()
@@ -236,7 +260,8 @@ def _build_api_server(
             release=config.release,
             service_cidr=config.service_cidr,
             node_ports=config.node_ports,
-            feature_gates=parse_feature_gates(config.feature_gates),
+            feature_gates=parse_feature_gates(config.feature_gates, config.release),
+            runtime_config=parse_runtime_config(config.runtime_config),
             gmsa=nodes is not None,
             windows=windows_policy(config),
             kubelets=None if nodes is None else nodes.kubelets(),
@@ -283,6 +308,8 @@ def _unusable_data(config: ClusterConfig, error: StoreError) -> UserError:
 
 
 def _data_hint(config: ClusterConfig) -> str:
+    if config.store:
+        return "check that etcd is running, and its address: --store etcd://HOST:PORT"
     if config.encryption_key_file:
         return (
             f"its keys are in {config.encryption_key_file}; restore the missing key, or use "
@@ -411,9 +438,13 @@ class ClusterNodes:
 # ---- imports after the API server is up ----
 
 
+def _import_controllers() -> None:
+    load_modules(controller_manager)
+
+
 def _import_components() -> None:
     # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition.
-    load_modules(crd_definition, controller_manager)
+    load_modules(controller_manager, crd_definition)
 
 
 def _import_scheduler() -> None:
@@ -426,7 +457,8 @@ def _import_streams(*, simulated: bool) -> None:
     """
     load_modules(kubelet_streams)
     if simulated:
-        load_modules(userland_start)
+        load_modules(userland_start, sim_context)
+        sim_catalogue.default_catalogue()
 
 
 def _save_before_upgrade(
@@ -474,19 +506,30 @@ def _make_nodes(
     return pool, cluster_control.ControlHandler(config, pool, facts), dataplane, disks
 
 
-def _make_controllers(
-    api: ApiServer, config: ClusterConfig, pki: ClusterPki, nodes: ClusterNodes | None
-) -> controller_manager.ControllerManager:
+async def _run_controllers(
+    api: ApiServer,
+    config: ClusterConfig,
+    pki: ClusterPki,
+    nodes: ClusterNodes | None,
+    nodes_ready: asyncio.Event,
+) -> None:
     """The controllers in this process. Each has the identity that it would have in a separate
-    process.
+    process. Those that no node waits for start when the nodes are ready.
     """
+
+    async def others() -> list[ControllerRow]:
+        if nodes is not None:
+            await nodes_ready.wait()
+        await asyncio.to_thread(_import_controllers)
+        selected = controller_manager.selected_controllers(_CONTROLLERS)
+        return [row for row in selected if row not in early_controllers.EARLY_CONTROLLERS]
 
     def client(identity: str) -> ApiClient:
         namespace = "kube-system"
-        name = user_name(namespace, identity) if identity else controller_manager.USER
+        name = user_name(namespace, identity) if identity else controller_runner.USER
         groups = (*group_names(namespace),) if identity else ()
         component = f"kubernetes/{identity or 'shared-informers'}"
-        agent = f"{controller_manager.USER_AGENT}/{config.git_version} (linux/amd64) {component}"
+        agent = f"{controller_runner.USER_AGENT}/{config.git_version} (linux/amd64) {component}"
         user = UserInfo(name, (*groups, "system:authenticated"))
         return InProcessClient(api, user, user_agent=agent)
 
@@ -496,6 +539,7 @@ def _make_controllers(
         return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, api.clock.time())
 
     settings = controllers_base.ControllerSettings(
+        release=parse_release(config.release),
         root_ca=pki.ca.read_text(),
         sign=TokenSigner(pki.service_account_key.read_bytes()).sign,
         sign_certificate=sign_certificate,
@@ -508,9 +552,8 @@ def _make_controllers(
             load_balancers=config.load_balancer_cidr,
             cloud=nodes.cloud(),
         )
-    return controller_manager.ControllerManager(
-        client, api.clock, random.SystemRandom(), settings, controllers=_CONTROLLERS
-    )
+    runner = controller_runner.ControllerRunner(client, api.clock, random.SystemRandom(), settings)
+    await runner.run(early_controllers.EARLY_CONTROLLERS, others)
 
 
 async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:

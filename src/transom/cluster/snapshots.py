@@ -68,7 +68,7 @@ _TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 _SHOWN = ("cluster", "release", "transom", "created", "revision", "encrypted", "withKeys")
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 def snapshots_folder() -> Path:
@@ -86,8 +86,8 @@ def default_snapshot_file(name: str, why: str = "") -> Path:
 class SnapshotProgress:
     """Reports progress about once a second, starting after one second."""
 
-    def __init__(self, tell: Tell, what: str, total: int) -> None:
-        self._tell = tell
+    def __init__(self, report_progress: ReportProgress, what: str, total: int) -> None:
+        self._report = report_progress
         self._what = what
         self._total = total
         self._next = time.monotonic() + 1.0
@@ -96,7 +96,7 @@ class SnapshotProgress:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 1.0
             of = f" of {self._total}" if self._total else ""
-            self._tell(f"{self._what} {count}{of} records ...")
+            self._report(f"{self._what} {count}{of} records ...")
 
 
 # ---- saving
@@ -188,20 +188,29 @@ class _Stopped:
 
 
 def save_snapshot(
-    config: ClusterConfig, target: Path, *, with_keys: bool, tell: Tell
+    config: ClusterConfig, target: Path, *, with_keys: bool, report_progress: ReportProgress
 ) -> dict[str, Any]:
     """Writes a snapshot of the cluster to `target`; returns its description."""
     if target.is_dir():
         target = target / default_snapshot_file(config.name).name
     _make_folder(target.parent)
     if daemon.running_pid(config) is not None:
-        return _save(config, _Running(config), target, with_keys=with_keys, tell=tell)
+        return _save(
+            config, _Running(config), target, with_keys=with_keys, report_progress=report_progress
+        )
+    if config.store:
+        raise UserError(
+            f"cluster {config.name!r} is stopped, and its data is in etcd",
+            f"start it with: transom up{name_option(config.name)}",
+        )
     if not config.database.exists():
         hint = f"start it with: transom up{name_option(config.name)}"
         raise UserError(f"cluster {config.name!r} has no data yet", hint)
     lock = daemon.ClusterLock(config)
     try:
-        return _save(config, _Stopped(config), target, with_keys=with_keys, tell=tell)
+        return _save(
+            config, _Stopped(config), target, with_keys=with_keys, report_progress=report_progress
+        )
     finally:
         lock.release()
 
@@ -211,12 +220,17 @@ def _make_folder(path: Path) -> None:
 
 
 def _save(
-    config: ClusterConfig, source: SnapshotSource, target: Path, *, with_keys: bool, tell: Tell
+    config: ClusterConfig,
+    source: SnapshotSource,
+    target: Path,
+    *,
+    with_keys: bool,
+    report_progress: ReportProgress,
 ) -> dict[str, Any]:
     resumed = _resume(source, target, with_keys=with_keys)
     if resumed is not None:
         writer, header, block = resumed
-        tell(
+        report_progress(
             f"continuing an interrupted snapshot after {writer.records} of "
             f"{header['records']} records"
         )
@@ -227,7 +241,7 @@ def _save(
         writer = SnapshotWriter(target, header)
         for name, mode, contents in _files(config, with_keys=with_keys):
             writer.add_file(name, mode, contents)
-    progress = SnapshotProgress(tell, "saved", header["records"])
+    progress = SnapshotProgress(report_progress, "saved", header["records"])
     try:
         while writer.records < header["records"]:
             block_or_gone = source.block(header["id"], writer.records)
@@ -369,14 +383,16 @@ def damaged_snapshot(path: Path, problem: Exception) -> UserError:
     )
 
 
-def check_snapshot(path: Path, key_file: Path | None, tell: Tell, *, keep: bool) -> CheckedSnapshot:
+def check_snapshot(
+    path: Path, key_file: Path | None, report_progress: ReportProgress, *, keep: bool
+) -> CheckedSnapshot:
     """Reads a whole snapshot and checks digests, checksums, and that every object decodes."""
     reader = SnapshotReader(path)
     records: list[SnapshotRecord] = []
     problems: list[str] = []
     unread = 0
     sealing: Sealing | None = None
-    progress = SnapshotProgress(tell, "verified", 0)
+    progress = SnapshotProgress(report_progress, "verified", 0)
     try:
         for count, record in enumerate(reader, 1):
             if sealing is None:
@@ -420,8 +436,10 @@ def _ring(reader: SnapshotReader, key_file: Path | None) -> KeyRing | None:
     return None
 
 
-def verify_snapshot(path: Path, key_file: Path | None, tell: Tell) -> dict[str, Any]:
-    found = check_snapshot(path, key_file, tell, keep=False)
+def verify_snapshot(
+    path: Path, key_file: Path | None, report_progress: ReportProgress
+) -> dict[str, Any]:
+    found = check_snapshot(path, key_file, report_progress, keep=False)
     if found.problems:
         more = f" and {len(found.problems) - 1} more" if len(found.problems) > 1 else ""
         raise UserError(
@@ -439,31 +457,46 @@ def verify_snapshot(path: Path, key_file: Path | None, tell: Tell) -> dict[str, 
 
 
 def restore_snapshot(
-    path: Path, name: str, *, key_file: Path | None, replace_existing: bool, bump: int, tell: Tell
+    path: Path,
+    name: str,
+    *,
+    key_file: Path | None,
+    replace_existing: bool,
+    bump: int,
+    report_progress: ReportProgress,
 ) -> dict[str, Any]:
     """Restores the snapshot as the cluster `name`. An existing cluster keeps its configuration, and
     its keys unless the snapshot contains keys; its old data is kept beside the new. The cluster
     must be stopped.
     """
-    found = check_snapshot(path, key_file, tell, keep=True)
+    found = check_snapshot(path, key_file, report_progress, keep=True)
     name = name or str(found.reader.header.get("cluster", ""))
     existing = configs.load_config(configs.check_cluster_name(name))
     if existing is None:
-        return _restore_new(found, name, key_file, bump, tell)
+        return _restore_new(found, name, key_file, bump, report_progress)
     if not replace_existing:
         raise UserError(
             f"cluster {name!r} exists",
             "replace its data with --replace, or choose another name with --name",
         )
+    if existing.store:
+        raise UserError(
+            f"cluster {name!r} keeps its data in etcd, and a snapshot is restored to a file",
+            "restore it as another cluster with --name, or etcd itself with etcdctl",
+        )
     lock = daemon.ClusterLock(existing)
     try:
-        return _restore_over(found, existing, key_file, bump, tell)
+        return _restore_over(found, existing, key_file, bump, report_progress)
     finally:
         lock.release()
 
 
 def _restore_new(
-    found: CheckedSnapshot, name: str, key_file: Path | None, bump: int, tell: Tell
+    found: CheckedSnapshot,
+    name: str,
+    key_file: Path | None,
+    bump: int,
+    report_progress: ReportProgress,
 ) -> dict[str, Any]:
     """Builds everything in a temporary folder and then renames it to the cluster's folder."""
     final = clusters_dir() / name
@@ -492,7 +525,7 @@ def _restore_new(
         key_file,
         has_same_keys="pki/sa.key" in files,
         bump=bump,
-        tell=tell,
+        report_progress=report_progress,
     )
     os.replace(work / "store.db.complete", work / "store.db")
     sync_directory(work)
@@ -527,6 +560,7 @@ def _configuration(
         config,
         name=name,
         port=0,
+        store="",  # the data of the snapshot is a file, and the etcd may still be in use
         kubeconfig="",
         encryption_key_file=keys or config.encryption_key_file,
     )
@@ -542,7 +576,11 @@ def _write_keys(found: CheckedSnapshot, state: Path) -> None:
 
 
 def _restore_over(
-    found: CheckedSnapshot, config: ClusterConfig, key_file: Path | None, bump: int, tell: Tell
+    found: CheckedSnapshot,
+    config: ClusterConfig,
+    key_file: Path | None,
+    bump: int,
+    report_progress: ReportProgress,
 ) -> dict[str, Any]:
     has_keys = "pki/sa.key" in found.reader.files
     same = has_keys or found.reader.header.get("serviceAccountKey") == _fingerprint(
@@ -554,7 +592,7 @@ def _restore_over(
         key_file or _key_file(config),
         has_same_keys=same,
         bump=bump,
-        tell=tell,
+        report_progress=report_progress,
     )
     kept = disk.set_database_aside(config.database, "before-restore")
     if has_keys:
@@ -587,7 +625,7 @@ def _write_data(
     *,
     has_same_keys: bool,
     bump: int,
-    tell: Tell,
+    report_progress: ReportProgress,
 ) -> dict[str, Any]:
     """Writes a complete store beside `database`. Its revision is higher than any that a client may
     have seen, and everything before counts as compacted, so clients with older resourceVersions
@@ -605,7 +643,7 @@ def _write_data(
     if not has_same_keys:
         records, tokens = _without_tokens(records, sealing)
     if len(records) > 20_000:
-        tell(f"writing {len(records)} records ...")
+        report_progress(f"writing {len(records)} records ...")
     try:
         disk.write_new(database, _rows(records), Ledger(revision, revision), ())
     except (StoreError, disk.DamagedDatabase) as error:

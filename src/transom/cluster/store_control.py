@@ -16,12 +16,18 @@ import orjson
 
 from transom.cluster.config import ClusterConfig
 from transom.http.messages import Answer, HttpRequest, HttpResponse
+from transom.kit.lazy import lazy_import
+from transom.node.settings import name_option
 from transom.store.api import Store, StoreRecord, StoreSnapshot
 from transom.store.sealing import Sealing
-from transom.store.snapshot_file import SnapshotRecord, pack_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from transom.store import snapshot_file
+    from transom.store.snapshot_file import SnapshotRecord
+else:
+    snapshot_file = lazy_import("transom.store.snapshot_file")
 
 ROOT = "/transom/store"
 _BLOCK_RECORDS = 256
@@ -68,6 +74,7 @@ class StoreControl:
         health = self._store.health()
         space = os.statvfs(self._config.state)
         return {
+            "nameOption": name_option(self._config.name),
             "revision": self._store.revision,
             "problem": health.problem or health.damage,
             "lastCommit": health.last_commit or None,
@@ -104,13 +111,13 @@ class StoreControl:
         return HttpResponse(200, [(b"Content-Type", b"application/octet-stream")], body)
 
     def _packed(self, records: Sequence[StoreRecord]) -> bytes:
-        return pack_records(sealed(record, self._sealing) for record in records)
+        return snapshot_file.pack_records(sealed(record, self._sealing) for record in records)
 
 
 def sealed(record: StoreRecord, sealing: Sealing) -> SnapshotRecord:
     """The record as stored: data that is encrypted on disk is also encrypted in a snapshot."""
     value = sealing.to_disk(record.key, record.value)
-    return SnapshotRecord(
+    return snapshot_file.SnapshotRecord(
         record.key, value, record.create_revision, record.mod_revision, record.expires
     )
 

@@ -17,6 +17,7 @@ from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT, Release
 
 log = logging.getLogger("transom.controllers")
 
@@ -59,6 +60,7 @@ class ProvisioningFailure(Exception):
 class ControllerSettings:
     """The settings of the cluster's controllers."""
 
+    release: Release = DEFAULT
     root_ca: str = ""  # PEM, with which pods verify the API server
     sign: Callable[[dict[str, Any]], str] | None = (
         None  # claims of a service account token -> the token

@@ -6,70 +6,46 @@ identity, the service account `kube-system/IDENTITY`; the shared informers use t
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from transom.client.api import ApiClient
-from transom.client.events import EventRecorder
-from transom.client.informer import InformerFactory
 from transom.controllers.attachdetach import AttachDetach
 from transom.controllers.base import Controller, ControllerContext, ControllerSettings
 from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
 from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
-from transom.controllers.clusterrole_aggregation import ClusterRoleAggregation
 from transom.controllers.cronjob import CronJobs
 from transom.controllers.daemonset import DaemonSets
 from transom.controllers.deployment import Deployments
 from transom.controllers.disruption import Disruption
+from transom.controllers.early import EARLY_CONTROLLERS
 from transom.controllers.endpoints import Endpoints
 from transom.controllers.endpointslice import EndpointSliceMirroring, EndpointSlices
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.horizontalpodautoscaler import Autoscaler
 from transom.controllers.job import Jobs
 from transom.controllers.namespace import NamespaceDeleter
-from transom.controllers.nodeipam import NodeRanges
-from transom.controllers.nodelifecycle import NodeLifecycle
 from transom.controllers.persistentvolume import VolumeBinder
 from transom.controllers.podgc import PodCollector
 from transom.controllers.replicaset import ReplicaSets, replication_controllers
 from transom.controllers.resourcequota import ResourceQuotas
-from transom.controllers.root_ca import RootCaPublisher
+from transom.controllers.runner import USER, USER_AGENT, ControllerRow, ControllerRunner
 from transom.controllers.service_lb import LoadBalancers
-from transom.controllers.serviceaccount import ServiceAccounts
-from transom.controllers.serviceaccount_token import TokensController
 from transom.controllers.statefulset import StatefulSets
-from transom.controllers.ttl import NodeTtl
 from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.volume_expand import VolumeExpansion
 from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
 from transom.kit.clock import Clock
 
-log = logging.getLogger("transom.controllers")
-
-USER = "system:kube-controller-manager"
-USER_AGENT = "kube-controller-manager"
-
-
-class ControllerRow(NamedTuple):
-    """`build` returns None if the settings lack what the controller needs. `identity` "" is the
-    manager's own.
-    """
-
-    name: str
-    identity: str
-    build: Callable[[ControllerContext], Controller | None]
-    by_default: bool = True
-
-
-def _tokens(env: ControllerContext) -> Controller | None:
-    return TokensController(env, env.settings.sign) if env.settings.sign is not None else None
-
-
-def _root_ca(env: ControllerContext) -> Controller | None:
-    return RootCaPublisher(env) if env.settings.root_ca else None
+__all__ = [
+    "CONTROLLERS",
+    "USER",
+    "USER_AGENT",
+    "ControllerManager",
+    "ControllerRow",
+    "UnknownController",
+    "selected_controllers",
+]
 
 
 def _csr_signing(env: ControllerContext) -> Controller | None:
@@ -80,18 +56,12 @@ def _csr_signing(env: ControllerContext) -> Controller | None:
     )
 
 
-def _node_ranges(env: ControllerContext) -> Controller | None:
-    return NodeRanges(env) if env.settings.pod_cidrs else None
-
-
 def _load_balancers(env: ControllerContext) -> Controller | None:
     return LoadBalancers(env) if env.settings.load_balancers else None
 
 
 CONTROLLERS: tuple[ControllerRow, ...] = (
-    ControllerRow("serviceaccount-token", "", _tokens),
-    ControllerRow("serviceaccount", "service-account-controller", ServiceAccounts),
-    ControllerRow("root-ca-cert-publisher", "root-ca-cert-publisher", _root_ca),
+    *EARLY_CONTROLLERS,
     ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
     ControllerRow("namespace", "namespace-controller", NamespaceDeleter),
     ControllerRow("deployment", "deployment-controller", Deployments),
@@ -110,14 +80,8 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
         "endpointslicemirroring", "endpointslicemirroring-controller", EndpointSliceMirroring
     ),
     ControllerRow("resourcequota", "resourcequota-controller", ResourceQuotas),
-    ControllerRow("nodeipam", "node-controller", _node_ranges),
-    ControllerRow("nodelifecycle", "node-controller", NodeLifecycle),
     ControllerRow("podgc", "pod-garbage-collector", PodCollector),
     ControllerRow("service", "service-controller", _load_balancers),
-    ControllerRow("ttl", "ttl-controller", NodeTtl),
-    ControllerRow(
-        "clusterrole-aggregation", "clusterrole-aggregation-controller", ClusterRoleAggregation
-    ),
     ControllerRow("csrapproving", "certificate-controller", CsrApprover),
     ControllerRow("csrsigning", "certificate-controller", _csr_signing),
     ControllerRow("csrcleaner", "certificate-controller", CsrCleaner),
@@ -167,49 +131,10 @@ class ControllerManager:
         table: Sequence[ControllerRow] = CONTROLLERS,
     ) -> None:
         """`clients` creates the client of an identity ("" for the manager's own)."""
-        self._clients = clients
-        self._clock = clock
-        self._rng = rng
-        self._settings = settings
         self._rows = selected_controllers(controllers, table)
-        self._own = clients("")
-        self.informers = InformerFactory(self._own, clock, rng)
-        self._recorders: list[EventRecorder] = []
+        self._runner = ControllerRunner(clients, clock, rng, settings)
+        self.informers = self._runner.informers
 
     async def run(self) -> None:
         """Run all controllers until cancelled."""
-        running = []
-        for row in self._rows:
-            controller = row.build(self._env(row))
-            if controller is None:
-                log.info("the controller %s is not run: it lacks its settings", row.name)
-            else:
-                running.append((row.name, controller))
-        self.informers.start()
-        try:
-            async with asyncio.TaskGroup() as group:
-                for recorder in self._recorders:
-                    group.create_task(recorder.run())
-                for name, controller in running:
-                    group.create_task(self._run(name, controller), name=name)
-        finally:
-            await self.informers.stop()
-
-    def _env(self, row: ControllerRow) -> ControllerContext:
-        client = self._clients(row.identity) if row.identity else self._own
-
-        def recorder(component: str) -> EventRecorder:
-            made = EventRecorder(client, component, self._clock, self._rng)
-            self._recorders.append(made)
-            return made
-
-        return ControllerContext(
-            client, self.informers, recorder, self._clock, self._rng, self._settings
-        )
-
-    async def _run(self, name: str, controller: Controller) -> None:
-        """Isolates failures: a controller that crashes does not affect the others."""
-        try:
-            await controller.run()
-        except Exception:
-            log.exception("the controller %s has ended", name)
+        await self._runner.run(self._rows)

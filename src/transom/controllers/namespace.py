@@ -94,7 +94,7 @@ class NamespaceDeleter:
         namespace = await self._client.get(NAMESPACES, "", name)
         if not namespace["metadata"].get("deletionTimestamp"):
             return 0
-        namespace = await self._again_on_conflict(namespace, self._mark_terminating)
+        namespace = await self._retry_on_conflict(namespace, self._mark_terminating)
         if not namespace["metadata"].get("deletionTimestamp") or not namespace["spec"].get(
             "finalizers"
         ):
@@ -107,10 +107,10 @@ class NamespaceDeleter:
             raise ContentRemains(failures)
         if content.seconds:
             return content.seconds
-        await self._again_on_conflict(namespace, self._finalize)
+        await self._retry_on_conflict(namespace, self._finalize)
         return 0
 
-    async def _again_on_conflict(self, namespace: Object, change: _Change) -> Object:
+    async def _retry_on_conflict(self, namespace: Object, change: _Change) -> Object:
         while True:
             try:
                 return await change(namespace)

@@ -4,8 +4,11 @@ scheduled, or too many terminated ones.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
+from operator import itemgetter
+from typing import NamedTuple
 
 from transom.client.api import is_not_found
 from transom.client.resources import NODES, PODS
@@ -19,6 +22,14 @@ _PERIOD = 20.0
 # A missing node may just not have reached the informer yet.
 _QUARANTINE = 40.0
 _LIVE = ("Pending", "Running", "Unknown")
+_TURN = 2000  # pods that are looked at before other tasks run
+_Age = tuple[str, str, int]
+
+
+class _Found(NamedTuple):
+    ended: list[tuple[_Age, Object]]
+    by_node: dict[str, list[Object]]
+    unscheduled: list[Object]  # deleted before they were scheduled
 
 
 class PodCollector:
@@ -41,31 +52,39 @@ class PodCollector:
             await self._clock.sleep(_PERIOD)
 
     async def collect(self) -> None:
-        pods = self._pods.list()
-        await self._delete_all(self._too_many(pods))
-        lost = await self._lost_nodes(pods)
-        await self._delete_all(pod for pod in pods if pod["spec"].get("nodeName") in lost)
-        await self._delete_all(
-            pod
-            for pod in pods
-            if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
-        )
+        found = await self._classify()
+        await self._delete_all(self._too_many(found.ended))
+        lost = await self._lost_nodes(found.by_node)
+        await self._delete_all(pod for name in lost for pod in found.by_node[name])
+        await self._delete_all(found.unscheduled)
 
-    def _too_many(self, pods: Iterable[Object]) -> list[Object]:
+    async def _classify(self) -> _Found:
+        """One pass over all pods, yielding to other tasks."""
+        found = _Found([], {}, [])
+        for number, pod in enumerate(self._pods.list(), 1):
+            meta, node = pod["metadata"], pod["spec"].get("nodeName")
+            if node:
+                found.by_node.setdefault(node, []).append(pod)
+            elif "deletionTimestamp" in meta:
+                found.unscheduled.append(pod)
+            if (pod.get("status") or {}).get("phase", "") not in _LIVE:
+                age = (meta["creationTimestamp"], meta["name"], number)
+                found.ended.append((age, pod))
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def _too_many(self, ended: list[tuple[_Age, Object]]) -> list[Object]:
         """The oldest terminated pods beyond the threshold."""
-        if self._threshold <= 0:
-            return []
-        ended = [pod for pod in pods if (pod.get("status") or {}).get("phase", "") not in _LIVE]
         excess = len(ended) - self._threshold
-        if excess <= 0:
+        if self._threshold <= 0 or excess <= 0:
             return []
-        ended.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
-        return ended[:excess]
+        ended.sort(key=itemgetter(0))
+        return [pod for _, pod in ended[:excess]]
 
-    async def _lost_nodes(self, pods: Iterable[Object]) -> set[str]:
+    async def _lost_nodes(self, named: Iterable[str]) -> set[str]:
         """Nodes of pods that have been missing for the quarantine period."""
         now = self._clock.monotonic()
-        named = {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
         away = {name for name in named if self._nodes.get("", name) is None}
         self._missing = {name: self._missing.get(name, now) for name in away}
         lost = set()

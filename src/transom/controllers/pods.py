@@ -99,7 +99,9 @@ def assigned_node(pod: Object) -> str:
     return (pod.get("spec") or {}).get("nodeName") or ""
 
 
-def deletion_rank(pod: Object, crowd: int = 0) -> tuple[bool, int, bool, int, float, int, float]:
+def deletion_rank(
+    pod: Object, active_on_node: int = 0
+) -> tuple[bool, int, bool, int, float, int, float]:
     """The pods to delete first come first: not assigned, pending, not ready, on a node with many
     related pods, ready for a shorter time, restarted more often, younger.
     """
@@ -113,7 +115,7 @@ def deletion_rank(pod: Object, crowd: int = 0) -> tuple[bool, int, bool, int, fl
         bool(assigned_node(pod)),
         _PHASE_RANK.get(status.get("phase", ""), 0),
         is_ready,
-        -crowd,
+        -active_on_node,
         -_when(ready.get("lastTransitionTime")) if ready is not None and is_ready else 0.0,
         -restarts,
         -_when(pod["metadata"].get("creationTimestamp")),

@@ -186,9 +186,9 @@ class ReplicaSets:
         return problem
 
     async def _delete(
-        self, key: str, replica_set: Object, doomed: Sequence[Object]
+        self, key: str, replica_set: Object, pods_to_delete: Sequence[Object]
     ) -> Exception | None:
-        self._expectations.expect(key, 0, [object_key(pod) for pod in doomed])
+        self._expectations.expect(key, 0, [object_key(pod) for pod in pods_to_delete])
 
         async def delete(pod: Object) -> Exception | None:
             try:
@@ -198,7 +198,7 @@ class ReplicaSets:
                 return None if is_not_found(problem) else problem
             return None
 
-        problems = await asyncio.gather(*(delete(pod) for pod in doomed))
+        problems = await asyncio.gather(*(delete(pod) for pod in pods_to_delete))
         return next((problem for problem in problems if problem is not None), None)
 
     def _related(self, replica_set: Object) -> Iterable[Object]:
@@ -298,7 +298,7 @@ def _status(
 def _to_delete(mine: Sequence[Object], related: Iterable[Object], count: int) -> Sequence[Object]:
     if count >= len(mine):
         return mine
-    crowd = Counter(pods.assigned_node(pod) for pod in related if pods.is_pod_active(pod))
-    return sorted(mine, key=lambda pod: pods.deletion_rank(pod, crowd[pods.assigned_node(pod)]))[
-        :count
-    ]
+    active_on_node = Counter(pods.assigned_node(pod) for pod in related if pods.is_pod_active(pod))
+    return sorted(
+        mine, key=lambda pod: pods.deletion_rank(pod, active_on_node[pods.assigned_node(pod)])
+    )[:count]

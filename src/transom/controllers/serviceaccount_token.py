@@ -1,7 +1,7 @@
-"""Service account tokens in Secrets, as in releases before 1.24.
+"""Service account tokens in Secrets.
 
-Every account gets one Secret with a token and refers to it. A Secret of that type that a user
-creates for an account is filled in; one whose account is deleted is deleted too.
+A Secret of that type that a user creates for an account is filled in; one whose account is deleted
+is deleted too. Before release 1.24 every account gets one Secret with a token and refers to it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from transom.client.workqueue import Item, RetryLater, WorkQueue
 from transom.controllers.base import ControllerContext, generate_name, run_worker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.serviceaccounts import TOKEN_SECRET, legacy_claims
 
 NAME_KEY = "kubernetes.io/service-account.name"
@@ -49,6 +50,7 @@ class TokensController:
         self._clock = env.clock
         self._rng = env.rng
         self._sign = sign
+        self._creates_tokens = not has_behaviour(env.settings.release, "NoTokenSecrets")
         self._root_ca = _encode(env.settings.root_ca)
         self._account_queue: WorkQueue[_AccountKey] = WorkQueue(
             env.clock, name="serviceaccount-token accounts"
@@ -118,7 +120,7 @@ class TokensController:
         account = self._accounts.get(key.namespace, key.name)
         if account is None or account["metadata"]["uid"] != key.uid:
             await self._attempt(self._account_queue, key, self._drop(*self._tokens(*key)))
-        else:
+        elif self._creates_tokens:
             await self._attempt(self._account_queue, key, self._ensure_token(account))
 
     def _tokens(self, namespace: str, name: str, uid: str) -> list[Object]:

@@ -64,8 +64,10 @@ class VolumeExpansion:
         ref = claim_ref(volume) if volume is not None else None
         if volume is None or ref is None or ref.get("uid") != claim["metadata"]["uid"]:
             raise RetryLater(f"persistent Volume is not bound to PVC being updated : {key}")
-        grower = next((row for source, row in GROWING.items() if volume["spec"].get(source)), None)
-        if grower is None:
+        expander = next(
+            (row for source, row in GROWING.items() if volume["spec"].get(source)), None
+        )
+        if expander is None:
             self._events.event(
                 claim,
                 WARNING,
@@ -76,7 +78,7 @@ class VolumeExpansion:
                 ),
             )
             return
-        await self._grow(claim, volume, *grower)
+        await self._grow(claim, volume, *expander)
 
     async def _grow(self, claim: Object, volume: Object, plugin: str, on_node: bool) -> None:
         size = claim["spec"]["resources"]["requests"]["storage"]

@@ -30,7 +30,7 @@ _PATHS = {
 _HOME = f"{_PATHS['Namespace']}/{NAMESPACE}"
 _PODS = f"{_PATHS['Namespace']}/{NAMESPACE}/pods"
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 Call = Callable[..., Any]
 """Calls the cluster as its admin. Takes method, path, body and media type; returns the decoded
 response.
@@ -45,7 +45,7 @@ class DemoPage(NamedTuple):
 
 
 def deploy_demo(
-    cluster: str, call: Call, tell: Tell, *, fetch: bool, seconds: float
+    cluster: str, call: Call, report_progress: ReportProgress, *, fetch: bool, seconds: float
 ) -> list[DemoPage]:
     """Returns when the pages can be opened. Raises UserError. `fetch`: allow downloads from the
     network.
@@ -56,8 +56,8 @@ def deploy_demo(
         hint = f"see transom node list{name_option(cluster)}"
         raise UserError(f"cluster {cluster!r} has no node that is ready", hint)
     end = time.monotonic() + seconds
-    api.wait_until_gone(end, tell)
-    sites = choose_sites(nodes, tell, fetch=fetch)
+    api.wait_until_gone(end, report_progress)
+    sites = choose_sites(nodes, report_progress, fetch=fetch)
     if not sites:
         raise UserError(
             "the nodes have containers that are not on the cluster's network",
@@ -67,7 +67,7 @@ def deploy_demo(
         api.put(thing)
     for state in _progress(api, sites):
         if state:
-            tell(state)
+            report_progress(state)
         if time.monotonic() > end or any(f": {reason}" in state for reason in _HOPELESS):
             raise UserError(
                 "the demo does not get ready: " + "; ".join(_states(api).values()),
@@ -77,14 +77,14 @@ def deploy_demo(
     return demo_pages(api, sites)
 
 
-def remove_demo(call: Call, tell: Tell, *, seconds: float) -> bool:
+def remove_demo(call: Call, report_progress: ReportProgress, *, seconds: float) -> bool:
     """Returns whether a demo existed."""
     api = _Api(call)
     if not api.exists():
         return False
     end = time.monotonic() + seconds
     api.delete(_PATHS["Deployment"])
-    tell("waiting until the servers have ended")
+    report_progress("waiting until the servers have ended")
     while api.get(_PODS)["items"]:
         if time.monotonic() > end:
             raise UserError(
@@ -130,14 +130,14 @@ class _Api:
     def delete(self, path: str) -> None:
         self._call("DELETE", path)
 
-    def wait_until_gone(self, end: float, tell: Tell) -> None:
+    def wait_until_gone(self, end: float, report_progress: ReportProgress) -> None:
         """Waits if the namespace is being deleted."""
         reported = False
         while (found := self._namespace()) is not None and found["metadata"].get(
             "deletionTimestamp"
         ):
             if not reported:
-                tell(f"waiting until namespace {NAMESPACE} is gone")
+                report_progress(f"waiting until namespace {NAMESPACE} is gone")
                 reported = True
             if time.monotonic() > end:
                 raise UserError(

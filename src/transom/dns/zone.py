@@ -9,9 +9,8 @@ dependencies, and listeners are notified when these change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from transom.dns.questions import DnsQuery
 from transom.dns.records import (
     DnsEndpoint,
     DnsService,
@@ -25,6 +24,12 @@ from transom.dns.records import (
 )
 from transom.kit import dnswire as wire
 from transom.kit.dnswire import DnsRecord
+from transom.kit.lazy import lazy_import
+
+if TYPE_CHECKING:
+    from transom.dns import questions
+else:
+    questions = lazy_import("transom.dns.questions")
 
 DEFAULT_TTL: Final = 30
 _REFRESH, _RETRY, _EXPIRE = 7200, 1800, 86400
@@ -176,7 +181,9 @@ class DnsZone:
         if not size:
             return None
         own = labels[-size:] == self._apex_labels
-        query = DnsQuery(self, asked, type, labels, asked[-len(wire.from_labels(labels[-size:])) :])
+        query = questions.DnsQuery(
+            self, asked, type, labels, asked[-len(wire.from_labels(labels[-size:])) :]
+        )
         found = query.forward() if own else query.reverse()
         if found.rcode == wire.NXDOMAIN and not self.synced:
             return found._replace(rcode=wire.SERVFAIL, depends=None, through=False)

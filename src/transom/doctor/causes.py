@@ -184,6 +184,12 @@ POD: Final[tuple[KnownCause, ...]] = (
         "Install the plugin {plugin} on node {node}, or correct the type in its CNI configuration.",
     ),
     KnownCause(
+        r"(?:load|open) seccomp profile\S*.* (?P<path>\S+): no such file",
+        "node {node} has no seccomp profile {path}",
+        "Copy the profile to {path} on node {node}, or use seccompProfile type RuntimeDefault.",
+        os="linux",
+    ),
+    KnownCause(
         r"sysctl (?P<name>\S+) (?:is )?not (?:allowed|in a separate)|unknown sysctl",
         "the runtime refuses a sysctl",
         "Remove the sysctl from spec.securityContext.sysctls, or allow it on the node.",
@@ -569,6 +575,107 @@ REFUSED: Final[tuple[KnownCause, ...]] = (
     ),
 )
 
+# Why a probe fails.
+PROBE: Final[tuple[KnownCause, ...]] = (
+    KnownCause(
+        r'strconv\.Atoi: parsing "(?P<port>[^"]+)"|couldn\'t find port: (?P<p2>\S+)',
+        "the probe names a port {port} that the container does not have",
+        "Name the container's port {port}, or correct the port in the probe.",
+    ),
+    KnownCause(
+        r"statuscode: (?P<code>404|410)\b",
+        "the server has no such path (HTTP {code})",
+        "Correct httpGet.path in the probe, or serve this path.",
+    ),
+    KnownCause(
+        r"statuscode: (?P<code>401|403)\b",
+        "the server asks the probe for credentials (HTTP {code})",
+        "Serve the probe's path without credentials, or send them with httpGet.httpHeaders.",
+    ),
+    KnownCause(
+        r"statuscode: (?P<code>5\d\d)\b",
+        "the server answers with an error (HTTP {code})",
+        "Read the container's log; correct what the server needs, or the probe's path.",
+    ),
+    KnownCause(
+        r"server gave HTTP response to HTTPS client|first record does not look like a TLS|wrong version number",
+        "the probe uses HTTPS, and the server does not",
+        "Set httpGet.scheme to HTTP, or correct the port.",
+    ),
+    KnownCause(
+        r'Get "?https://\S+: .*(?:Client\.Timeout|context deadline exceeded|EOF)',
+        "the server does not answer the TLS handshake of the probe (scheme HTTPS)",
+        "Set httpGet.scheme to HTTP if the server has no TLS, or correct the port.",
+    ),
+    KnownCause(
+        r"statuscode: (?P<code>400)\b",
+        "the server rejects the request (HTTP {code}); a server with TLS does so if httpGet.scheme is HTTP",
+        "Set httpGet.scheme to HTTPS if the server uses TLS, or correct the probe's path and headers.",
+    ),
+    KnownCause(
+        r"dial tcp \S+:(?P<port>\d+): (?:connect: connection refused|connectex: No connection could be made)",
+        "nothing listens on port {port} of the pod",
+        "Correct the port in the probe, or let the container listen on {port} of all addresses (0.0.0.0); "
+        "if it is slow to start, use a startupProbe.",
+    ),
+    KnownCause(
+        r'exec: "(?P<command>[^"]+)": (?:executable file not found|stat \S+: no such file)',
+        "the image has no command {command}",
+        "Correct the command in the probe, or use an image that has {command}.",
+    ),
+    KnownCause(
+        r"unreachable host|no route to host|network is unreachable",
+        "the node cannot reach the probe's address",
+        "Remove host from the probe, so that it uses the pod's address; or correct it.",
+    ),
+    KnownCause(
+        r"cannot find the file specified",
+        "the image has no such command",
+        "Use httpGet or tcpSocket, or a Windows command.",
+        "WIN-CTR-003",
+        os="windows",
+    ),
+    KnownCause(
+        r"Client\.Timeout|context deadline exceeded|i/o timeout|timed out|did not properly respond",
+        "the container does not answer in time",
+        "Raise timeoutSeconds in the probe, or make the container answer sooner.",
+    ),
+)
+
+# Why a container ends with an error: lines of its log.
+LOG: Final[tuple[KnownCause, ...]] = (
+    KnownCause(
+        r"[Aa]ddress (?:already )?in use|EADDRINUSE|Only one usage of each socket address",
+        "its port is in use: another container of the pod listens there",
+        "Let each container of the pod listen on a port of its own, or remove one of them.",
+    ),
+    KnownCause(
+        r"'(?P<command>[^'\n]+)' is not recognized as an internal or external command",
+        "cmd finds no command {command}",
+        "Use a command of Windows instead of {command}, or an image that has it.",
+        "WIN-CTR-002",
+        os="windows",
+    ),
+    KnownCause(
+        r"The term '(?P<command>[^'\n]+)' is not recognized as (?:the|a) name of a cmdlet",
+        "PowerShell finds no command {command}",
+        "Use a command of Windows instead of {command}, or an image that has it.",
+        "WIN-CTR-002",
+        os="windows",
+    ),
+    KnownCause(
+        r"(?:sh|bash|ash): (?:line \d+: |\d+: )?(?P<command>[^\s:]+): (?:command )?not found",
+        "the shell finds no command {command}",
+        "Correct the command, or use an image that has {command}.",
+        os="linux",
+    ),
+    KnownCause(
+        r"Permission denied|EACCES|Access is denied|Access to the path",
+        "its log says that access was denied",
+        "Correct the container's user (runAsUser, fsGroup; Windows: runAsUserName), or the mode of the files.",
+    ),
+)
+
 # Why a claim is not bound.
 CLAIM: Final[tuple[KnownCause, ...]] = (
     KnownCause(
@@ -639,7 +746,7 @@ class _Values(dict[str, str]):
         return "that it names"
 
 
-_ALIASES: Final = {"k2": "kind", "n2": "name"}
+_ALIASES: Final = {"k2": "kind", "n2": "name", "p2": "port"}
 _KINDS: Final = {
     "configmap": "ConfigMap",
     "ConfigMap": "ConfigMap",

@@ -17,6 +17,7 @@ from transom.doctor.examine import UnknownName
 from transom.doctor.gather import gather_snapshot
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.kit.clock import RealClock
+from transom.kit.http_message import encode_request
 from transom.kit.user_errors import EXIT_USAGE, UserError
 
 log = logging.getLogger("transom.doctor")
@@ -86,9 +87,8 @@ async def _tls(where: RestConfig) -> tuple[dict[str, float], float]:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         if certificate:
             found["the API server's certificate"] = der_end(certificate)
-        writer.write(
-            f"GET {where.prefix}/version HTTP/1.1\r\n{where.head()}Connection: close\r\n\r\n".encode()
-        )
+        headers = [*where.request_headers(), ("Connection", "close")]
+        writer.write(encode_request("GET", f"{where.prefix}/version", headers))
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS)
         for line in head.decode("latin-1").split("\r\n"):
             if line.lower().startswith("date:"):

@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 from transom.doctor import (
     control_plane,
     events,
+    network_policies,
     node_state,
     nodes,
     pods,
+    references,
     services,
     storage,
     windows,
@@ -62,12 +64,18 @@ GENERAL: Final = (
     ),
     DoctorCheck("the cluster's DNS answers", services.check_cluster_dns),
     DoctorCheck("services have endpoints and ports that answer", services.check_services),
+    DoctorCheck("external names can be resolved", references.check_external_names),
+    DoctorCheck("Endpoints fit their Services", references.check_written_endpoints),
     DoctorCheck("load balancers have addresses", services.check_load_balancers),
     DoctorCheck("ingresses have a controller and backends", services.check_ingresses),
-    DoctorCheck("network policies let services be reached", services.check_network_policies),
-    DoctorCheck("network policies let pods resolve names", services.egress_to_dns),
+    DoctorCheck(
+        "network policies let services be reached", network_policies.check_network_policies
+    ),
+    DoctorCheck("network policies let pods resolve names", network_policies.egress_to_dns),
     DoctorCheck("node ports of Local services have pods on every node", services.local_node_ports),
     DoctorCheck("pods are scheduled, created, started and ready", pods.check_pods),
+    DoctorCheck("pull secrets can be used", references.check_pull_secrets),
+    DoctorCheck("roles and subjects of bindings exist", references.check_role_bindings),
     DoctorCheck("controllers can create their pods", workloads.check_creating),
     DoctorCheck("rollouts make progress", workloads.check_deployments),
     DoctorCheck("StatefulSets have their Service", workloads.check_stateful_sets),
@@ -79,6 +87,7 @@ GENERAL: Final = (
     DoctorCheck("disruption budgets select pods and allow evictions", workloads.check_budgets),
     DoctorCheck("quotas are not used up", workloads.check_quotas),
     DoctorCheck("claims are bound", storage.check_persistent_volume_claims),
+    DoctorCheck("one StorageClass is the default", storage.check_storage_classes),
     DoctorCheck("volumes are usable", storage.check_persistent_volumes),
     DoctorCheck("volumes can be attached", storage.check_attachments),
     DoctorCheck(
@@ -104,6 +113,7 @@ WINDOWS: Final = (
     DoctorCheck(
         "kubelet, kube-proxy and flanneld run on Windows nodes", windows.check_processes, True
     ),
+    DoctorCheck("Windows' container services run", windows.check_windows_services, True),
     DoctorCheck("the virtual network exists", windows.check_virtual_network, True),
     DoctorCheck("running pods have an HNS endpoint", windows.check_lost_endpoints, True),
     DoctorCheck("no HNS endpoints are left over", windows.check_leaked_endpoints, True),
@@ -211,18 +221,27 @@ _KINDS: Final = {
 }
 
 
-def talkative(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Pods on Windows nodes whose logs may help: the named ones, and those that restart or are not
-    ready.
+def pods_with_useful_logs(s: ClusterSnapshot, about: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Pods whose logs may help: on Windows nodes the named ones and those that restart or are not
+    ready, on Linux nodes those that restart.
     """
     return [
         key_of_object(pod)
         for pod in s.pods
-        if s.on_windows(pod) and (place_of_object("pod", pod) in about or _troubled(pod))
+        if (s.on_windows(pod) and (place_of_object("pod", pod) in about or _is_unhealthy(pod)))
+        or _restarts(pod)
     ]
 
 
-def _troubled(pod: Object) -> bool:
+def _restarts(pod: Object) -> bool:
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any(
+        ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+        for container in containers
+    )
+
+
+def _is_unhealthy(pod: Object) -> bool:
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
     return any(
         container.get("restartCount") or not container.get("ready") for container in containers

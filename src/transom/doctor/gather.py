@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from transom.client.api import ApiUnreachable, ObjectList
-from transom.client.resources import GroupVersionResource, builtin_resource
+from transom.client.resources import SECRETS, GroupVersionResource, builtin_resource
 from transom.doctor import node_inspection
-from transom.doctor.examine import places_to_check, talkative
+from transom.doctor.examine import places_to_check, pods_with_useful_logs
 from transom.doctor.snapshot import ClusterSnapshot, Object
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import BY_KEY
@@ -31,6 +31,7 @@ _KINDS: Final = (
     "/PersistentVolumeClaim",
     "/PersistentVolume",
     "/ReplicationController",
+    "/ServiceAccount",
     "apps/Deployment",
     "apps/ReplicaSet",
     "apps/StatefulSet",
@@ -46,6 +47,10 @@ _KINDS: Final = (
     "storage.k8s.io/VolumeAttachment",
     "node.k8s.io/RuntimeClass",
     "coordination.k8s.io/Lease",
+    "rbac.authorization.k8s.io/Role",
+    "rbac.authorization.k8s.io/ClusterRole",
+    "rbac.authorization.k8s.io/RoleBinding",
+    "rbac.authorization.k8s.io/ClusterRoleBinding",
     "certificates.k8s.io/CertificateSigningRequest",
     "apiextensions.k8s.io/CustomResourceDefinition",
     "apiregistration.k8s.io/APIService",
@@ -53,6 +58,7 @@ _KINDS: Final = (
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
 )
 _MOST_LOGS: Final = 20
+_MOST_SECRETS: Final = 200
 _TAIL: Final = 50
 
 
@@ -60,6 +66,7 @@ class ApiReader(Protocol):
     """The methods of a client that are used here."""
 
     async def list(self, resource: GroupVersionResource, namespace: str = "") -> ObjectList: ...
+    async def get(self, resource: GroupVersionResource, namespace: str, name: str) -> Object: ...
     async def get_json(self, path: str) -> Any: ...
     async def get_text(self, path: str) -> str: ...
 
@@ -82,8 +89,10 @@ async def gather_snapshot(
         found.unreachable = problem.message
         return found
     found.objects, found.unread = objects, unread
+    found.secrets = await _secrets(api, found)
     await _inside(api, found)
     found.store = await _store(api)
+    found.name_option = found.name_option or str(found.store.get("nameOption") or "")
     about = places_to_check(found, names, namespace)
     found.logs = await _logs(api, found, about)
     return found
@@ -126,6 +135,33 @@ async def _objects(api: ApiReader) -> tuple[Mapping[str, Sequence[Object]], Mapp
     return objects, unread
 
 
+async def _secrets(api: ApiReader, s: ClusterSnapshot) -> Mapping[tuple[str, str], str]:
+    """The types of the Secrets that pods and Ingresses name; other Secrets are not read. Secrets that
+    the account cannot read are left out.
+    """
+    named = {
+        (_key(pod)[0], str(one.get("name") or ""))
+        for pod in s.pods
+        for one in (pod.get("spec") or {}).get("imagePullSecrets") or ()
+    } | {
+        (_key(ingress)[0], str(one.get("secretName") or ""))
+        for ingress in s.of("ingresses")
+        for one in (ingress.get("spec") or {}).get("tls") or ()
+    }
+    found: dict[tuple[str, str], str] = {}
+    for namespace, name in sorted(named)[:_MOST_SECRETS]:
+        if not name:
+            continue
+        try:
+            secret = await api.get(SECRETS, namespace, name)
+        except ApiError as problem:
+            if problem.code == 404:
+                found[namespace, name] = ""
+        else:
+            found[namespace, name] = str(secret.get("type") or "Opaque")
+    return found
+
+
 async def _store(api: ApiReader) -> Mapping[str, Any]:
     try:
         found = await api.get_json(STORE)
@@ -144,6 +180,7 @@ async def _inside(api: ApiReader, found: ClusterSnapshot) -> None:
     found.inside = {one.name: one for one in map(node_inspection.node_state_from_document, items)}
     found.name_option = str(document.get("nameOption") or "")
     found.dns = document.get("dns") or {}
+    found.unresolved = document.get("unresolved") or {}
     found.webhooks = document.get("webhooks") or {}
     found.cloud = document.get("cloud") or ()
     found.renewals = document.get("certificates") or ()
@@ -153,7 +190,7 @@ async def _logs(
     api: ApiReader, s: ClusterSnapshot, about: Collection[str]
 ) -> Mapping[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
-    wanted_pods = set(talkative(s, about))
+    wanted_pods = set(pods_with_useful_logs(s, about))
     for pod in [pod for pod in s.pods if _key(pod) in wanted_pods][:_MOST_LOGS]:
         namespace, name = _key(pod)
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/log?tailLines={_TAIL}"

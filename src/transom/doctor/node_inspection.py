@@ -42,6 +42,8 @@ class NodeState:
     clock_offset: float = 0.0  # seconds that its clock is ahead of the API server's
     cni_problem: str = ""  # why its CNI configuration cannot be used
     source_vip_problem: str = ""  # why kube-proxy has no source VIP, on an overlay
+    # Windows' own services that the network of pods needs and that do not run
+    stopped_services: tuple[str, ...] = ()
     lost_endpoints: tuple[
         str, ...
     ] = ()  # NAMESPACE/NAME of running pods whose address has no HNS endpoint
@@ -52,6 +54,9 @@ class NodeState:
     unheard: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict
     )  # NAMESPACE/NAME of pods: ports they should listen on
+    tcp_only: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # NAMESPACE/NAME of pods: ports that services target with UDP, and that serve only TCP
 
     @property
     def windows(self) -> bool:
@@ -62,6 +67,6 @@ def node_state_from_document(document: Mapping[str, Any]) -> NodeState:
     """Decodes the output of `dataclasses.asdict`; ignores fields of newer clusters."""
     names = {f.name for f in fields(NodeState)}
     values: dict[str, Any] = {name: value for name, value in document.items() if name in names}
-    for name in ("adapters", "lost_endpoints", "leaked_endpoints", "faults"):
+    for name in ("adapters", "stopped_services", "lost_endpoints", "leaked_endpoints", "faults"):
         values[name] = tuple(values.get(name) or ())
     return NodeState(**values)

@@ -45,7 +45,7 @@ def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             "there are no nodes",
             (),
             "No pod can run.",
-            "Add nodes: transom node add NAME",
+            _add_nodes(s),
         )
     for node in s.nodes:
         where, called = place_of_object("node", node), name_of_object(node)
@@ -67,6 +67,7 @@ def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     why,
                     remedy.format(node=called),
                 )
+        yield from _wrong_labels(node, where)
         if node["spec"].get("unschedulable"):
             yield DoctorFinding(
                 "info",
@@ -75,6 +76,34 @@ def check_nodes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "No new pods are placed there.",
                 f"kubectl uncordon {called}",
             )
+
+
+def _wrong_labels(node: Object, where: str) -> Iterator[DoctorFinding]:
+    """Labels that differ from what the kubelet reports: selectors send pods to the wrong nodes."""
+    labels = node["metadata"].get("labels") or {}
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    for label, field in (
+        ("kubernetes.io/os", "operatingSystem"),
+        ("kubernetes.io/arch", "architecture"),
+    ):
+        actual, called = str(info.get(field) or ""), name_of_object(node)
+        if actual and labels.get(label) != actual:
+            has = f"is {labels[label]}" if label in labels else "is missing"
+            yield DoctorFinding(
+                "error",
+                f"its label {label} {has}, and its kubelet reports {actual}",
+                (where,),
+                "Pods that select nodes by this label are placed on the wrong nodes, or on none.",
+                f"kubectl label node {called} {label}={actual} --overwrite",
+            )
+
+
+def _add_nodes(s: ClusterSnapshot) -> str:
+    if s.inside:
+        return "Add nodes: transom node add NAME"
+    if s.store:  # one of our clusters, without machines
+        return "Add nodes; a cluster of transom that runs with --no-nodes: transom down, then transom up --nodes"
+    return "Add nodes to the cluster."
 
 
 def _not_ready(s: ClusterSnapshot, node: Object, ready: Object, where: str) -> DoctorFinding:

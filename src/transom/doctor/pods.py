@@ -10,6 +10,7 @@ from typing import Final
 
 from transom.doctor import causes
 from transom.doctor.findings import DoctorFinding, known_finding
+from transom.doctor.references import pull_secret_problems, pull_secret_remedy
 from transom.doctor.scheduling import unscheduled
 from transom.doctor.snapshot import (
     ClusterSnapshot,
@@ -67,6 +68,11 @@ _OWN_LIMIT: Final = re.compile(
     r"exceeds the (?:total )?limit|exceeded its local ephemeral storage limit"
 )
 _LONG_INIT: Final = 300.0  # seconds that an init container may run without being reported
+_CREDENTIALS: Final = re.compile(
+    r"unauthorized|authentication required|no basic auth|denied|insufficient_scope", re.IGNORECASE
+)
+_MANY_RESTARTS: Final = 3  # one or two may be reboots of the node
+_LOG_END: Final = 4000  # characters of a log that are examined
 _PROBES: Final = re.compile(r"(Liveness|Startup|Readiness) probe")
 _WORD: Final = 1 << 32  # Windows exit codes are shown as signed numbers
 _EXITS: Final[Mapping[int, str]] = {  # codes with the same meaning everywhere
@@ -240,6 +246,8 @@ def _container(
         yield _not_started(s, pod, container, reason, str(waiting.get("message", "")), where)
     elif ended and ended.get("exitCode"):
         yield _crashed(s, pod, container, ended, where)
+    elif _keeps_restarting(s, pod, container):
+        yield _crashed(s, pod, container, container["lastState"]["terminated"], where)
     elif _runs_long(s, pod, container):
         namespace, called = key_of_object(pod)
         yield DoctorFinding(
@@ -249,6 +257,18 @@ def _container(
             "The containers of the pod are not started before it has ended.",
             f"Read its log: kubectl logs {called} --namespace {namespace} --container {container['name']}",
         )
+
+
+def _keeps_restarting(s: ClusterSnapshot, pod: Object, container: Object) -> bool:
+    """Whether a container that runs now was restarted a moment ago by a probe, or repeatedly."""
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    restarts = int(container.get("restartCount") or 0)
+    recent = s.now - time_of(str(last.get("finishedAt") or "")) < _RECENT
+    if not restarts or not recent:
+        return False
+    return bool(_killed_by_probe(s, pod, str(container.get("name", "")))) or (
+        restarts >= _MANY_RESTARTS and bool(last.get("exitCode"))
+    )
 
 
 def _runs_long(s: ClusterSnapshot, pod: Object, container: Object) -> bool:
@@ -310,6 +330,15 @@ def _not_pulled(
         if found
         else f"image {image} cannot be pulled: {text}"
     )
+    secrets = pull_secret_problems(s, pod)
+    if secrets and _CREDENTIALS.search(text):
+        return DoctorFinding(
+            "error",
+            f"image {image} cannot be pulled: {secrets[0]} ({text})",
+            (where,),
+            "The container cannot be started.",
+            pull_secret_remedy(pod),
+        )
     # On a Windows node, an image without a matching platform has its own records.
     windows = _on_windows(
         s, pod, "ErrImagePull", text, f"image {image} cannot be pulled: {text}", where
@@ -397,18 +426,15 @@ def _crashed(
             "Check the container's command, and that its image has it.",
         )
     killed = _killed_by_probe(s, pod, called)
-    if killed and s.on_windows(pod) and "cannot find the file specified" in killed:
-        return known_finding("WIN-CTR-003", f"container {called} is restarted: {killed}", where)
     if killed:
-        return DoctorFinding(
-            "error",
-            f"container {called} is restarted: {killed}",
-            (where,),
+        found = _explained_probe(s, pod, killed)
+        return _finding(
+            found,
+            f"container {called} is restarted: {found.cause} ({killed})"
+            if found.cause
+            else f"container {called} is restarted: {killed}",
+            where,
             why,
-            (
-                "Correct the probe (path, port, command, initialDelaySeconds, timeoutSeconds), "
-                "or what the container answers."
-            ),
         )
     hook = _newest(s, pod, "FailedPostStartHook")
     if hook and _recent(s, pod, "FailedPostStartHook"):
@@ -432,15 +458,30 @@ def _crashed(
             ),
         )
     meaning = f" ({_EXITS[code % _WORD]})" if code is not None and code % _WORD in _EXITS else ""
+    kind = "init container" if _is_init(pod, called) else "container"
     what = (
-        f"container {called} fails with exit code {code}{meaning}"
+        f"{kind} {called} fails with exit code {code}{meaning}"
         if code is not None
-        else f"container {called} fails"
+        else f"{kind} {called} fails"
     )
     what += f": {text}" if text else ""
+    logged = _explained_log(s, pod)
+    if logged is not None:
+        return _finding(logged, f"{what}: {logged.cause}", where, why)
     return _on_windows(s, pod, "CrashLoopBackOff", text, what, where) or DoctorFinding(
         "error", what, (where,), why, f"Read its log: {logs}"
     )
+
+
+def _explained_log(s: ClusterSnapshot, pod: Object) -> causes.ExplainedCause | None:
+    os = "windows" if s.on_windows(pod) else "linux"
+    end = s.logs.get(key_of_object(pod), "")[-_LOG_END:]
+    return causes.explain_text(causes.LOG, "", end, os)
+
+
+def _is_init(pod: Object, called: str) -> bool:
+    inits = (pod.get("spec") or {}).get("initContainers") or ()
+    return any(container.get("name") == called for container in inits)
 
 
 def _no_command(pod: Object, called: str, text: str, where: str) -> DoctorFinding:
@@ -553,16 +594,20 @@ def _unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFind
         return
     text = _newest(s, pod, "Unhealthy")
     if text and _recent(s, pod, "Unhealthy"):
-        yield DoctorFinding(
-            "warning",
-            f"is not ready: {text}",
-            (where,),
-            why,
-            (
-                "Correct the probe (path, port, command, timeoutSeconds), or what the container "
-                "answers to it."
-            ),
-        )
+        found = _explained_probe(s, pod, text)
+        what = f"is not ready: {found.cause} ({text})" if found.cause else f"is not ready: {text}"
+        yield _finding(found, what, where, why)._replace(severity="warning")
+
+
+def _explained_probe(s: ClusterSnapshot, pod: Object, text: str) -> causes.ExplainedCause:
+    """Why a probe fails; an empty cause if the text is not known."""
+    os = "windows" if s.on_windows(pod) else "linux"
+    return causes.explain_text(causes.PROBE, "", text, os) or causes.ExplainedCause(
+        "",
+        "Correct the probe (path, port, command, initialDelaySeconds, timeoutSeconds), or what the "
+        "container answers.",
+        "",
+    )
 
 
 # ---- texts

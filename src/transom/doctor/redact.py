@@ -18,7 +18,11 @@ from typing import Any, Final
 MASK: Final = "[redacted]"
 _SECRET: Final = (
     r"(?:password|passwort|passwd|passphrase|passcode|pass(?![a-z])|(?<![a-z])pw(?![a-z])|pwd|token|secret|credentials?|connection[-_]?string|set-cookie|client-key-data|htpasswd"
-    r"|(?:secret|api|access|private|encryption|signing|master|session|storage|account|shared)[-_]?key)"
+    r"|kennwort|contrase(?:ñ|n)a|mot[-_ ]de[-_ ]passe|bindpw|requirepass|masterauth|sess(?:ion)?[-_]?id"
+    r"|mnemonic|seed[-_ ]?phrase|(?<=[-_])pat(?![a-z])|(?<![a-z])pin(?![a-z])|(?<![a-z])_auth(?![a-z])"
+    r"|(?:secret|api|app|access|admin|auth|private|encryption|signing|master|session|storage|account"
+    r"|shared|preshared|hmac|license|subscription|instrumentation|certificate|cookie|crypt|webhook)"
+    r"[-_]?key(?:[-_]?base)?)"
 )
 _NAMED: Final = re.compile(
     rf"(?i){_SECRET}$|(?:authorization|(?:^|[-_.])pass|^auth)$|^{_SECRET}(?!name$)"
@@ -31,6 +35,179 @@ _QUOTED: Final = rf"({_QUOTE})(?:(?!(?<!\\)\2).){{0,65536}}(?:\2)?"  # as the se
 # It starts at the first `eyJ` of the run: if no token starts there, none starts at a later one,
 # because all of them end where the run ends. So every run is searched only once.
 _WEB_TOKEN: Final = r"(?<![\w-])((?:(?!eyJ)\w*+-)*+)eyJ[\w-]{8,}+"
+# Rules for texts with one of a few words; most texts have none of them.
+_BY_WORD: Final = tuple(
+    (words.split("|"), re.compile(pattern, flags), to)
+    for words, pattern, flags, to in (
+        (
+            "login",
+            r"(\b(?:docker|podman|nerdctl|helm\s{1,8}registry|oras|crane|az\s{1,8}acr)\s{1,8}login"
+            r"\s[^\n|;&]{0,512}?(?<=\s)-p[\s=]{0,8})[^\s\"']{1,512}",
+            0,
+            rf"\1{MASK}",
+        ),
+        (
+            "psexec|winrs|mongo|wmic|smbclient|rdesktop|xfreerdp",
+            r"(\b(?:psexec\w{0,8}(?:\.exe)?|winrs|mongo\w{0,16}|wmic|smbclient|rdesktop|xfreerdp)"
+            r"\s[^\n|;&]{0,512}?(?<=\s)[-/]p[\s:=]{1,8}[\"']?)[^\s\"']{1,512}",
+            0,
+            rf"\1{MASK}",
+        ),
+        (
+            "sqlcmd|bcp|osql",
+            r"(\b(?:sqlcmd|bcp|osql)\s[^\n|;&]{0,512}?(?<=\s)-P\s{0,8}[\"']?)[^\s\"']{1,512}",
+            0,
+            rf"\1{MASK}",
+        ),
+        (
+            "redis-cli",
+            r"(\bredis-cli\s[^\n|;&]{0,512}?(?<=\s)-a\s{1,8})[^\s]{1,512}",
+            0,
+            rf"\1{MASK}",
+        ),
+        (
+            "ldap",
+            r"(\bldap\w{1,16}\s[^\n|;&]{0,512}?(?<=\s)-w\s{0,8})[^\s]{1,512}",
+            0,
+            rf"\1{MASK}",
+        ),
+        (
+            "schtasks",
+            r"(\bschtasks\b[^\n]{0,512}?\s/rp\s{1,8})\S{1,512}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "/user:",
+            r"(\bnet1?(?:\.exe)?\s{1,8}use\s{1,8}[^\n]{0,512}?/user:\S{1,256}\s{1,8})(?!/)\S{1,512}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "use \\\\|: \\\\",
+            r"(\bnet1?(?:\.exe)?\s{1,8}use\s{1,8}(?:\w:\s{1,8})?\\\S{1,512}\s{1,8})(?!/)\S{1,512}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "net user|net.exe user|net1 user",
+            r"(\bnet1?(?:\.exe)?\s{1,8}user\s{1,8}[^\s/]{1,256}\s{1,8})(?![/*])\S{1,512}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "securestring",
+            r"(\bConvertTo-SecureString\s{1,8}(?:-String\s{1,8})?)"
+            r"(?!-(?!String\b))(?:'[^'\n]{0,4096}'|\"[^\"\n]{0,4096}\"|[^\s'\"$(|-][^\s|)]{0,4096})",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        # Statements of SQL
+        (
+            "identified|password",
+            r"(\b(?:IDENTIFIED\s{1,8}(?:WITH\s{1,8}\S{1,128}\s{1,8})?(?:BY|AS)"
+            r"|PASSWORD(?:\s{1,8}FOR\s{1,8}\S{1,256})?\s{0,8}=?)\s{0,8})'[^'\n]{1,1024}'",
+            re.IGNORECASE,
+            rf"\1'{MASK}'",
+        ),
+        ("digest", r"(\bDigest\s{1,8}username=)[^\r\n]{1,4096}", re.IGNORECASE, rf"\1{MASK}"),
+        ("-us", r"\b[0-9a-f]{32}-us\d{1,2}\b", 0, MASK),  # Mailchimp
+        (":aa", r"(?<!\d)\d{8,10}:[\w-]{35}(?![\w-])", 0, MASK),  # Telegram
+        (
+            "q~",
+            r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])",
+            0,
+            MASK,
+        ),  # Microsoft Entra ID
+        (
+            "webhook|/services/",
+            r"(/(?:IncomingWebhook|webhooks?|services)/)[\w-]{8,128}(?:/[\w-]{1,128}){1,3}",
+            0,
+            rf"\1{MASK}",
+        ),
+        ("incomingwebhook", r"(/IncomingWebhook/)[\w-]{16,128}", 0, rf"\1{MASK}"),
+        (":::", r"\b[0-9a-fA-F]{32}:[0-9a-fA-F]{32}(?=:::)", 0, MASK),  # NTLM hashes
+        # .pgpass
+        (
+            ":5432:|:6432:|:*:",
+            r"((?<![\w.*-])(?:localhost|\*|[\w-]{1,64}\.[\w.-]{1,190}):(?:\d{4,5}|\*):[\w*-]{1,64}"
+            r":[\w*-]{1,64}:)[^\s:]{1,256}",
+            0,
+            rf"\1{MASK}",
+        ),
+        (
+            "signature=",
+            r"((?:[?&]|\bX-\w{2,8}-)?\bsignature=)[\w%+/=-]{20,1024}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "key=|code=|auth=|sid=|session=",
+            r"([?&](?:key|code|auth|sid|session)=)[\w%.~+-]{16,1024}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "k\"|k'",
+            rf"({_QUOTE}k{_QUOTE}\s{{0,8}}:\s{{0,8}}{_QUOTE})[\w-]{{16,1024}}",
+            0,
+            rf"\1{MASK}",
+        ),
+        # Variables as pairs of a name and a value: JSON, YAML, XML, Go
+        (
+            "value",
+            rf"(\b(?:name|key)(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,64}}{_SECRET}[\w.-]{{0,64}}"
+            rf"(?:{_QUOTE})?[\s,;]{{1,64}}(?:{_QUOTE})?value(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}})"
+            rf"(?:{_QUOTED}|(?!\[redacted\])[^\s\"',}}\\]{{1,65536}})",
+            re.IGNORECASE,
+            rf"\1\2{MASK}\2",
+        ),
+        (
+            "value",
+            rf"(\bvalue{_QUOTE}\s{{0,8}}:\s{{0,8}}){_QUOTED}(?=\s{{0,64}},\s{{0,64}}{_QUOTE}name{_QUOTE}\s{{0,8}}:"
+            rf"\s{{0,8}}{_QUOTE}[\w.-]{{0,64}}{_SECRET})",
+            re.IGNORECASE,
+            rf"\1\2{MASK}\2",
+        ),
+        (
+            "name=",
+            rf"(\bname={_QUOTE}[\w.-]{{0,64}}{_SECRET}[\w.-]{{0,64}}{_QUOTE}\r?\n\r?\n)[^\r\n]{{1,65536}}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),  # forms
+        (
+            "<value>",
+            rf"(<[\w:.-]{{0,64}}{_SECRET}[\w:.-]{{0,64}}>\s{{0,64}}<Value>)[^<]{{1,65536}}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "setx|requirepass|masterauth|bindpw",
+            rf"(\b(?:setx|requirepass|masterauth|bindpw)\s{{1,8}}(?:[\w.-]{{0,64}}{_SECRET}[\w.-]{{0,64}}\s{{1,8}})?)"
+            r"[^\s=:]\S{0,4096}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "password|passphrase",
+            r"(\bpass(?:word|phrase)\s{1,4}(?:for|of)\s{1,4}\S{1,128}\s{1,4}(?:is|was|:)\s{1,4})\S{1,4096}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+        (
+            "password|passphrase",
+            rf"(\bpass(?:word|phrase)\s{{1,4}}){_QUOTED}",
+            re.IGNORECASE,
+            rf"\1\2{MASK}\2",
+        ),
+        (
+            "mnemonic|phrase",
+            r"(\b(?:mnemonic|seed[-_ ]?phrase)\s{0,8}[:=]\s{0,8}+)(?!\[redacted\])[^\n]{1,4096}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
+    )
+)
 _BY_FORM: Final = tuple(
     (re.compile(pattern, flags), to)
     for pattern, flags, to in (
@@ -96,13 +273,17 @@ _BY_FORM: Final = tuple(
         (r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}\b", 0, MASK),  # AWS
         (
             r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|xapp-|dckr_pat_|npm_|pypi-|hvs\.|sk-|[sr]k_(?:live|test)_|whsec_"
-            r"|SG\.|ya29\.|AIza|hf_|do[opr]_v1_|shpat_|glptt-|gldt-|AGE-SECRET-KEY-1)"
+            r"|SG\.|ya29\.|AIza|hf_|do[opr]_v1_|shp(?:at|ss|ca|pa)_|gl(?:ptt|dt|rt|soat|cbt|ft|imt|agent)-"
+            r"|AGE-SECRET-KEY-1|GOCSPX-|NRAK-|NRJS-|pul-|sq0[a-z]{3}-|rubygems_|cio(?=\w{32}\b)|ATBB|GR1348941"
+            r"|sbp_|dapi(?=[0-9a-f]{32})|key-(?=[0-9a-f]{32})|(?:SK|AC)(?=[0-9a-f]{32}\b)|lin_api_|ntn_"
+            r"|PMAK-|fo1_|fm[12]_|dckr_oat_|tskey-|sntry[su]_|gls[ac]_|glc_|hvb\.|hvr\."
+            r"|s\.(?=[A-Za-z0-9]{24}\b)|0\.(?=A[A-Za-z0-9_-]{60}))"
             r"[\w.-]{16,1024}",
             0,
             MASK,
         ),
         (
-            r"\$(?:2[abxy]|[156y]|apr1|argon2\w{1,2})\$[./A-Za-z0-9$=,+]{20,256}",
+            r"\$(?:2[abxy]|[156y]|apr1|scrypt|7|argon2\w{1,2})\$[./A-Za-z0-9$=,+]{20,256}",
             0,
             MASK,
         ),  # password hashes
@@ -115,6 +296,11 @@ _NAME: Final = re.compile(rf"{_SECRET}|auth", re.IGNORECASE)
 _BY_NAME: Final = tuple(
     (re.compile(pattern, flags), to)
     for pattern, flags, to in (
+        (
+            rf"({_SECRET}[-_]\w{{1,64}}=)(?!{_QUOTE}|[\[{{])[^\s\"',;&\\]{{1,65536}}",
+            re.IGNORECASE,
+            rf"\1{MASK}",
+        ),
         (
             (
                 rf"(^([ \t-]{{0,64}})[\w.-]{{0,64}}{_SECRET}: [|>][^\n]{{0,8}}\n)(?:\2[ "
@@ -177,6 +363,10 @@ _IN_SECRETS: Final = tuple(
             rf"^([ \t]{{0,64}})({'|'.join(_DATA)}):[ \t]*\n(?:\1[ \t]+[^\n]*(?:\n|\Z))+",
             rf"\1\2: {MASK}\n",
         ),
+        (
+            rf"^([ \t]{{0,64}}(?:{'|'.join(_DATA)}):[ \t]{{0,8}})\{{[^{{}}]{{0,1048576}}\}}",
+            rf"\1{MASK}",
+        ),
         (r"\b(Data:|StringData:)(map\[[^{}]{0,64}\])\{[^{}]{0,1048576}\}", rf"\1\2{{{MASK}}}"),
     )
 )
@@ -189,6 +379,10 @@ _LONG: Final = 40  # a run of letters and digits like AWS secret keys
 
 
 def redact_text(content: str, level: int = 0) -> str:
+    lower = content.lower()
+    for words, pattern, to in _BY_WORD:
+        if any(word in lower for word in words):
+            content = pattern.sub(to, content)
     for pattern, to in _BY_FORM:
         content = pattern.sub(to, content)
     if _NAME.search(content):

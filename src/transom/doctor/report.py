@@ -69,7 +69,7 @@ out.
 
 {environment}
 
-## What transom doctor says
+## Output of transom doctor
 
 {findings}
 

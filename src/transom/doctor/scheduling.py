@@ -34,6 +34,12 @@ _LATE: Final = 30.0
 _WHY: Final = "It stays Pending until it can be scheduled."
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([\w./-]+)")
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
+_OF_THE_MACHINE: Final = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "kubernetes.io/hostname",
+    "node.kubernetes.io/windows-build",
+)
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _BROKEN: Final = (
     "node.kubernetes.io/not-ready",
@@ -182,6 +188,13 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
         return (*_tainted(spec, workers or selected), "")
     for resource in dict.fromkeys(_INSUFFICIENT.findall(text)):
         return _insufficient(spec, free, resource.rstrip("."))
+    unlabelled = _missing_topology(spec, free) if "affinity" in text else ""
+    if unlabelled:
+        return (
+            f"its pod affinity has the topologyKey {unlabelled}, and no node that it may run on has this label",
+            f"Correct topologyKey (kubernetes.io/hostname, topology.kubernetes.io/zone), or label the nodes with {unlabelled}.",
+            "",
+        )
     for pattern, cause, remedy in _REFUSALS:
         found = re.search(pattern, text)
         if found is not None:
@@ -192,6 +205,16 @@ def _cause(s: ClusterSnapshot, pod: Object, text: str) -> tuple[str, str, str]:
                 "",
             )
     return text, "Change what the scheduler's message names.", ""
+
+
+def _missing_topology(spec: Object, nodes: Sequence[Object]) -> str:
+    """The topology key of a required pod affinity that no node has as a label."""
+    affinity = (spec.get("affinity") or {}).get("podAffinity") or {}
+    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        wanted = str(term.get("topologyKey", ""))
+        if not any(wanted in _labels(node) for node in nodes):
+            return wanted
+    return ""
 
 
 def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:
@@ -214,7 +237,7 @@ def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:
         have = f" (nodes have {label.partition('=')[0]}={', '.join(values[:5])})" if values else ""
         return (
             f"no node has the label {' or '.join(missing)} that its nodeSelector asks for{have}",
-            f"Correct spec.nodeSelector, or label a node: kubectl label node NODE {label}",
+            f"Correct spec.nodeSelector, or {_give_label(label)}",
         )
     if selector and not any(selector.items() <= _labels(node).items() for node in s.nodes):
         both = ", ".join(f"{k}={v}" for k, v in selector.items())
@@ -245,6 +268,14 @@ def _no_match(s: ClusterSnapshot, spec: Object) -> tuple[str, str]:
         "no node meets both its nodeSelector and its required node affinity",
         "Correct them, or label a node.",
     )
+
+
+def _give_label(label: str) -> str:
+    """How a node gets a label. A kubelet sets some from what its machine is."""
+    key, _, value = label.partition("=")
+    if key.removeprefix("beta.") in _OF_THE_MACHINE:
+        return f"add a node that is {value}: its kubelet sets this label."
+    return f"label a node: kubectl label node NODE {label}"
 
 
 def _tainted(spec: Object, selected: Sequence[Object]) -> tuple[str, str]:

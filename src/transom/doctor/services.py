@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from transom.doctor.findings import DoctorFinding, known_finding
@@ -16,7 +16,6 @@ from transom.doctor.snapshot import (
     place_of_object,
     time_of,
 )
-from transom.machinery.selectors import LabelSelector, from_object
 
 _DNS: Final = ("kube-system", "kube-dns")
 _RECENT: Final = 300.0
@@ -87,7 +86,7 @@ def check_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
         chosen = s.selected(where[0], selector)
         if not s.ready_addresses(where):
             yield from _without_endpoints(s, service, chosen, selector)
-        if chosen and spec.get("clusterIP") != "None":
+        if chosen:
             yield from _ports(s, service, chosen)
 
 
@@ -172,62 +171,118 @@ def _near(s: ClusterSnapshot, namespace: str, selector: Object) -> str:
         )
         if values and value not in values:
             return f"; pods have {label}={', '.join(values[:5])}"
+    elsewhere = sorted(
+        {key_of_object(pod)[0] for pod in s.pods if _has_labels(pod, selector)} - {namespace}
+    )
+    if elsewhere:
+        return f"; pods with them are in namespace {', '.join(elsewhere[:3])}"
+    for label, value in selector.items():
+        other = next(
+            (
+                key
+                for pod in s.pods_in(namespace)
+                for key, has in (pod["metadata"].get("labels") or {}).items()
+                if has == value and key != label
+            ),
+            "",
+        )
+        if other:
+            return f"; pods have {other}={value}"
     return ""
 
 
+def _has_labels(pod: Object, selector: Object) -> bool:
+    return bool(selector.items() <= (pod["metadata"].get("labels") or {}).items())
+
+
 def _ports(s: ClusterSnapshot, service: Object, chosen: list[Object]) -> Iterator[DoctorFinding]:
-    """Service ports that no pod provides: a name that no container has, or a number on which
-    nothing listens.
+    """Service ports that no pod provides: a name that no container has, a port of another protocol,
+    or a number on which nothing listens.
     """
-    where, spec = place_of_object("service", service), service["spec"]
     declared = {
         (str(p.get("name", "")), p.get("containerPort"), p.get("protocol", "TCP"))
         for pod in chosen
         for c in (pod.get("spec") or {}).get("containers") or ()
         for p in c.get("ports") or ()
     }
-    for port in spec.get("ports") or ():
+    headless = service["spec"].get("clusterIP") == "None"
+    for port in service["spec"].get("ports") or ():
         target, protocol = port.get("targetPort", port.get("port")), port.get("protocol", "TCP")
-        if isinstance(target, str) and not target.isdigit():
-            if not any(named == target and of == protocol for named, _, of in declared):
-                yield DoctorFinding(
-                    "error",
-                    (
-                        f"no pod has a port named {target}, which is the targetPort of its port "
-                        f"{port.get('port')}"
-                    ),
-                    (where,),
-                    _NO_RESPONSE,
-                    "Correct targetPort, or name the container's port.",
-                )
-            continue
-        if protocol != "TCP" or not s.inside:
-            numbers = {number for _, number, of in declared if of == protocol}
-            if numbers and int(target) not in numbers and all(_declares(pod) for pod in chosen):
-                listed = ", ".join(map(str, sorted(filter(None, numbers))))
-                yield DoctorFinding(
-                    "warning",
-                    f"sends to port {target} of its pods, which declare only {listed}",
-                    (where,),
-                    "Connections may be refused.",
-                    f"Correct targetPort: {listed}",
-                )
-            continue
-        silent = [pod for pod in chosen if _ready(pod) and int(target) in _closed_ports(s, pod)]
-        ready = [pod for pod in chosen if _ready(pod)]
-        if silent and len(silent) == len(ready):
+        named = isinstance(target, str) and not target.isdigit()
+        others = sorted({of for name, number, of in declared if target in (name, number)})
+        if others and protocol not in others:
+            yield _other_protocol(service, port, others[0])
+        elif named and not others:
             yield DoctorFinding(
                 "error",
-                f"sends to port {target} of its pods, where nothing listens",
-                (where,),
-                "Connections are refused.",
-                "Correct targetPort, or let the container listen on this port.",
+                (
+                    f"no pod has a port named {target}, which is the targetPort of its port "
+                    f"{port.get('port')}"
+                ),
+                (place_of_object("service", service),),
+                _NO_RESPONSE,
+                "Correct targetPort, or name the container's port.",
             )
+        elif not named and not headless:
+            yield from _numbered_port(s, service, port, int(target), chosen, declared)
+
+
+def _other_protocol(service: Object, port: Object, actual: str) -> DoctorFinding:
+    target, protocol = port.get("targetPort", port.get("port")), port.get("protocol", "TCP")
+    return DoctorFinding(
+        "error",
+        f"its port {port.get('port')} is {protocol}, but port {target} of its pods is {actual}",
+        (place_of_object("service", service),),
+        _NO_RESPONSE,
+        f"Set protocol: {actual} in the Service's port {port.get('port')}, or correct the protocol of "
+        "the container's port.",
+    )
+
+
+def _numbered_port(
+    s: ClusterSnapshot,
+    service: Object,
+    port: Object,
+    target: int,
+    chosen: list[Object],
+    declared: set[tuple[str, Any, str]],
+) -> Iterator[DoctorFinding]:
+    where, protocol = place_of_object("service", service), port.get("protocol", "TCP")
+    ready = [pod for pod in chosen if _ready(pod)]
+    if protocol != "TCP" or not s.inside:
+        numbers = {number for _, number, of in declared if of == protocol}
+        tcp_only = [pod for pod in ready if target in _tcp_only_ports(s, pod)]
+        if protocol == "UDP" and tcp_only and len(tcp_only) == len(ready):
+            yield _other_protocol(service, port, "TCP")
+        elif numbers and target not in numbers and all(_declares(pod) for pod in chosen):
+            listed = ", ".join(map(str, sorted(filter(None, numbers))))
+            yield DoctorFinding(
+                "warning",
+                f"sends to port {target} of its pods, which declare only {listed}",
+                (where,),
+                "Connections may be refused.",
+                f"Correct targetPort: {listed}",
+            )
+        return
+    silent = [pod for pod in ready if target in _closed_ports(s, pod)]
+    if silent and len(silent) == len(ready):
+        yield DoctorFinding(
+            "error",
+            f"sends to port {target} of its pods, where nothing listens",
+            (where,),
+            "Connections are refused.",
+            "Correct targetPort, or let the container listen on this port.",
+        )
 
 
 def _closed_ports(s: ClusterSnapshot, pod: Object) -> tuple[int, ...]:
     node = s.inside.get(str((pod.get("spec") or {}).get("nodeName", "")))
     return tuple(node.unheard.get("/".join(key_of_object(pod)), ())) if node is not None else ()
+
+
+def _tcp_only_ports(s: ClusterSnapshot, pod: Object) -> tuple[int, ...]:
+    node = s.inside.get(str((pod.get("spec") or {}).get("nodeName", "")))
+    return tuple(node.tcp_only.get("/".join(key_of_object(pod)), ())) if node is not None else ()
 
 
 def _declares(pod: Object) -> bool:
@@ -316,6 +371,8 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 + ("" if named or default else ", and set spec.ingressClassName")
                 + ".",
             )
+        for entry in spec.get("tls") or ():
+            yield from _tls_secret(s, ingress, str(entry.get("secretName") or ""))
         for backend in _backends(spec):
             problem = _backend_problem(s, key_of_object(ingress)[0], backend)
             if problem:
@@ -326,6 +383,22 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     "Its requests are answered with an error.",
                     "Create the Service, or correct the backend.",
                 )
+
+
+def _tls_secret(s: ClusterSnapshot, ingress: Object, called: str) -> Iterator[DoctorFinding]:
+    namespace = key_of_object(ingress)[0]
+    kind = s.secrets.get((namespace, called))
+    if not called or kind in (None, "kubernetes.io/tls"):
+        return
+    yield DoctorFinding(
+        "warning",
+        f"its TLS Secret {called} "
+        + (f"is of type {kind}, not kubernetes.io/tls" if kind else "does not exist"),
+        (place_of_object("ingress", ingress),),
+        "Its hosts are served without its certificate, or not at all.",
+        f"Create it: kubectl create secret tls {called} --namespace {namespace} --cert=FILE "
+        "--key=FILE; or correct spec.tls.",
+    )
 
 
 def _backends(spec: Object) -> Iterator[Object]:
@@ -370,98 +443,6 @@ def _old(s: ClusterSnapshot, obj: Object) -> bool:
     return s.now - time_of(obj["metadata"].get("creationTimestamp", "")) > _SLOW
 
 
-def check_network_policies(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
-    """Services whose pods no NetworkPolicy allows ingress to; and policies that select no pods."""
-    policies = [
-        (policy, from_object((policy.get("spec") or {}).get("podSelector") or {}))
-        for policy in s.of("networkpolicies")
-    ]
-    if not policies or "pods" in s.unread:
-        return
-    for policy, selector in policies:
-        if not any(_selects(selector, pod) for pod in s.pods_in(key_of_object(policy)[0])) and _old(
-            s, policy
-        ):
-            yield DoctorFinding(
-                "info",
-                "selects no pods",
-                (place_of_object("networkpolicy", policy),),
-                "It restricts nothing.",
-                "Correct spec.podSelector.",
-            )
-    for where, service in s.service.items():
-        wanted = service["spec"].get("selector")
-        ready = [pod for pod in s.selected(where[0], wanted) if _ready(pod)] if wanted else []
-        closed: dict[str, None] = {}
-        for pod in ready:
-            applied = [
-                policy
-                for policy, selector in policies
-                if key_of_object(policy)[0] == where[0]
-                and _restricts_ingress(policy)
-                and _selects(selector, pod)
-            ]
-            if not applied or any((one.get("spec") or {}).get("ingress") for one in applied):
-                closed.clear()
-                break
-            closed.update(dict.fromkeys(name_of_object(one) for one in applied))
-        if closed:
-            yield DoctorFinding(
-                "warning",
-                f"no NetworkPolicy allows traffic to its pods; {', '.join(closed)} denies it",
-                (
-                    place_of_object("service", service),
-                    *(f"networkpolicy/{where[0]}/{one}" for one in closed),
-                ),
-                "Connections to it time out.",
-                "Add an ingress rule for its clients to a NetworkPolicy that selects its pods.",
-            )
-
-
-def egress_to_dns(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
-    """Pods with restricted egress that no policy allows to query the DNS server."""
-    egress = [
-        (policy, from_object((policy.get("spec") or {}).get("podSelector") or {}))
-        for policy in s.of("networkpolicies")
-        if "Egress" in ((policy.get("spec") or {}).get("policyTypes") or ())
-    ]
-    if not egress or "pods" in s.unread:
-        return
-    closed: dict[str, list[str]] = {}
-    for pod in s.pods:
-        applied = [
-            policy
-            for policy, selector in egress
-            if key_of_object(policy)[0] == key_of_object(pod)[0] and _selects(selector, pod)
-        ]
-        if applied and _ready(pod) and not any(map(_allows_dns, applied)):
-            for policy in applied:
-                closed.setdefault(place_of_object("networkpolicy", policy), []).append(
-                    name_of_object(pod)
-                )
-    for where, names in closed.items():
-        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield DoctorFinding(
-            "warning",
-            f"allows no DNS queries of the pods that it selects ({listed})",
-            (where,),
-            "They cannot resolve any name: connections by name fail.",
-            "Add an egress rule for port 53, UDP and TCP, to the pods' policies, unless these pods "
-            "use addresses only.",
-        )
-
-
-def _allows_dns(policy: Object) -> bool:
-    """Whether a rule allows port 53. The rule's destination is not compared."""
-    for rule in (policy.get("spec") or {}).get("egress") or ():
-        ports: Sequence[Object] = rule.get("ports") or ({},)
-        for port in ports:
-            number, end = port.get("port"), port.get("endPort")
-            if number is None or not isinstance(number, int) or number <= 53 <= (end or number):
-                return True
-    return False
-
-
 def local_node_ports(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Services of type NodePort with externalTrafficPolicy Local: nodes without a ready pod drop
     traffic to the port. A load balancer excludes such nodes with its health check.
@@ -485,12 +466,3 @@ def local_node_ports(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Use the address of a node with a ready pod, run its pods on all nodes, or set "
                 "externalTrafficPolicy to Cluster.",
             )
-
-
-def _restricts_ingress(policy: Object) -> bool:
-    types = (policy.get("spec") or {}).get("policyTypes")
-    return not types or "Ingress" in types
-
-
-def _selects(selector: LabelSelector, pod: Object) -> bool:
-    return selector.matches(pod["metadata"].get("labels") or {})

@@ -36,6 +36,11 @@ class ClusterSnapshot:
     ] = ()  # certificates of our own clusters: expiry and how to replace them
     webhooks: Mapping[str, str] = field(default_factory=dict)  # URL -> why the last call failed
     cloud: Sequence[Mapping[str, Any]] = ()  # disk operations that fail or take long
+    # Secrets that pods and Ingresses name: their type, "" if they do not exist
+    secrets: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    unresolved: Mapping[str, str] = field(
+        default_factory=dict
+    )  # names of ExternalName services that cluster DNS does not resolve, and why
     server_time: float = 0.0  # of the API server, from its Date header; 0 if it has none
 
     def of(self, plural: str) -> Sequence[Object]:
@@ -144,9 +149,10 @@ def place_of_object(kind: str, obj: Object) -> str:
 
 
 def is_windows_node(node: Object) -> bool:
+    """By what its kubelet reports; a label may be wrong."""
     labels = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    return "windows" in (labels.get("kubernetes.io/os"), info.get("operatingSystem"))
+    return (info.get("operatingSystem") or labels.get("kubernetes.io/os")) == "windows"
 
 
 def windows_build(node: Object) -> int:
@@ -161,6 +167,10 @@ def windows_build(node: Object) -> int:
 def status_condition(obj: Object, kind: str) -> Object:
     conditions: Iterable[Object] = (obj.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def pod_is_ready(pod: Object) -> bool:
+    return status_condition(pod, "Ready").get("status") == "True"
 
 
 def condition_text(found: Object) -> str:

@@ -20,6 +20,7 @@ from transom.doctor.snapshot import (
 )
 from transom.machinery import quantity
 
+_RELEASED: Final = " is Released and keeps the data of a deleted claim"
 _RECENT: Final = 300.0
 _LATE: Final = 120.0
 
@@ -83,8 +84,11 @@ def check_persistent_volume_claims(s: ClusterSnapshot) -> Iterator[DoctorFinding
                 if "PersistentVolume fits" in found.cause
                 else ""
             )
+            remedy = found.remedy
+            if _RELEASED in near:
+                remedy = f"{_release(near)} Or: {remedy[0].lower()}{remedy[1:]}"
             yield DoctorFinding(
-                "error", f"is Pending: {found.cause}{near} ({text})", where, why, found.remedy
+                "error", f"is Pending: {found.cause}{near} ({text})", where, why, remedy
             )
         elif text or age > _LATE:
             yield DoctorFinding(
@@ -104,13 +108,14 @@ def _near_misses(claim: Object, volumes: Iterable[Object]) -> str:
     found = []
     for volume in volumes:
         has = volume.get("spec") or {}
-        if (has.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
+        named = has.get("storageClassName") or ""
+        if named != (spec.get("storageClassName") or ""):
+            if not has.get("claimRef"):
+                found.append(f"{name_of_object(volume)} is of class {named or '(none)'}")
             continue
         phase = (volume.get("status") or {}).get("phase")
         if phase == "Released":
-            found.append(
-                f"{name_of_object(volume)} is Released and keeps the data of a deleted claim"
-            )
+            found.append(f"{name_of_object(volume)}{_RELEASED}")
         elif phase == "Bound" or has.get("claimRef"):
             continue
         elif _storage(has.get("capacity")) < wanted:
@@ -128,6 +133,13 @@ def _near_misses(claim: Object, volumes: Iterable[Object]) -> str:
     return "".join(f"; {one}" for one in found[:3])
 
 
+def _release(near: str) -> str:
+    """The command that makes a Released volume available again."""
+    called = near.partition(_RELEASED)[0].rpartition("; ")[2]
+    patch = """-p '{"spec":{"claimRef":null}}'"""
+    return f"Let new claims use the data: kubectl patch persistentvolume {called} --type merge {patch}."
+
+
 def _storage(amounts: Object | None) -> int:
     return quantity.parse_quantity(str((amounts or {}).get("storage", "0"))).value()
 
@@ -141,6 +153,32 @@ def _waits(claim: Object, classes: Mapping[str, Object]) -> bool:
     return (classes.get(called) or {}).get(
         "volumeBindingMode"
     ) == "WaitForFirstConsumer" and not spec.get("volumeName")
+
+
+def check_storage_classes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Several default classes: claims that name none are rejected, or get any of them."""
+    defaults = [
+        one
+        for one in s.of("storageclasses")
+        if "true"
+        in (
+            (one["metadata"].get("annotations") or {}).get(annotation)
+            for annotation in (
+                "storageclass.kubernetes.io/is-default-class",
+                "storageclass.beta.kubernetes.io/is-default-class",
+            )
+        )
+    ]
+    if len(defaults) > 1:
+        name = name_of_object(defaults[-1])
+        off = '\'{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"false"}}}\''
+        yield DoctorFinding(
+            "warning",
+            f"{len(defaults)} StorageClasses are the default",
+            tuple(place_of_object("storageclass", one) for one in defaults),
+            "Claims without storageClassName are rejected before Kubernetes 1.26, and get the newest class later.",
+            f"Keep one default: kubectl patch storageclass {name} --patch {off}",
+        )
 
 
 def check_persistent_volumes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

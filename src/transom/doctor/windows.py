@@ -25,10 +25,10 @@ from transom.machinery.tolerations import untolerated_taints
 from transom.network.api import DnsConfig
 from transom.network.resolver import limit_config
 from transom.windows.advice import Advisor
-from transom.windows.landscape import landscape_of_nodes
 from transom.windows.limits import LIMITS
 from transom.windows.policy import WarningPolicy
 from transom.windows.registry import RECORDS
+from transom.windows.target_nodes import target_nodes_of_cluster
 from transom.windows.targeting import find_target_os
 from transom.windows.wording import record_remedy as remedy_of
 
@@ -50,7 +50,7 @@ _UNRESOLVED: Final = tuple(
 )
 _DOMAIN: Final = "cluster.local"
 HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""")
-_SWALLOWED: Final = re.compile(r"(.*?)(--[a-z][a-z-]*)=")
+_JOINED_FLAG: Final = re.compile(r"(.*?)(--[a-z][a-z-]*)=")
 _LINUX_PATH: Final = re.compile(
     r"/(?:var|etc|proc|sys|dev|usr|run|root|home|opt|tmp|mnt|bin|lib|srv)(?:/|$)"
 )
@@ -113,7 +113,7 @@ def check_build_selectors(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     }
     if len(builds) < 2:
         return
-    advisor = Advisor(landscape_of_nodes(s.nodes), WarningPolicy(), _no_class)
+    advisor = Advisor(target_nodes_of_cluster(s.nodes), WarningPolicy(), _no_class)
     for pod in s.pods:
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
@@ -175,7 +175,7 @@ def _unresolved(s: ClusterSnapshot, pod: Object, asked: str) -> DoctorFinding:
     namespace = key_of_object(pod)[0]
     suffixes = (f"{namespace}.svc.{_DOMAIN}", f"svc.{_DOMAIN}", _DOMAIN)
     record = limit_config(asked, DnsConfig((), suffixes), "windows")
-    what, where = f"its log says that the name {asked} is not found", place_of_object("pod", pod)
+    what, where = f"its log reports that the name {asked} is not found", place_of_object("pod", pod)
     labels = asked.split(".")
     meant = (labels[1], labels[0]) if len(labels) > 1 else (namespace, labels[0])
     if len(labels) in (2, 3) and labels[2:] in ([], ["svc"]) and meant in s.service:
@@ -353,9 +353,9 @@ def check_proxy_pods(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
 
 def _called(called: str, node: str, where: str) -> Iterator[DoctorFinding]:
     """The name that kube-proxy uses for its node."""
-    swallowed = _SWALLOWED.match(called)
-    if swallowed is not None:
-        flag = swallowed[2]
+    joined = _JOINED_FLAG.match(called)
+    if joined is not None:
+        flag = joined[2]
         yield known_finding(
             "SUP-TRB-007",
             f"kube-proxy takes {called} for its node's name: the flag {flag} was swallowed",
@@ -363,7 +363,7 @@ def _called(called: str, node: str, where: str) -> Iterator[DoctorFinding]:
             why=f"A space is missing before {flag}, as in the line that the document prints: "
             "kube-proxy knows neither its node "
             f"nor what {flag} says.",
-            remedy=f"Write --hostname-override={swallowed[1] or node} {flag}=...",
+            remedy=f"Write --hostname-override={joined[1] or node} {flag}=...",
             statements=("TRB-56", "TRB-59"),
         )
     elif called and called != node:
@@ -389,6 +389,18 @@ def check_processes(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 why=NEEDED[process],
                 remedy=start_again(node, process, last),
                 statements=("TRB-03", "TRB-04"),
+            )
+
+
+def check_windows_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for node, where in _nodes(s):
+        for service in node.stopped_services:
+            yield DoctorFinding(
+                "error",
+                f"Windows' service {service} does not run",
+                (where,),
+                "Pods there cannot be created or removed, and kube-proxy cannot change load balancers.",
+                f"transom node exec {node.name} -- Start-Service {service}",
             )
 
 

@@ -19,13 +19,14 @@ from transom.doctor.snapshot import (
     key_of_object,
     place_of_object,
     status_condition,
+    time_of,
 )
 from transom.machinery.cron import CronSchedule
 from transom.machinery.selectors import from_object
 from transom.machinery.validation.cron import CronError
 
 _RECENT: Final = 1200.0  # seconds for which an event about a retried operation counts
-_NEWS: Final = 180.0
+_RECENT_SECONDS: Final = 180.0
 _CREATING: Final = {
     "ReplicaSet": "replicasets",
     "ReplicationController": "replicationcontrollers",
@@ -80,7 +81,7 @@ def check_creating(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     yield _cannot_create(s, kind, owner, event_message(event))
     for job in s.of("cronjobs"):
         for event in s.warnings_of("CronJob", job, "FailedCreate")[:1]:
-            if s.now - event_time(event) < _NEWS:
+            if s.now - event_time(event) < _RECENT_SECONDS:
                 yield _cannot_create(s, "CronJob", job, event_message(event))
 
 
@@ -179,6 +180,16 @@ def check_stateful_sets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Its pods have no names of their own in DNS.",
                 f"Create a headless Service {service} in namespace {key_of_object(one)[0]}.",
             )
+            continue
+        found = s.service.get((key_of_object(one)[0], service))
+        if found is not None and found["spec"].get("clusterIP") != "None":
+            yield DoctorFinding(
+                "warning",
+                f"its Service {service} is not headless: it has the address {found['spec'].get('clusterIP', '')}",
+                (place_of_object("statefulset", one),),
+                "Its pods have no names of their own in DNS.",
+                f"Delete the Service {service} and create it with clusterIP: None.",
+            )
 
 
 def check_daemon_sets(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
@@ -220,6 +231,16 @@ def cron_jobs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "It starts no Jobs.",
                 f"kubectl patch cronjob {called} --namespace {namespace} --patch {patch}",
             )
+        elif spec.get("concurrencyPolicy") == "Forbid" and _overdue(s, one):
+            running = str(one["status"]["active"][0].get("name", ""))
+            yield DoctorFinding(
+                "warning",
+                f"starts no Jobs: its Job {running} still runs, and concurrencyPolicy is Forbid",
+                where,
+                "Starts that fall into the time of a running Job are skipped.",
+                f"Let the Job end (activeDeadlineSeconds), or kubectl delete job {running} --namespace "
+                f"{namespace}; or set concurrencyPolicy to Replace or Allow.",
+            )
         elif _never_due(str(spec.get("schedule", "")), s.now):
             yield DoctorFinding(
                 "warning",
@@ -228,6 +249,21 @@ def cron_jobs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "It never starts a Job.",
                 "Correct spec.schedule.",
             )
+
+
+def _overdue(s: ClusterSnapshot, job: Object) -> bool:
+    """Whether a CronJob with an active Job has passed two starts since the last one."""
+    status = job.get("status") or {}
+    last = time_of(str(status.get("lastScheduleTime") or ""))
+    if not status.get("active") or not last:
+        return False
+    try:
+        schedule = CronSchedule(str((job.get("spec") or {}).get("schedule", "")))
+    except CronError:
+        return False
+    first = schedule.next(last)
+    second = schedule.next(first) if first is not None else None
+    return second is not None and second < s.now
 
 
 def _never_due(schedule: str, now: float) -> bool:
@@ -239,6 +275,7 @@ def _never_due(schedule: str, now: float) -> bool:
 
 def check_jobs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     for one in s.of("jobs"):
+        yield from _unfinished_job(s, one)
         failed = status_condition(one, "Failed")
         if failed.get("status") == "True":
             namespace, called = key_of_object(one)
@@ -259,6 +296,48 @@ def check_jobs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Its work is not done.",
                 remedy,
             )
+
+
+def _unfinished_job(s: ClusterSnapshot, job: Object) -> Iterator[DoctorFinding]:
+    """A Job that is suspended, or whose pods fail and are tried again."""
+    namespace, called = key_of_object(job)
+    where, spec, status = (
+        (place_of_object("job", job),),
+        job.get("spec") or {},
+        job.get("status") or {},
+    )
+    if status_condition(job, "Failed") or status_condition(job, "Complete"):
+        return
+    if spec.get("suspend"):
+        patch = '\'{"spec":{"suspend":false}}\''
+        yield DoctorFinding(
+            "info",
+            "is suspended",
+            where,
+            "It has no pods.",
+            f"kubectl patch job {called} --namespace {namespace} --patch {patch}",
+        )
+    elif status.get("failed"):
+        uid = job["metadata"].get("uid", "")
+        codes = sorted(
+            {
+                str(ended["exitCode"])
+                for pod in s.pods_in(namespace)
+                if any(o.get("uid") == uid for o in pod["metadata"].get("ownerReferences") or ())
+                for container in (pod.get("status") or {}).get("containerStatuses") or ()
+                if (ended := (container.get("state") or {}).get("terminated") or {}).get("exitCode")
+            }
+        )
+        yield DoctorFinding(
+            "warning",
+            f"{status['failed']} of its pods failed"
+            + (f" (exit code {', '.join(codes)})" if codes else "")
+            + f"; it tries again until {int(spec.get('backoffLimit', 6)) + 1} have failed",
+            where,
+            "Its work is not done yet.",
+            f"Read the log: kubectl logs job/{called} --namespace {namespace}; correct it, then delete and "
+            "create the Job again.",
+        )
 
 
 def check_autoscalers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

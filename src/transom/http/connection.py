@@ -131,6 +131,8 @@ class HttpConnection(RequestReader):
         self._head_size += len(data)
         self._feeding = True
         self._in_a_row = 0
+        self._seen = self._seen + data if self._state == HEAD else data
+        self._seen_at = 0
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -147,6 +149,8 @@ class HttpConnection(RequestReader):
                 self._input_ended()
         finally:
             self._feeding = False
+        if self._state != HEAD:
+            self._seen = b""
         if self._early is not None:
             self._complete()
             self._advance()

@@ -20,6 +20,7 @@ from transom.machinery.errors import ApiError
 
 _STREAMED = 64 * 1024  # smaller bodies are always collected
 _HOST = re.compile(rb"[0-9A-Za-z!$%&()*+,\-.:;=\[\]'_~]*")  # like Go's ValidHostHeader
+_TOKENS = re.compile(rb"[ ,\t]")
 _UNCHECKED = 16 * 1024  # bodies up to this size are read before authentication
 _TOO_MANY_BODIES = "the server is receiving too many large request bodies, please try again later"
 _METHODS = {m.encode(): m for m in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
@@ -52,6 +53,8 @@ class RequestReader(AnswerWriter):
         "_parser",
         "_peer",
         "_received",
+        "_seen",
+        "_seen_at",
         "_sink",
         "_state",
         "_target",
@@ -69,6 +72,8 @@ class RequestReader(AnswerWriter):
         self._body_size = 0
         self._continue_due = False
         self._received = 0.0
+        self._seen = b""  # what was received since the request line, if that is being parsed
+        self._seen_at = 0  # the end of the last request line in it
         self._charged = 0  # bytes of bodies that count against the upload budget
         self._uploader = ""
         self._sink: BodyStream | None = None  # where the incoming body goes
@@ -108,6 +113,13 @@ class RequestReader(AnswerWriter):
             return
         self._state = BODY
         headers, limits = self._headers, self.server.limits
+        # The parser also accepts several spaces and other protocols (RTSP, ICE).
+        line = b"%b %b HTTP/" % (self._parser.get_method(), self._target)
+        at = self._seen.find(line, self._seen_at)
+        if at < 0:
+            self._refuse(bad_request_response())
+            return
+        self._seen_at = at + len(line)
         if self._head_size > limits.head and limits.head < len(self._target) + sum(
             len(k) + len(v) + 4 for k, v in headers.items()
         ):
@@ -126,13 +138,25 @@ class RequestReader(AnswerWriter):
         if self._sink is None and length is not None and int(length) > limits.body:
             self._refuse(errors.too_large(limits.body), DISCARD)
             return
-        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
+        if b"expect" in headers and not self._continues(headers[b"expect"], length):
+            return
+        if self._sink is not None:
+            self._complete(self._sink)
+
+    def _continues(self, expected: bytes, length: bytes | None) -> bool:
+        """Tells a client that waits for it to send the body; like Go, rejects other expectations
+        and ignores those of HTTP/1.0 and of requests without a body.
+        """
+        if b"100-continue" not in _TOKENS.split(expected.lower()):
+            self._refuse(HttpResponse(417, [], b""))
+            return False
+        has_body = int(length) > 0 if length is not None else b"transfer-encoding" in self._headers
+        if has_body and self._parser.get_http_version() != "1.0":
             if self._busy or self._queue:
                 self._continue_due = True
             else:
                 self._write(CONTINUE)
-        if self._sink is not None:
-            self._complete(self._sink)
+        return True
 
     def _bad_encoding(self, coding: bytes) -> bool:
         """Checks that proxies in front of this server agree on where the body ends."""

@@ -11,6 +11,7 @@ from http import HTTPStatus
 import orjson
 
 from transom.http.messages import BodyReader, Buffer, Headers, HttpResponse
+from transom.kit.http_message import encode_headers
 from transom.machinery.errors import ApiError
 
 GZIP_THRESHOLD = 128 * 1024
@@ -43,15 +44,7 @@ class Date:
 def head(status: int, headers: Headers, date: bytes, tail: bytes) -> bytes:
     """The head of a response; `tail` holds the framing headers and the empty line."""
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
-    block = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-    if block.count(b"\n") != len(headers) or block.count(b"\r") != len(headers):
-        # A line break inside a value (a warning with user input) must not become a separate header.
-        block = b"".join([b"%b: %b\r\n" % (_one_line(k), _one_line(v)) for k, v in headers])
-    return line + block + date + tail
-
-
-def _one_line(text: bytes) -> bytes:
-    return text.replace(b"\r", b" ").replace(b"\n", b" ")
+    return line + encode_headers(headers) + date + tail
 
 
 def status_response(error: ApiError) -> HttpResponse:

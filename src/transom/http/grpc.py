@@ -81,7 +81,7 @@ class GrpcConnection(asyncio.Protocol):
         self._user_agent = user_agent
         self._max_message = max_message or LARGEST
         self._frames_left = max_frames or math.inf
-        self._greeted = asyncio.Event()  # or lost
+        self._settings_received = asyncio.Event()  # or lost
         self._transport: Any = None
         self._calls: dict[int, _Call] = {}
         self._room: list[asyncio.Future[None]] = []
@@ -91,9 +91,9 @@ class GrpcConnection(asyncio.Protocol):
         self._lost = "transport is closing"
         self.usable = True  # accepts further calls
 
-    async def greeted(self) -> bool:
+    async def settings_received(self) -> bool:
         """Waits for the first frame of the server; returns whether it is an HTTP/2 server."""
-        await self._greeted.wait()
+        await self._settings_received.wait()
         return self.usable
 
     async def call(self, path: str, message: bytes, seconds: float = 0) -> bytes:
@@ -168,7 +168,7 @@ class GrpcConnection(asyncio.Protocol):
             if data[_FRAME_TYPE] != _SETTINGS:
                 self._break(f"the server does not speak HTTP/2: {data[:40]!r}")
                 return
-            self._greeted.set()
+            self._settings_received.set()
         self._unread += data
         if not self._is_behind:
             self._receive_slice()
@@ -211,7 +211,7 @@ class GrpcConnection(asyncio.Protocol):
         self.usable = False
         self._unread.clear()
         self._lost = why
-        self._greeted.set()
+        self._settings_received.set()
         self._fail_all("Unavailable", why)
         self._flush()
         self._transport.close()
@@ -219,7 +219,7 @@ class GrpcConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False
         self._unread.clear()
-        self._greeted.set()
+        self._settings_received.set()
         self._fail_all("Unavailable", self._lost)
 
     # ---- events of h2

@@ -176,7 +176,7 @@ class LoopWatchdog:
             else:
                 if samples:
                     if self._beat_cpu - beat > self.budget:
-                        self._judge(samples, beat, self._gc.total - gc_before)
+                        self._check_stall(samples, beat, self._gc.total - gc_before)
                     beat = self._beat_cpu
                     samples = []
                 pause = self._tick
@@ -194,7 +194,7 @@ class LoopWatchdog:
             began = time.monotonic()
         else:
             if samples and not self._waiting and self._beat_cpu - beat > self.budget:
-                self._judge(samples, beat, self._gc.total - gc_before)
+                self._check_stall(samples, beat, self._gc.total - gc_before)
             self._stopping.release()
         lock_wait.close()
 
@@ -202,7 +202,7 @@ class LoopWatchdog:
         root, stack = _stack_of(self._owner)
         return _Sample(cpu, held, root, stack)
 
-    def _judge(self, samples: list[_Sample], before: float, gc_seconds: float) -> None:
+    def _check_stall(self, samples: list[_Sample], before: float, gc_seconds: float) -> None:
         """Adds up the CPU time of each callback between two beats and reports those over budget."""
         start = 0
         for index in range(1, len(samples) + 1):
@@ -292,7 +292,7 @@ class LockWait:
     releasing it.
 
     A waiting thread wakes up after each switch interval, asks the holder for the lock, and waits
-    again. How often the kernel ran this thread therefore says how long it waited: less often than
+    again. How often the kernel ran this thread therefore shows how long it waited: less often than
     once per interval means that the kernel or the hypervisor let others run, more often that the
     lock was released in between and another thread got it.
     """

@@ -61,11 +61,11 @@ def bound_collections() -> None:
     pass (about 20 ms), and does not examine the survivors again.
     """
     gc.set_threshold(30_000, 0, 1_000_000_000)
-    if _freeze_survivors not in gc.callbacks:
-        gc.callbacks.append(_freeze_survivors)
+    if _freeze_live_objects not in gc.callbacks:
+        gc.callbacks.append(_freeze_live_objects)
 
 
-def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
+def _freeze_live_objects(phase: str, info: dict[str, int]) -> None:
     if phase == "stop" and info["generation"] > 0:
         gc.freeze()
 

@@ -73,6 +73,8 @@ class KubeletConfig:
     node_lease_duration_seconds: int = 40
     sync_frequency: float = 60.0
     port: int = 10250
+    healthz_port: int = 10248  # 0: not served
+    healthz_bind_address: str = "127.0.0.1"
     anonymous_auth: bool = False
     make_iptables_util_chains: bool = True
 

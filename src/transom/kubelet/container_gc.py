@@ -16,6 +16,7 @@ from transom.kubelet.logrotate import remove_logs
 from transom.kubelet.podstate import TERMINAL, is_deleted, not_running
 from transom.machinery.objects import Object
 from transom.machines.api import Files
+from transom.machines.smallfiles import list_small_directory
 from transom.runtime.api import Container, RuntimeFailure, Sandbox
 
 log = logging.getLogger("transom.kubelet")
@@ -188,7 +189,7 @@ def remove_log(env: KubeletContext, container: Container) -> None:
 
 def _listed(files: Files, path: str) -> Sequence[str]:
     try:
-        return files.listdir(path)
+        return list_small_directory(files, path)
     except FileNotFoundError:
         return ()
 

@@ -11,7 +11,11 @@ from transom.kubelet import hostsfile, labels, paths
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.dns import pod_dns
 from transom.kubelet.environment import create_container_config_error, make_environment_variables
-from transom.kubelet.expansion import expand_all_variables, variable_mapping
+from transom.kubelet.expansion import (
+    ExpansionTooLarge,
+    expand_all_variables,
+    variable_mapping,
+)
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.mounts import volume_devices, volume_mounts
 from transom.kubelet.referenced import ReferencedObjects
@@ -114,13 +118,18 @@ class ContainerBuilder:
             mounts.append(termination)
         self._log_directory(pod, name)
         resolve = variable_mapping(values)
+        try:
+            command = expand_all_variables(container.get("command"), resolve)
+            args = expand_all_variables(container.get("args"), resolve)
+        except ExpansionTooLarge as problem:
+            raise create_container_config_error(str(problem)) from problem
         return ContainerConfig(
             name=name,
             attempt=attempt,
             image=container.get("image") or "",
             image_ref=image.id,
-            command=expand_all_variables(container.get("command"), resolve),
-            args=expand_all_variables(container.get("args"), resolve),
+            command=command,
+            args=args,
             working_dir=container.get("workingDir") or "",
             env=variables,
             mounts=tuple(mounts),

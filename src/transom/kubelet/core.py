@@ -77,9 +77,9 @@ class KubeletCore:
             self.statuses,
             starter,
             self._terminator,
+            lambda: self.workers,
         )
         self.workers = PodWorkers(env.clock, env.rng, env.config.sync_frequency, self._sync)
-        self._sync.workers = self.workers
 
     # ---- lifecycle
     # ---------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class KubeletCore:
                     await node
                 await self.pods.synced()
                 for name in self._sources:
-                    await self.pods.source_told(name)
+                    await self.pods.source_changed(name)
                 self._clean_up()
                 self._ready.set()
         finally:

@@ -71,7 +71,7 @@ def pod_dns(env: KubeletContext, pod: Object, reason: str) -> DnsConfig:
         )
     else:
         if policy != "Default":
-            _say_missing(env, pod)
+            _record_missing_dns(env, pod)
         if not env.config.resolv_conf:
             # With no settings at all the runtime would copy the node's; this disables lookups
             # instead.
@@ -108,7 +108,7 @@ def _of_cluster(
     return DnsConfig(servers, searches, _CLUSTER_OPTIONS)
 
 
-def _say_missing(env: KubeletContext, pod: Object) -> None:
+def _record_missing_dns(env: KubeletContext, pod: Object) -> None:
     env.events.event(node_ref(env.config.node_name), WARNING, "MissingClusterDNS", _MISSING)
     env.events.event(
         pod, WARNING, "MissingClusterDNS", f"pod: {go_quote(describe_pod(pod))}. {_MISSING}"
@@ -172,11 +172,11 @@ def check_node_limits(env: KubeletContext) -> None:
     try:
         searches = _of_host(env, "").searches
     except ContainerFailure as problem:
-        _say_limits(env, str(problem))
+        _record_limits_exceeded(env, str(problem))
         return
     allowed = MAX_SEARCHES - (3 if env.config.cluster_domain else 0)
     if len(searches) > allowed:
-        _say_limits(
+        _record_limits_exceeded(
             env,
             (
                 f"Resolv.conf file '{path}' contains search line consisting of more than "
@@ -184,12 +184,12 @@ def check_node_limits(env: KubeletContext) -> None:
             ),
         )
     elif len(" ".join(searches)) > MAX_SEARCH_CHARACTERS:
-        _say_limits(
+        _record_limits_exceeded(
             env,
             f"Resolv.conf file '{path}' contains search line which length is more than allowed "
             f"{MAX_SEARCH_CHARACTERS} chars!",
         )
 
 
-def _say_limits(env: KubeletContext, message: str) -> None:
+def _record_limits_exceeded(env: KubeletContext, message: str) -> None:
     env.events.event(node_ref(env.config.node_name), WARNING, "CheckLimitsForResolvConf", message)

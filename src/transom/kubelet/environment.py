@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 from transom.client.events import WARNING
 from transom.kubelet import downward
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.expansion import expand_variables, variable_mapping
+from transom.kubelet.expansion import (
+    MOST_CHARACTERS,
+    ExpansionTooLarge,
+    expand_variables,
+    variable_mapping,
+)
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.referenced import ReferencedObjects, ReferenceFailure, secret_bytes
@@ -38,11 +43,16 @@ async def make_environment_variables(
     for entry in container.get("envFrom") or ():
         await _take_all(env, pod, entry, sources, own)
     resolve = variable_mapping(own, _Values(services))
+    left = MOST_CHARACTERS
     for variable in container.get("env") or ():
         name = variable["name"]
         value = variable.get("value") or ""
         if value:
-            value = expand_variables(value, resolve)
+            try:
+                value = expand_variables(value, resolve, left)
+            except ExpansionTooLarge as problem:
+                raise create_container_config_error(str(problem)) from problem
+            left -= len(value)
         elif variable.get("valueFrom"):
             found = await _value_from(env, pod, container, variable["valueFrom"], sources, pod_ips)
             if found is None:

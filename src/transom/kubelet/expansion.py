@@ -7,13 +7,28 @@ anything else is literal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+# Characters of all variables or arguments of a container. Linux passes 2 MiB to a program; a few
+# variables that contain each other twice would become terabytes.
+MOST_CHARACTERS: Final = 4 << 20
 
 
-def expand_variables(text: str, resolve: Callable[[str], str]) -> str:
-    """The text with every reference replaced by the result of `resolve` for its name."""
+class ExpansionTooLarge(ValueError):
+    """Like E2BIG of execve."""
+
+    def __init__(self) -> None:
+        super().__init__("argument list too long")
+
+
+def expand_variables(text: str, resolve: Callable[[str], str], most: int = MOST_CHARACTERS) -> str:
+    """The text with every reference replaced by the result of `resolve` for its name. Raises
+    ExpansionTooLarge.
+    """
     if "$" not in text:
         return text
     out: list[str] = []
+    size = len(text)
     at, end = 0, len(text)
     while True:
         dollar = text.find("$", at)
@@ -26,7 +41,11 @@ def expand_variables(text: str, resolve: Callable[[str], str]) -> str:
         if follows == "$":
             out.append("$")
         elif follows == "(" and (close := text.find(")", at)) >= 0:
-            out.append(resolve(text[at:close]))
+            value = resolve(text[at:close])
+            size += len(value)
+            if size > most:
+                raise ExpansionTooLarge
+            out.append(value)
             at = close + 1
         else:
             out.append("$" + follows)
@@ -50,7 +69,13 @@ def variable_mapping(*sources: Mapping[str, str]) -> Callable[[str], str]:
 def expand_all_variables(
     texts: Sequence[str] | None, resolve: Callable[[str], str]
 ) -> tuple[str, ...]:
-    return tuple(expand_variables(text, resolve) for text in texts or ())
+    """Raises ExpansionTooLarge."""
+    out: list[str] = []
+    left = MOST_CHARACTERS
+    for text in texts or ():
+        out.append(expand_variables(text, resolve, left))
+        left -= len(out[-1])
+    return tuple(out)
 
 
 class MissingValue(ValueError):

@@ -18,6 +18,7 @@ from transom.http.goerrors import NetworkTexts, join_host_port
 from transom.http.outgoing import CallError, OutgoingConnection, client_context
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
+from transom.kit.http_message import encode_request
 from transom.kubelet.deadline import TimeLimit
 from transom.kubelet.dialing import failure_text
 from transom.network.api import Dial
@@ -259,17 +260,16 @@ async def _beginning(connection: OutgoingConnection) -> bytes:
 
 
 def _request(url: ProbeUrl, headers: Headers, host: str, referer: str) -> bytes:
-    lines = [f"GET {url.target or '/'} HTTP/1.1", f"Host: {host or url.authority}"]
+    fields = [("Host", host or url.authority)]
     agent = headers.get("User-Agent", ("Go-http-client/1.1",))[0]
     if agent:
-        lines.append(f"User-Agent: {agent}")
+        fields.append(("User-Agent", agent))
     if referer:
         headers = {**headers, "Referer": (referer,)}
     for name in sorted(headers):
         if name not in _PLACED:
-            lines.extend(f"{name}: {_one_line(value)}" for value in headers[name])
-    lines.append("Connection: close\r\n\r\n")
-    return "\r\n".join(lines).encode()
+            fields.extend((name, _one_line(value)) for value in headers[name])
+    return encode_request("GET", url.target or "/", [*fields, ("Connection", "close")])
 
 
 def _one_line(value: str) -> str:

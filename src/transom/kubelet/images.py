@@ -61,7 +61,7 @@ class ImageManager:
         try:
             return await self._ensure(pod, container, sandbox)
         except ContainerFailure as failure:
-            self._tell(pod, container, WARNING, "Failed", f"Error: {failure.reason}")
+            self._record_event(pod, container, WARNING, "Failed", f"Error: {failure.reason}")
             raise
 
     async def _ensure(self, pod: Object, container: Object, sandbox: SandboxConfig | None) -> Image:
@@ -87,7 +87,7 @@ class ImageManager:
         policy = container.get("imagePullPolicy")
         if policy != "Always" and (present is not None or policy != "IfNotPresent"):
             if present is not None:
-                self._tell(
+                self._record_event(
                     pod,
                     container,
                     NORMAL,
@@ -108,9 +108,9 @@ class ImageManager:
         key = f"{pod['metadata']['uid']}_{container['image']}"
         if self._backoff.left(key, start) > 0:
             message = f"Back-off pulling image {quoted}"
-            self._tell(pod, container, NORMAL, "BackOff", message)
+            self._record_event(pod, container, NORMAL, "BackOff", message)
             raise ContainerFailure("ImagePullBackOff", message)
-        self._tell(pod, container, NORMAL, "Pulling", f"Pulling image {quoted}")
+        self._record_event(pod, container, NORMAL, "Pulling", f"Pulling image {quoted}")
         try:
             if self._turn is None:
                 reference = await self._pull(pod, name, sandbox)
@@ -118,14 +118,14 @@ class ImageManager:
                 async with self._turn:
                     reference = await self._pull(pod, name, sandbox)
         except _PullFailure as problem:
-            self._tell(
+            self._record_event(
                 pod, container, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}"
             )
             failed = clock.monotonic()
             self._backoff.next(key, failed, failed)
             raise ContainerFailure("ErrImagePull", str(problem)) from problem
         took = format_duration(clock.monotonic() - start)
-        self._tell(
+        self._record_event(
             pod, container, NORMAL, "Pulled", f"Successfully pulled image {quoted} in {took}"
         )
         self._backoff.collect(clock.monotonic())
@@ -197,8 +197,10 @@ class ImageManager:
     def _failure(
         self, pod: Object, container: Object, event: str, reason: str, message: str
     ) -> ContainerFailure:
-        self._tell(pod, container, WARNING, event, message)
+        self._record_event(pod, container, WARNING, event, message)
         return ContainerFailure(reason, message)
 
-    def _tell(self, pod: Object, container: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(
+        self, pod: Object, container: Object, kind: str, reason: str, message: str
+    ) -> None:
         self._env.events.event(container_ref(pod, container["name"]), kind, reason, message)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from transom.kubelet.base import KubeletContext
 from transom.machines.api import Files
+from transom.machines.smallfiles import list_small_directory
 from transom.runtime.api import Container, RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
@@ -105,7 +106,7 @@ def is_rotated(files: Files, path: str) -> list[str]:
     """All rotated files of a log."""
     cut = max(path.rfind("/"), path.rfind("\\")) + 1
     directory, base = path[:cut], path[cut:]
-    names = files.listdir(directory.rstrip("/\\") or directory)
+    names = list_small_directory(files, directory.rstrip("/\\") or directory)
     return sorted(directory + name for name in names if name.startswith(base + "."))
 
 

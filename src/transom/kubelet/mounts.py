@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from transom.kit.goquote import go_quote
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.environment import create_container_config_error
-from transom.kubelet.expansion import MissingValue, expand_strictly
+from transom.kubelet.expansion import ExpansionTooLarge, MissingValue, expand_strictly
 from transom.kubelet.volumes.plugin import MountedVolume
 from transom.machinery.objects import Object
 from transom.runtime.api import Mount
@@ -44,7 +44,7 @@ def _mount(
     if expression := mount.get("subPathExpr"):
         try:
             sub_path = expand_strictly(expression, variables)
-        except MissingValue as problem:
+        except (MissingValue, ExpansionTooLarge) as problem:
             raise create_container_config_error(str(problem)) from problem
     within = ""
     if sub_path:

@@ -165,7 +165,7 @@ class Pods:
             self._first = [p for p in self._first if uid_of(p) != uid_of(pod)]
         elif is_mirror(pod):
             if self._mirrors.pop(pod_full_name(pod), None) is not None:
-                self._tell_mirror(pod)
+                self._update_mirror(pod)
         else:
             self._drop(pod)
             self._listener.pod_removed(pod)
@@ -181,9 +181,9 @@ class Pods:
 
     def _put_mirror(self, mirror: Object) -> None:
         self._mirrors[pod_full_name(mirror)] = mirror
-        self._tell_mirror(mirror)
+        self._update_mirror(mirror)
 
-    def _tell_mirror(self, mirror: Object) -> None:
+    def _update_mirror(self, mirror: Object) -> None:
         uid = self._uids.get(pod_full_name(mirror))
         if uid is not None:
             self._listener.mirror_changed(self._pods[uid])
@@ -197,7 +197,7 @@ class Pods:
         """Accepts the pods of a source until cancelled."""
         await source.run(PodUpdates(lambda pods: self.set_static(name, pods)))
 
-    async def source_told(self, name: str) -> None:
+    async def source_changed(self, name: str) -> None:
         """Waits until the source has delivered its pods at least once."""
         await self._delivered.setdefault(name, asyncio.Event()).wait()
 

@@ -62,7 +62,7 @@ class ContainerStarter:
     ) -> bool:
         """Raises Interrupted when the pod must terminate during a wait."""
         if actions.create_sandbox and actions.sandbox_id:
-            self._tell(
+            self._record_event(
                 pod,
                 NORMAL,
                 "SandboxChanged",
@@ -130,13 +130,13 @@ class ContainerStarter:
                 )
             except (ContainerFailure, RuntimeFailure, OSError) as failure:
                 verb = "create" if self._env.config.release <= _SHORT_WORDS_UNTIL else "to create"
-                self._tell(
+                self._record_event(
                     pod, WARNING, "FailedCreatePodSandBox", f"Failed {verb} pod sandbox: {failure}"
                 )
                 return None
         sandbox = next((s for s in runtime.sandboxes(uid_of(pod)) if s.id == sandbox_id), None)
         if sandbox is None:
-            self._tell(
+            self._record_event(
                 pod,
                 WARNING,
                 "FailedPodSandBoxStatus",
@@ -254,5 +254,5 @@ class ContainerStarter:
                 f"PostStartHookError: {failure.error}", str(failure)
             ) from failure
 
-    def _tell(self, pod: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, pod: Object, kind: str, reason: str, message: str) -> None:
         self._env.events.event(pod_ref(pod), kind, reason, message)

@@ -32,6 +32,7 @@ from transom.machinery.field import aggregate_text
 from transom.machinery.kinds import BY_KEY, GVK
 from transom.machinery.objects import Object, with_metadata
 from transom.machines.api import Files
+from transom.machines.smallfiles import list_small_directory
 
 log = logging.getLogger("transom.kubelet")
 
@@ -71,7 +72,7 @@ class HostFolder:
             return {path: files.read(path, 0, _LONGEST + 1)}
         paths = [
             self._join(path, name)
-            for name in sorted(files.listdir(path))
+            for name in sorted(list_small_directory(files, path))
             if not name.startswith(".")
         ]
         found: dict[str, bytes] = {}

@@ -8,6 +8,7 @@ What is still missing after a sync is done by the next one, which runtime events
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from transom.client.events import NORMAL, WARNING
@@ -45,10 +46,6 @@ class PodSyncParts(NamedTuple):
 
 
 class PodSync:
-    """`workers` is set once both exist."""
-
-    workers: PodWorkers
-
     def __init__(
         self,
         env: KubeletContext,
@@ -57,8 +54,11 @@ class PodSync:
         statuses: StatusManager,
         starter: ContainerStarter,
         terminator: Terminator,
+        workers: Callable[[], PodWorkers],
     ) -> None:
+        """`workers` is a function because the workers call this object in turn."""
         self._env = env
+        self._workers = workers
         self._parts = parts
         self._pods = pods
         self._statuses = statuses
@@ -202,7 +202,7 @@ class PodSync:
         if worker.deadline is not None:
             worker.deadline.cancel()
         worker.deadline = self._env.clock.call_later(
-            self._remaining(pod), self.workers.wake, worker
+            self._remaining(pod), self._workers().wake, worker
         )
 
     async def _exceeded(self, worker: PodWorker, pod: Object, state: PodState) -> SyncOutcome:
@@ -308,7 +308,7 @@ class PodSync:
         if worker.kill is not None and not worker.kill.done.done():
             worker.kill.done.set_result(None)
         self._statuses.forget(worker.uid)
-        self.workers.drop(worker)
+        self._workers().drop(worker)
         if worker.pod is not None and is_static(worker.pod):
             mirror = self._pods.mirror_of(worker.pod)
             if mirror is not None and self._pods.pod(*self._name(worker.pod)) is None:

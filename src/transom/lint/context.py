@@ -13,9 +13,9 @@ from typing import Any
 
 from transom.lint.objects import ManifestObject, pod_templates
 from transom.lint.tree import Steps
-from transom.windows.landscape import Landscape, NodeGroup
 from transom.windows.podchecks import host_process
 from transom.windows.records import NodeTarget
+from transom.windows.target_nodes import NodeGroup, TargetNodes
 from transom.windows.targeting import TargetOs, find_target_os, pod_containers
 
 RuntimeClasses = Callable[[str], Mapping[str, Any] | None]
@@ -41,7 +41,7 @@ class LintWorkload:
         return self.verdict.windows
 
     @property
-    def runs_nowhere_else(self) -> bool:
+    def windows_only(self) -> bool:
         """Whether it is definitely a Windows pod: by its node selection, or explicitly."""
         named = any(
             sign.os == "windows" and sign.steps == ("spec", "os", "name")
@@ -92,12 +92,12 @@ class LintContext:
         self,
         name: str,
         objects: Iterable[ManifestObject],
-        landscape: Landscape,
+        target_nodes: TargetNodes,
         runtime_classes: RuntimeClasses,
     ) -> None:
         self.name = name
         self.objects = list(objects)
-        self.landscape = landscape
+        self.target_nodes = target_nodes
         self.runtime_classes = runtime_classes
         self.workloads = [
             LintWorkload(
@@ -105,7 +105,7 @@ class LintContext:
                 steps,
                 template,
                 find_target_os(template, runtime_classes),
-                landscape.groups(template["spec"]),
+                target_nodes.groups(template["spec"]),
             )
             for obj in self.objects
             for steps, template in pod_templates(obj)
@@ -118,8 +118,8 @@ class LintContext:
     @cached_property
     def mixed(self) -> bool:
         """Whether the cluster of the set is known to have nodes of both operating systems."""
-        if self.landscape.mixed is not None:
-            return self.landscape.mixed
+        if self.target_nodes.mixed is not None:
+            return self.target_nodes.mixed
         return bool(self.windows)
 
     def of(self, kind: str, group: str | None = None) -> list[ManifestObject]:
@@ -179,10 +179,10 @@ def _matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     return all(labels.get(key) == value for key, value in selector.items())
 
 
-def _claims(scene: LintContext, claim: ManifestObject) -> list[LintWorkload]:
+def _claims(context: LintContext, claim: ManifestObject) -> list[LintWorkload]:
     return [
         w
-        for w in scene.workloads
+        for w in context.workloads
         if _same_namespace(w.obj, claim)
         and any(
             isinstance(volume, dict)
@@ -193,7 +193,7 @@ def _claims(scene: LintContext, claim: ManifestObject) -> list[LintWorkload]:
     ]
 
 
-def _bound(scene: LintContext, volume: ManifestObject) -> list[LintWorkload]:
+def _bound(context: LintContext, volume: ManifestObject) -> list[LintWorkload]:
     """The pods that use the claim a PersistentVolume is reserved for, or a claim that names the
     volume.
     """
@@ -201,20 +201,20 @@ def _bound(scene: LintContext, volume: ManifestObject) -> list[LintWorkload]:
     name = reference.get("name") if isinstance(reference, dict) else None
     claims = [
         claim
-        for claim in scene.of("PersistentVolumeClaim")
+        for claim in context.of("PersistentVolumeClaim")
         if claim.spec.get("volumeName") == volume.name or (name is not None and claim.name == name)
     ]
-    return [workload for claim in claims for workload in _claims(scene, claim)]
+    return [workload for claim in claims for workload in _claims(context, claim)]
 
 
-def _provisioned(scene: LintContext, storage: ManifestObject) -> list[LintWorkload]:
+def _provisioned(context: LintContext, storage: ManifestObject) -> list[LintWorkload]:
     claims = [
         c
-        for c in scene.of("PersistentVolumeClaim")
+        for c in context.of("PersistentVolumeClaim")
         if c.spec.get("storageClassName") == storage.name
     ]
-    found = [workload for claim in claims for workload in _claims(scene, claim)]
-    for workload in scene.workloads:
+    found = [workload for claim in claims for workload in _claims(context, claim)]
+    for workload in context.workloads:
         for claim in _listed(workload.obj.spec.get("volumeClaimTemplates")):
             spec = claim.get("spec") if isinstance(claim, dict) else None
             if isinstance(spec, dict) and spec.get("storageClassName") == storage.name:
@@ -222,21 +222,21 @@ def _provisioned(scene: LintContext, storage: ManifestObject) -> list[LintWorklo
     return found
 
 
-def _named(scene: LintContext, obj: ManifestObject) -> list[LintWorkload]:
-    return [w for w in scene.workloads if w.spec.get("runtimeClassName") == obj.name]
+def _named(context: LintContext, obj: ManifestObject) -> list[LintWorkload]:
+    return [w for w in context.workloads if w.spec.get("runtimeClassName") == obj.name]
 
 
-def _inside(scene: LintContext, namespace: ManifestObject) -> list[LintWorkload]:
-    return [w for w in scene.workloads if w.obj.namespace == namespace.name]
+def _inside(context: LintContext, namespace: ManifestObject) -> list[LintWorkload]:
+    return [w for w in context.workloads if w.obj.namespace == namespace.name]
 
 
-def _scaled(scene: LintContext, scaler: ManifestObject) -> list[LintWorkload]:
+def _scaled(context: LintContext, scaler: ManifestObject) -> list[LintWorkload]:
     reference = scaler.spec.get("scaleTargetRef")
     if not isinstance(reference, dict):
         return []
     return [
         w
-        for w in scene.workloads
+        for w in context.workloads
         if _same_namespace(w.obj, scaler)
         and (w.obj.kind, w.obj.name) == (reference.get("kind"), reference.get("name"))
     ]

@@ -16,22 +16,22 @@ from transom.lint.ignores import Ignores
 from transom.lint.objects import TEMPLATES, ManifestObject, manifest_objects
 from transom.lint.sources import ManifestSource, SourcesRead
 from transom.lint.tree import BrokenDocument, TextSpan
-from transom.windows.landscape import Landscape
 from transom.windows.records import Severity, WindowsLimit
+from transom.windows.target_nodes import TargetNodes
 
 NOT_YAML: Final = WindowsLimit(
     id="WIN-LINT-000",
     title="This cannot be read",
     statement="kubectl will refuse the document, so nothing in it was looked at.",
     effect="rejected",
-    remedy="Mend the YAML.",
+    remedy="Fix the YAML.",
     severity="error",
 )
 
 
 @dataclass(slots=True)
 class LintReport:
-    landscape: Landscape
+    target_nodes: TargetNodes
     findings: list[LintFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -53,11 +53,13 @@ class LintReport:
 
 def lint_sources(
     reading: SourcesRead,
-    landscape: Landscape,
+    target_nodes: TargetNodes,
     config: LintConfig,
     live: Iterable[ManifestObject] = (),
 ) -> LintReport:
-    report = LintReport(landscape, [], list(reading.notes), list(reading.problems), reading.sources)
+    report = LintReport(
+        target_nodes, [], list(reading.notes), list(reading.problems), reading.sources
+    )
     scopes: dict[str, list[ManifestObject]] = {}
     for obj in live:
         scopes.setdefault(obj.source.scope, []).append(obj)
@@ -66,10 +68,10 @@ def lint_sources(
     classes = _runtime_classes(scopes)
     ignores: dict[int, Ignores] = {}
     for name, members in scopes.items():
-        scene = LintContext(name, members, landscape, classes.get)
+        context = LintContext(name, members, target_nodes, classes.get)
         report.objects += len(members)
-        report.windows += len(scene.windows)
-        report.findings += evaluate_rules(scene)
+        report.windows += len(context.windows)
+        report.findings += evaluate_rules(context)
     report.findings = [one for one in report.findings if _wanted(one, config, ignores, report)]
     order = {id(source): i for i, source in enumerate(reading.sources)}
     report.findings.sort(key=lambda one: (order.get(id(one.source), -1), *_rank(one)))

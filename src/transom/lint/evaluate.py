@@ -24,7 +24,7 @@ from transom.lint.findings import (
 from transom.lint.objects import ManifestObject
 from transom.lint.rules import RULES, rule_limits
 from transom.lint.tree import Steps
-from transom.windows.advice import is_excused, limit_condition, limit_matcher
+from transom.windows.advice import is_exempt, limit_condition, limit_matcher
 from transom.windows.match import LimitMatch, LimitMatcher, record_holds
 from transom.windows.podchecks import list_or_empty
 from transom.windows.records import ALL_RUNTIMES, NodeTarget, Severity, WindowsLimit
@@ -51,13 +51,13 @@ class _Reported(NamedTuple):
     condition: str
 
 
-def evaluate_rules(scene: LintContext) -> Iterator[LintFinding]:
+def evaluate_rules(context: LintContext) -> Iterator[LintFinding]:
     reported: dict[tuple[int, Steps], list[_Reported]] = {}
-    for one in (*_from_registry(scene), *_from_rules(scene)):
+    for one in (*_from_registry(context), *_from_rules(context)):
         reported.setdefault((id(one.found.obj), one.found.steps), []).append(one)
     for group in reported.values():
-        for one, milder in _settle(group):
-            yield _finding(one, milder)
+        for one, lenient in _settle(group):
+            yield _finding(one, lenient)
 
 
 def _settle(group: list[_Reported]) -> Iterator[tuple[_Reported, bool]]:
@@ -72,7 +72,7 @@ def _settle(group: list[_Reported]) -> Iterator[tuple[_Reported, bool]]:
                 nodes=tuple(dict.fromkeys((*first.nodes, *one.nodes)))
             )
     for one in sure.values():
-        if not any(_outdoes(other, one) for other in sure.values()):
+        if not any(_supersedes(other, one) for other in sure.values()):
             yield one, False
     perhaps = sorted(
         (one for one in group if not one.sure), key=lambda one: -RANK[one.limit.severity]
@@ -88,7 +88,7 @@ def _settle(group: list[_Reported]) -> Iterator[tuple[_Reported, bool]]:
     yield perhaps[0], not covered
 
 
-def _outdoes(one: _Reported, other: _Reported) -> bool:
+def _supersedes(one: _Reported, other: _Reported) -> bool:
     """Whether a more severe finding covers the same nodes: a rejected field need not be reported as
     ignored.
     """
@@ -97,16 +97,16 @@ def _outdoes(one: _Reported, other: _Reported) -> bool:
     )
 
 
-def _from_registry(scene: LintContext) -> Iterator[_Reported]:
-    for workload in scene.windows:
-        mild = workload.verdict.weight == "hinted"
+def _from_registry(context: LintContext) -> Iterator[_Reported]:
+    for workload in context.windows:
+        lenient = workload.verdict.weight == "hinted"
         for target, nodes in workload.groups:
             for hit in _hits(limit_matcher(target), workload):
-                if not is_excused(hit, workload.spec, workload.steps):
-                    fix = _drop(hit) if workload.runs_nowhere_else else None
-                    yield _recorded(hit, workload.obj, target, nodes, fix, mild)
-    for obj in scene.objects:
-        workloads = scene.concerns_windows(obj)
+                if not is_exempt(hit, workload.spec, workload.steps):
+                    fix = _drop(hit) if workload.windows_only else None
+                    yield _recorded(hit, workload.obj, target, nodes, fix, lenient)
+    for obj in context.objects:
+        workloads = context.concerns_windows(obj)
         if not workloads:
             continue
         for target, nodes in _groups_of(workloads):
@@ -140,24 +140,24 @@ def _recorded(
     target: NodeTarget,
     nodes: tuple[str, ...],
     fix: LintFix | None,
-    mild: bool = False,
+    lenient: bool = False,
 ) -> _Reported:
     found = RuleMatch(
         obj,
         hit.steps,
         hit.limit.title,
-        lower_severity(hit.limit.severity) if mild else None,
+        lower_severity(hit.limit.severity) if lenient else None,
         fix=fix,
     )
     unknown = limit_condition(hit.limit, target)
     return _Reported(hit.limit, found, not unknown, nodes, unknown)
 
 
-def _from_rules(scene: LintContext) -> Iterator[_Reported]:
+def _from_rules(context: LintContext) -> Iterator[_Reported]:
     for rule in RULES:
         limits = rule_limits(rule)
-        for found in rule.find(scene):
-            targets = _targets(scene, found)
+        for found in rule.find(context):
+            targets = _targets(context, found)
             chosen = [limit for limit in limits if not found.limit or limit.id == found.limit]
             for limit in chosen:
                 holding = [target for target in targets if record_holds(limit, target)]
@@ -168,16 +168,16 @@ def _from_rules(scene: LintContext) -> Iterator[_Reported]:
                     break
 
 
-def _targets(scene: LintContext, found: RuleMatch) -> list[NodeTarget]:
+def _targets(context: LintContext, found: RuleMatch) -> list[NodeTarget]:
     """The nodes that a finding applies to: those its pods may be scheduled to, otherwise all."""
-    own = [target for w in scene.workloads if w.obj is found.obj for target in w.targets]
-    return own or [node.target for node in scene.landscape.nodes] or [NodeTarget()]
+    own = [target for w in context.workloads if w.obj is found.obj for target in w.targets]
+    return own or [node.target for node in context.target_nodes.nodes] or [NodeTarget()]
 
 
-def _finding(one: _Reported, milder: bool) -> LintFinding:
+def _finding(one: _Reported, lenient: bool) -> LintFinding:
     limit, found = one.limit, one.found
     severity: Severity = found.severity or limit.severity
-    if milder:
+    if lenient:
         severity = lower_severity(severity)
     remedy = found.remedy or limit.remedy
     if limit.id in _ELSEWHERE:

@@ -15,7 +15,6 @@ import orjson
 
 from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
-from transom.machinery import schema
 from transom.machinery.errors import ApiError, apply_conflict, bad_request
 from transom.machinery.fieldset import (
     FieldSet,
@@ -53,6 +52,8 @@ from transom.machinery.managedfields import (
 )
 from transom.machinery.normalise import TypeMismatch
 from transom.machinery.objects import with_metadata
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.typed import TypeNode, Unmanageable, type_node_of
 from transom.machinery.typedvalue import (
     field_set_of,
@@ -104,6 +105,7 @@ class _Request(NamedTuple):
     now: str
     convert: Convert | None
     kind: str
+    release: Release = DEFAULT
 
 
 def parse_json_config(raw: bytes) -> Object | None:
@@ -141,6 +143,7 @@ def server_side_apply(
     *,
     normalise: Normalise | None = None,
     kind: str = "",
+    release: Release = DEFAULT,
 ) -> Object:
     """The object after `manager` applied `patch`, managedFields included; all in the request's
     version.
@@ -157,7 +160,7 @@ def server_side_apply(
         )
     except InvalidFields as e:
         _fail(f"failed to decode managed fields: failed to convert managed fields from API: {e}")
-    request = _Request(type, type_node_of(type), manager, api_version, now, convert, kind)
+    request = _Request(type, type_node_of(type), manager, api_version, now, convert, kind, release)
     current = with_metadata(live, managedFields=None) if live is not None else fresh_entry(type)
     _check(patch, request)
     if not managed and live is not None:
@@ -214,6 +217,11 @@ def _check(patch: Object, request: _Request) -> None:
     version = patch.get("apiVersion")
     version = version if isinstance(version, str) and version.count("/") <= 1 else ""
     if version != request.api_version:
+        if has_behaviour(request.release, "ApplyErrorsNameObject"):
+            group, _, number = version.rpartition("/")
+            raise bad_request(
+                f"invalid object type: {group}/{number}, Kind={patch.get('kind', '')}"
+            )
         raise bad_request(
             "Incorrect version specified in apply patch. "
             f"Specified patch version: {version}, expected: {request.api_version}"
@@ -223,7 +231,20 @@ def _check(patch: Object, request: _Request) -> None:
         raise bad_request("metadata.managedFields must be nil")
     problem = _unknown_kind(patch, request) or validate_typed_value(patch, request.node)
     if problem:
-        _fail(f"failed to create typed patch object: {problem}")
+        _fail(f"failed to create typed patch object{_named(patch, request)}: {problem}")
+
+
+def _named(patch: Object, request: _Request) -> str:
+    """The object as errors of later releases name it: ` (namespace/name; group/version, Kind=K)`."""
+    if not has_behaviour(request.release, "ApplyErrorsNameObject"):
+        return ""
+    meta = patch.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    namespace, name = (
+        value if isinstance(value := meta.get(key), str) else "" for key in ("namespace", "name")
+    )
+    group, version = _group_version(request.api_version)
+    return f" ({namespace}/{name}; {group}/{version}, Kind={patch.get('kind', '')})"
 
 
 def _unknown_kind(patch: Object, request: _Request) -> str:
@@ -234,7 +255,7 @@ def _unknown_kind(patch: Object, request: _Request) -> str:
     missing = f"no corresponding type for {group}/{version}, Kind={kind}"
     if isinstance(request.type, TypeNode):
         return missing if request.kind and kind != request.kind else ""
-    other = schema.lookup_schema_type(GVK(group, version, kind))
+    other = request.type.table.lookup(GVK(group, version, kind))
     if other is None:
         return missing
     if other.id != request.type.id:

@@ -17,21 +17,24 @@ import orjson
 
 from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
-from transom.machinery import gojson, jsoniter, schema, scheme
+from transom.machinery import gojson, schema, scheme
 from transom.machinery import normalise as roundtrip
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import GVK
 from transom.machinery.normalise import NeedsText, RawFloat, TypeMismatch
 from transom.machinery.objects import MAX_DEPTH, TooDeep, check_depth
-from transom.machinery.schema import SchemaType
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.schema import SchemaTable, SchemaType
 
 if TYPE_CHECKING:
-    from transom.machinery import goyaml, protobuf, strictness
+    from transom.machinery import goyaml, jsoniter, protobuf, sigsjson, strictness
     from transom.machinery.protobuf import Envelope
 else:
     goyaml = lazy_import("transom.machinery.goyaml")
     protobuf = lazy_import("transom.machinery.protobuf")
+    sigsjson = lazy_import("transom.machinery.sigsjson")
     strictness = lazy_import("transom.machinery.strictness")
+    jsoniter = lazy_import("transom.machinery.jsoniter")
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -78,6 +81,7 @@ def decode_object(
     strict: bool = False,
     also: Collection[GVK] = (),
     versions: Collection[str] = (),
+    types: SchemaTable = schema.BASE,
 ) -> Decoded:
     """The body as an object of the expected kind; raises DecodeError.
 
@@ -87,18 +91,21 @@ def decode_object(
     definition.
     """
     if media_type == PROTOBUF:
-        return _from_protobuf(raw, expected, also)
+        return _from_protobuf(raw, expected, also, types)
     is_yaml = media_type == YAML
     value, gvk = _read(raw, is_yaml, expected)
     if gvk in also:
         expected = gvk
-    of = schema.lookup_schema_type(expected)
+    of = types.lookup(expected)
     if of is None:
         obj = _custom(value, gvk, expected, raw, is_yaml, versions)
     else:
         if gvk != expected:
             _refuse(
-                gvk, expected, lambda found: _typed(found, dict(value), gvk, expected, raw, is_yaml)
+                gvk,
+                expected,
+                types,
+                lambda found: _typed(found, dict(value), gvk, expected, raw, is_yaml),
             )
         value["kind"], value["apiVersion"] = gvk.kind, gvk.api_version
         obj = _typed(of, value, gvk, expected, raw, is_yaml)
@@ -144,7 +151,7 @@ def normalise_object(of: SchemaType | GVK, obj: dict[str, Any]) -> dict[str, Any
     except TypeMismatch:
         kind = of if isinstance(of, SchemaType) else schema.lookup_schema_type(of)
         assert kind is not None
-        text = jsoniter.jsoniter_error(kind, gojson.marshal(obj))
+        text = _type_error(kind, gojson.marshal(obj))
         raise DecodeError(text, text) from None
 
 
@@ -309,7 +316,7 @@ def _typed(
     except TypeMismatch:
         pass
     data = _json_of(raw, is_yaml)
-    text = jsoniter.jsoniter_error(of, data)
+    text = _type_error(of, data)
     if text:
         raise _refusal(gvk, expected.kind, text)
     # Only an integer of more than 64 bits gets here: orjson turns it into a float, Kubernetes'
@@ -325,13 +332,23 @@ def _typed(
         raise
 
 
-def _refuse(gvk: GVK, expected: GVK, read: Callable[[SchemaType], object]) -> NoReturn:
+def _type_error(of: SchemaType, data: bytes) -> str:
+    """The text of the release's decoder for JSON that does not fit a type."""
+    if has_behaviour(of.table.release, "StrictJsonDecoder"):
+        return sigsjson.decode_error(of, data)
+    return jsoniter.jsoniter_error(of, data)
+
+
+def _refuse(
+    gvk: GVK, expected: GVK, types: SchemaTable, read: Callable[[SchemaType], object]
+) -> NoReturn:
     """Raises the server's error for a body of another kind or version. `read` raises the errors of
     the body itself, which come first.
     """
     if not scheme.is_registered(gvk, expected.group):
-        raise _refusal(gvk, expected.kind, scheme.not_registered(gvk, expected.group))
-    of = schema.lookup_schema_type(gvk)
+        unknown = scheme.not_registered(gvk, expected.group, types.release)
+        raise _refusal(gvk, expected.kind, unknown)
+    of = types.lookup(gvk)
     if of is not None:
         read(of)
     text = scheme.kind_conversion_error(gvk, expected)
@@ -343,18 +360,18 @@ def _refuse(gvk: GVK, expected: GVK, read: Callable[[SchemaType], object]) -> No
 # --- protobuf ----------
 
 
-def _from_protobuf(raw: bytes, expected: GVK, also: Collection[GVK]) -> Decoded:
+def _from_protobuf(raw: bytes, expected: GVK, also: Collection[GVK], types: SchemaTable) -> Decoded:
     """Unknown fields have no name in protobuf, so there are no problems to report."""
     envelope, gvk = _unwrap(raw, expected)
     if gvk in also:
         expected = gvk
-    of = schema.lookup_schema_type(expected)
+    of = types.lookup(expected)
     if of is None:
         raise _refusal(
             gvk, expected.kind, "Object 'Kind' is missing in 'object has no kind field '"
         )
     if gvk != expected:
-        _refuse(gvk, expected, lambda found: _content(found, envelope, gvk, expected, raw))
+        _refuse(gvk, expected, types, lambda found: _content(found, envelope, gvk, expected, raw))
     return Decoded(_content(of, envelope, gvk, expected, raw), gvk)
 
 

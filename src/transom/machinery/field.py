@@ -31,10 +31,31 @@ _WITHOUT_VALUE = {"Required", "Forbidden", "TooLong", "InternalError"}
 
 class GoText(str):
     """A bad value that already has Go's printed form (`core.Toleration{...}`), so it is not quoted
-    again.
+    again. `json` is the form that later releases print.
     """
 
-    __slots__ = ()
+    json: str
+
+    def __new__(cls, text: str, json: str = "") -> GoText:
+        made = super().__new__(cls, text)
+        made.json = json or text
+        return made
+
+
+class RuleValue(str):
+    """The bad value of a CEL rule: its type, and the value that later releases print; None for an
+    object or a list, which they leave out.
+    """
+
+    actual: GoText | None
+
+    def __new__(cls, kind: str, actual: GoText | None) -> RuleValue:
+        made = super().__new__(cls, kind)
+        made.actual = actual
+        return made
+
+
+NO_VALUE = object()  # the value of an error that shows none
 
 
 class FieldError(NamedTuple):
@@ -50,7 +71,7 @@ class FieldError(NamedTuple):
     def body(self) -> str:
         """The message without the field, as in `details.causes`."""
         text = _TYPES[self.type][0]
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.value is not NO_VALUE:
             text += f": {go_value(self.value)}"
         if self.detail:
             text += f": {self.detail}"

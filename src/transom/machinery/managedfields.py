@@ -270,7 +270,7 @@ def fields_in_version(
     if isinstance(type, TypeNode):
         return obj, type.siblings.get(api_version, type)
     group, _, version = api_version.rpartition("/")
-    other = schema.lookup_schema_type(GVK(group, version, str(obj.get("kind", ""))))
+    other = type.table.lookup(GVK(group, version, str(obj.get("kind", ""))))
     return None if other is None else (obj, type_node_of(other))
 
 
@@ -303,7 +303,7 @@ def reconcile_all(
 
 def fresh_entry(type: Type) -> Object:
     """The base for comparing a first write."""
-    return {} if isinstance(type, TypeNode) else zero_value(type.id)
+    return {} if isinstance(type, TypeNode) else zero_value(type)
 
 
 def changed_fields(old: Object, new: Object, node: TypeNode) -> tuple[FieldSet, FieldSet]:

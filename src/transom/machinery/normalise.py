@@ -16,7 +16,7 @@ from typing import Any
 
 from transom.machinery import gotime, quantity, schema
 from transom.machinery.kinds import GVK
-from transom.machinery.schema import SchemaField, SchemaType, SchemaValue
+from transom.machinery.schema import SchemaField, SchemaTable, SchemaType, SchemaValue
 
 Normaliser = Callable[[Any], dict[str, Any]]
 
@@ -80,8 +80,7 @@ def without_text(value: Any) -> Any:
 
 
 def normaliser(of: SchemaType) -> Normaliser:
-    name = _name(of.id)
-    made = _NAMESPACE.get(name)
+    made = of.table.normalisers.get(_name(of.id))
     return made if made is not None else _compile(of)
 
 
@@ -298,7 +297,7 @@ _LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
 # Go structs with a custom JSON form: `omitempty` does not drop them as values.
 _STRUCT_LEAVES = frozenset({"time", "microtime", "duration", "quantity", "int-or-string", "raw"})
 
-_NAMESPACE: dict[str, Any] = {
+_HELPERS: dict[str, Any] = {
     "_bad": _bad,
     "_strings": _strings,
     "_string_map": _string_map,
@@ -325,29 +324,39 @@ def _compile(of: SchemaType) -> Normaliser:
         " out = {}",
     ]
     for f in of.properties.values():
-        source += _field(f, of.keeps_empty_lists)
+        if not f.gates or of.table.keeps(f):
+            source += _field(f, of.keeps_empty_lists)
     source.append(" return out")
-    exec("\n".join(source), _NAMESPACE)
-    made: Normaliser = _NAMESPACE[name]
+    exec("\n".join(source), _namespace(of.table))
+    made: Normaliser = of.table.normalisers[name]
     return made
 
 
-def _struct(ref: str) -> str:
+def _namespace(table: SchemaTable) -> dict[str, Any]:
+    """The functions of a release's types, beside those that they call."""
+    if not table.normalisers:
+        table.normalisers.update(_HELPERS)
+    return table.normalisers
+
+
+def _struct(value: SchemaValue) -> str:
     """The name of the function for a struct; until its first call, a placeholder that generates it."""
-    name = _name(ref)
-    if name not in _NAMESPACE:
+    name = _name(value.ref)
+    table = value.table or schema.BASE
+    namespace = _namespace(table)
+    if name not in namespace:
 
-        def stand_in(value: Any) -> Any:
-            return _compile(schema.get_schema_type(ref))(value)
+        def stand_in(given: Any) -> Any:
+            return _compile(table.get(value.ref))(given)
 
-        _NAMESPACE[name] = stand_in
+        namespace[name] = stand_in
     return name
 
 
 def _expression(value: SchemaValue, variable: str) -> str:
     """Source that canonicalises a list element or map value."""
     if value.kind == "struct":
-        return f"{_struct(value.ref)}({variable})"
+        return f"{_struct(value)}({variable})"
     if value.kind == "list":
         return _list_expression(value, variable)
     return f"{_leaf(value.kind)}({variable})"
@@ -371,7 +380,7 @@ def _field(f: SchemaField, keeps_empty_lists: bool) -> list[str]:
     if value.pointer:
         return _pointer_field(lines, f, out)
     if value.kind == "struct":
-        return [*lines, f" {out} = {_struct(value.ref)}(v)"]
+        return [*lines, f" {out} = {_struct(value)}(v)"]
     return _value_field(lines, f, out)
 
 
@@ -392,7 +401,7 @@ def _pointer_field(lines: list[str], f: SchemaField, out: str) -> list[str]:
             f"  {out} = v",
             *nothing,
         ]
-    function = _struct(f.value.ref) if f.kind == "struct" else _leaf(f.kind)
+    function = _struct(f.value) if f.kind == "struct" else _leaf(f.kind)
     return [*lines, f" if v is not None: {out} = {function}(v)", *nothing]
 
 
@@ -424,6 +433,8 @@ def _collection_field(
 
 def _value_field(lines: list[str], f: SchemaField, out: str) -> list[str]:
     kind, zero = f.value.kind, _LEAVES[f.value.kind][1]
+    if f.omit_zero:
+        return [*lines, f" if v is not None: {out} = {_leaf(kind)}(v)"]
     if kind in _STRUCT_LEAVES or f.always:
         return [*lines, f" {out} = {_leaf(kind)}(v) if v is not None else {zero}"]
     if kind == "string":

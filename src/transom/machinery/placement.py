@@ -6,28 +6,11 @@ Kubernetes' rules as pure functions; the kubelet's admission and doctor use them
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    GREATER,
-    IN,
-    LESS,
-    NOT_IN,
-    Requirement,
-)
+from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
 
 Object = Mapping[str, Any]
-
-_OPERATORS: Final = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 
 
 def matches_node(spec: Object, name: str, labels: Mapping[str, str]) -> bool:
@@ -57,7 +40,7 @@ def matches_term(term: Object, name: str, labels: Mapping[str, str]) -> bool:
 
 
 def matches_expression(expression: Object, values: Mapping[str, str]) -> bool:
-    operator = _OPERATORS.get(expression.get("operator", ""))
+    operator = NODE_SELECTOR_OPERATORS.get(expression.get("operator", ""))
     if operator is None:
         return False
     return Requirement(expression["key"], operator, tuple(expression.get("values") or ())).matches(

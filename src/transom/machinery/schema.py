@@ -1,9 +1,10 @@
 """Types of every served built-in group version, as Go structs see them.
 
 Decoding, strategic merge, server-side apply and OpenAPI need the same facts (which fields exist,
-their types, which are pointers, which are emitted when empty, how lists merge). They are in
-`gotypes.txt`, a table that is read once; `SchemaType` objects are built on first use. This module
-handles types, not values.
+their types, which are pointers, which are emitted when empty, how lists merge). They are in two
+text files: `gotypes.txt` for releases up to 1.20, which also serve some newer versions, and
+`releases/types.txt` for later ones. A `SchemaTable` has the types of one release; it reads its file
+once and builds `SchemaType` objects on first use. This module handles types, not values.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import TABLES_SINCE, Release, in_range
+from transom.machinery.releases.features import is_enabled
 
 # Go's scalar types and the types with a custom JSON form -> the kind of value.
 _SCALARS = {
@@ -91,11 +95,12 @@ class SchemaValue:
     go_name: str
     pointer: bool = False
     item: SchemaValue | None = None  # of a list or map
-    ref: str = ""  # of a struct: the name `get_schema_type` knows
+    ref: str = ""  # of a struct: its name in the table
+    table: SchemaTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def type(self) -> SchemaType:
-        return get_schema_type(self.ref)
+        return (self.table or BASE).get(self.ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,8 @@ class SchemaField:
     list_type: str = ""  # atomic, set or map; "" for what is not a list
     list_map_keys: tuple[str, ...] = ()
     atomic: bool = False  # a struct or map that server-side apply treats as atomic
+    omit_zero: bool = False  # a struct that is left out when it is zero
+    gates: tuple[str, ...] = ()  # the feature gates that all must be on for the field to be kept
 
     @property
     def kind(self) -> str:
@@ -129,7 +136,7 @@ class SchemaField:
         value = self.value
         while value.item is not None:
             value = value.item
-        return get_schema_type(value.ref) if value.ref else None
+        return value.type if value.ref else None
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,7 @@ class SchemaType:
     id: str  # "core/v1.PodSpec"
     name: str  # "v1.PodSpec", as error texts print it
     properties: Mapping[str, SchemaField] = field(repr=False)
+    table: SchemaTable = field(repr=False, compare=False)
 
     @property
     def keeps_empty_lists(self) -> bool:
@@ -147,51 +155,186 @@ class SchemaType:
         return tuple(f.name for f in self.properties.values() if f.required)
 
 
-@cache
-def _blocks() -> dict[str, str]:
-    text = Path(__file__).with_name("gotypes.txt").read_text(encoding="utf-8")
-    blocks = {}
-    for block in text.rstrip().split("\n\n")[1:]:
-        head, _, body = block.partition("\n")
-        blocks[head.partition(" ")[0]] = block if " " in head else body
-    return blocks
+class SchemaTable:
+    """The types of one release."""
 
+    def __init__(self, release: Release, feature_gates: Mapping[str, bool] | None = None) -> None:
+        self.release = release
+        self._feature_gates = feature_gates or {}
+        self._types: dict[str, SchemaType] = {}
+        # Compiled from the types by other modules, on first use.
+        self.normalisers: dict[str, Any] = {}
+        self.structs: dict[str, Any] = {}
+        self.nodes: dict[str, Any] = {}
+        self.zero_values: dict[str, dict[str, Any]] = {}
 
-@cache
-def get_schema_type(name: str) -> SchemaType:
-    """The type with that full name (`core/v1.PodSpec`); raises KeyError."""
-    package, _, short = name.partition(".")
-    lines = _blocks()[name].splitlines()
-    go_name = f"{package.partition('/')[2]}.{short}"
-    if lines and lines[0].startswith(name + " ="):
-        go_name = lines.pop(0).partition(" =")[2]
-    properties: dict[str, SchemaField] = {}
-    for line in lines:
-        if line.startswith("& "):
-            embedded, _, called = line[2:].partition(" =")
-            prefix = called or embedded.rpartition(".")[2]
-            for f in get_schema_type(_absolute(embedded, package)).properties.values():
-                properties[f.name] = _moved(f, prefix)
+    @cached_property
+    def _blocks(self) -> dict[str, str]:
+        """Name of a type -> its lines, after a line with `NAME =GoName` if errors print another
+        name.
+        """
+        blocks = {}
+        if self.release < TABLES_SINCE:
+            text = Path(__file__).with_name("gotypes.txt").read_text(encoding="utf-8")
+            for block in text.rstrip().split("\n\n")[1:]:
+                head, _, body = block.partition("\n")
+                blocks[head.partition(" ")[0]] = block if " " in head else body
+            return blocks
+        file = Path(__file__).with_name("releases") / "types.txt"
+        for block in file.read_text(encoding="utf-8").rstrip().split("\n\n")[1:]:
+            head, _, body = block.partition("\n")
+            name, at, where = head.partition(" @")
+            if not at or in_range(where, self.release):
+                blocks[name] = body
+        return blocks
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._blocks
+
+    def keeps(self, f: SchemaField) -> bool:
+        """Whether the gates of a field are on; the server drops a field whose gate is off."""
+        return all(
+            on
+            if (on := self._feature_gates.get(gate)) is not None
+            else is_enabled(self.release, gate)
+            for gate in f.gates
+        )
+
+    def names(self) -> list[str]:
+        """Every type's full name."""
+        return list(self._blocks)
+
+    def get(self, name: str) -> SchemaType:
+        """The type with that full name (`core/v1.PodSpec`); raises KeyError. Components of the
+        cluster use some versions that the release has removed; their types are those of 1.20.
+        """
+        made = self._types.get(name)
+        if made is None:
+            if name not in self._blocks and self is not BASE:
+                return BASE.get(name)
+            made = self._types[name] = self._make(name)
+        return made
+
+    def lookup(self, gvk: GVK) -> SchemaType | None:
+        """The type of a group version kind, or None for a custom or unknown one."""
+        package = gvk.group.partition(".")[0] or "core"
+        name = f"{package}/{gvk.version}.{gvk.kind}"
+        if name in self._blocks:
+            return self.get(name)
+        if gvk.kind in _META_KINDS:
+            return self.get(f"meta/v1.{gvk.kind}")
+        return None if self is BASE else BASE.lookup(gvk)
+
+    def _make(self, name: str) -> SchemaType:
+        package, _, short = name.partition(".")
+        lines = self._blocks[name].splitlines()
+        go_name = f"{package.partition('/')[2]}.{short}"
+        if lines and lines[0].startswith(name + " ="):
+            go_name = lines.pop(0).partition(" =")[2]
+        properties: dict[str, SchemaField] = {}
+        for line in lines:
+            line, at, where = line.partition(" @")
+            if at and not in_range(where, self.release):
+                continue
+            line = line.partition(" #")[0]
+            if line.startswith("& "):
+                embedded, _, called = line[2:].partition(" =")
+                prefix = called or embedded.rpartition(".")[2]
+                for f in self.get(_absolute(embedded, package)).properties.values():
+                    properties[f.name] = _moved(f, prefix)
+            else:
+                f = self._parse_field(line, package)
+                properties[f.name] = f
+        return SchemaType(name, go_name, properties, self)
+
+    def _parse_field(self, line: str, package: str) -> SchemaField:
+        name, _, rest = line.partition(" ")
+        if rest.startswith("map "):
+            expression, *notes = rest[4:].split(" ")
+            expression = "map " + expression
         else:
-            f = _parse_field(line, package)
-            properties[f.name] = f
-    return SchemaType(name, go_name, properties)
+            expression, *notes = rest.split(" ")
+        always = name.endswith(("!", "!?"))
+        required = name.endswith("!")
+        omit_zero = name.endswith("~")
+        name = name.rstrip("!?~")
+        go_name = name[:1].upper() + name[1:]
+        strategy = merge_key = list_type = map_type = ""
+        keys: tuple[str, ...] = ()
+        gates: tuple[str, ...] = ()
+        for note in notes:
+            what, _, text = note.partition("=")
+            if what == "":
+                go_name = text
+            elif what == "patch":
+                strategy, _, merge_key = text.partition(":")
+            elif what == "list":
+                list_type, _, joined = text.partition(":")
+                keys = tuple(joined.split(",")) if joined else ()
+            elif what == "map":
+                map_type = text
+            elif what == "gate":
+                gates = tuple(text.split(","))
+        value = self._parse_value(expression, package)
+        if value.kind == "list" and not list_type:
+            # Without a list type, the patch strategy determines how server-side apply merges the list.
+            list_type = "atomic"
+            if strategy.startswith("merge"):
+                list_type, keys = ("map", (merge_key,)) if merge_key else ("set", ())
+        return SchemaField(
+            name,
+            (go_name,),
+            value,
+            always,
+            required,
+            strategy,
+            merge_key,
+            list_type,
+            keys,
+            map_type == "atomic",
+            omit_zero,
+            gates,
+        )
+
+    def _parse_value(self, expression: str, package: str) -> SchemaValue:
+        if expression.startswith("*"):
+            inner = self._parse_value(expression[1:], package)
+            return SchemaValue(
+                inner.kind, "*" + inner.go_name, True, inner.item, inner.ref, inner.table
+            )
+        if expression.startswith("map "):
+            item = self._parse_value(expression[4:], package)
+            return SchemaValue("map", f"map[string]{item.go_name}", item=item)
+        if expression.startswith("[]"):
+            rest, _, own_name = expression[2:].partition("=")
+            rest, _, element_name = rest.partition(":")
+            item = self._parse_value(rest, package)
+            return SchemaValue("list", own_name or f"[]{element_name or item.go_name}", item=item)
+        if expression in _SCALARS:
+            return SchemaValue(_SCALARS[expression], _GO_NAMES.get(expression, expression))
+        ref = _absolute(expression, package)
+        head, _, _ = self._blocks[ref].partition("\n")
+        if head.startswith(ref + " ="):
+            return SchemaValue("struct", head.partition(" =")[2], ref=ref, table=self)
+        return SchemaValue("struct", f"{ref.partition('/')[2]}", ref=ref, table=self)
 
 
-def lookup_schema_type(gvk: GVK) -> SchemaType | None:
-    """The type of a group version kind, or None for a custom or unknown one."""
-    package = gvk.group.partition(".")[0] or "core"
-    name = f"{package}/{gvk.version}.{gvk.kind}"
-    if name in _blocks():
-        return get_schema_type(name)
-    if gvk.kind in _META_KINDS:
-        return get_schema_type(f"meta/v1.{gvk.kind}")
-    return None
+@cache
+def _default_table(release: Release) -> SchemaTable:
+    return SchemaTable(release)
 
 
-def schema_type_names() -> list[str]:
-    """Every type's full name."""
-    return list(_blocks())
+def schema_table(release: Release, feature_gates: Mapping[str, bool] | None = None) -> SchemaTable:
+    """The types of a release with the feature gates of a cluster."""
+    if release < TABLES_SINCE:
+        return BASE
+    return SchemaTable(release, feature_gates) if feature_gates else _default_table(release)
+
+
+BASE = SchemaTable(Release(1, 20))
+get_schema_type = BASE.get
+lookup_schema_type = BASE.lookup
+schema_type_names = BASE.names
 
 
 def _absolute(name: str, package: str) -> str:
@@ -210,69 +353,6 @@ def _moved(f: SchemaField, prefix: str) -> SchemaField:
         f.list_type,
         f.list_map_keys,
         f.atomic,
+        f.omit_zero,
+        f.gates,
     )
-
-
-def _parse_field(line: str, package: str) -> SchemaField:
-    name, _, rest = line.partition(" ")
-    if rest.startswith("map "):
-        expression, *notes = rest[4:].split(" ")
-        expression = "map " + expression
-    else:
-        expression, *notes = rest.split(" ")
-    always = name.endswith(("!", "!?"))
-    required = name.endswith("!")
-    name = name.rstrip("!?")
-    go_name = name[:1].upper() + name[1:]
-    strategy = merge_key = list_type = map_type = ""
-    keys: tuple[str, ...] = ()
-    for note in notes:
-        what, _, text = note.partition("=")
-        if what == "":
-            go_name = text
-        elif what == "patch":
-            strategy, _, merge_key = text.partition(":")
-        elif what == "list":
-            list_type, _, joined = text.partition(":")
-            keys = tuple(joined.split(",")) if joined else ()
-        elif what == "map":
-            map_type = text
-    value = _parse_value(expression, package)
-    if value.kind == "list" and not list_type:
-        # Without a list type, the patch strategy determines how server-side apply merges the list.
-        list_type = "atomic"
-        if strategy.startswith("merge"):
-            list_type, keys = ("map", (merge_key,)) if merge_key else ("set", ())
-    return SchemaField(
-        name,
-        (go_name,),
-        value,
-        always,
-        required,
-        strategy,
-        merge_key,
-        list_type,
-        keys,
-        map_type == "atomic",
-    )
-
-
-def _parse_value(expression: str, package: str) -> SchemaValue:
-    if expression.startswith("*"):
-        inner = _parse_value(expression[1:], package)
-        return SchemaValue(inner.kind, "*" + inner.go_name, True, inner.item, inner.ref)
-    if expression.startswith("map "):
-        item = _parse_value(expression[4:], package)
-        return SchemaValue("map", f"map[string]{item.go_name}", item=item)
-    if expression.startswith("[]"):
-        rest, _, own_name = expression[2:].partition("=")
-        rest, _, element_name = rest.partition(":")
-        item = _parse_value(rest, package)
-        return SchemaValue("list", own_name or f"[]{element_name or item.go_name}", item=item)
-    if expression in _SCALARS:
-        return SchemaValue(_SCALARS[expression], _GO_NAMES.get(expression, expression))
-    ref = _absolute(expression, package)
-    head, _, _ = _blocks()[ref].partition("\n")
-    if head.startswith(ref + " ="):
-        return SchemaValue("struct", head.partition(" =")[2], ref=ref)
-    return SchemaValue("struct", f"{ref.partition('/')[2]}", ref=ref)

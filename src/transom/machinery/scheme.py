@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from transom.machinery import schema
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.behaviour import has_behaviour
 
 # The source path of each scheme in Kubernetes, which appears in its error messages.
 _SCHEMES = {
@@ -114,11 +116,11 @@ def internal_type(gvk: GVK) -> str:
     return f"{package}.{gvk.kind}"
 
 
-def not_registered(gvk: GVK, for_group: str) -> str:
-    return (
-        f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme '
-        f'"{scheme_name(for_group)}"'
-    )
+def not_registered(gvk: GVK, for_group: str, release: Release = DEFAULT) -> str:
+    name = scheme_name(for_group)
+    if has_behaviour(release, "TrimmedSourcePaths"):
+        name = name.removeprefix("k8s.io/kubernetes/")
+    return f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{name}"'
 
 
 def kind_conversion_error(found: GVK, wanted: GVK) -> str | None:

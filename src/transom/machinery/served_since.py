@@ -1,26 +1,28 @@
-"""The releases in which group versions were first and last served by default, for releases before 1.20.
+"""Which kinds and versions a release serves.
 
-Release 1.20 and later serve everything in `kinds.KINDS`: 1.20 keeps newer versions on purpose
+Release 1.20 serves everything in `kinds.KINDS`: it keeps newer versions on purpose
 (docs/differences.md). A cluster of an older release must not serve versions that came later, and
-serves versions that have been removed since. Components inside the cluster still use the newest
-versions.
+serves versions that have been removed since; their first and last releases are here. Later releases
+serve exactly what the tables of `releases` say. Components inside the cluster use any version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from transom.machinery.kinds import KINDS, STATUS, STATUS_VERBS, Kind, Subresource
+from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases.kinds import release_kinds
+from transom.machinery.releases.served import served_resources
 
-Release = tuple[int, int]
-
-ALL_SINCE: Final[Release] = (1, 20)
+ALL_SINCE: Final = Release(1, 20)
+IsServed = Callable[[str, str, str], bool]  # group, version and kind
 # (group, version, kind) -> the first release; kind "" stands for all kinds of the group version.
 # Versions that are not listed are older than 1.14. Source: Kubernetes' changelogs and the default
 # API resource configuration of each release.
-FIRST_SERVED: Final[Mapping[tuple[str, str, str], Release]] = {
+FIRST_SERVED: Final[Mapping[tuple[str, str, str], tuple[int, int]]] = {
     ("admissionregistration.k8s.io", "v1", ""): (1, 16),
     ("apiextensions.k8s.io", "v1", ""): (1, 16),
     ("authentication.k8s.io", "v1", "SelfSubjectReview"): (1, 28),
@@ -51,7 +53,7 @@ FIRST_SERVED: Final[Mapping[tuple[str, str, str], Release]] = {
 
 # The first release that no longer serves the betas of workloads and the kinds of group `extensions`
 # other than ingresses.
-BETAS_REMOVED: Final[Release] = (1, 16)
+BETAS_REMOVED: Final = Release(1, 16)
 _EXTENSIONS: Final = (("extensions", ("v1beta1",)),)
 _ROLLBACK: Final = Subresource("rollback", ("create",), "DeploymentRollback")
 
@@ -102,6 +104,8 @@ def kinds_of(release: Release) -> tuple[Kind, ...]:
     """The built-in kinds with all versions that a server of the release knows, including later
     ones.
     """
+    if release >= TABLES_SINCE:
+        return release_kinds(release)
     if release >= BETAS_REMOVED:
         return KINDS
     return tuple(
@@ -109,24 +113,34 @@ def kinds_of(release: Release) -> tuple[Kind, ...]:
     )
 
 
-def is_served(release: Release, group: str, version: str, kind: str) -> bool:
+def is_served_by(release: Release, runtime_config: Mapping[str, bool] | None = None) -> IsServed:
+    """Tells whether clients of a release see a kind. `runtime_config` is that of
+    `--runtime-config`.
+    """
+    if release >= TABLES_SINCE:
+        served = served_resources(release, runtime_config)
+        return lambda group, version, kind: (group, version, kind) in served
     if release >= ALL_SINCE:
-        return True
-    since = FIRST_SERVED.get((group, version, kind)) or FIRST_SERVED.get((group, version, ""))
-    return since is None or release >= since
+        return lambda group, version, kind: True
+
+    def was_served(group: str, version: str, kind: str) -> bool:
+        since = FIRST_SERVED.get((group, version, kind)) or FIRST_SERVED.get((group, version, ""))
+        return since is None or release >= since
+
+    return was_served
 
 
-def served_kinds(release: Release, kinds: Iterable[Kind]) -> Iterator[Kind]:
+def served_kinds(is_served: IsServed, kinds: Iterable[Kind]) -> Iterator[Kind]:
     """Each kind with the versions that the release serves, without the kinds that have none."""
     for kind in kinds:
-        if release >= ALL_SINCE or kind.custom:
+        if kind.custom:
             yield kind
             continue
-        versions = tuple(v for v in kind.versions if is_served(release, kind.group, v, kind.kind))
+        versions = tuple(v for v in kind.versions if is_served(kind.group, v, kind.kind))
         also = tuple(
             (group, found)
             for group, more in kind.also
-            if (found := tuple(v for v in more if is_served(release, group, v, kind.kind)))
+            if (found := tuple(v for v in more if is_served(group, v, kind.kind)))
         )
         if versions or also:
             yield (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from transom.machinery import gojson, schema
@@ -55,7 +54,7 @@ class TypeNode:
         "element",
         "fields",
         "fkey",
-        "fragile",
+        "has_nested_lists",
         "keys",
         "leaf",
         "list",
@@ -84,7 +83,7 @@ class TypeNode:
         self.strategy = ""
         self.merge_key = ""
         self.leaf = False  # always owned as a whole; nothing below it is visited
-        self.fragile = False  # has nested lists whose elements need names
+        self.has_nested_lists = False  # has nested lists whose elements need names
         self.memo: dict[Any, str] = {}
         self.siblings: Mapping[str, TypeNode] = {}  # of a custom kind: its types by apiVersion
 
@@ -181,27 +180,27 @@ DEDUCED.element = UNTYPED
 # Built-in types
 
 
-@cache
 def builtin_type_node(name: str) -> TypeNode:
     """The node of a built-in type by its full name (`core/v1.Pod`)."""
-    node = _struct(name)
-    _finish(node)
-    return node
+    return type_node_of(schema.get_schema_type(name))
 
 
 def type_node_of(kind: schema.SchemaType | TypeNode) -> TypeNode:
-    return kind if isinstance(kind, TypeNode) else builtin_type_node(kind.id)
-
-
-_structs: dict[str, TypeNode] = {}
-
-
-def _struct(name: str) -> TypeNode:
-    node = _structs.get(name)
+    if isinstance(kind, TypeNode):
+        return kind
+    node: TypeNode | None = kind.table.nodes.get(kind.id)
     if node is None:
-        node = _structs[name] = TypeNode(map=GRANULAR, name=name.rpartition(".")[2])
+        node = kind.table.nodes[kind.id] = _struct(kind)
+        _finish(node)
+    return node
+
+
+def _struct(of: schema.SchemaType) -> TypeNode:
+    node: TypeNode | None = of.table.structs.get(of.id)
+    if node is None:
+        node = of.table.structs[of.id] = TypeNode(map=GRANULAR, name=of.id.rpartition(".")[2])
         node.fields = {}
-        for f in schema.get_schema_type(name).properties.values():
+        for f in of.properties.values():
             child = copy.copy(_value(f.value))
             if f.kind == "list":
                 child.list, child.memo = f.list_type, {}
@@ -219,7 +218,7 @@ def _struct(name: str) -> TypeNode:
 
 def _value(value: schema.SchemaValue) -> TypeNode:
     if value.kind == "struct":
-        return _struct(value.ref)
+        return _struct(value.type)
     if value.kind in ("list", "map"):
         node = TypeNode(list=ATOMIC) if value.kind == "list" else TypeNode(map=GRANULAR)
         assert value.item is not None
@@ -245,12 +244,14 @@ def _key_default(element: schema.SchemaType | None, key: str) -> Any:
     return _KEY_DEFAULTS.get(f.kind) if f.always and not f.pointer else None
 
 
-@cache
-def zero_value(name: str) -> dict[str, Any]:
+def zero_value(of: schema.SchemaType) -> dict[str, Any]:
     """The object that Go writes for a new value of a built-in type: the base for comparing a first
     write. Read-only.
     """
-    return normalise_value(schema.get_schema_type(name), {})
+    known = of.table.zero_values
+    if of.id not in known:
+        known[of.id] = normalise_value(of, {})
+    return known[of.id]
 
 
 # Custom resources
@@ -343,7 +344,9 @@ def _embed(fields: dict[str, TypeNode]) -> None:
     """The fields that every object has, regardless of its schema."""
     for name in ("apiVersion", "kind"):
         fields[name] = _named(TypeNode(scalar="string"), name, None)
-    fields["metadata"] = _named(_struct(schema.OBJECT_META), "metadata", None)
+    fields["metadata"] = _named(
+        _struct(schema.get_schema_type(schema.OBJECT_META)), "metadata", None
+    )
 
 
 def _finish(root: TypeNode) -> None:
@@ -362,13 +365,13 @@ def _finish(root: TypeNode) -> None:
     while changed:
         changed = False
         for node in reversed(order):
-            if not node.fragile and (
-                node.list in (SET, MAP) or any(c.fragile for c in _children(node))
+            if not node.has_nested_lists and (
+                node.list in (SET, MAP) or any(c.has_nested_lists for c in _children(node))
             ):
-                node.fragile = changed = True
+                node.has_nested_lists = changed = True
     for node in order:
         whole = not (node.map == GRANULAR or node.list in (SET, MAP))
-        node.leaf = whole and not node.fragile
+        node.leaf = whole and not node.has_nested_lists
 
 
 def _children(node: TypeNode) -> list[TypeNode]:

@@ -82,7 +82,7 @@ def _list_errors(value: list[Any], node: TypeNode, path: str) -> list[str]:
 
 
 def _check(value: Any, node: TypeNode) -> None:
-    if node.fragile and not _fits(value, node):
+    if node.has_nested_lists and not _fits(value, node):
         problem = validate_typed_value(value, node)
         if problem:
             raise Unmanageable(problem)
@@ -141,23 +141,23 @@ def all_fields(value: Any, node: TypeNode) -> FieldSet:
             else:
                 raise Unmanageable(f".{key}: field not declared in schema")
         return out
-    if value.__class__ is list:
-        if not value:
-            return MEMBER
-        kind = node.list
-        if kind != MAP and kind != SET:
-            _check(value, node)
-            return MEMBER
-        out = {".": MEMBER}
-        element = node.element
-        assert element is not None
-        for item in value:
-            name = element_name(node, item)
-            if name in out:
-                raise Unmanageable(f"duplicate entries for key {element_text(name)}")
-            out[name] = MEMBER if kind == SET else all_fields(item, element)
-        return out
-    return MEMBER
+    return _all_elements(value, node) if value.__class__ is list and value else MEMBER
+
+
+def _all_elements(value: list[Any], node: TypeNode) -> FieldSet:
+    kind = node.list
+    if kind != MAP and kind != SET:
+        _check(value, node)
+        return MEMBER
+    out: FieldSet = {".": MEMBER}
+    element = node.element
+    assert element is not None
+    for item in value:
+        name = element_name(node, item)
+        if name in out:
+            raise Unmanageable(f"duplicate entries for key {element_text(name)}")
+        out[name] = MEMBER if kind == SET else all_fields(item, element)
+    return out
 
 
 _NO_FIELDS: dict[str, TypeNode] = {}

@@ -55,6 +55,11 @@ class Files(Protocol):
     def stat(self, path: str, *, follow: bool = True) -> Stat: ...
     def exists(self, path: str) -> bool: ...
     def listdir(self, path: str) -> list[str]: ...
+    def some_names(self, path: str, most: int) -> list[str]:
+        """Like `listdir`, for a directory in which containers may have created any number of files:
+        at most `most`, sorted.
+        """
+
     def chmod(self, path: str, mode: int) -> None: ...
     def chown(self, path: str, uid: int, gid: int) -> None: ...
     def make(self, path: str, kind: Kind, mode: int = 0o600) -> None:
@@ -162,3 +167,8 @@ class ContainerFiles(Files, Protocol):
 
     def in_memory(self, path: str) -> bool:
         """Whether it is on a tmpfs."""
+
+    def link(self, existing: str, path: str) -> None:
+        """Another name for a file."""
+
+    def link_count(self, path: str) -> int: ...

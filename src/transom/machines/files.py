@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 from transom.kit.rpc import Answer
 from transom.machines import security
@@ -30,6 +31,7 @@ from transom.machines.inodes import (
     FORMAT_MASK,
     FROZEN,
     GONE,
+    JUNCTION,
     MOUNT,
     BlockContent,
     Data,
@@ -39,6 +41,7 @@ from transom.machines.inodes import (
     SocketListener,
     content_length,
     freeze_inode,
+    link_inode,
     shared,
 )
 from transom.machines.resolved_paths import AttachedTree, ResolvedPath
@@ -46,6 +49,17 @@ from transom.machines.saving import Document, SavedContents, capture_tree, resto
 from transom.machines.styles import READ, SEARCH, WRITE
 
 _LINK: Final = FORMAT["symlink"]
+
+
+class MountEntry(NamedTuple):
+    """A mount of a Linux tree."""
+
+    path: str
+    tree: AttachedTree
+
+    @property
+    def space(self) -> DiskQuota:
+        return self.tree.volume.space
 
 
 class FileTree(InodeTree):
@@ -86,19 +100,29 @@ class FileTree(InodeTree):
 
     def listdir(self, path: str) -> list[str]:
         node = self._there(path)
+        return self.some_names(path, len(node.data) if type(node.data) is dict else 0)
+
+    def some_names(self, path: str, most: int) -> list[str]:
+        node = self._there(path)
         self._allowed(node, READ, path)
         if type(node.data) is not dict:
             raise self._style.error(errno.ENOTDIR, path)
+        keys = sorted(node.data if len(node.data) <= most else islice(node.data, most))
         if type(next(iter(node.data.values()), None)) is Inode:  # keys are names
-            return sorted(node.data)
-        return [node.data[key].called(key) for key in sorted(node.data)]
+            return keys
+        return [node.data[key].called(key) for key in keys]
 
     def usage(self, path: str) -> tuple[int, int]:
         size = count = 0
         place = self._walk(path, follow=False)
         if place.node is None:
             raise self._style.error(errno.ENOENT, path)
+        linked: set[int] = set()
         for node in all_inodes(place.node):
+            if node.links > 1:
+                if id(node.file) in linked:
+                    continue
+                linked.add(id(node.file))
             size += self._style.blocks(node.data)
             count += 1
         return size, count
@@ -160,6 +184,41 @@ class FileTree(InodeTree):
         if place.node is not None:
             raise self._style.error(errno.EEXIST, path)
         self._create(place, _LINK | 0o777, target)
+
+    def junction(self, target: str, path: str) -> None:
+        """Windows: a link to a directory of a local volume."""
+        self.symlink(target, path)
+        place = self._walk(path, follow=False)
+        assert place.node is not None
+        place.node.mode |= JUNCTION
+
+    def is_junction(self, path: str) -> bool:
+        return bool(self._there(path, follow=False).mode & JUNCTION)
+
+    def link(self, existing: str, path: str) -> None:
+        """Another name for a file, in the same file system."""
+        source, target = self._walk(existing, follow=False), self._walk(path, follow=False)
+        node = source.node
+        if node is None:
+            raise self._style.error(errno.ENOENT, existing)
+        if target.node is not None:
+            raise self._style.error(errno.EEXIST, path)
+        if type(node.data) is dict:
+            raise self._style.error(errno.EPERM, existing)
+        if source.at is not target.at or node.mode & MOUNT:
+            raise self._style.error(errno.EXDEV, path)
+        if self._user is not None and not self._style.owns(self._user, node):
+            raise self._style.error(errno.EPERM, existing)
+        link = link_inode(self._own(source, node), source.keys[-1])
+        self._entries(self._own_parent(source), existing)[kept_key(source.keys[-1])] = link
+        self._create(target, FILE, b"")
+        entries = self._entries(self._own_parent(target), path)
+        entries[kept_key(target.keys[-1])] = link.another(target.name)
+        target.at.volume.take(0, -1)
+
+    def link_count(self, path: str) -> int:
+        """The number of names of a file."""
+        return self._there(path, follow=False).links
 
     def make(self, path: str, kind: Kind, mode: int = 0o600) -> None:
         place = self._walk(path, follow=False)
@@ -333,6 +392,18 @@ class FileTree(InodeTree):
         place = ResolvedPath(name, self._top, 0, [key], name, self._top.node, None)
         self._entries(self._own_parent(place), name)[key] = root
 
+    def add_drive(self, letter: str, target: str) -> None:
+        r"""Another name for a directory or share until the machine restarts: `subst X: C:\k`."""
+        self.add_root(letter)
+        (key,) = self._style.fold([letter])
+        link = self._style.node(letter, _LINK | 0o777, target, self._now(), security.OPEN)
+        self._entries(self._top.node, letter)[key] = link
+
+    def drive_targets(self) -> dict[str, str]:
+        """The drives that are names for something else."""
+        entries = self._entries(self._top.node, "").items()
+        return {node.called(key): node.data for key, node in entries if type(node.data) is str}
+
     def remove_root(self, name: str) -> None:
         (key,) = self._style.fold(self._style.split(name))
         place = ResolvedPath(name, self._top, 0, [key], name, self._top.node, None)
@@ -433,6 +504,22 @@ class FileTree(InodeTree):
                 return
         raise self._style.error(errno.EINVAL, path)
 
+    def mount_table(self) -> list[MountEntry]:
+        """What is mounted here, the root first."""
+        self._walk("/")  # attaches pending mounts first
+        found = [MountEntry("/", self._top)]
+        todo = [("", self._top.node, self._top)]
+        while todo:
+            above, node, at = todo.pop()
+            for key, child in node.data.items() if type(node.data) is dict else ():
+                path, inner = f"{above}/{key}", at
+                while child.mode & MOUNT and (mounted := self._mounted(child, inner)) is not None:
+                    inner, child = mounted, mounted.node
+                    found.append(MountEntry(path, mounted))
+                if type(child.data) is dict:
+                    todo.append((path, child, inner))
+        return sorted(found, key=lambda entry: entry.path)
+
     def is_mount(self, path: str) -> bool:
         place = self._walk(path)
         if place.node is None:
@@ -444,8 +531,11 @@ class FileTree(InodeTree):
         return self._walk(path).at.volume.space.memory
 
     def drop_memory(self) -> None:
-        """Removes every tmpfs, as after a reboot, and all network mounts."""
+        """Removes every tmpfs, as after a reboot, all network mounts and names of drives."""
         self._mounts.clear()
+        if not self._style.has_owners:
+            for letter in self.drive_targets():
+                self.remove_root(letter)
         for key in [key for key in self._entries(self._top.node, "") if self._style.is_remote(key)]:
             self.remove_root(key)
 
@@ -519,14 +609,14 @@ class BoundedFiles(FileTree):
         self, path: str, *, follow: bool = True, make: int | None = None, free: bool = False
     ) -> ResolvedPath:
         place = super()._walk(path, follow=follow, make=make, free=free)
-        self._demand_inside(place)
+        self._require_inside(place)
         return place
 
     def _add(self, place: ResolvedPath, mode: int, data: Data, *, free: bool = False) -> Inode:
-        self._demand_inside(place)
+        self._require_inside(place)
         return super()._add(place, mode, data, free=free)
 
-    def _demand_inside(self, place: ResolvedPath) -> None:
+    def _require_inside(self, place: ResolvedPath) -> None:
         if place.keys[: len(self._boundary)] != self._boundary:
             raise self._style.error(errno.EACCES, place.path)
 

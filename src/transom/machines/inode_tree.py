@@ -186,7 +186,8 @@ class InodeTree:
 
     def _detachable(self, place: ResolvedPath, node: Inode) -> None:
         """Whether it may be removed from its directory."""
-        if place.parent is None or node is place.at.node:
+        is_root = len(place.keys) == 1 and not self._style.may_add_root(place.name)
+        if place.parent is None or node is place.at.node or is_root:
             raise self._style.error(errno.EBUSY, place.path)
         if place.at.read_only:
             raise self._style.error(errno.EROFS, place.path)
@@ -344,7 +345,7 @@ class InodeTree:
         """Frees its space; frozen nodes use none here."""
         size = count = 0
         for inner in all_inodes(node):
-            if not inner.mode & FROZEN:
+            if not inner.mode & FROZEN and inner.unlink():
                 size += self._style.blocks(inner.data)
                 count += 1
                 inner.mode |= GONE

@@ -23,6 +23,7 @@ MOUNT: Final = 1 << 18  # some tree may have a mount here
 HIDDEN: Final = 1 << 19  # Windows attributes; read-only means that no account may write
 SYSTEM: Final = 1 << 20
 NOT_ARCHIVE: Final = 1 << 21
+JUNCTION: Final = 1 << 22  # a link of Windows that is not a symbolic link
 
 FORMAT: Mapping[Kind, int] = {
     "file": stat.S_IFREG,
@@ -60,6 +61,9 @@ class Inode:
     __slots__ = ("data", "mode", "mtime", "owner")
 
     data: Data
+    mode: int
+    mtime: float
+    owner: int
 
     def __init__(self, name: str, mode: int, data: Data, mtime: float, owner: int = 0) -> None:
         self.mode = _MODES.setdefault(mode, mode)
@@ -79,6 +83,25 @@ class Inode:
     def rename(self, name: str) -> None:
         """Only the directory has the name."""
 
+    @property
+    def of_windows(self) -> bool:
+        """Whether its owner is an access control list."""
+        return False
+
+    @property
+    def file(self) -> Inode:
+        """The file itself; hard links to one file have the same."""
+        return self
+
+    @property
+    def links(self) -> int:
+        """The number of names that the file has."""
+        return 1
+
+    def unlink(self) -> bool:
+        """One of its names is removed. Returns whether it was the last one."""
+        return True
+
 
 class NamedInode(Inode):
     """A node in a directory whose keys are not its names, because names are case-insensitive
@@ -96,6 +119,103 @@ class NamedInode(Inode):
 
     def rename(self, name: str) -> None:
         self.name = sys.intern(name)
+
+    @property
+    def of_windows(self) -> bool:
+        return True
+
+
+class LinkedFile:
+    """A file with several names."""
+
+    __slots__ = ("inode", "links")
+
+    def __init__(self, inode: Inode) -> None:
+        self.inode = inode
+        self.links = 0
+
+
+class HardLink(Inode):
+    """One of several names of a file. `name` is empty where the directory has it."""
+
+    __slots__ = ("_linked", "_name")
+
+    def __init__(self, name: str, linked: LinkedFile) -> None:
+        linked.links += 1
+        self._linked = linked
+        self._name = sys.intern(name)
+
+    @property
+    def data(self) -> Data:
+        return self._linked.inode.data
+
+    @data.setter
+    def data(self, data: Data) -> None:
+        self._linked.inode.data = data
+
+    @property
+    def mode(self) -> int:
+        return self._linked.inode.mode
+
+    @mode.setter
+    def mode(self, mode: int) -> None:
+        self._linked.inode.mode = mode
+
+    @property
+    def mtime(self) -> float:
+        return self._linked.inode.mtime
+
+    @mtime.setter
+    def mtime(self, mtime: float) -> None:
+        self._linked.inode.mtime = mtime
+
+    @property
+    def owner(self) -> int:
+        return self._linked.inode.owner
+
+    @owner.setter
+    def owner(self, owner: int) -> None:
+        self._linked.inode.owner = owner
+
+    def copy(self) -> Inode:
+        """A file of its own: copying a file to a writable layer breaks its links."""
+        copied = self._linked.inode.copy()
+        if self._name:
+            copied.rename(self._name)
+        return copied
+
+    def called(self, key: str) -> str:
+        return self._name or key
+
+    def rename(self, name: str) -> None:
+        if self._name:
+            self._name = sys.intern(name)
+
+    @property
+    def of_windows(self) -> bool:
+        return bool(self._name)
+
+    @property
+    def file(self) -> Inode:
+        return self._linked.inode
+
+    @property
+    def links(self) -> int:
+        return self._linked.links
+
+    def another(self, name: str) -> HardLink:
+        return HardLink(name if self._name else "", self._linked)
+
+    def unlink(self) -> bool:
+        self._linked.links -= 1
+        return self._linked.links == 0
+
+
+def link_inode(node: Inode, key: str) -> HardLink:
+    """What replaces a file's entry in its directory before it gets a second name."""
+    if isinstance(node, HardLink):
+        return node
+    return HardLink(node.called(key) if node.of_windows else "", LinkedFile(node))
 
 
 _MODES: dict[int, int] = {}

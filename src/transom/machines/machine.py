@@ -8,18 +8,22 @@ module.
 from __future__ import annotations
 
 import hashlib
+import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from transom.kit.clock import Clock, Timer
 from transom.machines.api import DiskSpace, Hardware
 from transom.machines.container_files import LayeredFiles
 from transom.machines.files import FileTree
 from transom.machines.inodes import DiskQuota, Inode
+from transom.machines.power import PowerSwitch
 from transom.machines.saving import Document, SavedContents
 from transom.machines.styles import PathStyle
+
+_LOAD_MINUTES: Final = (1, 5, 15)
 
 
 class HostClock:
@@ -91,7 +95,7 @@ class MachineAccount:
         self._cores = cores
         host.add_cores(wanted)
 
-    def burn(self, seconds: float) -> None:
+    def use_cpu(self, seconds: float) -> None:
         """Uses additional processor time at once."""
         self._cpu += seconds
 
@@ -112,6 +116,29 @@ class MachineAccount:
         self.memory = 0
 
 
+class LoadAverages:
+    """The requested processors, averaged over 1, 5 and 15 minutes as the Linux kernel does it."""
+
+    __slots__ = ("_averages", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._averages = [0.0] * len(_LOAD_MINUTES)
+
+    def update(self, now: float, cores: float) -> None:
+        """`cores` were requested until now."""
+        self._averages = self.read(now, cores)
+        self._since = now
+
+    def read(self, now: float, cores: float) -> list[float]:
+        passed = now - self._since
+        decays = [math.exp(-passed / (60 * minutes)) for minutes in _LOAD_MINUTES]
+        return [
+            before * decay + cores * (1 - decay)
+            for before, decay in zip(self._averages, decays, strict=True)
+        ]
+
+
 class BaseHost(ABC):
     """The common part of Linux and Windows machines. `seed` gives a different identity for the same
     name.
@@ -123,6 +150,7 @@ class BaseHost(ABC):
         "_cores",
         "_filler",
         "_installed",
+        "_load",
         "_on_reboot",
         "_shared",
         "_shared_at",
@@ -133,6 +161,7 @@ class BaseHost(ABC):
         "files",
         "hardware",
         "name",
+        "power",
         "seed",
         "space",
         "system",
@@ -150,6 +179,7 @@ class BaseHost(ABC):
         self.seed = seed
         self.hardware = hardware or Hardware()
         self.clock = HostClock(clock)
+        self.power = PowerSwitch(self.clock)
         self.space = DiskQuota(
             self.hardware.disk, self.hardware.disk // self.inode_size if self.inode_size else 0
         )
@@ -166,6 +196,7 @@ class BaseHost(ABC):
 
     def _start(self) -> None:
         self._boot = self.clock.monotonic()
+        self._load = LoadAverages(self._boot)
         self._cores = 0.0
         self._closed_cpu = 0.0
         self._shared = (
@@ -220,7 +251,12 @@ class BaseHost(ABC):
     def add_cores(self, cores: float) -> None:
         self._shared = self.shared_time()
         self._shared_at = self.clock.monotonic()
+        self._load.update(self._shared_at, self._cores)
         self._cores = max(0.0, self._cores + cores)
+
+    def load_averages(self) -> list[float]:
+        """Over 1, 5 and 15 minutes."""
+        return self._load.read(self.clock.monotonic(), self._cores)
 
     def forget(self, account: MachineAccount) -> None:
         if account in self.accounts:
@@ -276,6 +312,7 @@ class BaseHost(ABC):
         self._on_reboot.append(function)
 
     def reboot(self) -> None:
+        self.power.cancel()
         self.files.drop_memory()
         self._start()
         for function in self._on_reboot:

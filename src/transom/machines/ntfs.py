@@ -125,6 +125,25 @@ def real_name(files: FileTree, path: str) -> str:
     return place.node.called(place.keys[-1] if place.keys else "")
 
 
+def hard_links(files: FileTree, path: str) -> list[str]:
+    """The paths of all names of a file, from the root of its volume."""
+    place = files._walk(path, follow=False)
+    if place.node is None:
+        raise files._style.error(errno.ENOENT, path)
+    wanted, found = place.node.file, list[str]()
+    root = files._walk(f"{place.keys[0]}\\").node
+    todo = [("", root)] if root is not None else []
+    while todo:
+        above, node = todo.pop()
+        for key, child in node.data.items() if type(node.data) is dict else ():
+            own = f"{above}\\{child.called(key)}"
+            if child.file is wanted:
+                found.append(own)
+            elif type(child.data) is dict:
+                todo.append((own, child))
+    return sorted(found)
+
+
 def drive_letters(files: FileTree) -> list[str]:
     """`C:`, `D:`; not the directories of shares and pipes."""
     files._walk("C:\\")  # attaches pending mounts first

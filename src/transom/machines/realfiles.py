@@ -171,9 +171,6 @@ class RealFiles:
         return sorted(names, key=str.lower) if self._windows else sorted(names)
 
     def some_names(self, path: str, most: int) -> list[str]:
-        """Like `listdir`, for a directory in which containers may have created any number of files:
-        at most `most`.
-        """
         with self._opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd, os.scandir(fd) as entries:
             return sorted(entry.name for entry in islice(entries, most))
 
@@ -504,7 +501,7 @@ class RealFiles:
                     return self._bounded(_Place(way[-1], name, None, [*names, name]), path)
                 if make is None or ".." in left:  # a missing directory has no parent to return to
                     raise self._style.error(errno.ENOENT, path, parent=True)
-                self._demand_inside([*names, name], path)
+                self._require_inside([*names, name], path)
                 self._make_directory(way[-1], name, make, path)
                 name, fd = self._look(way[-1], name)
             opened.append(fd)
@@ -532,10 +529,10 @@ class RealFiles:
         return self._bounded(_Place(way[-1], ".", os.fstat(here), names, here), path)
 
     def _bounded(self, place: _Place, path: str) -> _Place:
-        self._demand_inside(place.names, path)
+        self._require_inside(place.names, path)
         return place
 
-    def _demand_inside(self, names: list[str], path: str) -> None:
+    def _require_inside(self, names: list[str], path: str) -> None:
         if names[: len(self._boundary)] != self._boundary:
             raise self._style.error(errno.EACCES, path)
 

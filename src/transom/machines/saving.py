@@ -17,12 +17,14 @@ from transom.machines.inodes import (
     FORMAT_MASK,
     FROZEN,
     HIDDEN,
+    JUNCTION,
     NOT_ARCHIVE,
     SYSTEM,
     BlockContent,
+    HardLink,
     Inode,
-    NamedInode,
     SocketListener,
+    link_inode,
     shared,
 )
 from transom.machines.styles import PathStyle
@@ -32,7 +34,7 @@ Document = Any
 
 _MAGIC: Final = b"transom machine 1\n"
 _MODE_BITS: Final = (
-    0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE
+    0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE | JUNCTION
 )  # the other flags above st_mode are not part of a disk
 
 
@@ -100,6 +102,7 @@ class _Capture:
     def make_rows(self, contents: SavedContents) -> None:
         rows, base = self.rows, self._base
         moved: dict[int, list[str]] | None = None
+        linked: dict[int, int] = {}  # the first rows of files with several names
         todo: list[tuple[Inode, str, int, Inode | None]] = [(self._root, "", -1, base)]
         while todo:
             node, key, parent, under = todo.pop()
@@ -115,6 +118,9 @@ class _Capture:
                     continue
             data = node.data
             number = len(rows)
+            if node.links > 1 and linked.setdefault(id(node.file), number) != number:
+                rows.append((parent, key, node.called(key), linked[id(node.file)]))
+                continue
             payload: Document = None
             if type(data) is dict:
                 entries = listed[1] if listed is not None else list(data.items())
@@ -146,7 +152,8 @@ def capture_tree(root: Inode, base: Inode, contents: SavedContents) -> list[Docu
     `contents` is completed.
 
     A row is `[parent, key]` for an entry that is unchanged from `base`, `[parent, key, path]` for a
-    part of `base` that was moved, otherwise `[parent, key, name, mode, mtime, owner, data]`. Mounts
+    part of `base` that was moved, `[parent, key, name, row]` for another name of the file of a
+    former row, otherwise `[parent, key, name, mode, mtime, owner, data]`. Mounts
     are not included.
     """
     capture = _Capture(root, base)
@@ -175,6 +182,8 @@ def restore_tree(
                 node = base
                 for part in row[2]:
                     node = _child(node, part) if node is not None else None
+            elif len(row) == 4:
+                node = _linked(nodes, rows, row[3]).another(row[2])
             else:
                 _, _, name, mode, mtime, owner, payload = row
                 node = style.node(
@@ -192,9 +201,17 @@ def restore_tree(
     return nodes[0]
 
 
+def _linked(nodes: list[Inode | None], rows: Sequence[Document], number: int) -> HardLink:
+    """The restored file of a row, which now has a further name."""
+    node, above, key = nodes[number], nodes[rows[number][0]], rows[number][1]
+    assert node is not None and above is not None and type(above.data) is dict
+    link = nodes[number] = above.data[key] = link_inode(node, key)
+    return link
+
+
 def _saved_owner(node: Inode) -> Document:
     """A number; on Windows an access control list, unless it is one of the predefined ones."""
-    if not isinstance(node, NamedInode) or node.owner <= security.OPEN:
+    if not node.of_windows or node.owner <= security.OPEN:
         return node.owner
     found = security.descriptor_of(node.owner)
     return [found.owner, found.protected, [list(ace) for ace in found.aces]]

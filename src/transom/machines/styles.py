@@ -126,9 +126,7 @@ class PosixStyle:
             size = PAGE
         else:
             size = len(data.encode()) if type(data) is str else content_length(data)
-        if (
-            type(node) is NamedInode
-        ):  # on a share of a Windows server: all files belong to root, with mode 0777
+        if node.of_windows:  # on a Windows server's share: all files belong to root, mode 0777
             return Stat(KIND[node.mode & FORMAT_MASK], 0o777, 0, 0, size, node.mtime)
         uid, gid = node.owner >> 32, node.owner & 0xFFFFFFFF
         return Stat(KIND[node.mode & FORMAT_MASK], node.mode & 0o7777, uid, gid, size, node.mtime)

@@ -62,6 +62,13 @@ Respond = Callable[[bytes, str], Awaitable[bytes | None]]
 """Takes a datagram and its source address; returns the reply, or None for no reply."""
 
 
+class NamedStack(Protocol):
+    """A network stack, as far as a data plane needs it to find its sockets."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class Dataplane(Protocol):
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
         """A connected, non-blocking stream socket. `source` is the client's address, "" for the
@@ -94,6 +101,9 @@ class Dataplane(Protocol):
     ) -> Callable[[], None]:
         """Answers datagrams to the address; returns a function that stops it."""
 
+    def listening(self, stack: NamedStack, address: str, port: int, protocol: str) -> bool:
+        """Whether a program in the stack accepts such a connection or datagram."""
+
     async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
         """Sends one ICMP echo request; returns whether a reply arrived."""
 
@@ -116,6 +126,7 @@ class OnStack:
         self.connect = dataplane.connect
         self.ask = dataplane.ask
         self.echo = dataplane.echo
+        self.listening = dataplane.listening
         self.settled = dataplane.settled
 
     def listen(

@@ -77,6 +77,8 @@ class NetworkLink:
     fdb: dict[str, str] = field(default_factory=dict)  # mac -> outer destination
     logical: bool = False  # of a vnic: the node's own port on its logical switch of OVN
     endpoint: str = ""  # of a vnic: its HNS endpoint, upper case GUID
+    up: bool = True  # an administrator may have taken it down
+    index: int = 0  # in its stack, from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,10 @@ class NetworkRoute:
 
 class NetworkStack:
     __slots__ = (
+        "_by_prefix_length",
         "_change",
         "_ladder",
+        "_last_index",
         "_routes",
         "forwarding",
         "hns",
@@ -126,10 +130,11 @@ class NetworkStack:
         self.sandbox = sandbox
         self.forwarding = False
         self.links: dict[str, NetworkLink] = {
-            "lo": NetworkLink("lo", "loopback", addresses=[_LOOPBACK])
+            "lo": NetworkLink("lo", "loopback", addresses=[_LOOPBACK], index=1)
         }
+        self._last_index = 1
         self._routes: dict[Network, NetworkRoute] = {}
-        self._ladder: list[tuple[int, int, dict[int, NetworkRoute]]] | None = (
+        self._by_prefix_length: list[tuple[int, int, dict[int, NetworkRoute]]] | None = (
             None  # routes by prefix length, the longest first
         )
         self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
@@ -141,6 +146,8 @@ class NetworkStack:
     def add_link(self, link: NetworkLink) -> NetworkLink:
         if link.name in self.links:
             raise FileExistsError(f"link {link.name} exists in {self.name}")
+        self._last_index += 1
+        link.index = self._last_index
         self.links[link.name] = link
         self._change(self, "link", link.name)
         return link
@@ -154,10 +161,35 @@ class NetworkStack:
             return
         for destination in [d for d, route in self._routes.items() if route.link == name]:
             del self._routes[destination]
-        self._ladder = None
+        self._by_prefix_length = None
         for address in [a for a, (_, link) in self.neighbours.items() if link == name]:
             del self.neighbours[address]
         self._change(self, "link", name)
+
+    def set_link_state(self, name: str, *, up: bool) -> None:
+        """Down: its routes and neighbours are removed. Up: the routes of its addresses come back,
+        the others do not.
+        """
+        link = self.links[name]
+        if link.up == up:
+            return
+        link.up = up
+        if up:
+            for interface in link.addresses:
+                self._add_prefix(link.name, interface)
+        else:
+            for destination in [d for d, route in self._routes.items() if route.link == name]:
+                del self._routes[destination]
+            for address in [a for a, (_, at) in self.neighbours.items() if at == name]:
+                del self.neighbours[address]
+        self._ladder = None
+        self._change(self, "link", name)
+
+    def _add_prefix(self, link: str, interface: Interface) -> None:
+        network = interface.network
+        if network.prefixlen < network.max_prefixlen and network not in self._routes:
+            self._routes[network] = NetworkRoute(network, link, source=_plain(interface))
+            self._ladder = None
 
     def rename_link(self, old: str, new: str) -> None:
         link = self.links.pop(old)
@@ -166,7 +198,7 @@ class NetworkStack:
         self._routes = {
             d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()
         }
-        self._ladder = None
+        self._by_prefix_length = None
         self._change(self, "link", old)
         self._change(self, "link", new)
 
@@ -176,10 +208,8 @@ class NetworkStack:
         if interface in self.links[link].addresses:
             return
         self.links[link].addresses.append(interface)
-        network = interface.network
-        if network.prefixlen < network.max_prefixlen and network not in self._routes:
-            self._routes[network] = NetworkRoute(network, link, source=_plain(interface))
-            self._ladder = None
+        if self.links[link].up:
+            self._add_prefix(link, interface)
         self._change(self, "address", link)
 
     def delete_address(self, link: str, address: str) -> None:
@@ -189,7 +219,7 @@ class NetworkStack:
             found = self._routes.get(interface.network)
             if found is not None and found.link == link and not found.via:
                 del self._routes[interface.network]
-                self._ladder = None
+                self._by_prefix_length = None
             self._change(self, "address", link)
 
     def addresses(self) -> list[str]:
@@ -210,7 +240,7 @@ class NetworkStack:
         route = NetworkRoute(network, link, via, onlink, source)
         if self._routes.get(network) != route:
             self._routes[network] = route
-            self._ladder = None
+            self._by_prefix_length = None
             self._change(self, "route", destination)
 
     def has_route(self, destination: str) -> bool:
@@ -218,7 +248,7 @@ class NetworkStack:
 
     def delete_route(self, destination: str) -> None:
         if self._routes.pop(_network(destination), None) is not None:
-            self._ladder = None
+            self._by_prefix_length = None
             self._change(self, "route", destination)
 
     def routes(self) -> list[NetworkRoute]:
@@ -226,11 +256,11 @@ class NetworkStack:
 
     def route(self, destination: str) -> NetworkRoute | None:
         """The route with the longest matching prefix."""
-        if self._ladder is None:
-            self._ladder = _ladder(self._routes)
+        if self._by_prefix_length is None:
+            self._by_prefix_length = _by_prefix_length(self._routes)
         address = ipaddress.ip_address(destination)
         version, number = address.version, int(address)
-        for family, shift, routes in self._ladder:
+        for family, shift, routes in self._by_prefix_length:
             if family == version:
                 found = routes.get(number >> shift)
                 if found is not None:
@@ -267,15 +297,17 @@ class NetworkStack:
             self._change(self, "table", key)
 
 
-def _ladder(routes: dict[Network, NetworkRoute]) -> list[tuple[int, int, dict[int, NetworkRoute]]]:
+def _by_prefix_length(
+    routes: dict[Network, NetworkRoute],
+) -> list[tuple[int, int, dict[int, NetworkRoute]]]:
     """Version, the shift of an address, and the routes by the shifted address."""
-    rungs: dict[tuple[int, int], dict[int, NetworkRoute]] = {}
+    by_prefix: dict[tuple[int, int], dict[int, NetworkRoute]] = {}
     for network, route in routes.items():
         shift = network.max_prefixlen - network.prefixlen
-        rungs.setdefault((network.version, shift), {})[int(network.network_address) >> shift] = (
-            route
-        )
-    return [(version, shift, rungs[version, shift]) for version, shift in sorted(rungs)]
+        by_prefix.setdefault((network.version, shift), {})[
+            int(network.network_address) >> shift
+        ] = route
+    return [(version, shift, by_prefix[version, shift]) for version, shift in sorted(by_prefix)]
 
 
 class Fabric:

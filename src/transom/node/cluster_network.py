@@ -168,16 +168,16 @@ class ClusterNetwork:
         proxier = found.proxier if found is not None else None
         return proxier.failed() if proxier is not None else ""
 
-    async def target_ports(self) -> dict[str, set[int]]:
-        """The TCP ports that services target, by endpoint address."""
-        found: dict[str, set[int]] = {}
+    async def target_ports(self) -> dict[str, set[tuple[str, int]]]:
+        """The protocols and ports that services target, by endpoint address."""
+        found: dict[str, set[tuple[str, int]]] = {}
         for number, one in enumerate(self.informers(ENDPOINT_SLICES).list()):
             if number % 200 == 199:
                 await asyncio.sleep(0)
             ports = {
-                p["port"]
+                (p.get("protocol") or "TCP", p["port"])
                 for p in one.get("ports") or ()
-                if p.get("port") and p.get("protocol", "TCP") == "TCP"
+                if p.get("port")
             }
             for endpoint in one.get("endpoints") or ():
                 for address in endpoint.get("addresses") or ():
@@ -195,16 +195,16 @@ class ClusterNetwork:
 
     def _follow(self) -> None:
         shared = self.shared
-        self._tie(SERVICES, self._put_service, self._remove_service)
-        self._tie(ENDPOINT_SLICES, shared.slices.put_slice, shared.slices.remove_slice)
+        self._watch_into(SERVICES, self._put_service, self._remove_service)
+        self._watch_into(ENDPOINT_SLICES, shared.slices.put_slice, shared.slices.remove_slice)
         if self._settings.network.policy:
-            self._tie(NETWORK_POLICIES, self._put_policy, shared.policies.remove_policy)
+            self._watch_into(NETWORK_POLICIES, self._put_policy, shared.policies.remove_policy)
 
     def follow_endpoints(self) -> None:
         """Starts with the first node whose proxy does not read slices."""
         if not self._endpoints:
             self._endpoints = True
-            self._tie(
+            self._watch_into(
                 ENDPOINTS,
                 self.shared.endpoints.put_endpoints,
                 self.shared.endpoints.remove_endpoints,
@@ -213,7 +213,7 @@ class ClusterNetwork:
                 self.informers.start()
                 self._tasks.create_task(self._endpoints_synced())
 
-    def _tie(
+    def _watch_into(
         self, resource: Any, put: Callable[[Object], object], remove: Callable[[Object], object]
     ) -> None:
         def add(obj: Object) -> None:
@@ -240,8 +240,8 @@ class ClusterNetwork:
         if not self._policies:
             self._policies = True
             index = self.shared.policies
-            self._tie(NAMESPACES, index.put_namespace, index.remove_namespace)
-            self._tie(PODS, index.put_pod, index.remove_pod)
+            self._watch_into(NAMESPACES, index.put_namespace, index.remove_namespace)
+            self._watch_into(PODS, index.put_pod, index.remove_pod)
             self.informers.start()
 
     # ---- lifecycle ----

@@ -28,7 +28,7 @@ log = logging.getLogger("transom.network")
 
 _DNS_PORT: Final = 53
 _MOST_BYTES: Final = 65536
-_PATIENCE: Final = 30.0
+_TIMEOUT_SECONDS: Final = 30.0
 _PAGE: Final = (
     b"<!doctype html>\n<html>\n<head><title>Example Domain</title></head>\n<body>\n<h1>Example Domain</h1>\n"
     b"<p>This host stands for the Internet outside of the cluster.</p>\n</body>\n</html>\n"
@@ -116,7 +116,7 @@ class ExternalHost:
         with contextlib.suppress(
             OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
         ):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_answer(head))
                 await writer.drain()

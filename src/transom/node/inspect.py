@@ -16,6 +16,7 @@ import orjson
 from transom.doctor.control_plane import certificate_ends
 from transom.doctor.node_inspection import NodeState
 from transom.doctor.windows import HOSTNAME
+from transom.kit import dnswire
 from transom.machines.smallfiles import read_small_file
 from transom.machines.windows.services import KEY as SERVICES
 from transom.machines.windows.variables import machine_variables
@@ -45,6 +46,8 @@ _NETWORKS: Final = {
 }
 _REMOTE: Final = 1  # the flag of endpoints that represent pods of other nodes
 _RECENT_SECONDS: Final = 300.0
+_WINDOWS_SERVICES: Final = ("hns", "vmcompute")
+_MAX_NAMES: Final = 50  # names of ExternalName services that are looked up
 _PROGRAMS: Final = ("kubelet", "kube-proxy", "flanneld")
 _HNS: Final = (
     "networks",
@@ -64,6 +67,7 @@ async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dic
     targets = await pool.cluster.network.target_ports()
     for node in nodes:
         one = _inspect_node(pool, node)
+        unheard, tcp_only = _pod_ports(pool, node, targets)
         found.append(
             replace(
                 one,
@@ -74,7 +78,8 @@ async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dic
                     if (server := node.programs.unreachable(name))
                 },
                 control_plane=_control_plane(node, first),
-                unheard=_unheard(pool, node, targets),
+                unheard=unheard,
+                tcp_only=tcp_only,
             )
         )
         await asyncio.sleep(0)  # yield to other tasks: there may be a thousand nodes
@@ -82,6 +87,7 @@ async def inspect_nodes(pool: NodePool, control_plane: ControlPlaneFacts) -> dic
         "items": [asdict(one) for one in found],
         "nameOption": name_option(pool.cluster.settings.name),
         "dns": await _dns(pool),
+        "unresolved": await _unresolved(pool),
         "webhooks": control_plane.webhook_failures(_RECENT_SECONDS),
         "cloud": pool.cluster.cloud.problems(),
         "certificates": _certificates(pool, control_plane),
@@ -99,10 +105,8 @@ def _control_plane(node: Node, first: int) -> bool:
     )
 
 
-async def _dns(pool: NodePool) -> dict[str, str]:
-    """Whether cluster DNS answers a query from a Linux node, sent as its pods would send it. A node
-    whose programs do not all run reaches no service; that is not the fault of the DNS server.
-    """
+def _dns_client(pool: NodePool) -> str:
+    """The address of a Linux node whose programs all run; "" if there is none."""
     running = [
         node
         for node in pool.nodes()
@@ -111,10 +115,46 @@ async def _dns(pool: NodePool) -> dict[str, str]:
         and all(map(node.programs.is_up, node.network.programs))
         and not any(map(node.programs.unreachable, node.network.programs))
     ]
-    if not running:
+    return pool.cluster.node_ips(running[-1].spec)[0] if running else ""
+
+
+async def _unresolved(pool: NodePool) -> dict[str, str]:
+    """Names of ExternalName services that cluster DNS does not resolve, and why."""
+    names = {
+        str(service["spec"].get("externalName") or "").rstrip(".")
+        for service in pool.cluster.network.services.list()
+        if service["spec"].get("type") == "ExternalName"
+    }
+    source = _dns_client(pool)
+    if not source:
+        return {}
+    asked = sorted(filter(None, names))[:_MAX_NAMES]
+    problems = await asyncio.gather(*(_name_problem(pool, source, name) for name in asked))
+    return {name: problem for name, problem in zip(asked, problems, strict=True) if problem}
+
+
+async def _name_problem(pool: NodePool, source: str, name: str) -> str:
+    for record_type in (dnswire.A, dnswire.AAAA):
+        try:
+            answer = dnswire.parse_dns_message(await pool.query_dns(source, name, record_type))
+        except (OSError, ValueError) as problem:
+            return str(problem) or type(problem).__name__
+        if answer.rcode:
+            return dnswire.RCODES.get(answer.rcode, str(answer.rcode))
+        if any(record.type == record_type for record in answer.answers):
+            return ""
+    return "it has no address"
+
+
+async def _dns(pool: NodePool) -> dict[str, str]:
+    """Whether cluster DNS answers a query from a Linux node, sent as its pods would send it. A node
+    whose programs do not all run reaches no service; that is not the fault of the DNS server.
+    """
+    source = _dns_client(pool)
+    if not source:
         return {}
     try:
-        answer = await pool.query_dns(pool.cluster.node_ips(running[-1].spec)[0])
+        answer = await pool.query_dns(source)
     except OSError as problem:
         text = str(problem.strerror or problem) or type(problem).__name__
         remedy = (
@@ -196,23 +236,34 @@ def _certificate(label: str, where: str, file: Path, renew: str) -> dict[str, An
     return {"label": label, "where": where, "end": end, "problem": problem, "renew": renew}
 
 
-def _unheard(
-    pool: NodePool, node: Node, targets: Mapping[str, set[int]]
-) -> dict[str, tuple[int, ...]]:
-    """Ports of running pods that services target but where nothing listens."""
+def _pod_ports(
+    pool: NodePool, node: Node, targets: Mapping[str, set[tuple[str, int]]]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """Ports of running pods that services target, by pod: those where nothing listens, and those that
+    services target with UDP and that serve only TCP.
+    """
     dataplane = pool.cluster.dataplane
+    unheard: dict[str, tuple[int, ...]] = {}
+    tcp_only: dict[str, tuple[int, ...]] = {}
     if not isinstance(dataplane, ModelDataplane) or not isinstance(node.runtime, SimRuntime):
-        return {}
-    found = {}
+        return unheard, tcp_only
     for sandbox in node.runtime.sandboxes():
-        if sandbox.state == "ready" and sandbox.ips:
-            wanted = targets.get(sandbox.ips[0], ())
-            silent = tuple(
-                sorted(port for port in wanted if not dataplane.serves(sandbox.ips[0], port))
-            )
-            if silent:
-                found[f"{sandbox.config.namespace}/{sandbox.config.name}"] = silent
-    return found
+        if sandbox.state != "ready" or not sandbox.ips:
+            continue
+        address, name = sandbox.ips[0], f"{sandbox.config.namespace}/{sandbox.config.name}"
+        silent: list[int] = []
+        other: list[int] = []
+        for protocol, port in sorted(targets.get(address, ())):
+            tcp = dataplane.serves(address, port)
+            if protocol == "TCP" and not tcp:
+                silent.append(port)
+            elif protocol == "UDP" and tcp and not dataplane.serves(address, port, "udp"):
+                other.append(port)
+        if silent:
+            unheard[name] = tuple(silent)
+        if other:
+            tcp_only[name] = tuple(other)
+    return unheard, tcp_only
 
 
 def _leaked_endpoints(node: Node) -> tuple[str, ...]:
@@ -275,6 +326,7 @@ def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
         "leaked_endpoints": _leaked_endpoints(node) if not spec.stopped else (),
         "lost_endpoints": _lost_endpoints(node) if not spec.stopped else (),
         "source_vip_problem": _source_vip_problem(node) if settings.mode == "overlay" else "",
+        "stopped_services": node.stopped_services(*_WINDOWS_SERVICES),
         "proxy": spec.proxy,
         "variables": dict(machine_variables(registry)),
     }

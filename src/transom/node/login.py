@@ -16,7 +16,7 @@ from transom.runtime.api import ContainerProcess, Output
 from transom.runtime.sim.engine import SimRuntime
 
 if TYPE_CHECKING:
-    from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import LoginMachine
 
 
 def serve_login(node: Node, request: HttpRequest) -> Answer:
@@ -41,7 +41,7 @@ def run_login(node: Node, command: Sequence[str], output: Output) -> ContainerPr
     return runtime.login(machine, command, output)
 
 
-def _login_target(node: Node) -> tuple[SimRuntime, WindowsMachine | None]:
+def _login_target(node: Node) -> tuple[SimRuntime, LoginMachine | None]:
     name, runtime = node.spec.name, node.runtime
     if not isinstance(runtime, SimRuntime):
         raise UserError(

@@ -246,6 +246,17 @@ class NodeNetwork(ABC):
     def is_on(self) -> bool:
         return self.spec.name in self.shared.fabric.stacks
 
+    def has_route_to(self, address: str) -> bool:
+        """Whether packets to an address leave the machine, or stay on it."""
+        if not self.is_on:
+            return False
+        stack = self.stack
+        if address in stack.addresses():
+            return True
+        route = stack.route(address)
+        link = stack.links.get(route.link) if route is not None else None
+        return link is not None and link.up
+
     # ---- kube-proxy and flanneld ----
 
     def use_proxier(self, proxier: RunningProxier) -> None:

@@ -97,7 +97,7 @@ def network_options_from_file(content: Mapping[str, Any]) -> Mapping[str, Any]:
             )
         attribute, wanted = _FILE[name]
         if not isinstance(value, wanted):
-            raise UserError(f"network.{name} of the cluster file must be a {_SPOKEN[wanted]}")
+            raise UserError(f"network.{name} of the cluster file must be a {_TYPE_NAMES[wanted]}")
         values[attribute] = tuple(map(str, value)) if wanted is list else value
     if "stub_domains" in values:
         values["stub_domains"] = {
@@ -107,7 +107,7 @@ def network_options_from_file(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-_SPOKEN = {str: "text", dict: "mapping", list: "list", bool: "yes or no (true, false)"}
+_TYPE_NAMES = {str: "text", dict: "mapping", list: "list", bool: "yes or no (true, false)"}
 
 
 def choose_network_settings(
@@ -119,9 +119,9 @@ def choose_network_settings(
     for name, known in _CHOICES.items():
         value = getattr(settings, name)
         if value and value not in known:
-            spoken = name.replace("_", " ")
+            title = name.replace("_", " ")
             raise UserError(
-                f"unknown {spoken} {value!r} of the network", f"choose one of {', '.join(known)}"
+                f"unknown {title} {value!r} of the network", f"choose one of {', '.join(known)}"
             )
     return settings
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from transom.kit.lazy import lazy_import
 from transom.machines.windows.hns import Adapter, HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.system import persistent_routes
@@ -26,9 +27,13 @@ from transom.network.stacks import NetworkLink, NetworkStack, read_address, stab
 from transom.node.machine import NodeMachine, windows_machine
 from transom.node.network import BRIDGE_NAME, NodeNetwork, SharedNetworkState
 from transom.node.spec import NodeSpec
-from transom.proxy.userspace.proxier import INTERFACE
 from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows import releases
+
+if TYPE_CHECKING:
+    from transom.proxy.userspace import proxier as userspace_proxier
+else:
+    userspace_proxier = lazy_import("transom.proxy.userspace.proxier")
 
 log = logging.getLogger("transom.proxy")
 
@@ -189,9 +194,13 @@ class WindowsNodeNetwork(NodeNetwork):
 
     def add_userspace_interface(self) -> None:
         """The interface that the user space mode puts service addresses on."""
-        if INTERFACE not in self.stack.links:
+        if userspace_proxier.INTERFACE not in self.stack.links:
             self.stack.add_link(
-                NetworkLink(INTERFACE, "vnic", mac=stable_mac(self.spec.name, INTERFACE))
+                NetworkLink(
+                    userspace_proxier.INTERFACE,
+                    "vnic",
+                    mac=stable_mac(self.spec.name, userspace_proxier.INTERFACE),
+                )
             )
 
     def proxy_options(self) -> WinkernelOptions:

@@ -29,7 +29,13 @@ from transom.kubelet.os_windows import RULES as WINDOWS_RULES
 from transom.kubelet.osrules import OsRules
 from transom.machinery.errors import ApiError
 from transom.machines.windows import csi_proxy
+from transom.machines.windows.certificate_stores import (
+    STORES,
+    pem_certificates,
+    provided_stores,
+)
 from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.registry import Hive
 from transom.machines.windows.system import shutdown_seconds
 from transom.network.cni.flanneld import CONDITION
 from transom.node.cluster_access import ClusterAccess
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from transom.runtime.sim.login import flex_drivers, units
     from transom.runtime.sim.login import machine as login_machine
     from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import LoginMachine
 else:
     flex_drivers = lazy_import("transom.runtime.sim.login.flex_drivers")
     login_machine = lazy_import("transom.runtime.sim.login.machine")
@@ -99,6 +106,7 @@ class Node:
         self._start_runtime = start_runtime
         self._listener: socket.socket | None = None
         self._login_machine: WindowsMachine | None = None
+        self._linux_machine: units.LinuxMachine | None = None
         install_node_files(
             machine.files, network, self.installed_kubeconfig, simulated=self.simulated
         )
@@ -148,6 +156,14 @@ class Node:
         """Starts the services of a Windows machine that users have configured."""
         if self._login_machine is not None:
             await self._login_machine.boot()
+
+    def stopped_services(self, *names: str) -> tuple[str, ...]:
+        """Those of these Windows services that a user has stopped."""
+        machine = self._login_machine
+        if machine is None:  # nobody has logged in since boot
+            return ()
+        found = ((name, machine.services.find(name)) for name in names)
+        return tuple(name for name, one in found if one is not None and one.state == "STOPPED")
 
     async def shut_down(self) -> None:
         """A Windows shutdown: services get the time that the registry configures
@@ -299,23 +315,24 @@ class Node:
             await self.cluster.nodes.synced()
             await self._start_runtime()
 
-    def login_machine(self) -> WindowsMachine | None:
-        """A simulated Windows machine as its programs see it: created at the first login, and kept
-        while the node exists. The services of a Linux machine are created at the same time.
+    def login_machine(self) -> LoginMachine | None:
+        """A simulated machine as its programs see it: created at the first login, and kept while
+        the node exists.
         """
         machine, runtime = self.machine, self.runtime
         if not isinstance(runtime, SimRuntime):
             return None
         self.programs.attach()
         if not isinstance(machine, WindowsHost):
-            if runtime.core.linux_machine is None:
+            if self._linux_machine is None:
                 self.programs.install_units()
-                runtime.core.linux_machine = units.LinuxMachine(self.programs, runtime)
-            return None
+                self._linux_machine = units.LinuxMachine(self.programs, runtime)
+            return self._linux_machine
         if self._login_machine is not None:
             self._login_machine.refresh()
         else:
             name, fabric = self.spec.name, self.cluster.network.fabric
+            machine.registry.provide(rf"HKLM\{STORES}", self._certificate_stores)
             self._login_machine = login_machine.WindowsMachine(
                 machine,
                 machine.clock,
@@ -325,6 +342,17 @@ class Node:
                 runtime,
             )
         return self._login_machine
+
+    def _certificate_stores(self) -> Hive:
+        """The cluster's authority, and the kubelet's serving certificate."""
+        own = self.kubelet_certificate
+        files = {"Root": self.cluster.authority.ca, "My": own}
+        found = {
+            store: pem_certificates(path.read_bytes())
+            for store, path in files.items()
+            if path.exists()
+        }
+        return provided_stores(found)
 
     def change(self, spec: NodeSpec, *, flex: bool) -> None:
         """Applies the settings that can change while a node runs; takes effect immediately."""

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.resources import NODES
+from transom.dns.settings import NAMESERVER
 from transom.kit import dnswire
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
 from transom.node.cluster_services import ClusterDns, publish_api_server
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
@@ -135,14 +137,15 @@ class NodePool:
         """Cluster DNS, while it runs."""
         return self._dns
 
-    async def query_dns(self, source: str) -> bytes:
-        """Cluster DNS' answer to a query for kubernetes.default from this address. Raises OSError
-        if there is no answer.
-        """
+    async def query_dns(
+        self,
+        source: str,
+        name: str = "kubernetes.default.svc.cluster.local",
+        record_type: int = dnswire.A,
+    ) -> bytes:
+        """Cluster DNS' answer to a query from this address. Raises OSError if there is none."""
         address = self.cluster.service_ip(10)
-        query = dnswire.encode_query(
-            1, dnswire.encode_name("kubernetes.default.svc.cluster.local"), dnswire.A
-        )
+        query = dnswire.encode_query(1, dnswire.encode_name(name), record_type)
         return await self.cluster.dataplane.ask(address, 53, query, source, timeout=2.0)
 
     # ---- running ----
@@ -190,6 +193,11 @@ class NodePool:
         if node is None:
             await asyncio.Event().wait()
             return
+        # Policies that allow DNS select the DNS server's pods by their label.
+        namespace, name = NAMESERVER.split("/")
+        cluster.network.shared.policies.put_server(
+            namespace, name, {"k8s-app": name}, cluster.node_ips(node)
+        )
         self._dns = ClusterDns(
             cluster.settings,
             cluster.admin,
@@ -292,6 +300,16 @@ class NodePool:
         node.change(spec, flex="flexDrivers" in values)
         self._save()
 
+    def _power_requested(self, name: str, action: PowerAction) -> None:
+        """By a program on the node: `shutdown`, Restart-Computer."""
+        if name in self._nodes:
+            work = self.reboot if action == "restart" else self._shut_down
+            self.cluster.spawn_if_running(lambda: work(name))
+
+    async def _shut_down(self, name: str) -> None:
+        await self.node(name).shut_down()
+        await self.stop(name)
+
     def _save(self) -> None:
         self._save_specs([node.spec for node in self._nodes.values()])
 
@@ -342,6 +360,7 @@ class NodePool:
         )
         if spec.flex_drivers and saved is None:
             node.install_flex_drivers()
+        machine.power.connect(lambda action: self._power_requested(spec.name, action))
         return node
 
     def _make_real_node(self, spec: NodeSpec, engine: str) -> Node:

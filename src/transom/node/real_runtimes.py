@@ -84,7 +84,13 @@ class RealRuntimes:
             self._clock,
             self.monitor,
             self._platform(spec),
-            NodeImages(self.images, f"{self._settings.name}/{spec.name}", spec.os, spec.build),
+            NodeImages(
+                self.images,
+                f"{self._settings.name}/{spec.name}",
+                spec.os,
+                spec.build,
+                engine="docker" if spec.runtime == "docker" else "containerd",
+            ),
             SandboxNetworking(pods, pods.paths.__getitem__, pods.node, pods.adopt, pods.give),
             f"/transom/{self._settings.name}",
         )

@@ -10,20 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from transom.machinery.releases import BUILDS
 from transom.node.network_settings import NetworkSettings
 
 DEFAULT_NAME: Final = "transom"
 DEFAULT_POD_CIDR: Final = "10.244.0.0/16"
 # Release -> the reported version, which is the last patch of that release.
-RELEASES: Final = {
-    "1.14": "v1.14.10",
-    "1.15": "v1.15.12",
-    "1.16": "v1.16.15",
-    "1.17": "v1.17.17",
-    "1.18": "v1.18.20",
-    "1.19": "v1.19.16",
-    "1.20": "v1.20.15",
-}
+RELEASES: Final = {name: build.git_version for name, build in BUILDS.items()}
 DEFAULT_RELEASE: Final = "1.20"
 
 

@@ -5,13 +5,14 @@ checks; `node.pool` creates the nodes. Light to import.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
-from transom.machinery.quantity import QuantityError, parse_quantity
+from transom.machinery.quantity import parse_quantity
+from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
 
@@ -190,10 +191,13 @@ def recommended_cpu(cpus: int) -> str:
 
 
 def _usual_runtime(settings: ClusterSettings, node: NodeSpec) -> str:
-    """Docker on Windows, except for dual-stack pods: their plugin needs containerd."""
-    if not node.windows or (
-        node_has_ipv6(settings, node) and "containerd" in _facts(settings, node).runtimes()
-    ):
+    """Docker on Windows while the release supports it, except for dual-stack pods: their plugin
+    needs containerd.
+    """
+    if not node.windows:
+        return "containerd"
+    supported = _facts(settings, node).runtimes()
+    if "docker" not in supported or (node_has_ipv6(settings, node) and "containerd" in supported):
         return "containerd"
     return "docker"
 
@@ -210,10 +214,23 @@ def node_has_ipv6(settings: ClusterSettings, node: NodeSpec) -> bool:
     return modes.mode_has_ipv6(settings.network.mode, plan, release)
 
 
+_Refuse = Callable[[str, str], UserError]
+
+
 def _check(settings: ClusterSettings, node: NodeSpec) -> None:
-    def refuse(problem: str, hint: str = "") -> UserError:
+    def refuse(problem: str, hint: str) -> UserError:
         return UserError(f"node {node.name!r}: {problem}", hint)
 
+    _check_os(node, refuse)
+    _check_choices(settings, node, refuse)
+    _check_windows_fields(node, refuse)
+    _check_resources(node, refuse)
+    _check_skew(settings, node, refuse)
+    if node.windows and node.runtime:
+        _check_runtime(settings, node, refuse)
+
+
+def _check_os(node: NodeSpec, refuse: _Refuse) -> None:
     if not _NAME.fullmatch(node.name):
         raise refuse(
             "this cannot be the name of a node", "use lower case letters, digits, dashes and dots"
@@ -228,7 +245,13 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
     if node.windows and _CONTROL_PLANE_LABELS.keys() & node.labels.keys():
         raise refuse("the control plane runs on Linux", "make it a worker, or a Linux node")
     if not node.windows and node.build:
-        raise refuse("only Windows nodes have a build", "leave it out, or set os: windows")
+        raise refuse(
+            "only Windows nodes have a build",
+            "leave it out, or make it a Windows node (os: windows, --os windows)",
+        )
+
+
+def _check_choices(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
     if node.runtime and node.runtime not in RUNTIMES:
         raise refuse(f"unknown runtime {node.runtime!r}", f"choose one of {', '.join(RUNTIMES)}")
     if node.engine and node.engine not in ("sim", "oci") and "://" not in node.engine:
@@ -256,6 +279,9 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
             "priorityClass needs a kubelet of 1.19 or later (--windows-priorityclass)",
             "leave it out",
         )
+
+
+def _check_windows_fields(node: NodeSpec, refuse: _Refuse) -> None:
     if not node.windows and (
         node.proxy or node.csi_proxy or node.flex_drivers or not node.mac_spoofing
     ):
@@ -273,6 +299,9 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
             f"{node.proxy!r} is not the address of a proxy",
             "write it like http://proxy.example.com:80/",
         )
+
+
+def _check_resources(node: NodeSpec, refuse: _Refuse) -> None:
     if not 1 <= node.cpus <= 1024:
         raise refuse(f"{node.cpus} CPUs", "a node has 1 to 1024 CPUs")
     if not 0 <= node.image_gc_high <= 100:
@@ -280,28 +309,24 @@ def _check(settings: ClusterSettings, node: NodeSpec) -> None:
             f"imageGCHighThresholdPercent {node.image_gc_high}",
             "it is a percentage; at 100 no images are removed",
         )
-    for name in ("memory", "disk"):
-        try:
-            parse_quantity(getattr(node, name))
-        except QuantityError as problem:
-            raise refuse(f"{name}: {problem}", 'write a quantity, for example "8Gi"') from problem
-    for title, reserved in (
-        ("kubeReserved", node.kube_reserved),
-        ("systemReserved", node.system_reserved or {}),
-    ):
-        for resource, text in reserved.items():
-            try:
-                parse_quantity(text)
-            except QuantityError as problem:
-                raise refuse(
-                    f"{title}.{resource}: {problem}", 'write a quantity, for example "500Mi"'
-                ) from problem
-    _check_skew(settings, node, refuse)
-    if node.windows and node.runtime:
-        _check_runtime(settings, node, refuse)
+    _check_values(node, refuse)
 
 
-def _check_runtime(settings: ClusterSettings, node: NodeSpec, refuse: Any) -> None:
+def _check_values(node: NodeSpec, refuse: _Refuse) -> None:
+    spec_checks.check_labels(node.labels, refuse)
+    spec_checks.check_taints(node.taints or (), refuse)
+    spec_checks.check_size("memory", node.memory, refuse)
+    spec_checks.check_size("disk", node.disk, refuse)
+    capacity = {"cpu": str(node.cpus), "memory": node.memory}
+    spec_checks.check_reserved("kubeReserved", node.kube_reserved, capacity, refuse)
+    spec_checks.check_reserved("systemReserved", node.system_reserved or {}, capacity, refuse)
+    spec_checks.check_eviction("evictionHard", node.eviction_hard or {}, refuse)
+    spec_checks.check_eviction("evictionSoft", node.eviction_soft or {}, refuse)
+    if node.max_pods < 0:
+        raise refuse(f"maxPods {node.max_pods}", "a node has 1 or more pods")
+
+
+def _check_runtime(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
     """The kubelet's release determines which runtimes Windows nodes can have."""
     facts = _facts(settings, node)
     if node.runtime not in facts.runtimes():
@@ -315,7 +340,7 @@ def _facts(settings: ClusterSettings, node: NodeSpec) -> releases.ReleaseFacts:
     return releases.release_facts(releases.parse_release_version(kubelet_version(settings, node)))
 
 
-def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: Any) -> None:
+def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
     """A kubelet may be up to two minor versions older than the API server, and never newer."""
     if not node.kubelet_version:
         return

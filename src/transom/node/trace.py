@@ -22,7 +22,6 @@ from transom.machinery.objects import Object
 from transom.network.api import DnsConfig
 from transom.network.model.dataplane import ModelDataplane
 from transom.network.model.packet_trip import NetworkState
-from transom.network.model.walk import Listening, always_listening
 from transom.network.resolver import addresses_in, is_address
 from transom.network.stacks import NetworkStack
 from transom.network.trace import matrix, picture
@@ -64,12 +63,11 @@ class Tracer:
         self._respond = respond
         self._release = releases.parse_release_version(release)
         dataplane = network.dataplane
-        if isinstance(dataplane, ModelDataplane):
-            self._world = dataplane.world
-            self._listening: Listening = dataplane.listening
-        else:
-            self._world = NetworkState(network.fabric, clock.monotonic, random.Random(0))
-            self._listening = always_listening
+        self._world = (
+            dataplane.world
+            if isinstance(dataplane, ModelDataplane)
+            else NetworkState(network.fabric, clock.monotonic, random.Random(0))
+        )
 
     async def answer(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """Answers GET /transom/trace?from=&to=&protocol=&namespace=, or ?matrix=. Raises UserError
@@ -192,7 +190,7 @@ class Tracer:
             pod_of=pod_of,
             dns_of=dns_of,
             lookup=self._lookup,
-            listening=self._listening,
+            listening=network.dataplane.listening,
             proxy_problem=network.proxy_problem,
             target=lambda node: self._target(nodes_by_name.get(node)),
             outside_name=OUTSIDE_NAME,
@@ -222,7 +220,7 @@ class Tracer:
         if self._respond is None:
             return NameLookup((), "no DNS server runs")
         found: list[str] = []
-        says = "no answer"
+        result = "no answer"
         for kind in (wire.A, wire.AAAA):
             try:
                 question = wire.encode_query(1, wire.encode_name(name), kind)
@@ -233,10 +231,10 @@ class Tracer:
                 return NameLookup((), "no answer")
             message = wire.parse_dns_message(reply)
             found += addresses_in(message)
-            says = _RCODES.get(message.rcode, "no address")
+            result = _RCODES.get(message.rcode, "no address")
             if message.rcode:
                 break
-        return NameLookup(tuple(found), says)
+        return NameLookup(tuple(found), result)
 
 
 def _as_slice(subset: Object) -> Object:

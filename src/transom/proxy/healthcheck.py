@@ -164,13 +164,13 @@ class ProxierHealth:
         if request.path != "/healthz":
             return health_not_found()
         now, healthy = self._clock.time(), self.healthy
-        current = _spoken(now, self._clock.monotonic())
-        updated = current if healthy else _spoken(self._updated_at, self._updated or 0.0)
+        current = _time_text(now, self._clock.monotonic())
+        updated = current if healthy else _time_text(self._updated_at, self._updated or 0.0)
         body = f'{{"lastUpdated": "{updated}","currentTime": "{current}"}}'
         return HttpResponse(200 if healthy else 503, list(_JSON), body.encode())
 
 
-def _spoken(moment: float, monotonic: float) -> str:
+def _time_text(moment: float, monotonic: float) -> str:
     """Formats a time like Go does, including the monotonic clock reading."""
     at = datetime.fromtimestamp(moment, UTC)
     fraction = f".{at.microsecond:06d}".rstrip("0").rstrip(".")

@@ -45,11 +45,11 @@ def feed_proxier(
     services = informers(SERVICES, label_selector=label_selector)
     resource = slices if tracker.source == "slices" else ENDPOINTS
     others = informers(resource, label_selector=label_selector)
-    _tie(services, tracker.put_service, tracker.remove_service)
+    _watch_into(services, tracker.put_service, tracker.remove_service)
     if tracker.source == "slices":
-        _tie(others, tracker.put_slice, tracker.remove_slice)
+        _watch_into(others, tracker.put_slice, tracker.remove_slice)
     else:
-        _tie(others, tracker.put_endpoints, tracker.remove_endpoints)
+        _watch_into(others, tracker.put_endpoints, tracker.remove_endpoints)
 
     async def synced() -> None:
         await services.synced()
@@ -60,7 +60,7 @@ def feed_proxier(
     return synced
 
 
-def _tie(
+def _watch_into(
     informer: Informer, put: Callable[[Object], bool], remove: Callable[[Object], bool]
 ) -> None:
     def add(item: Object) -> None:

@@ -154,7 +154,7 @@ class ServiceTracker:
     def mark_synced(self, kind: Literal["services", "endpoints"]) -> None:
         """The first list of a kind is complete; slices count as endpoints."""
         self._synced.add(kind)
-        self._tell(())
+        self._notify(())
 
     def changed_since(self, cursor: int) -> tuple[tuple[PortName, ...] | None, int]:
         """The changes after a cursor, and the next cursor; None if the journal no longer reaches
@@ -338,7 +338,7 @@ class ServiceTracker:
             self._journal[name] = self.sequence
         if len(self._journal) > len(self.service_ports) + len(self.endpoints) + _TOMBSTONES:
             self._forget()
-        self._tell(tuple(names))
+        self._notify(tuple(names))
 
     def _forget(self) -> None:
         """Drops removed objects from the journal; readers that are behind start over."""
@@ -346,7 +346,7 @@ class ServiceTracker:
         for name in gone[: -_TOMBSTONES // 2]:
             self._floor = max(self._floor, self._journal.pop(name))
 
-    def _tell(self, names: tuple[PortName, ...]) -> None:
+    def _notify(self, names: tuple[PortName, ...]) -> None:
         for listener in self.listeners:
             listener(names)
 

@@ -8,4 +8,4 @@ class SchedulingError(Exception):
 
 
 class SchedulerConfigError(ValueError):
-    """The configuration is invalid; the text says why."""
+    """The configuration is invalid; the message has the reason."""

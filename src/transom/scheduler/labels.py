@@ -12,12 +12,10 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
     EQUALS,
     EXISTS,
-    GREATER,
     IN,
-    LESS,
+    NODE_SELECTOR_OPERATORS,
     NOT_IN,
     Requirement,
     SelectorError,
@@ -26,14 +24,6 @@ from transom.scheduler.arrays import Codes, Mask, Rows
 
 NAME_FIELD = "metadata.name"
 _FIELDS = "\0fields/"  # prefix of columns for fields; not a valid label key
-_OPERATORS = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 
 
 class LabelColumn:
@@ -59,13 +49,20 @@ class LabelColumn:
 
 
 class LabelColumns:
+    """There is a column for each key that a node has and a pod has asked for. Keys that no node has
+    share an empty one: pods can name any number of them.
+    """
+
     def __init__(self) -> None:
         self._capacity = 0
         self._columns: dict[str, LabelColumn] = {}
         self._labels: dict[int, dict[str, str]] = {}
+        self._nodes_with: dict[str, int] = {}  # by key
+        self._empty = LabelColumn(0)
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity
+        self._empty = LabelColumn(capacity)
         for column in self._columns.values():
             column.grow(capacity)
 
@@ -74,11 +71,27 @@ class LabelColumns:
         known = dict(labels)
         if name is not None:
             known[_FIELDS + NAME_FIELD] = name
+        self._count(self._labels.get(row, {}), known)
         self._labels[row] = known
         for key, column in self._columns.items():
             column.set(row, known.get(key))
 
+    def _count(self, before: dict[str, str], now: dict[str, str]) -> None:
+        for key in now.keys() - before.keys():
+            self._nodes_with[key] = self._nodes_with.get(key, 0) + 1
+        for key in before.keys() - now.keys():
+            self._nodes_with[key] -= 1
+            if not self._nodes_with[key]:
+                del self._nodes_with[key]
+                self._columns.pop(key, None)
+
+    def has_key(self, key: str) -> bool:
+        """Whether any node has the label."""
+        return key in self._nodes_with
+
     def column(self, key: str) -> LabelColumn:
+        if key not in self._nodes_with:
+            return self._empty
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn(self._capacity)
@@ -125,6 +138,13 @@ class NodeTerm:
         except SelectorError as wrong:
             self.problem = str(wrong)
 
+    def is_impossible(self, labels: LabelColumns) -> bool:
+        """Whether it requires a label that no node has."""
+        return bool(self.problem) or any(
+            not labels.has_key(requirement.key) and not requirement.matches({})
+            for requirement in self.requirements
+        )
+
     def mask(self, labels: LabelColumns, rows: Rows) -> Mask:
         if self.problem:
             return np.zeros(len(rows), np.bool_)
@@ -136,7 +156,7 @@ class NodeTerm:
 
 def _label_requirement(expression: Object) -> Requirement:
     operator, values = expression.get("operator", ""), tuple(expression.get("values") or ())
-    if operator not in _OPERATORS:
+    if operator not in NODE_SELECTOR_OPERATORS:
         raise SelectorError(f'"{operator}" is not a valid node selector operator')
     if operator in ("In", "NotIn") and not values:
         raise SelectorError("for 'in', 'notin' operators, values set can't be empty")
@@ -149,7 +169,7 @@ def _label_requirement(expression: Object) -> Requirement:
             int(values[0])
         except ValueError:
             raise SelectorError("for 'Gt', 'Lt' operators, the value must be an integer") from None
-    return Requirement(expression.get("key", ""), _OPERATORS[operator], values)
+    return Requirement(expression.get("key", ""), NODE_SELECTOR_OPERATORS[operator], values)
 
 
 def _field_requirement(expression: Object) -> Requirement:
@@ -160,7 +180,9 @@ def _field_requirement(expression: Object) -> Requirement:
         raise SelectorError(
             f'unexpected number of value ({len(values)}) for node field selector operator "{operator}"'
         )
-    return Requirement(_FIELDS + expression.get("key", ""), _OPERATORS[operator], values)
+    return Requirement(
+        _FIELDS + expression.get("key", ""), NODE_SELECTOR_OPERATORS[operator], values
+    )
 
 
 def node_terms(terms: Sequence[Object] | None) -> list[NodeTerm]:
@@ -176,12 +198,15 @@ def any_term(terms: Sequence[NodeTerm], labels: LabelColumns, rows: Rows) -> Mas
     """The rows that match at least one term."""
     out = np.zeros(len(rows), np.bool_)
     for term in terms:
-        out |= term.mask(labels, rows)
+        if not term.is_impossible(labels):
+            out |= term.mask(labels, rows)
     return out
 
 
 def has_labels(wanted: dict[str, str], labels: LabelColumns, rows: Rows) -> Mask:
     out = np.ones(len(rows), np.bool_)
     for key, value in wanted.items():
+        if not labels.has_key(key):
+            return np.zeros(len(rows), np.bool_)
         out &= labels.matches(Requirement(key, EQUALS, (value,)), rows)
     return out

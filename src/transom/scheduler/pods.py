@@ -77,7 +77,7 @@ class SpreadConstraint(NamedTuple):
 
 
 class PodAffinityTerms(NamedTuple):
-    """Pod affinity and anti-affinity; `problem` says why a selector is invalid."""
+    """Pod affinity and anti-affinity; `problem` is why a selector is invalid."""
 
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()

@@ -48,6 +48,12 @@ class ReadOnlyDisk(StoreError):
     """The disk, the folder or the file cannot be written to."""
 
 
+class StoreUnavailable(StoreError):
+    """A store that is a separate server does not answer, or refuses. The message is its own. A write
+    may have been committed all the same.
+    """
+
+
 class DamagedStore(StoreError):
     """The data is damaged and cannot be recovered. Restore a snapshot."""
 
@@ -122,6 +128,23 @@ class Subscription(Protocol):
 
 class Store(Protocol):
     @property
+    def follows(self) -> bool:
+        """Whether other processes write to the same data. Then what is read here may be behind what
+        they wrote (`sync`), the revision of a write is not known before it is committed, and its
+        check may fail only then: the future raises PreconditionFailed.
+        """
+
+    async def sync(self) -> None:
+        """Waits until reads show everything that was committed before this call. Only needed if the
+        store follows others; raises StoreUnavailable.
+        """
+
+    def on_reset(self, notify: Callable[[], None]) -> None:
+        """Calls `notify` before the store jumps to another state, because the history between was
+        lost. Watchers get the changes in one batch; `compacted` is the new revision.
+        """
+
+    @property
     def revision(self) -> int:
         """The newest visible revision. An empty store is at 1."""
 
@@ -148,6 +171,13 @@ class Store(Protocol):
         other the state at that past revision (RevisionCompacted, FutureRevision).
         """
 
+    async def list_past(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int
+    ) -> RecordPage:
+        """Like `list`, at a revision that is no longer in memory but may still be elsewhere
+        (RevisionCompacted).
+        """
+
     def count(self, prefix: str) -> int: ...
 
     def records(self, prefix: str) -> RecordSet:
@@ -169,12 +199,20 @@ class Store(Protocol):
         expected: int | None = None,
         ttl: float | None = None,
         cache: Any = None,
+        stamp: Callable[[int], None] | None = None,
+        lock: str = "",
     ) -> asyncio.Future[StoreRecord]:
         """Writes a key. The check of `expected` (0: must not exist, N: its `mod_revision`, None: no
-        check) against `latest` and the choice of the revision, which is passed to `encode`, are
-        atomic; the future resolves when the write is durable. The write happens even if the future
-        is cancelled. `ttl` is in seconds; without it the key does not expire, even if it did
-        before. `cache` is the initial cache of the record, for watchers.
+        check) and the choice of the revision are atomic; the future resolves when the write is
+        durable and visible. The write happens even if the future is cancelled. `ttl` is in seconds;
+        without it the key does not expire, even if it did before. `cache` is the initial cache of
+        the record, for watchers.
+
+        A store of one process checks against `latest`, raises PreconditionFailed before this
+        returns, and passes the revision to `encode`. A store that follows others checks when it
+        commits, passes 0 to `encode`, which then leaves the revision out, and calls `stamp` with
+        the revision before the future resolves and readers see `cache`. Writes with the same `lock` exclude each other
+        there: the write fails if another one was committed that is not visible here yet.
         """
 
     def delete(

@@ -13,20 +13,27 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from transom.kit.clock import Clock, Timer
+from transom.kit.lazy import lazy_import
 from transom.store.api import (
     KeyQuarantined,
     PreconditionFailed,
+    RecordPage,
     StoreError,
     StoreEvent,
     StoreHealth,
     StoreRecord,
 )
 from transom.store.mvcc import MvccState
-from transom.store.recover import QuarantineRow
 from transom.store.rows import StoredRow
+
+if TYPE_CHECKING:
+    from transom.store import recover
+    from transom.store.recover import QuarantineRow
+else:
+    recover = lazy_import("transom.store.recover")
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +88,7 @@ class StoreLog(Protocol):
     def repair(self, row: StoredRow, record: StoreRecord, note: QuarantineRow) -> None:
         """Rewrites the record of a corrupt row, and keeps the corrupt data in quarantine."""
 
-    def keep_aside(self, note: QuarantineRow) -> None: ...
+    def quarantine_row(self, note: QuarantineRow) -> None: ...
 
     def clear_quarantine(self) -> None: ...
 
@@ -106,6 +113,8 @@ class CoreSnapshot:
 
 
 class CoreStore:
+    follows = False  # one process has the data
+
     def __init__(
         self,
         log: StoreLog,
@@ -183,6 +192,17 @@ class CoreStore:
     def compacted(self) -> int:
         return self._state.compacted
 
+    async def sync(self) -> None:
+        """Reads are never behind."""
+
+    async def list_past(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int
+    ) -> RecordPage:
+        return self._state.list(prefix, after=after, limit=limit, revision=revision)
+
+    def on_reset(self, notify: Callable[[], None]) -> None:
+        """The history is never lost while the store is open."""
+
     def latest(self, key: str) -> StoreRecord | None:
         event = self._pending.get(key)
         return self._state.get(key) if event is None else event.record
@@ -197,6 +217,8 @@ class CoreStore:
         expected: int | None = None,
         ttl: float | None = None,
         cache: Any = None,
+        stamp: Callable[[int], None] | None = None,
+        lock: str = "",
     ) -> asyncio.Future[StoreRecord]:
         previous = self._check(key, expected)
         revision = self._assigned + 1
@@ -318,7 +340,7 @@ class CoreStore:
             self._clock.time(),
         )
         raw = row.value if isinstance(row.value, bytes) else b""
-        self._log.repair(row, record, QuarantineRow(about, raw))
+        self._log.repair(row, record, recover.QuarantineRow(about, raw))
         self._quarantined.append(about)
         self._notify_quarantined(about)
 

@@ -20,15 +20,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from transom.kit.files import sync_directory
 from transom.store.api import KeyQuarantined, OutOfSpace, ReadOnlyDisk, StoreError
 from transom.store.mvcc import MvccState, Row
-from transom.store.recover import QuarantineRow
 from transom.store.rows import Ledger, LedgerWriter, StoredRow, checksum
 from transom.store.sealing import Sealing
+
+if TYPE_CHECKING:
+    from transom.store.recover import QuarantineRow
 
 FORMAT = 2
 _APPLICATION = 0x5452534D  # "TRSM"
@@ -270,7 +272,7 @@ def _check_format(
     connection: sqlite3.Connection, path: Path, application: int, version: int
 ) -> None:
     if application != _APPLICATION:
-        raise DamagedDatabase(_NOT_OURS)
+        raise DamagedDatabase(_UNKNOWN_HEADER)
     if version > FORMAT:
         raise StoreError(
             f"{path} has format {version}, written by a newer release; this one reads up to "
@@ -278,10 +280,10 @@ def _check_format(
         )
     columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
     if ("checksum" in columns) != (version == FORMAT):
-        raise DamagedDatabase(f"the header says format {version}, which it is not")
+        raise DamagedDatabase(f"the header has format {version}, but the content does not")
 
 
-_NOT_OURS = "the header does not say that this is the data of a Transom server"
+_UNKNOWN_HEADER = "the header is not that of a Transom server's data"
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

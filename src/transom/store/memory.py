@@ -47,7 +47,7 @@ class _MemoryLog:
     def repair(self, row: StoredRow, record: StoreRecord, note: QuarantineRow) -> None:
         """Nothing is stored elsewhere."""
 
-    def keep_aside(self, note: QuarantineRow) -> None:
+    def quarantine_row(self, note: QuarantineRow) -> None:
         """The core keeps it for the lifetime of this store."""
 
     def clear_quarantine(self) -> None:

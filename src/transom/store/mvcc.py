@@ -49,6 +49,9 @@ class MvccSubscription:
             if not watchers:
                 del self._table[self._prefix]
 
+    def rewind(self, seen: int) -> None:
+        self._seen = seen
+
     def deliver(self, events: Sequence[StoreEvent]) -> None:
         # A watcher that joined during this delivery, or waits for a future revision, already has
         # some of it.
@@ -274,6 +277,28 @@ class MvccState:
         if self._everywhere:
             _notify(self._everywhere, events, "")
 
+    def advance(self, revision: int) -> None:
+        """The state is that of this revision too: nothing has changed up to it."""
+        self.revision = max(self.revision, revision)
+
+    def rewind(self, revision: int) -> None:
+        """Forgets the history: the state belongs to another one from now on, at this revision, which
+        may be lower. The next batch, of the same revision, is delivered to all watchers.
+        """
+        self.revision = self.compacted = revision
+        self._events.clear()
+        self._bytes = 0
+        self._garbage = []
+        tables = [self._everywhere]
+        for bucket in self._buckets.values():
+            bucket.history.clear()
+            bucket.sets.drop()
+            tables.append(bucket.watchers)
+        for table in tables:
+            for watchers in table.values():
+                for watcher in watchers:
+                    watcher.rewind(revision - 1)
+
     def load(self, rows: Iterable[Row], compacted: int) -> None:
         """Loads the rows of a log, in order of revision. The state must be empty."""
         self.compacted = compacted
@@ -295,7 +320,7 @@ class MvccState:
             if revision > compacted:
                 self._remember(self._buckets[name], StoreEvent(revision, key, record, previous))
             elif previous is not None or record is None:
-                self._bury(revision, record, previous)
+                self._add_tombstone(revision, record, previous)
             if record is not None:
                 records[key] = record
             elif previous is not None:
@@ -363,9 +388,9 @@ class MvccState:
             _EVENT_BYTES if event.previous is None else _EVENT_BYTES + len(event.previous.value)
         )
         self.compacted = max(self.compacted, event.revision)
-        self._bury(event.revision, event.record, event.previous)
+        self._add_tombstone(event.revision, event.record, event.previous)
 
-    def _bury(
+    def _add_tombstone(
         self, revision: int, record: StoreRecord | None, previous: StoreRecord | None
     ) -> None:
         if previous is not None:

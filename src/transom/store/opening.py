@@ -12,15 +12,21 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from transom.kit.lazy import lazy_import
 from transom.store import disk
 from transom.store.api import DamagedStore, KeyQuarantined, StoreError
 from transom.store.disk import DamagedDatabase, FormatOne
 from transom.store.mvcc import MvccState, Row
-from transom.store.recover import QuarantineRow, read_log_tail, salvage_rows
 from transom.store.rows import Ledger, LedgerWriter, StoredRow, key_hash, written_before
 from transom.store.sealing import Sealing
+
+if TYPE_CHECKING:
+    from transom.store import recover
+    from transom.store.recover import QuarantineRow
+else:
+    recover = lazy_import("transom.store.recover")
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +164,7 @@ def _append_tail(
     connection: sqlite3.Connection, path: Path, log: Path, ledger: Ledger
 ) -> tuple[Ledger, int]:
     """Appends complete transactions that the last server was writing when it ended."""
-    tail = read_log_tail(log, disk.PAGE_SIZE, max(ledger.revision, ledger.compacted))
+    tail = recover.read_log_tail(log, disk.PAGE_SIZE, max(ledger.revision, ledger.compacted))
     if tail.is_damaged:
         raise DamagedDatabase("the write-ahead log is damaged")
     writer = LedgerWriter(ledger)
@@ -188,7 +194,7 @@ def _recover(
 ) -> list[KeyQuarantined]:
     """Writes the readable rows to a new file, which replaces the damaged one."""
     try:
-        found = salvage_rows(path, log, disk.PAGE_SIZE, time.time())
+        found = recover.salvage_rows(path, log, disk.PAGE_SIZE, time.time())
     except OSError as error:
         raise disk.disk_failure(
             f"{path} is damaged ({damage}) and cannot be read", error, path
@@ -207,7 +213,7 @@ def _recover(
     if newest < acknowledged:
         reason = _missing_writes(newest, acknowledged)
         about = KeyQuarantined("", acknowledged, reason, time.time())
-        quarantine.append(QuarantineRow(about, b""))
+        quarantine.append(recover.QuarantineRow(about, b""))
     revision = max(newest, acknowledged) + REVISION_BUMP
     kept = disk.set_database_aside(path, "damaged")
     _log.error(
@@ -267,7 +273,9 @@ def _first_format_rows(
                 if problem:
                     rejected.add(key)
                     quarantine.append(
-                        QuarantineRow(KeyQuarantined(key, revision, problem, time.time()), value)
+                        recover.QuarantineRow(
+                            KeyQuarantined(key, revision, problem, time.time()), value
+                        )
                     )
     writer = LedgerWriter(Ledger(old.compacted))
     for revision, key, value, create_revision, expires in old.rows:

@@ -20,17 +20,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.kit.clock import Clock, RealClock
+from transom.kit.lazy import lazy_import
 from transom.store import disk
 from transom.store.api import KeyQuarantined, StoreHealth, StoreRecord
 from transom.store.core import CoreStore, StoreWrite
 from transom.store.mvcc import MvccState
 from transom.store.opening import BeforeUpgrade, CheckValue, check_structure, open_store_file
-from transom.store.recover import QuarantineRow
 from transom.store.rows import Ledger, LedgerWriter, StoredRow, is_intact
 from transom.store.sealing import NOTHING, Sealing
+
+if TYPE_CHECKING:
+    from transom.store import recover
+    from transom.store.recover import QuarantineRow
+else:
+    recover = lazy_import("transom.store.recover")
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +161,7 @@ class _SqliteLog:
 
         self.run_job(write)
 
-    def keep_aside(self, note: QuarantineRow) -> None:
+    def quarantine_row(self, note: QuarantineRow) -> None:
         self.run_job(lambda connection: disk.add_quarantine(connection, [note]))
 
     def clear_quarantine(self) -> None:
@@ -278,7 +284,9 @@ class _SqliteLog:
         writer = LedgerWriter(self._ledger)
         rows = [_row(write, self._sealing, writer) for write in batch]
         aside = [
-            QuarantineRow(write.quarantined, self._sealing.to_disk(write.event.key, write.raw))
+            recover.QuarantineRow(
+                write.quarantined, self._sealing.to_disk(write.event.key, write.raw)
+            )
             for write in batch
             if write.quarantined is not None
         ]

@@ -18,6 +18,7 @@ from transom.kit.rpc import Answer
 from transom.machines.api import ContainerFiles
 from transom.machines.filesystems import FileSystem
 from transom.machines.inodes import BlockContent
+from transom.machines.power import PowerSwitch
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 
 if TYPE_CHECKING:  # these need packages that Wine's stand-ins do not have
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # these need packages that Wine's stand-ins do not have
     from transom.machines.windows.accounts import WindowsUser as Account
     from transom.machines.windows.hns import HostNetworkService
     from transom.machines.windows.system import SystemResources, WindowsSystem
+    from transom.network.stacks import NetworkStack
     from transom.userland.csi_storage import CsiStorage
     from transom.userland.network_view import NetworkView
 
@@ -85,12 +87,23 @@ class TerminalAccess(Protocol):
 
 
 class OpenSocket(NamedTuple):
-    """A socket that waits for connections or datagrams."""
+    """A socket that waits for connections or datagrams, or a connection."""
 
     protocol: Literal["tcp", "udp"]
     address: str  # "0.0.0.0" for all addresses
     port: int
     pid: int = 0  # 0 if unknown
+    peer: str = ""  # of a connection
+    peer_port: int = 0
+    state: str = ""  # of a connection: ESTABLISHED, CLOSE_WAIT
+    program: str = ""  # instead of the pid, of a program of the node
+
+
+class StackView(NamedTuple):
+    """The links, addresses and routes of a network, which commands show and change."""
+
+    stack: NetworkStack
+    owner: Callable[[str], NetworkStack | None]  # of an address, anywhere in the cluster
 
 
 class NetworkAccess(Protocol):
@@ -115,7 +128,15 @@ class NetworkAccess(Protocol):
         """Answers UDP datagrams on all addresses of the sandbox, until the program ends or the result is called."""
 
     def sockets(self) -> Sequence[OpenSocket]:
-        """The sockets that wait for connections or datagrams, of all programs in this network."""
+        """The sockets that wait for connections or datagrams, and the connections, of all programs
+        in this network.
+        """
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes received and sent."""
+
+    def stack_view(self) -> StackView | None:
+        """None where the network is that of the machine that Wine runs on."""
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """`host` is an address, "localhost" or a name to resolve. Raises OSError, also socket.gaierror."""
@@ -211,6 +232,10 @@ class PlatformInfo(Protocol):
     @property
     def memory_limit(self) -> int:
         """Bytes: the container's limit, or the machine's memory."""
+
+    @property
+    def machine_resources(self) -> SystemResources:
+        """Of the machine, also for a container: Linux shows them to all."""
 
     @property
     def container_id(self) -> str:
@@ -323,8 +348,11 @@ class RemoteStorage(Protocol):
     def mappings(self) -> Mapping[str, str]:
         """Windows: remote paths, in lower case, and the user of each global mapping."""
 
-    def map_share(self, path: str, user: str, password: str) -> None:
-        """Windows. Raises MappingError."""
+    def map_share(self, path: str, user: str, password: str, drive: str = "") -> None:
+        """Windows, with a drive letter if one is given. Raises MappingError."""
+
+    def drive_of(self, path: str) -> str:
+        """The drive letter of a mapping, if it has one."""
 
     def unmap_share(self, path: str) -> bool: ...
     def disks(self) -> Sequence[AttachedDisk]:
@@ -370,6 +398,10 @@ class NodeAccess(Protocol):
 
     def set_time(self, moment: float) -> None:
         """Sets the machine's clock."""
+
+    @property
+    def power(self) -> PowerSwitch:
+        """To restart the machine or switch it off."""
 
     @property
     def storage(self) -> RemoteStorage | None: ...

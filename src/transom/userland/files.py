@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from transom.machines import ntfs
 from transom.machines.api import Stat
-from transom.machines.files import FileTree
+from transom.machines.files import FileTree, MountEntry
 from transom.machines.security import READ_DATA, WRITE_DATA, SecurityDescriptor
 from transom.machines.styles import WINDOWS
 from transom.userland import procfs as virtual
@@ -183,6 +183,16 @@ class FileView:
         full = self._full(path)
         self._files.symlink(target, full)
 
+    def link(self, existing: str, path: str) -> None:
+        """Another name for a file."""
+        self._files.link(self._full(existing), self._full(path))
+
+    def link_count(self, path: str) -> int:
+        try:
+            return self._files.link_count(self._full(path))
+        except OSError:
+            return 1  # of a virtual file
+
     def make_pipe(self, path: str) -> None:
         full = self._full(path)
         self._files.make(full, "pipe", 0o666 & ~self._umask)
@@ -193,6 +203,11 @@ class FileView:
 
     def chown(self, path: str, uid: int, gid: int) -> None:
         self._files.chown(self._full(path), uid, gid)
+
+    def mount_table(self) -> list[MountEntry]:
+        """Linux: what is mounted, the root first."""
+        tree = self._files
+        return tree.mount_table() if isinstance(tree, FileTree) else []
 
     # Windows only
 
@@ -205,6 +220,22 @@ class FileView:
         if tree is None:
             raise OSError(errno.ENOTSUP, "The request is not supported.", path)
         return tree
+
+    def junction(self, target: str, path: str) -> None:
+        """A link to a directory of a local volume."""
+        tree, full = self._ntfs, self._full(path)
+        if tree is None:
+            self._files.symlink(self.absolute(target), full)
+        else:
+            tree.junction(self.absolute(target), full)
+
+    def is_junction(self, path: str) -> bool:
+        tree = self._ntfs
+        return tree is not None and tree.is_junction(self._full(path))
+
+    def hard_links(self, path: str) -> list[str]:
+        """All names of a file, as paths."""
+        return ntfs.hard_links(self._tree(path), self._full(path))
 
     def descriptor(self, path: str) -> SecurityDescriptor:
         """The access control list."""
@@ -246,6 +277,18 @@ class FileView:
             if name:
                 shown = self.join(shown, ntfs.real_name(tree, self.join(shown, name)))
         return shown
+
+    def add_drive(self, letter: str, target: str) -> None:
+        """A drive letter for a directory or share."""
+        self._tree(letter).add_drive(letter, target)
+
+    def remove_drive(self, letter: str) -> None:
+        self._tree(letter).remove_root(letter)
+
+    def drive_targets(self) -> dict[str, str]:
+        """The drives that `add_drive` made."""
+        tree = self._ntfs
+        return tree.drive_targets() if tree is not None else {}
 
     def drives(self) -> list[str]:
         tree = self._ntfs

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
+from transom.kit.http_message import encode_request
 from transom.network import resolver
 from transom.userland.api import ProgramContext
 
@@ -134,18 +135,13 @@ async def _fetch_one(
         host = bare if address.port == default else f"{bare}:{address.port}"
         given = list(headers)
         names = {name.lower() for name, _ in given}
-        lines = [f"{method} {address.target} HTTP/1.1"]
-        if "host" not in names:
-            lines.append(f"Host: {host}")
-        if "user-agent" not in names:
-            lines.append(f"User-Agent: {agent}")
-        if "accept" not in names:
-            lines.append("Accept: */*")
-        lines.extend(f"{name}: {value}" for name, value in given)
-        if body or method in ("POST", "PUT", "PATCH"):
-            lines.append(f"Content-Length: {len(body)}")
-        lines.append("Connection: close")
-        writer.write("\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + body)
+        defaults = (("Host", host), ("User-Agent", agent), ("Accept", "*/*"))
+        sent = [
+            *(field for field in defaults if field[0].lower() not in names),
+            *given,
+            ("Connection", "close"),
+        ]
+        writer.write(encode_request(method, address.target, sent, body))
         await writer.drain()
         return await _answer(reader, url, method)
     finally:
@@ -161,13 +157,8 @@ async def stream_lines(
     address = split_url(url)
     reader, writer = await _opened(context, address, ca, False)
     try:
-        lines = [
-            f"GET {address.target} HTTP/1.1",
-            f"Host: {address.host}",
-            "Accept: application/json",
-        ]
-        lines.extend(f"{name}: {value}" for name, value in headers)
-        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+        sent = [("Host", address.host), ("Accept", "application/json"), *headers]
+        writer.write(encode_request("GET", address.target, sent))
         first = (await reader.readline()).decode("latin-1")
         if " 200 " not in first:
             raise ValueError(first.strip() or "the server sent nothing")

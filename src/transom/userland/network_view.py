@@ -11,13 +11,14 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from transom.machines.windows.registry import Hive, WindowsRegistry
 from transom.machines.windows.system import interface_key, name_servers
 from transom.network.api import DnsConfig
 from transom.network.stacks import (
     Interface,
+    LinkKind,
     Network,
     NetworkLink,
     NetworkRoute,
@@ -70,6 +71,7 @@ class NetworkInterface:
     physical: bool = False
     under_switch: bool = False  # a virtual switch uses it: it has no addresses of its own
     endpoint: str = ""
+    status: str = "Up"  # Disabled, Disconnected
 
     @property
     def ipv4(self) -> list[Interface]:
@@ -148,6 +150,7 @@ class NetworkView:
                     (),
                     physical=True,
                     under_switch=True,
+                    status="Disabled" if a.disabled else "Up",
                 )
                 for a in self.hns.adapters.values()
                 if a.compartment == 1 and a.name not in known
@@ -183,6 +186,7 @@ class NetworkView:
             link.mtu,
             physical,
             endpoint=link.endpoint,
+            status=_status(link, adapter),
         )
 
     def _endpoint_name(self, link: NetworkLink) -> str:
@@ -286,7 +290,7 @@ class NetworkView:
         ]
         rows = []
         for link in self.stack.links.values():
-            if link.kind == "loopback":
+            if link.kind == "loopback" or not link.up:
                 continue
             interface = self._interface(link)
             first = str(interface.ipv4[0].ip) if interface.ipv4 else ""
@@ -404,6 +408,12 @@ def _order(row: RouteRow) -> tuple[int, int, int, int]:
     return network.version, int(network.network_address), network.prefixlen, row.index
 
 
+def _status(link: NetworkLink, adapter: Adapter | None) -> str:
+    if link.up:
+        return "Up"
+    return "Disconnected" if adapter is not None and not adapter.disabled else "Disabled"
+
+
 def adapter_description(adapter: Adapter) -> str:
     return _DESCRIPTIONS.get(adapter.kind, _VIRTUAL)
 
@@ -425,16 +435,22 @@ def endpoint_dns(
 
 
 def without_stack(
-    name: str, addresses: Sequence[str], gateway: str = "", length: int = 24
+    name: str,
+    addresses: Sequence[str],
+    gateway: str = "",
+    length: int = 24,
+    os: Literal["linux", "windows"] = "windows",
 ) -> NetworkStack:
     """A stack derived from a container's addresses, for a container without a network stack here."""
-    stack = NetworkStack(name, "sandbox", "windows", name, lambda *_: None)
+    stack = NetworkStack(name, "sandbox", os, name, lambda *_: None)
+    link = "Ethernet" if os == "windows" else "eth0"
     if addresses:
-        stack.add_link(NetworkLink("Ethernet", "vnic", mac=stable_mac(name)))
+        kind: LinkKind = "vnic" if os == "windows" else "veth"
+        stack.add_link(NetworkLink(link, kind, mac=stable_mac(name)))
     for address in addresses:
         bits = 64 if ":" in address else length
-        stack.add_address("Ethernet", f"{address}/{bits}")
+        stack.add_address(link, f"{address}/{bits}")
         if ":" not in address:
             first = gateway or str(read_interface(f"{address}/{bits}").network[1])
-            stack.replace_route("0.0.0.0/0", "Ethernet", first)
+            stack.replace_route("0.0.0.0/0", link, first)
     return stack

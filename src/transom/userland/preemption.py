@@ -8,7 +8,9 @@ must not be called while shared data is being changed.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from heapq import merge
+from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +24,8 @@ else:
     greenlets = lazy_import("transom.userland.greenlets")
 
 T = TypeVar("T")
+_SORTED_AT_ONCE = 1000
+_FIRST = itemgetter(0)
 
 
 _running = RunningStep()
@@ -33,6 +37,30 @@ def check_slice() -> None:
     """
     if _running.suspend is not None and perf_counter() - _running.resumed > SLICE:
         _running.suspend()
+
+
+def sort_in_slices(
+    items: Iterable[T], key: Callable[[T], Any], *, reverse: bool = False
+) -> list[T]:
+    """Like `sorted`, which would keep the event loop for all of its comparisons: sorts parts and
+    merges them.
+    """
+    parts: list[list[tuple[Any, T]]] = [[]]
+    for item in items:
+        check_slice()
+        if len(parts[-1]) == _SORTED_AT_ONCE:
+            parts.append([])
+        parts[-1].append((key(item), item))
+    for part in parts:
+        part.sort(key=_FIRST, reverse=reverse)
+        check_slice()
+    if len(parts) == 1:
+        return [item for _, item in parts[0]]
+    out: list[T] = []
+    for _, item in merge(*parts, key=_FIRST, reverse=reverse):
+        check_slice()
+        out.append(item)
+    return out
 
 
 async def preemptible(coroutine: Coroutine[Any, Any, T]) -> T:

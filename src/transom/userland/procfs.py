@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from transom.machines.api import Stat
+from transom.machines.files import FileTree, MountEntry
 from transom.userland.api import ProcessEntry, ProgramContext
 
 _DEVICES = (
@@ -29,17 +30,54 @@ _PID_FILE = re.compile(r"/proc/(\d+|self)/([a-z_]+)")
 
 
 def _memory_information(context: ProgramContext) -> str:
-    total = context.platform.memory_limit >> 10
+    found = context.platform.machine_resources
+    cached = max(0, found.committed - found.working_set)
     rows = (
-        ("MemTotal", total),
-        ("MemFree", total // 2),
-        ("MemAvailable", total * 3 // 4),
-        ("Buffers", total // 64),
-        ("Cached", total // 4),
+        ("MemTotal", found.total_memory),
+        ("MemFree", max(0, found.free_memory - cached)),
+        ("MemAvailable", found.free_memory),
+        ("Buffers", 0),
+        ("Cached", cached),
         ("SwapTotal", 0),
         ("SwapFree", 0),
     )
-    return "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows)
+    return "".join(f"{name + ':':<16}{value >> 10:>8} kB\n" for name, value in rows)
+
+
+def _load(context: ProgramContext) -> str:
+    found = context.platform.machine_resources
+    shown = " ".join(f"{value:.2f}" for value in found.load)
+    pids = [entry.pid for entry in context.processes.list()]
+    return f"{shown} {round(found.load[0])}/{len(pids)} {max(pids, default=0)}\n"
+
+
+def _uptime(context: ProgramContext) -> str:
+    found = context.platform.machine_resources
+    seconds = context.clock.time() - found.boot_time
+    idle = max(0.0, seconds * found.cpus - found.cpu_seconds)
+    return f"{seconds:.2f} {idle:.2f}\n"
+
+
+def _traffic(context: ProgramContext) -> str:
+    view = context.network.stack_view()
+    received, sent = context.network.traffic()
+    rows = []
+    for link in view.stack.links.values() if view is not None else ():
+        known = (received, sent) if link.name == "eth0" else (0, 0)
+        rows.append(
+            f"{link.name:>6}: {known[0]:>7} {known[0] // 64:>7}    0    0    0     0          0"
+            f"         0 {known[1]:>8} {known[1] // 64:>7}    0    0    0     0       0          0\n"
+        )
+    return (
+        "Inter-|   Receive                                                |  Transmit\n"
+        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets "
+        "errs drop fifo colls carrier compressed\n" + "".join(rows)
+    )
+
+
+def _forwarding(context: ProgramContext) -> str:
+    view = context.network.stack_view()
+    return f"{int(view is not None and view.stack.forwarding)}\n"
 
 
 def _cpu_information(context: ProgramContext) -> str:
@@ -50,25 +88,46 @@ def _cpu_information(context: ProgramContext) -> str:
     )
 
 
+_PSEUDO_MOUNTS = (
+    "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"
+    "tmpfs /dev tmpfs rw,nosuid,size=65536k,mode=755 0 0\n"
+    "devpts /dev/pts devpts rw,nosuid,noexec,relatime,gid=5,mode=620,ptmxmode=666 0 0\n"
+    "sysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"
+    "shm /dev/shm tmpfs rw,nosuid,nodev,noexec,relatime,size=65536k 0 0\n"
+)
+
+
+def mount_device(context: ProgramContext, entry: MountEntry, root: MountEntry) -> tuple[str, str]:
+    """The device and the type of a mounted file system."""
+    if entry is root and context.platform.container_id:
+        return "overlay", "overlay"
+    if entry.space.memory:
+        return "tmpfs", "tmpfs"
+    if entry.tree.style is not None:
+        return "//share", "cifs"
+    return ("/dev/sda1" if entry.space is root.space else "/dev/sdb"), "ext4"
+
+
 def _mounts(context: ProgramContext) -> str:
-    return (
-        "overlay / overlay rw,relatime 0 0\n"
-        "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"
-        "tmpfs /dev tmpfs rw,nosuid,size=65536k,mode=755 0 0\n"
-        "devpts /dev/pts devpts rw,nosuid,noexec,relatime,gid=5,mode=620,ptmxmode=666 0 0\n"
-        "sysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"
-        "shm /dev/shm tmpfs rw,nosuid,nodev,noexec,relatime,size=65536k 0 0\n"
-    )
+    tree = context.files
+    entries = tree.mount_table() if isinstance(tree, FileTree) else []
+    lines = []
+    for entry in entries:
+        device, kind = mount_device(context, entry, entries[0])
+        access = "ro" if entry.tree.read_only else "rw"
+        size = f",size={entry.space.capacity >> 10}k" if kind == "tmpfs" else ""
+        lines.append(f"{device} {entry.path} {kind} {access},relatime{size} 0 0\n")
+    return "".join(lines[:1]) + _PSEUDO_MOUNTS + "".join(lines[1:])
 
 
 _MADE: dict[str, Callable[[ProgramContext], str]] = {
     "/proc/cpuinfo": _cpu_information,
-    "/proc/loadavg": lambda context: "0.12 0.10 0.09 1/250 42\n",
+    "/proc/loadavg": _load,
     "/proc/meminfo": _memory_information,
     "/proc/mounts": _mounts,
-    "/proc/uptime": lambda context: (
-        f"{context.clock.monotonic():.2f} {context.clock.monotonic() * context.platform.cpus:.2f}\n"
-    ),
+    "/proc/net/dev": _traffic,
+    "/proc/sys/net/ipv4/ip_forward": _forwarding,
+    "/proc/uptime": _uptime,
     "/proc/version": lambda context: (
         f"Linux version {context.platform.build} (gcc version 9.3.0) #1 SMP\n"
     ),

@@ -23,6 +23,7 @@ from transom.userland.preemption import check_slice
 _MAX_STEPS = 1_000_000
 _MAX_MATCHES = 10_000  # of RE2 in one text
 _SHORT = 64  # characters of a pattern
+_LONGEST = 16 * 1024  # characters; compiling them takes about 60 ms
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_CHOICE = frozenset((sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN, sre.AT, sre.GROUPREF))
 
@@ -52,6 +53,8 @@ class Pattern(Protocol):
 @text_cache(128, longest=4096)
 def compile_pattern(pattern: str, *, ignore_case: bool = False, dot_all: bool = False) -> Pattern:
     """Compile a pattern in Python's notation; raise re.error if it is invalid."""
+    if len(pattern) > _LONGEST:
+        raise PatternTooComplexError("regular expression is too complex", pattern[:_SHORT])
     flags = (re.IGNORECASE if ignore_case else 0) | (re.DOTALL if dot_all else 0)
     try:
         python = re.compile(pattern, flags)

@@ -24,6 +24,7 @@ from transom.userland.api import (
     Program,
     ProgramContext,
     ResourceMeter,
+    StackView,
     Stdin,
     TerminalAccess,
     VolumeAccess,
@@ -95,6 +96,12 @@ class _Listeners:
 
     def sockets(self) -> Sequence[OpenSocket]:
         return self._network.sockets()
+
+    def traffic(self) -> tuple[int, int]:
+        return self._network.traffic()
+
+    def stack_view(self) -> StackView | None:
+        return self._network.stack_view()
 
     async def connect(self, host: str, port: int) -> socket.socket:
         return await self._network.connect(host, port)

@@ -21,7 +21,7 @@ class InvalidReview(ValueError):
 class AnsweredReview(NamedTuple):
     review: Object
     operation: str
-    judgement: AdvisorDecision
+    decision: AdvisorDecision
 
 
 def answer_review(review: Any, advisor: Advisor) -> AnsweredReview:
@@ -35,21 +35,21 @@ def answer_review(review: Any, advisor: Advisor) -> AnsweredReview:
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise InvalidReview("the review has no request with a uid")
-    judgement = _judge(request, advisor)
-    response: Object = {"uid": request["uid"], "allowed": not judgement.refusals}
-    if judgement.warnings:
-        response["warnings"] = list(judgement.warnings)
-    if judgement.refusals:
+    decision = _review_object(request, advisor)
+    response: Object = {"uid": request["uid"], "allowed": not decision.refusals}
+    if decision.warnings:
+        response["warnings"] = list(decision.warnings)
+    if decision.refusals:
         response["status"] = {
             "code": _FORBIDDEN,
             "reason": "Forbidden",
-            "message": "; ".join(judgement.refusals),
+            "message": "; ".join(decision.refusals),
         }
     answered = {"kind": _KIND, "apiVersion": review["apiVersion"], "response": response}
-    return AnsweredReview(answered, str(request.get("operation", "")), judgement)
+    return AnsweredReview(answered, str(request.get("operation", "")), decision)
 
 
-def _judge(request: Object, advisor: Advisor) -> AdvisorDecision:
+def _review_object(request: Object, advisor: Advisor) -> AdvisorDecision:
     kind, obj, old = request.get("kind"), request.get("object"), request.get("oldObject")
     if request.get("operation") not in ("CREATE", "UPDATE") or request.get("subResource"):
         return NOTHING
@@ -59,4 +59,4 @@ def _judge(request: Object, advisor: Advisor) -> AdvisorDecision:
         or not isinstance(obj, dict)
     ):
         return NOTHING
-    return advisor.judge(str(kind.get("kind", "")), obj, old if isinstance(old, dict) else None)
+    return advisor.review(str(kind.get("kind", "")), obj, old if isinstance(old, dict) else None)

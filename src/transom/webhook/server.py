@@ -59,7 +59,7 @@ class WebhookHandler:
             done = answer_review(orjson.loads(request.body), self._advisor)
         except (orjson.JSONDecodeError, InvalidReview) as problem:
             return _text(400, f"cannot answer: {problem}")
-        warnings, refusals = done.judgement
+        warnings, refusals = done.decision
         self._reviews[done.operation, str(not refusals).lower()] += 1
         for word, texts in (("warned", warnings), ("refused", refusals)):
             for text in texts:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from transom.windows.landscape import Landscape, NodeGroup
 from transom.windows.limits import LIMITS
 from transom.windows.match import LimitMatch, LimitMatcher, Steps, pod_in, record_holds, steps_text
 from transom.windows.podchecks import CHECKS, CheckedPod, inner_pod, list_or_empty
 from transom.windows.policy import WarningPolicy
 from transom.windows.records import ALL_RUNTIMES, NodeTarget, WindowsLimit
+from transom.windows.target_nodes import NodeGroup, TargetNodes
 from transom.windows.targeting import RuntimeClasses, find_target_os, pod_containers
 from transom.windows.wording import documentation_page
 
@@ -88,19 +88,19 @@ def limit_condition(limit: WindowsLimit, target: NodeTarget) -> str:
     return " ".join(parts)
 
 
-def is_excused(hit: LimitMatch, spec: Object, at: Steps = ()) -> bool:
+def is_exempt(hit: LimitMatch, spec: Object, at: Steps = ()) -> bool:
     """Exceptions that the fields of a record cannot express, for a match in a pod at a place of its
     object.
     """
     if hit.limit.id == _TOKEN:
         return _added(spec, hit.steps[len(at) + 2])
-    excuse = _EXCUSES.get(hit.limit.id)
-    if excuse is None or not isinstance(hit.value, str):
+    exempt = _EXCUSES.get(hit.limit.id)
+    if exempt is None or not isinstance(hit.value, str):
         return False
     for steps, container in pod_containers(spec):
         place = (*at, *steps)
         if hit.steps[: len(place)] == place:
-            return excuse(hit.value, container)
+            return exempt(hit.value, container)
     return False
 
 
@@ -137,7 +137,7 @@ _EXCUSES: Final[Mapping[str, Callable[[str, Object], bool]]] = {
 }
 
 
-def _worth_telling(limit: WindowsLimit) -> bool:
+def _is_relevant(limit: WindowsLimit) -> bool:
     """Whether to report it: lint reports hints about possibly intended settings, but settings
     without effect are always reported.
     """
@@ -151,16 +151,16 @@ class Advisor:
     nodes change.
     """
 
-    __slots__ = ("_classes", "_landscape", "_policy")
+    __slots__ = ("_classes", "_policy", "_target_nodes")
 
     def __init__(
-        self, landscape: Landscape, policy: WarningPolicy, runtime_classes: RuntimeClasses
+        self, target_nodes: TargetNodes, policy: WarningPolicy, runtime_classes: RuntimeClasses
     ) -> None:
-        self._landscape = landscape
+        self._target_nodes = target_nodes
         self._policy = policy
         self._classes = runtime_classes
 
-    def judge(
+    def review(
         self, kind: str, obj: Object, old: Object | None = None, services: Iterable[Object] = ()
     ) -> AdvisorDecision:
         """Checks a pod, or an object with a pod template; `services` are those of its namespace.
@@ -182,9 +182,9 @@ class Advisor:
             return AdvisorDecision((), tuple(one.text for one in refused))
         if services:
             found += self._of_services(kind, obj, services)
-        return self._judgement(found, refused)
+        return self._decision(found, refused)
 
-    def judge_service(
+    def review_service(
         self, service: Object, workloads: Iterable[tuple[str, Object]], old: Object | None = None
     ) -> AdvisorDecision:
         """Checks a Service for the first Windows pods that it selects among the workloads of its
@@ -192,7 +192,7 @@ class Advisor:
 
         The pods are searched only if there is anything to report.
         """
-        if not _of_fields("Service", service, self._landscape.groups({})):
+        if not _of_fields("Service", service, self._target_nodes.groups({})):
             return NOTHING
         chosen = (
             self._windows(kind, obj)
@@ -205,7 +205,7 @@ class Advisor:
             found, [] if old is None else _settled(_of_fields("Service", old, groups))
         )
         return (
-            self._judgement(found, refused)
+            self._decision(found, refused)
             if self._policy.warn
             else AdvisorDecision((), tuple(one.text for one in refused))
         )
@@ -218,7 +218,7 @@ class Advisor:
             one for one in found if one.limit.id not in had and self._policy.rejects(one.limit.id)
         ]
 
-    def _judgement(self, found: list[Advice], refused: list[Advice]) -> AdvisorDecision:
+    def _decision(self, found: list[Advice], refused: list[Advice]) -> AdvisorDecision:
         worst: dict[tuple[str, Steps], int] = {}
         for one in found:
             place = one.about, one.steps
@@ -226,7 +226,7 @@ class Advisor:
         warned = (
             one.text
             for one in found
-            if _worth_telling(one.limit)
+            if _is_relevant(one.limit)
             and one not in refused
             and _RANK[one.limit.severity] == worst[one.about, one.steps]
         )
@@ -243,9 +243,9 @@ class Advisor:
         if not target.windows or not isinstance(spec, Mapping):
             return []
         groups = self._groups(spec)
-        hits = [hit for hit in _of_fields("Pod", template, groups) if not is_excused(hit[0], spec)]
+        hits = [hit for hit in _of_fields("Pod", template, groups) if not is_exempt(hit[0], spec)]
         found = [one._replace(steps=at + one.steps) for one in _settled(hits)]
-        subject = CheckedPod(spec, target, groups, self._classes, self._landscape.linux)
+        subject = CheckedPod(spec, target, groups, self._classes, self._target_nodes.linux)
         found += (one._replace(steps=at + one.steps) for one in _of_checks(subject))
         for i, claim in enumerate(list_or_empty(inner_pod(obj, "spec", "volumeClaimTemplates"))):
             place = ("spec", "volumeClaimTemplates", i)
@@ -257,7 +257,7 @@ class Advisor:
 
     def _groups(self, spec: Object) -> Sequence[NodeGroup]:
         """The possible nodes of a pod; all Windows nodes if its selector matches none."""
-        return self._landscape.groups(spec) or self._landscape.groups({})
+        return self._target_nodes.groups(spec) or self._target_nodes.groups({})
 
     def _windows(self, kind: str, obj: Object) -> Sequence[NodeGroup]:
         template = _template(kind, obj)

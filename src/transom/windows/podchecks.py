@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from transom.windows.builds import BUILDS, WindowsBuild, process_isolation
 from transom.windows.images import image_build_of, image_os
-from transom.windows.landscape import NodeGroup
 from transom.windows.records import NodeTarget, WindowsLimit
 from transom.windows.releases import DEFAULT as DEFAULT_RELEASE
 from transom.windows.sysctls import safe_sysctls
+from transom.windows.target_nodes import NodeGroup
 from transom.windows.targeting import RuntimeClasses, Steps, TargetOs, pod_containers
 
 _ROOT: Final = "containeradministrator"

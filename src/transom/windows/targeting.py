@@ -116,14 +116,14 @@ def possible_systems(spec: Mapping[str, Any]) -> bool:
 def _signs(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[OsSign]:
     yield from _selectors(spec)
     yield from _runtime_class(spec, runtime_classes)
-    yield from _said(spec)
+    yield from _hinted(spec)
     yield from _tolerations(spec)
     yield from _images(spec)
 
 
 def _selectors(spec: Mapping[str, Any]) -> Iterator[OsSign]:
     for steps, key, value in _node_selector(spec.get("nodeSelector"), ("spec", "nodeSelector")):
-        os = _label_says(key, value)
+        os = _label_selects(key, value)
         if os is not None:
             yield OsSign(os, "pinned", steps, f"nodeSelector {key}={value}")
     affinity = _inner(
@@ -147,7 +147,7 @@ def _node_selector(selector: Any, steps: Steps) -> Iterator[tuple[Steps, str, st
                 yield (*steps, key), key, value
 
 
-def _label_says(key: str, value: str) -> Os | None:
+def _label_selects(key: str, value: str) -> Os | None:
     if key in OS_LABELS:
         lower = value.lower()
         return "windows" if lower == "windows" else "linux" if lower == "linux" else None
@@ -189,7 +189,7 @@ def _term_os(term: Any) -> tuple[Os | None, Steps]:
             continue
         if operator == "In":
             systems = {
-                _label_says(key, value) if isinstance(value, str) else None for value in values
+                _label_selects(key, value) if isinstance(value, str) else None for value in values
             }
             if len(systems) == 1 and (os := systems.pop()) is not None:
                 return os, ("matchExpressions", i)
@@ -213,7 +213,7 @@ def _runtime_class(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> 
             yield OsSign("windows", "declared", steps, f"RuntimeClass {name}")
         return
     for _, key, value in _node_selector(_inner(known, "scheduling", "nodeSelector"), ()):
-        os = _label_says(key, value)
+        os = _label_selects(key, value)
         if os is not None:
             yield OsSign(os, "pinned", steps, f"RuntimeClass {name}, which selects {key}={value}")
             return
@@ -224,7 +224,7 @@ def _runtime_class(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> 
         )
 
 
-def _said(spec: Mapping[str, Any]) -> Iterator[OsSign]:
+def _hinted(spec: Mapping[str, Any]) -> Iterator[OsSign]:
     os = _inner(spec, "os", "name")
     if os in ("windows", "linux"):
         yield OsSign(os, "declared", ("spec", "os", "name"), f"spec.os is {os}")

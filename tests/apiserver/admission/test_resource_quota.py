@@ -22,8 +22,18 @@ from tests.apiserver.admission.support import (
     used,
 )
 
+from transom.apiserver.admission import resource_quota
+
 SERVICES = f"{NS}/services"
 MAPS = f"{NS}/configmaps"
+
+
+@pytest.fixture(autouse=True, params=["in one step", "in steps"])
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and small quotas are charged in one step, others one after the other."""
+    if request.param == "in steps":
+        monkeypatch.setattr(resource_quota, "_ONE_STEP_BYTES", 0)
+        monkeypatch.setattr(resource_quota, "_STEP_SECONDS", -1)
 
 
 def service(name: str, kind: str, *ports: int) -> dict[str, Any]:
@@ -54,6 +64,22 @@ async def test_two_quotas_are_charged_together_or_not_at_all() -> None:
             {"pods": "3"},
             {"pods": "3"},
         )
+
+
+async def test_a_failed_write_returns_what_it_reserved() -> None:
+    async with run() as api:
+        await store_quota(api, "q", {"configmaps": "3"})
+        await store_quota(api, "r", {"configmaps": "4"})
+        await api.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        for _ in range(5):
+            assert (await api.call("POST", MAPS, {"metadata": {"name": "a"}}))[0] == 409
+        for name in ("b", "c"):
+            await api.ok("POST", MAPS, {"metadata": {"name": name}})
+        for _ in range(3):
+            status, answer = await api.call("POST", MAPS, {"metadata": {"name": "d"}})
+            assert status == 403
+            assert "requested: configmaps=1, used: configmaps=3" in answer["message"]
+        assert await used(api, "r") == {"configmaps": "3"}
 
 
 @pytest.mark.parametrize(

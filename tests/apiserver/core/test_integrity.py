@@ -59,7 +59,9 @@ async def test_every_way_to_read_works_beside_an_object_that_does_not_decode(val
         await api.server.options.store.put(
             "configmaps/default/bad", lambda at: value % at if b"%d" in value else value
         )
-        await api.server.integrity.sift(api.server.resource("", "v1", "configmaps"), "default")
+        await api.server.integrity.scan_for_corruption(
+            api.server.resource("", "v1", "configmaps"), "default"
+        )
         answer = await api.send("GET", target, **headers)
         assert answer.status == 200, (target, answer.body)
         assert b"good" in whole(answer) and b"bad" not in whole(answer)
@@ -98,7 +100,9 @@ async def test_a_request_that_stumbles_over_a_corrupt_object_is_served_without_i
     await api.server.options.store.put("configmaps/default/bad", lambda _: b"[1]")
     sent = {**GOOD, "metadata": {"name": "bad"}} if method == "POST" else None
     if target.endswith("/bad") and method == "GET":
-        await api.server.integrity.sift(api.server.resource("", "v1", "configmaps"), "")
+        await api.server.integrity.scan_for_corruption(
+            api.server.resource("", "v1", "configmaps"), ""
+        )
     answer = await api.send(method, target, sent)
     assert answer.status == expected, answer.body
     assert [one.key for one in api.server.options.store.quarantined()] == ["configmaps/default/bad"]
@@ -118,7 +122,7 @@ async def test_watchers_see_the_corrupt_object_go() -> None:
         "configmaps/default/m", lambda _: b'{"metadata":{"name":"m","namespace":"default"}}'
     )
     stream.events()
-    await api.server.integrity.sift(api.server.resource("", "v1", "configmaps"), "")
+    await api.server.integrity.scan_for_corruption(api.server.resource("", "v1", "configmaps"), "")
     await asyncio.sleep(0)
     (gone,) = stream.events()
     assert gone["type"] == "DELETED" and gone["object"]["metadata"]["name"] == "m"

@@ -15,7 +15,8 @@ from transom.apiserver.core.context import UserInfo
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.resources import builtin_resource
 from transom.machinery.kinds import KINDS
-from transom.machinery.served_since import FIRST_SERVED, kinds_of, served_kinds
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.served_since import FIRST_SERVED, is_served_by, kinds_of, served_kinds
 
 # What the default configuration of each release's API server enables, of the group versions that
 # Transom knows.
@@ -63,7 +64,8 @@ _REMOVED_IN_16 = {"apps/v1beta1", "apps/v1beta2"}
 
 def served_by(minor: int) -> list[discovery.ServedVersion]:
     release = (1, minor)
-    return discovery.served_versions(served_kinds(release, kinds_of(release)), (), release)
+    of = Release(*release)
+    return discovery.served_versions(served_kinds(is_served_by(of), kinds_of(of)), (), of)
 
 
 @pytest.mark.parametrize("minor", range(14, 20))
@@ -130,7 +132,7 @@ def test_kinds_of_a_group_version(
 
 
 def test_1_20_keeps_its_newer_versions() -> None:
-    assert list(served_kinds((1, 20), kinds_of((1, 20)))) == list(KINDS)
+    assert list(served_kinds(is_served_by(DEFAULT), kinds_of(DEFAULT))) == list(KINDS)
 
 
 def test_the_group_extensions_came_before_apps_until_1_19() -> None:

@@ -4,6 +4,7 @@ through forwarded ports.
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.request
 from pathlib import Path
@@ -28,9 +29,33 @@ def test_services_from_one_system_to_the_other(home: Space) -> None:
         == "hello from linux\n"
     )
     page = home("exec", *LINUX, "wget", "-q", "-O", "-", "http://windows/")
-    assert "http://linux/hello says:</p>\n<pre>hello from linux\n" in page  # there and back
+    assert "Response of http://linux/hello:</p>\n<pre>hello from linux\n" in page  # there and back
     nobody = home.done("exec", *WINDOWS, "winweb", "get", "http://nobody/")
     assert nobody.returncode == 1 and "nobody has that name" in nobody.stderr
+
+
+@pytest.mark.parametrize(
+    "origin, target, verdict",
+    [
+        ("pod/home/linux", "svc/home/windows", "delivered"),
+        ("pod/home/windows", "svc/home/linux", "delivered"),
+        ("pod/home/linux", "pod/home/windows:4321", "refused"),
+        ("pod/home/windows", "pod/home/linux:4321", "refused"),
+        ("node/windows-1", "node/linux-1:4321", "refused"),
+        ("node/windows-1", "node/linux-1:10250", "delivered"),
+        ("pod/home/linux", "external:443", "delivered"),
+        ("pod/home/windows", "external:444", "refused"),
+    ],
+)
+def test_a_trace_knows_the_listening_sockets_of_real_programs(
+    home: Space, origin: str, target: str, verdict: str
+) -> None:
+    """The kernel says which sockets listen, those of programs in containers included."""
+    cluster = home.kubectl.cluster
+    done = cluster.transom(
+        "trace", origin, target, "--name", cluster.name, "--output=json", check=False
+    )
+    assert json.loads(done.stdout)["verdict"] == verdict, done.stdout
 
 
 def test_what_windows_programs_see(home: Space) -> None:

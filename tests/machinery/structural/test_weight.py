@@ -13,6 +13,7 @@ from transom.machinery.structural import (
     compile_schema,
     schema_weight,
 )
+from transom.machinery.structural.weight import may_have_patterns
 
 TEXT = {"type": "string"}
 
@@ -67,6 +68,38 @@ def test_a_large_schema_is_heavy_and_weighed_at_once(schema: dict[str, Any]) -> 
     begin = time.process_time()
     assert schema_weight(schema) >= 1e6  # not all of it was seen
     assert time.process_time() - begin < 0.1  # the event loop waits for it
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (None, False),
+        ({"properties": {"a": TEXT, "b": {"items": TEXT}}}, False),
+        ({"properties": {"a": TEXT, "b": {"items": {"pattern": "a"}}}}, True),
+        ({"properties": {"a": {"additionalProperties": {"pattern": "a"}}}}, True),
+        ({"anyOf": [{"not": {"pattern": "a"}}]}, True),
+        ({"properties": {f"p{n}": TEXT for n in range(1000)}}, False),
+    ],
+)
+def test_patterns_are_found_at_any_depth(schema: Any, expected: bool) -> None:
+    assert may_have_patterns(schema) is expected
+
+
+class _CountedSchema(dict[str, Any]):
+    reads = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        type(self).reads += 1
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("inside", [1, 100])
+def test_a_large_schema_counts_as_one_with_patterns(inside: int) -> None:
+    leaf = _CountedSchema(TEXT)
+    _CountedSchema.reads = 0
+    rows = [{"properties": {f"p{n}": leaf for n in range(inside)}} for _ in range(60_000 // inside)]
+    assert may_have_patterns({"properties": {f"r{n}": row for n, row in enumerate(rows)}})
+    assert _CountedSchema.reads < 10_000
 
 
 def test_defaults_of_one_object_are_bounded() -> None:

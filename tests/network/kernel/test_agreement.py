@@ -50,6 +50,34 @@ def test_clusters_drawn_at_random(seed: int) -> None:
     )
 
 
+def test_node_ports_on_the_loopback_and_public_addresses() -> None:
+    """kube-proxy on Linux lets 127.0.0.1 have node ports; the external host has every public
+    address.
+    """
+    cluster = make_cluster("l2bridge", 2, 1)
+    for node in cluster.nodes:
+        cluster.pod(f"a-{node}", node)
+    cluster.service("far", "10.96.0.10", ["a-linux-2"], kind="NodePort", node_port=30080)
+    cluster.service("none", "10.96.0.11", [], kind="NodePort", node_port=30081)
+    origins = [*cluster.nodes, *(f"a-{node}" for node in cluster.nodes), "external"]
+    wrong = asyncio.run(
+        differences(
+            cluster,
+            [
+                Flow(origin, address, port)
+                for origin in origins
+                for address, port in (
+                    ("127.0.0.1", 30080),
+                    ("127.0.0.1", 30081),
+                    ("8.8.8.8", 80),
+                    ("8.8.8.8", 53),
+                )
+            ],
+        )
+    )
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else's rules in the kernel alone: the planes differ, and it is said."""
     from transom.network.kernel import plan

@@ -13,9 +13,12 @@ from tests.node.programs.simulated_node import World, play
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.client.resources import PODS
+from transom.http.messages import HttpRequest
+from transom.kubelet.server.server import answer_ping_healthz
 from transom.node.network_settings import NetworkSettings
 from transom.node.programs.flags import kubelet
 from transom.node.programs.start import NO_CONFIGURATION
+from transom.runtime.sim.engine import SimRuntime
 
 
 @pytest.fixture
@@ -393,3 +396,27 @@ async def test_a_reboot_ends_what_people_started() -> None:
         assert world.binaries.running("kubelet") is not said.process
         assert (await world.node())["status"]["capacity"]["pods"] == "110"
         await world.runs("p")
+
+
+async def test_healthz_on_the_loopback_address() -> None:
+    def open_ports(world: World) -> list[int]:
+        runtime = world.pool.node("w").runtime
+        assert isinstance(runtime, SimRuntime)
+        sockets = runtime.core.node_namespace.sockets()
+        return [s.port for s in sockets if s.address == "127.0.0.1" and s.program == "kubelet"]
+
+    async with play() as world:
+        await world.runs("first")
+        assert open_ports(world) == [10248]
+        await world.stop("kubelet")
+        assert open_ports(world) == []
+        await world.relaunch("kubelet", "--healthz-port=10300")
+        await world.runs("second")
+        assert open_ports(world) == [10300]
+
+
+@pytest.mark.parametrize(
+    "path, status", [("/healthz", 200), ("/healthz/ping", 200), ("/pods", 404)]
+)
+def test_the_healthz_port_serves_nothing_else(path: str, status: int) -> None:
+    assert answer_ping_healthz(HttpRequest("GET", path.encode(), path, {})).status == status

@@ -232,3 +232,16 @@ def test_an_event_that_concerns_many_rules_looks_at_the_pods_of_a_policy_once() 
     began = time.thread_time()
     index.put_pod(pod("new", "10.1.0.1", {"app": "y"}))
     assert time.thread_time() - began < 0.05
+
+
+def test_rules_select_cluster_dns_by_the_labels_of_its_pods() -> None:
+    index = PolicyIndex()
+    index.put_server("kube-system", "kube-dns", {"k8s-app": "kube-dns"}, ("172.20.0.2",))
+    index.put_namespace(namespace("kube-system"))
+    index.put_pod(pod("k", "10.0.0.1"))
+    peer = {"namespaceSelector": {}, "podSelector": labels(**{"k8s-app": "kube-dns"})}
+    index.put_policy(
+        policy(policyTypes=["Egress"], egress=[{"to": [peer], "ports": [{"port": 53}]}])
+    )
+    [allowed] = index.isolation(("a", "k")).egress or ()
+    assert allowed.peers == {"172.20.0.2"}

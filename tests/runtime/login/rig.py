@@ -73,6 +73,9 @@ class Binaries:
             binary, {}
         )
 
+    def api_connections(self) -> list[tuple[str, str, int]]:
+        return []
+
     def running(self, binary: str) -> Program | None:
         found = self.now.get(binary)
         return None if found is None or found.code.done() else found

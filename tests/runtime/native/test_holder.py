@@ -72,7 +72,7 @@ async def test_it_holds_a_network_and_is_nobody(tmp_path: Path) -> None:
             os.devnull
         }
         assert _read(one, "oom_score_adj") == "500\n"
-        monitor.tell("kill", id="one", number=signal.SIGTERM)
+        monitor.notify("kill", id="one", number=signal.SIGTERM)
         assert (await asyncio.wait_for(ended, 10))["status"] == 128 + signal.SIGTERM
     finally:
         await monitor.shutdown()

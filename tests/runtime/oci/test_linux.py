@@ -558,11 +558,11 @@ async def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
         fill()
         os.kill(b.runtime._core.containers[made].pid, 9)
         assert (await b.ended(made)).exit_code == 137
-        burial = b.runtime._core.containers[made].burial
-        assert burial is not None
+        cleanup_task = b.runtime._core.containers[made].cleanup_task
+        assert cleanup_task is not None
         # gives back what runc had on the disk, enough for another container to be made, though not
         # to start
-        await burial
+        await cleanup_task
         fill()
         with pytest.raises(RuntimeFailure, match=r"(?i)no space left on device"):
             await b.run(("true",), sandbox)

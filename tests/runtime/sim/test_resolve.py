@@ -13,7 +13,7 @@ def test_localhost_is_the_loopback_address() -> None:
     asked: list[tuple[str, int]] = []
 
     class Namespace:
-        async def connect(self, address: str, port: int) -> socket.socket:
+        async def connect(self, address: str, port: int, pid: int = 0) -> socket.socket:
             asked.append((address, port))
             return cast(Any, None)
 

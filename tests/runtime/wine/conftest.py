@@ -149,7 +149,7 @@ class Box:
     def pid(self) -> int:
         return self.inside or (self.process.pid if self.process is not None else 0)
 
-    def signal(self, number: int, *, everybody: bool = False) -> None:
+    def signal(self, number: int, *, all_processes: bool = False) -> None:
         subprocess.run(["runc", "kill", self.id, str(int(number))], check=True)
 
     async def run(self, process: Spec, seconds: float = 0) -> Any:

@@ -50,7 +50,11 @@ def test_they_are_small() -> None:
 
 
 def test_what_is_not_shipped_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [helper for helper in helpers.HELPERS.values() if helpers.compiler_version(helper)]
+    # One of each compiler: the test above builds all of them.
+    wanted = [
+        *{h.compiler: h for h in helpers.HELPERS.values() if helpers.compiler_version(h)}.values()
+    ]
+    monkeypatch.setattr(helpers, "HELPERS", {helper.name: helper for helper in wanted})
     found = helpers.Helpers(tmp_path, shipped=tmp_path / "none")
     assert all(found.get(helper.name) is not None for helper in wanted)
     monkeypatch.setattr(helpers, "build_helper", None)

@@ -117,8 +117,8 @@ class MutatingAdmissionWebhook(MutatingPlugin):
             changed = await self._apply(invocation, attributes, subject, answer, number)
         except CallFailed as problem:
             if not hook.ignore_failure:
-                raise failure_policy_error(hook, problem) from problem
-            log.warning("%s", calling(hook, problem))
+                raise failure_policy_error(hook, problem, attributes.resource.release) from problem
+            log.warning("%s", calling(hook, problem, attributes.resource.release))
             if self._dispatch.left(attributes) <= 0:
                 raise self._dispatch.out_of_time() from problem
         finally:

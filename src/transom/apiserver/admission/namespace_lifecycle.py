@@ -4,6 +4,8 @@ of system namespaces.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
@@ -33,14 +35,29 @@ class NamespaceLifecycle(MutatingPlugin):
             and resource.kind.key != _ACCESS_REVIEW
         )
 
-    def admit(self, attributes: Attributes) -> None:
+    def admit(self, attributes: Attributes) -> Awaitable[None] | None:
         if attributes.operation == "DELETE":
             if attributes.name in IMMORTAL:
                 raise attributes.forbidden("this namespace may not be deleted")
-            return
+            return None
+        store = self._objects.store
+        if store.follows and store.latest(self._key(attributes)) is None:
+            return self._check_current(attributes)
+        self._check(attributes)
+        return None
+
+    async def _check_current(self, attributes: Attributes) -> None:
+        """Another server may just have created the namespace."""
+        await self._objects.store.sync()
+        self._check(attributes)
+
+    def _key(self, attributes: Attributes) -> str:
+        return self._namespaces.key("", attributes.namespace)
+
+    def _check(self, attributes: Attributes) -> None:
         namespace = attributes.namespace
         # A namespace that is being deleted accepts no new objects, even before the deletion is on disk.
-        record = self._objects.store.latest(self._namespaces.key("", namespace))
+        record = self._objects.store.latest(self._key(attributes))
         if record is None:
             raise errors.not_found(self._namespaces.gr, namespace)
         if attributes.operation != "CREATE":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from transom.apiserver.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
@@ -32,9 +34,16 @@ from transom.apiserver.core.objectstore import FindCore, ObjectStore
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.security import Security
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 from transom.windows.policy import WarningPolicy
 
-_PROJECTED_TOKENS_SINCE = (1, 21)
+# Only releases with the Pod Security Standards need it.
+if TYPE_CHECKING:
+    from transom.apiserver.admission import pod_security
+else:
+    pod_security = lazy_import("transom.apiserver.admission.pod_security")
 
 
 def admission_plugins(
@@ -62,7 +71,7 @@ def admission_plugins(
             resource("", "v1", "secrets"),
             names.generate,
             clock,
-            projected=resources.release >= _PROJECTED_TOKENS_SINCE,
+            projected=has_behaviour(resources.release, "ProjectedTokens"),
         ),
         NodeRestriction(find),
         TaintNodesByCondition(),
@@ -85,6 +94,15 @@ def admission_plugins(
         RoleEscalation(security.rbac, security.decide, objects.workers),
         # Not a plugin of Kubernetes: it sees pods after all mutating plugins.
         *([WindowsLimits(objects, resources, release, windows)] if windows is not None else []),
+        *(
+            [
+                pod_security.PodSecurity(
+                    objects, resource("", "v1", "namespaces"), resource("", "v1", "pods")
+                )
+            ]
+            if is_enabled(resources.release, "PodSecurity")
+            else []
+        ),
         ValidatingAdmissionWebhook(webhooks.validating, webhooks.dispatch),
         # Last: the charge must match the write, in the same iteration of the event loop.
         ResourceQuota(objects, resource("", "v1", "resourcequotas")),

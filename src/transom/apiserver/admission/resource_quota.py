@@ -6,13 +6,22 @@ iteration of the event loop in which the store accepts the object, so no other r
 interfere. Failed writes are not charged. The object is stored first: a reader of a quota sees every
 object that it was charged for.
 
+A store that several servers share allows no such thing: there the charge is written first.
+
+A namespace with many or large quotas would hold the event loop: there, the amounts are reserved
+quota by quota, the object is stored, and the reservations become charges, quota by quota, with
+other tasks in between. Reserved amounts count as used for every other request. A recount by the
+controller between the two may count the object twice, until the next recount.
+
 The quota controller recounts. A quota without recorded usage rejects everything that it limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from transom.apiserver.admission.plugin import ValidatingPlugin
@@ -23,10 +32,15 @@ from transom.kit.clock import rfc3339
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
 from transom.machinery.quota import Amounts, QuotaEvaluator
-from transom.store.api import StoreRecord
+from transom.store.api import PreconditionFailed, StoreRecord
 
 T = TypeVar("T")
+_CHARGE_ATTEMPTS = 50
 _MANAGER = "kube-apiserver"  # the server charges with its own identity
+# All quotas of a namespace that are checked and charged in one step. 1 MiB takes about 20 ms.
+_ONE_STEP_BYTES = 1024 * 1024
+_QUOTA_BYTES = 4096  # what a quota costs regardless of its size
+_STEP_SECONDS = 0.005
 
 
 class _Charge(NamedTuple):
@@ -42,6 +56,8 @@ class ResourceQuota(ValidatingPlugin):
     def __init__(self, objects: ObjectStore, quotas: Resource) -> None:
         self._objects = objects
         self._quotas = quotas
+        self._reserved: dict[str, Amounts] = {}  # by the key of the quota
+        self._charging: set[asyncio.Task[None]] = set()
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         kind = resource.kind
@@ -51,55 +67,183 @@ class ResourceQuota(ValidatingPlugin):
         return evaluator is not None and (operation == "CREATE" or evaluator.updates)
 
     def validate(self, attributes: Attributes) -> Awaitable[None] | None:
-        attributes.on_accept = attributes.confirm = None
+        attributes.on_accept = attributes.on_reject = attributes.confirm = None
+        records = self._records(attributes.namespace)
+        if not records:
+            return None
         # An object served in two groups is charged in that of the request; the recount covers both.
         evaluator = quota.evaluator_for(attributes.resource.group, attributes.resource.kind.plural)
         assert evaluator is not None
+        if self._objects.store.follows and not attributes.ctx.dry_run:
+            return self._charge_first(attributes, evaluator)
         if attributes.ctx.large:
             return self._validate_large(attributes, _remembering(evaluator))
-        self._confirm(attributes, evaluator)
+        if _are_many(records):
+            attributes.confirm = partial(self._reserve, attributes, _remembering(evaluator))
+        else:
+            self._confirm(attributes, evaluator)
         return None
+
+    async def _charge_first(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
+        """Several servers charge a quota: as in Kubernetes, the usage is written before the object,
+        and checked again if another server was faster. The quota controller corrects the usage if
+        the object is not written after all.
+        """
+        for _ in range(_CHARGE_ATTEMPTS):
+            newest = self._newest(attributes.namespace)
+            charges = _check(attributes, evaluator, newest, self._reserved) if newest else None
+            if not charges:
+                return
+            try:
+                for charge in charges:
+                    await self._charge_one(charge, rfc3339(attributes.ctx.now))
+                return
+            except PreconditionFailed:
+                continue
+        raise attributes.forbidden("unable to charge the quota: it is changed too often")
 
     async def _validate_large(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         """Measures the object in the worker thread; compares it with the quotas when it is
         written.
         """
+        measure = partial(_measure, attributes, evaluator)
+        await self._objects.compute(attributes.ctx, measure)
+        if _are_many(self._records(attributes.namespace)):
+            attributes.confirm = partial(self._reserve, attributes, evaluator)
+            return
         newest = self._newest(attributes.namespace)
         if newest:
             await self._objects.compute(
-                attributes.ctx, partial(_check, attributes, evaluator, newest)
+                attributes.ctx, partial(_check, attributes, evaluator, newest, self._reserved)
             )
         attributes.confirm = partial(self._confirm, attributes, evaluator)
 
     def _confirm(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         newest = self._newest(attributes.namespace)
-        charges = _check(attributes, evaluator, newest) if newest else None
+        charges = _check(attributes, evaluator, newest, self._reserved) if newest else None
         if charges and not attributes.ctx.dry_run:
             attributes.on_accept = partial(self._charge, charges, rfc3339(attributes.ctx.now))
 
-    def _newest(self, namespace: str) -> list[tuple[StoreRecord, Object]]:
+    def _records(self, namespace: str) -> list[StoreRecord]:
         store = self._objects.store
         return [
-            (record, self._objects.decode(self._quotas, record))
+            record
             for old in store.list(self._quotas.key_prefix(namespace)).records
             if (record := store.latest(old.key)) is not None
         ]
 
+    def _newest(self, namespace: str) -> list[tuple[StoreRecord, Object]]:
+        return [
+            (record, self._objects.decode(self._quotas, record))
+            for record in self._records(namespace)
+        ]
+
     def _charge(self, charges: list[_Charge], now: str) -> None:
-        for record, old, used in charges:
-            all_used = {**old["status"]["used"], **quota.format_amounts(used)}
-            new = {**old, "status": {**old["status"], "used": all_used}}
-            entries = managedfields.on_update(
-                old,
-                new,
-                self._quotas.ops.schema,
-                _MANAGER,
-                self._quotas.api_version,
-                now,
-                ignore_request=True,
-            )
-            new["metadata"] = {**old["metadata"], "managedFields": entries}
-            self._objects.replace_now(self._quotas, new, record)
+        for charge in charges:
+            self._charge_one(charge, now)
+
+    def _charge_one(self, charge: _Charge, now: str) -> asyncio.Future[StoreRecord]:
+        record, old, used = charge
+        all_used = {**old["status"]["used"], **quota.format_amounts(used)}
+        new = {**old, "status": {**old["status"], "used": all_used}}
+        entries = managedfields.on_update(
+            old,
+            new,
+            self._quotas.ops.schema,
+            _MANAGER,
+            self._quotas.api_version,
+            now,
+            ignore_request=True,
+        )
+        new["metadata"] = {**old["metadata"], "managedFields": entries}
+        return self._objects.replace_now(self._quotas, new, record)
+
+    # ---- many or large quotas: in steps
+
+    async def _reserve(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
+        """Checks every quota and reserves what the object uses of it."""
+        limiting = []
+        step = _Step()
+        for record in self._records(attributes.namespace):
+            if _limits(attributes, evaluator, self._objects.decode(self._quotas, record)):
+                limiting.append(record.key)
+            await step.rest()
+        if not limiting:
+            return
+        more = _measure(attributes, evaluator)
+        reserved: list[tuple[str, Amounts]] = []
+        attributes.on_reject = partial(self._release, reserved)
+        for key in limiting:
+            charge = self._find_charge(attributes, key, more)
+            if charge is not None and not attributes.ctx.dry_run:
+                amounts = {name: more[name] for name in charge.used}
+                self._reserved[key] = quota.add_amounts(self._reserved.get(key, {}), amounts)
+                reserved.append((key, amounts))
+            await step.rest()
+        if reserved:
+            attributes.on_accept = partial(self._charge_reserved, attributes, reserved)
+
+    def _find_charge(self, attributes: Attributes, key: str, more: Amounts) -> _Charge | None:
+        record = self._objects.store.latest(key)
+        if record is None:
+            return None
+        candidate = self._objects.decode(self._quotas, record)
+        return _check_room(attributes, record, candidate, more, self._reserved.get(key))
+
+    def _release(self, reserved: list[tuple[str, Amounts]]) -> None:
+        while reserved:
+            self._release_one(*reserved.pop())
+
+    def _release_one(self, key: str, amounts: Amounts) -> None:
+        left = quota.amounts_increase(self._reserved.get(key, {}), amounts)
+        if left:
+            self._reserved[key] = left
+        else:
+            self._reserved.pop(key, None)
+
+    def _charge_reserved(
+        self, attributes: Attributes, reserved: list[tuple[str, Amounts]]
+    ) -> Awaitable[None]:
+        attributes.on_reject = None
+        task = asyncio.ensure_future(self._charge_in_steps(reserved, rfc3339(attributes.ctx.now)))
+        self._charging.add(task)
+        task.add_done_callback(self._charging.discard)
+        return asyncio.shield(task)  # a cancelled request does not cancel its charges
+
+    async def _charge_in_steps(self, reserved: list[tuple[str, Amounts]], now: str) -> None:
+        step = _Step()
+        try:
+            while reserved:
+                key, amounts = reserved.pop()
+                record = self._objects.store.latest(key)
+                if record is not None:
+                    candidate = self._objects.decode(self._quotas, record)
+                    texts = (candidate.get("status") or {}).get("used") or {}
+                    used = quota.parse_amounts({n: texts[n] for n in amounts if n in texts})
+                    if used:
+                        added = quota.add_amounts(used, {n: amounts[n] for n in used})
+                        self._charge_one(_Charge(record, candidate, added), now)
+                self._release_one(key, amounts)
+                await step.rest()
+        finally:
+            self._release(reserved)
+
+
+class _Step:
+    """Lets other tasks run after a few milliseconds of work."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+
+    async def rest(self) -> None:
+        if monotonic() - self._began > _STEP_SECONDS:
+            await asyncio.sleep(0)
+            self._began = monotonic()
+
+
+def _are_many(records: list[StoreRecord]) -> bool:
+    size = len(records) * _QUOTA_BYTES + sum(len(record.value) for record in records)
+    return size > _ONE_STEP_BYTES
 
 
 def _remembering(evaluator: QuotaEvaluator) -> QuotaEvaluator:
@@ -132,53 +276,78 @@ def _remembering(evaluator: QuotaEvaluator) -> QuotaEvaluator:
 
 
 def _check(
-    attributes: Attributes, evaluator: QuotaEvaluator, quotas: list[tuple[StoreRecord, Object]]
+    attributes: Attributes,
+    evaluator: QuotaEvaluator,
+    quotas: list[tuple[StoreRecord, Object]],
+    reserved: Mapping[str, Amounts],
 ) -> list[_Charge]:
     """The charges by quota; raises an error if one does not allow it."""
-    obj, now = attributes.obj, attributes.ctx.now
-    concerned = []
-    for record, candidate in quotas:
-        status = candidate.get("status") or {}
-        hard = status.get("hard") or {}
-        names = evaluator.matching(hard)
-        if not names or not quota.in_scopes(
-            evaluator, quota.scope_selectors(candidate.get("spec") or {}), obj
-        ):
-            continue
-        name = candidate["metadata"]["name"]
-        missing = evaluator.missing(names, obj) if evaluator.missing is not None else None
-        if missing:
-            raise attributes.forbidden(f"failed quota: {name}: must specify {','.join(missing)}")
-        used = status.get("used") or {}
-        if not used.keys() >= set(names):
-            raise attributes.forbidden(
-                f"status unknown for quota: {name}, resources: {','.join(sorted(names))}"
-            )
-        concerned.append((record, candidate, hard, used))
-    if not concerned:
+    limiting = [found for found in quotas if _limits(attributes, evaluator, found[1])]
+    if not limiting:
         return []
-    usage = evaluator.usage(obj, now)
+    more = _measure(attributes, evaluator)
+    charges = (
+        _check_room(attributes, record, candidate, more, reserved.get(record.key))
+        for record, candidate in limiting
+    )
+    return [charge for charge in charges if charge is not None]
+
+
+def _limits(attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object) -> bool:
+    """Whether the quota limits the object; raises an error if that cannot be compared."""
+    status, obj = candidate.get("status") or {}, attributes.obj
+    names = evaluator.matching(status.get("hard") or {})
+    if not names or not quota.in_scopes(
+        evaluator, quota.scope_selectors(candidate.get("spec") or {}), obj
+    ):
+        return False
+    name = candidate["metadata"]["name"]
+    missing = evaluator.missing(names, obj) if evaluator.missing is not None else None
+    if missing:
+        raise attributes.forbidden(f"failed quota: {name}: must specify {','.join(missing)}")
+    if not (status.get("used") or {}).keys() >= set(names):
+        raise attributes.forbidden(
+            f"status unknown for quota: {name}, resources: {','.join(sorted(names))}"
+        )
+    return True
+
+
+def _measure(attributes: Attributes, evaluator: QuotaEvaluator) -> Amounts:
+    """How much more is used after the write than before."""
+    now = attributes.ctx.now
+    usage = evaluator.usage(attributes.obj, now)
     negative = sorted(name for name, value in usage.items() if value.sign < 0)
     if negative:
         raise attributes.forbidden(f"quota usage is negative for resource(s): {','.join(negative)}")
     before = evaluator.usage(attributes.old, now) if attributes.old is not None else {}
-    more = quota.amounts_increase(usage, before)
-    charges = []
-    for record, candidate, all_hard, all_used in concerned:
-        # A quota may name thousands of resources; only what the object uses is compared.
-        requested = {name: value for name, value in more.items() if name in all_hard}
-        hard = quota.parse_amounts({name: all_hard[name] for name in requested})
-        used = quota.parse_amounts({name: all_used[name] for name in requested if name in all_used})
-        too_much = quota.exceeded_resources(used, requested, hard)
-        if too_much:
-            asked, taken, allowed = (
-                quota.pretty_amounts({name: values[name] for name in too_much if name in values})
-                for values in (requested, used, hard)
-            )
-            name = candidate["metadata"]["name"]
-            raise attributes.forbidden(
-                f"exceeded quota: {name}, requested: {asked}, used: {taken}, limited: {allowed}"
-            )
-        if requested:
-            charges.append(_Charge(record, candidate, quota.add_amounts(used, requested)))
-    return charges
+    return quota.amounts_increase(usage, before)
+
+
+def _check_room(
+    attributes: Attributes,
+    record: StoreRecord,
+    candidate: Object,
+    more: Amounts,
+    reserved: Amounts | None,
+) -> _Charge | None:
+    """The charge to one quota; raises an error if it is exceeded."""
+    status = candidate.get("status") or {}
+    all_hard, all_used = status.get("hard") or {}, status.get("used") or {}
+    # A quota may name thousands of resources; only what the object uses is compared.
+    requested = {name: value for name, value in more.items() if name in all_hard}
+    if not requested:
+        return None
+    hard = quota.parse_amounts({name: all_hard[name] for name in requested})
+    used = quota.parse_amounts({name: all_used[name] for name in requested if name in all_used})
+    taken = quota.add_amounts(used, reserved) if reserved else used
+    too_much = quota.exceeded_resources(taken, requested, hard)
+    if too_much:
+        asked, shown, allowed = (
+            quota.pretty_amounts({name: values[name] for name in too_much if name in values})
+            for values in (requested, taken, hard)
+        )
+        name = candidate["metadata"]["name"]
+        raise attributes.forbidden(
+            f"exceeded quota: {name}, requested: {asked}, used: {shown}, limited: {allowed}"
+        )
+    return _Charge(record, candidate, quota.add_amounts(used, requested))

@@ -68,8 +68,15 @@ class ServiceAccount(MutatingPlugin, ValidatingPlugin):
         account = self._find(attributes)
         if account is None and spec["serviceAccountName"] == DEFAULT_ACCOUNT:
             return self._admit_later(attributes)
+        if account is None and self._objects.store.follows:
+            return self._admit_current(attributes)
         self._admit(attributes, account)
         return None
+
+    async def _admit_current(self, attributes: Attributes) -> None:
+        """Another server may just have created the account."""
+        await self._objects.store.sync()
+        self._admit(attributes, self._find(attributes))
 
     async def _admit_later(self, attributes: Attributes) -> None:
         account = None

@@ -72,8 +72,8 @@ class ValidatingAdmissionWebhook(ValidatingPlugin):
             await self._dispatch.ask(invocation, attributes, subject, mutating=False)
         except CallFailed as problem:
             if not hook.ignore_failure:
-                return failure_policy_error(hook, problem)
-            log.warning("%s", calling(hook, problem))
+                return failure_policy_error(hook, problem, attributes.resource.release)
+            log.warning("%s", calling(hook, problem, attributes.resource.release))
         except ApiError as problem:
             return problem
         return None

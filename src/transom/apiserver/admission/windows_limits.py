@@ -23,15 +23,15 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
 from transom.store.api import StoreEvent, Subscription
 from transom.windows.policy import WarningPolicy
-from transom.windows.targeting import possible_systems
 
 # The registry of limitations is loaded with the first Windows pod.
 if TYPE_CHECKING:
-    from transom.windows import advice, landscape, releases
+    from transom.windows import advice, releases, target_nodes, targeting
 else:
     advice = lazy_import("transom.windows.advice")
-    landscape = lazy_import("transom.windows.landscape")
+    target_nodes = lazy_import("transom.windows.target_nodes")
     releases = lazy_import("transom.windows.releases")
+    targeting = lazy_import("transom.windows.targeting")
 
 # Kinds with a pod template, and the path to its pod spec.
 _TEMPLATES: Final = {
@@ -87,40 +87,40 @@ class WindowsLimits(MutatingPlugin):
             return None  # the object is checked again after webhooks changed it
         key = attributes.resource.kind.key
         if key == _SERVICE:
-            judge = self._service(attributes)
+            review = self._service(attributes)
         else:
             spec = attributes.obj
             for step in _TEMPLATES[key]:
                 spec = spec.get(step)
                 if not spec:
                     return None
-            if not possible_systems(spec):
+            if not targeting.possible_systems(spec):
                 return None
-            judge = (
+            review = (
                 self._debugging(attributes) if attributes.subresource else self._pods(attributes)
             )
-        if judge is None:
+        if review is None:
             return None
         if attributes.ctx.large:
-            return self._report_later(attributes, judge)
-        self._report(attributes, judge())
+            return self._report_later(attributes, review)
+        self._report(attributes, review())
         return None
 
     async def _report_later(
-        self, attributes: Attributes, judge: Callable[[], advice.AdvisorDecision]
+        self, attributes: Attributes, review: Callable[[], advice.AdvisorDecision]
     ) -> None:
-        self._report(attributes, await self._objects.compute(attributes.ctx, judge))
+        self._report(attributes, await self._objects.compute(attributes.ctx, review))
 
-    def _report(self, attributes: Attributes, judgement: advice.AdvisorDecision) -> None:
-        for text in judgement.warnings:
+    def _report(self, attributes: Attributes, decision: advice.AdvisorDecision) -> None:
+        for text in decision.warnings:
             attributes.ctx.warn(text)
-        if judgement.refusals:
-            raise attributes.forbidden("; ".join(judgement.refusals))
+        if decision.refusals:
+            raise attributes.forbidden("; ".join(decision.refusals))
 
     def _pods(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision]:
         services = self._resources.require("", "v1", "services")
         return partial(
-            self._current().judge,
+            self._current().review,
             attributes.resource.kind.kind,
             attributes.obj,
             attributes.old,
@@ -134,16 +134,16 @@ class WindowsLimits(MutatingPlugin):
         new, old = ({**pod, "metadata": {}} for pod in (attributes.obj, attributes.old or {}))
         advisor = self._current()
 
-        def judge() -> advice.AdvisorDecision:
-            judgement, known = (
-                advisor.judge("Pod", new, old),
-                frozenset(advisor.judge("Pod", old).warnings),
+        def review() -> advice.AdvisorDecision:
+            decision, known = (
+                advisor.review("Pod", new, old),
+                frozenset(advisor.review("Pod", old).warnings),
             )
-            return judgement._replace(
-                warnings=tuple(text for text in judgement.warnings if text not in known)
+            return decision._replace(
+                warnings=tuple(text for text in decision.warnings if text not in known)
             )
 
-        return judge
+        return review
 
     def _service(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision] | None:
         """Only if there are Windows nodes, and only for pods of the namespace that are definitely
@@ -154,7 +154,7 @@ class WindowsLimits(MutatingPlugin):
         workloads = self._workloads(attributes.namespace)
         if attributes.ctx.large:
             workloads = iter(list(workloads))  # the store may be read on the event loop only
-        return partial(self._current().judge_service, attributes.obj, workloads, attributes.old)
+        return partial(self._current().review_service, attributes.obj, workloads, attributes.old)
 
     def _workloads(self, namespace: str) -> Iterator[tuple[str, Object]]:
         for group, plural in _WORKLOADS:
@@ -173,9 +173,9 @@ class WindowsLimits(MutatingPlugin):
         release supports.
         """
         if self._advisor is None or self._nodes.changed():
-            found = landscape.landscape_of_nodes(self._nodes.all())
+            found = target_nodes.target_nodes_of_cluster(self._nodes.all())
             if not found.nodes:
-                found = landscape.landscape_from_options(
+                found = target_nodes.target_nodes_from_options(
                     releases.parse_release_version(self._release)
                 )
             self._advisor = advice.Advisor(found, self._policy, self._runtime_class)
@@ -191,7 +191,7 @@ class _Nodes:
         self._objects = objects
         self._resource = resources.require("", "v1", "nodes")
         self._subscription: Subscription | None = None
-        self._nature: dict[str, tuple[object, ...]] = {}  # by key
+        self._node_facts: dict[str, tuple[object, ...]] = {}  # by key
         self._windows: set[str] = set()
         self._changed = False
 
@@ -221,21 +221,21 @@ class _Nodes:
     def _on_events(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             if event.record is None:
-                self._changed = self._nature.pop(event.key, None) is not None or self._changed
+                self._changed = self._node_facts.pop(event.key, None) is not None or self._changed
                 self._windows.discard(event.key)
             else:
                 self._note(event.key, self._objects.decode(self._resource, event.record))
 
     def _note(self, key: str, node: Object) -> None:
         meta, info = node["metadata"], (node.get("status") or {}).get("nodeInfo") or {}
-        nature = (
+        facts = (
             meta.get("labels"),
             meta.get("annotations"),
             (node.get("spec") or {}).get("taints"),
             info,
         )
-        if self._nature.get(key) != nature:
-            self._nature[key] = nature
+        if self._node_facts.get(key) != facts:
+            self._node_facts[key] = facts
             self._changed = True
             (
                 self._windows.add

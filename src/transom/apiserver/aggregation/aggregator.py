@@ -11,9 +11,9 @@ import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transom.apiserver.aggregation import availability, proxy
+from transom.apiserver.aggregation import availability
 from transom.apiserver.aggregation.availability import Availability
 from transom.apiserver.aggregation.registration import GROUP
 from transom.apiserver.core.context import UserInfo
@@ -25,9 +25,15 @@ from transom.http.outgoing import CallTarget, ClientPair, Connect
 from transom.http.pool import ConnectionPool
 from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import Timer, rfc3339
+from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.store.api import StoreEvent, Subscription
+
+if TYPE_CHECKING:
+    from transom.apiserver.aggregation import proxy
+else:
+    proxy = lazy_import("transom.apiserver.aggregation.proxy")
 
 log = logging.getLogger("transom.apiserver")
 _RESYNC_SECONDS = 30.0

@@ -19,6 +19,7 @@ from transom.http import goerrors
 from transom.http.goerrors import join_host_port
 from transom.http.outgoing import CallError, CallTarget, ClientPair
 from transom.http.pool import ConnectionPool
+from transom.kit.http_message import encode_request
 from transom.machinery.objects import Object
 
 _ATTEMPTS = 5
@@ -100,10 +101,13 @@ async def _ask(
     url = f"https://{host}{path}"
     # A server with an invalid certificate could only affect the condition.
     target = CallTarget(address.host, address.port, address.host, insecure=True, pair=pair)
-    request = (
-        f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Go-http-client/1.1\r\n"
-        "X-Remote-User: system:kube-aggregator\r\nX-Remote-Group: system:masters\r\n\r\n"
-    ).encode()
+    headers = (
+        ("Host", host),
+        ("User-Agent", "Go-http-client/1.1"),
+        ("X-Remote-User", "system:kube-aggregator"),
+        ("X-Remote-Group", "system:masters"),
+    )
+    request = encode_request("GET", path, headers)
     try:
         async with asyncio.timeout(_SECONDS):
             connection, head = await pool.begin(target, request)

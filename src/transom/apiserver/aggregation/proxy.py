@@ -18,6 +18,7 @@ from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, te
 from transom.http.outgoing import CallError, CallTarget, ResponseHead
 from transom.http.pool import ConnectionPool
 from transom.http.relay import escape_path
+from transom.kit.http_message import encode_request
 
 _DROPPED = passing.HOP_BY_HOP | {
     b"authorization",
@@ -48,14 +49,16 @@ def outgoing_request(
     host = join_host_port(target.host, target.port)
     _, mark, query = request.target.partition(b"?")
     wanted = escape_path(request.path).encode() + mark + query
-    lines = [f"{request.method} ".encode() + wanted + b" HTTP/1.1", f"Host: {host}".encode()]
-    for name, value in request.headers.items():
-        if name in _DROPPED or name.startswith((b"impersonate-", b"x-remote-", b"x-forwarded-")):
-            continue
-        lines.append(name + b": " + value)
+    headers: list[tuple[str | bytes, str | bytes]] = [("Host", host)]
+    headers += [
+        (name, value)
+        for name, value in request.headers.items()
+        if name not in _DROPPED
+        and not name.startswith((b"impersonate-", b"x-remote-", b"x-forwarded-"))
+    ]
     before = request.header(b"x-forwarded-for")
     seen_from = f"{before}, {request.remote}" if before else request.remote
-    added = [
+    headers += [
         ("X-Forwarded-For", seen_from),
         ("X-Forwarded-Host", host),
         ("X-Forwarded-Proto", "https"),
@@ -63,15 +66,8 @@ def outgoing_request(
         *user_headers(user),
     ]
     if upgrade:
-        added += [("Connection", "Upgrade"), ("Upgrade", request.header(b"upgrade"))]
-    lines += [f"{name}: {_clean(value)}".encode() for name, value in added]
-    if request.body or request.method in ("POST", "PUT", "PATCH"):
-        lines.append(b"Content-Length: %d" % len(request.body))
-    return b"\r\n".join(lines) + b"\r\n\r\n" + request.body
-
-
-def _clean(value: str) -> str:
-    return value.replace("\r", " ").replace("\n", " ")
+        headers += [("Connection", "Upgrade"), ("Upgrade", request.header(b"upgrade"))]
+    return encode_request(request.method, wanted, headers, request.body)
 
 
 def api_service_unavailable() -> HttpResponse:

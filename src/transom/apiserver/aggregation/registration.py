@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from transom.apiserver.core.discovery import CUSTOM_PRIORITY, PRIORITIES, version_priorities
+from transom.apiserver.core.discovery import CUSTOM_PRIORITY, version_priorities
 from transom.apiserver.core.loopback import Loopback
 from transom.kit.clock import Timer
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.served_since import ALL_SINCE
 from transom.store.api import StoreEvent, Subscription
 
@@ -36,25 +37,18 @@ def _spec(group: str, version: str, group_priority: int, version_priority: int) 
     }
 
 
-def builtin_api_services(
-    kinds: Iterable[Kind], release: tuple[int, int] = ALL_SINCE
-) -> dict[str, Object]:
+def builtin_api_services(kinds: Iterable[Kind], release: Release = ALL_SINCE) -> dict[str, Object]:
     """Name -> spec of the APIServices of built-in group versions."""
     out: dict[str, Object] = {}
     for kind in kinds:
         if kind.custom:
             continue
-        for group, version in ((kind.group, v) for v in kind.versions):
-            if group in PRIORITIES:
-                out[f"{version}.{group}"] = _spec(
-                    group, version, *version_priorities(group, version, release)
-                )
-        for group, versions in kind.also:
-            for version in versions:
-                if group in PRIORITIES:
-                    out[f"{version}.{group}"] = _spec(
-                        group, version, *version_priorities(group, version, release)
-                    )
+        places = [(kind.group, v) for v in kind.versions]
+        places += [(group, v) for group, versions in kind.also for v in versions]
+        for group, version in places:
+            priorities = version_priorities(group, version, release)
+            if priorities != CUSTOM_PRIORITY:
+                out[f"{version}.{group}"] = _spec(group, version, *priorities)
     return out
 
 

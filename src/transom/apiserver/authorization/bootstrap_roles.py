@@ -15,6 +15,7 @@ from transom.apiserver.core.bodies import own_fields
 from transom.apiserver.core.loopback import Loopback
 from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
+from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
 
 _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -134,7 +135,11 @@ async def _reconcile_one(loopback: Loopback, res: Resource, wanted: Object) -> N
         obj = res.ops.normalise(wanted)
         res.ops.default(obj)
         own_fields(ctx, res, obj, None)
-        await loopback.storage.create(ctx, res, namespace, res.ops.to_storage(obj))
+        try:
+            await loopback.storage.create(ctx, res, namespace, res.ops.to_storage(obj))
+        except ApiError as problem:  # another server of the cluster starts at the same time
+            if problem.reason != "AlreadyExists":
+                raise
         return
     if completed_role(existing, wanted) is None:
         return

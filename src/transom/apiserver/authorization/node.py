@@ -72,7 +72,7 @@ class NodeAuthorizer:
                 self._general[key] = decision
         return decision
 
-    # ---- each says why not, or ""
+    # ---- each returns the reason for a denial, or ""
     # --------------------------------------------------------------------------------
 
     def _related(self, node: str, info: RequestInfo) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import random
+from collections import Counter
+from collections.abc import Iterable
 
 
 class NotInRange(Exception):
@@ -30,6 +32,7 @@ class Allocator:
         self.count = count
         self._rng = rng
         self._used: set[int] = set()
+        self._stored: Counter[int] = Counter()  # numbers of objects that other servers may write
 
     def take(self, number: int) -> None:
         if not self.first <= number < self.first + self.count:
@@ -50,7 +53,17 @@ class Allocator:
         raise AllocatorFull
 
     def give_back(self, number: int) -> None:
-        self._used.discard(number)
+        if not self._stored[number]:
+            self._used.discard(number)
+
+    def follow(self, number: int, change: int) -> None:
+        """The number of stored objects that have this number changed, here or on another server."""
+        self._stored[number] += change
+        if self._stored[number] > 0:
+            self._used.add(number)
+        else:
+            del self._stored[number]
+            self._used.discard(number)
 
     def mark(self, number: int) -> None:
         """Marks a number as used by a stored object, in range or not."""
@@ -87,6 +100,9 @@ class AddressAllocator:
     def mark(self, address: str) -> None:
         self._numbers.mark(int(ipaddress.ip_address(address)))
 
+    def follow(self, address: str, change: int) -> None:
+        self._numbers.follow(int(ipaddress.ip_address(address)), change)
+
 
 class ServiceAllocators:
     """Allocators for one range, or for one of each family separated by a comma; the first is the
@@ -102,6 +118,15 @@ class ServiceAllocators:
     @property
     def usual(self) -> AddressAllocator:
         return next(iter(self.addresses.values()))
+
+    def follow(self, addresses: Iterable[str], ports: Iterable[int], change: int) -> None:
+        """A stored service with these was added (1) or removed (-1), here or on another server."""
+        for address in addresses:
+            pool = self.pool(address)
+            if pool is not None:
+                pool.follow(address, change)
+        for port in ports:
+            self.ports.follow(port, change)
 
     def pool(self, address: str) -> AddressAllocator | None:
         """The allocator of the address' family, if the cluster has it."""

@@ -4,7 +4,7 @@ interface for storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from transom.apiserver.core.call import ApiCall
@@ -28,7 +28,9 @@ class Attributes:
     A validating plugin sets `on_accept` to run code together with the write: storage calls it once,
     in the same iteration of the event loop in which the store accepted the write, and not at all if
     the write failed or is a dry run. `confirm` is a check that must run in that same iteration,
-    just before the write; it raises an error to reject the request.
+    just before the write; it raises an error to reject the request. Both may return something to
+    wait for: then `confirm` has reserved what the write needs, and sets `on_reject`, which storage
+    calls if the write fails.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Attributes:
         "obj",
         "old",
         "on_accept",
+        "on_reject",
         "operation",
         "options",
         "resource",
@@ -67,9 +70,20 @@ class Attributes:
         self.old = old
         self.ctx = ctx
         self.options = options
-        self.confirm: Callable[[], object] | None = None
-        self.on_accept: Callable[[], object] | None = None
+        self.confirm: Callable[[], Awaitable[None] | None] | None = None
+        self.on_accept: Callable[[], Awaitable[None] | None] | None = None
+        self.on_reject: Callable[[], None] | None = None
         self.rounds: ReinvocationContext | None = None  # set once a webhook was called
+
+    async def confirm_write(self) -> None:
+        waiting = self.confirm() if self.confirm is not None else None
+        if waiting is not None:
+            await waiting
+
+    def reject(self) -> None:
+        """The write failed."""
+        if self.on_reject is not None:
+            self.on_reject()
 
     @property
     def kind_key(self) -> str:

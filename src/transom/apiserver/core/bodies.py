@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.call import ApiCall
 from transom.apiserver.core.context import RequestContext
@@ -12,9 +13,16 @@ from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
-from transom.machinery import apply, codec, errors, managedfields
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, errors, managedfields
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
+
+if TYPE_CHECKING:
+    from transom.machinery import apply
+else:
+    apply = lazy_import("transom.machinery.apply")
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -76,10 +84,16 @@ def decode_body(
     """Decodes the body of a create or update; `fieldValidation` controls the handling of unknown
     fields.
     """
-    level = options.get("fieldValidation", "Ignore")
+    level = field_validation(res, options)
     decoded = res.ops.decode(raw, media, strict=level != "Ignore")
     report_field_problems(ctx, level, decoded, res)
     return decoded.obj
+
+
+def field_validation(res: Resource, options: Object) -> str:
+    """`fieldValidation` of a request, or the default of the release."""
+    default = "Warn" if has_behaviour(res.release, "FieldValidationWarns") else "Ignore"
+    return str(options.get("fieldValidation") or default)
 
 
 def report_field_problems(
@@ -123,7 +137,7 @@ def check_namespace(res: Resource, obj: Object, namespace: str) -> None:
         )
 
 
-def check_object_name(obj: Object, info: Authorized) -> None:
+def check_object_name(res: Resource, obj: Object, info: Authorized) -> None:
     meta = obj.get("metadata") or {}
     name, namespace = meta.get("name", ""), meta.get("namespace", "")
     if not name:
@@ -136,6 +150,8 @@ def check_object_name(obj: Object, info: Authorized) -> None:
             f"the name of the object ({name}) does not match the name on the URL ({info.name})"
         )
     if info.namespace and namespace and namespace != info.namespace:
+        if has_behaviour(res.release, "ApplyErrorsNameObject"):
+            check_namespace(res, obj, info.namespace)
         raise errors.bad_request(
             f"the namespace of the object ({namespace}) does not match the namespace on the "
             f"request ({info.namespace})"

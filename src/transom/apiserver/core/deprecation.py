@@ -1,8 +1,12 @@
-"""Warnings for API versions that are deprecated in 1.20: since when, removal, replacement."""
+"""Warnings for API versions that are deprecated: since when, removal, replacement. Those of 1.20 are
+here, those of later releases in the tables of `machinery.releases`.
+"""
 
 from __future__ import annotations
 
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases.served import deprecation_text
 
 # (group, version) -> (deprecated, removed) for all its kinds, or for one kind.
 _DEPRECATED: dict[tuple[str, str], tuple[str, str]] = {
@@ -26,7 +30,9 @@ _EXCEPTIONS: dict[tuple[str, str, str], tuple[str, str] | None] = {
 _MOVED = {"extensions": "networking.k8s.io"}  # the group with the remaining kinds of a removed one
 
 
-def deprecation_warning(gvk: GVK) -> str:
+def deprecation_warning(gvk: GVK, release: Release = DEFAULT) -> str:
+    if release >= TABLES_SINCE:
+        return deprecation_text(release, gvk)
     if gvk == ("", "v1", "ComponentStatus"):
         return "v1 ComponentStatus is deprecated in v1.19+"
     key = (gvk.group, gvk.version, gvk.kind)

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from transom.machinery.kinds import Kind
+from transom.machinery.releases import BUILDS, TABLES_SINCE, Release
+from transom.machinery.releases.kinds import group_version_priorities
 from transom.machinery.served_since import ALL_SINCE
 
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
@@ -108,12 +110,12 @@ def version_key(version: str) -> tuple[Any, ...]:
     return (0, -_STABILITY[match[2]], -int(match[1]), -int(match[3] or 0))
 
 
-def version_priorities(
-    group: str, version: str, release: tuple[int, int] = ALL_SINCE
-) -> tuple[int, int]:
+def version_priorities(group: str, version: str, release: Release = ALL_SINCE) -> tuple[int, int]:
     """`groupPriorityMinimum` and `versionPriority` of a group version that this server serves
     itself.
     """
+    if release >= TABLES_SINCE:
+        return group_version_priorities(release, group, version) or CUSTOM_PRIORITY
     if group not in PRIORITIES:
         return CUSTOM_PRIORITY
     of_group, of_versions = PRIORITIES[group]
@@ -123,7 +125,8 @@ def version_priorities(
 
 
 def storage_version_hash(kind: Kind) -> str:
-    return _hashed(kind.group, _STORED_BY_1_20.get(kind.key, kind.storage), kind.kind)
+    stored = kind.published_storage or _STORED_BY_1_20.get(kind.key, kind.storage)
+    return _hashed(kind.group, stored, kind.kind)
 
 
 @lru_cache(maxsize=4096)
@@ -135,7 +138,7 @@ def _hashed(group: str, version: str, kind: str) -> str:
 def served_versions(
     kinds: Iterable[Kind],
     aggregated: Iterable[ServedVersion] = (),
-    release: tuple[int, int] = ALL_SINCE,
+    release: Release = ALL_SINCE,
 ) -> list[ServedVersion]:
     """All group versions, ordered: groups by priority, the versions of a group by theirs."""
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -145,8 +148,9 @@ def served_versions(
         for group, version in places:
             rows.setdefault((group, version), []).extend(_resources(kind, group, version))
     own = [
-        ServedVersion(g, v, *version_priorities(g, v, release), _sorted(g, resources))
+        ServedVersion(g, v, *priorities, _sorted(priorities, resources))
         for (g, v), resources in rows.items()
+        for priorities in (version_priorities(g, v, release),)
     ]
     everything = [s for s in aggregated if (s.group, s.version) not in rows] + own
     # apiregistration.k8s.io is always first; a group is ordered by its highest version.
@@ -158,14 +162,17 @@ def served_versions(
     return everything
 
 
-def _sorted(group: str, resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return resources if group not in PRIORITIES else sorted(resources, key=lambda r: str(r["name"]))
+def _sorted(priorities: tuple[int, int], resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of custom resources are in the order of their definitions."""
+    if priorities == CUSTOM_PRIORITY:
+        return resources
+    return sorted(resources, key=lambda r: str(r["name"]))
 
 
 def _resources(kind: Kind, group: str, version: str) -> Iterable[dict[str, Any]]:
     main: dict[str, Any] = {
         "name": kind.plural,
-        "singularName": (kind.singular or kind.kind.lower()) if kind.custom else "",
+        "singularName": (kind.singular or kind.kind.lower()) if kind.custom else kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": [v for v in _CUSTOM_VERBS if v in kind.verbs] if kind.custom else list(kind.verbs),
@@ -226,14 +233,15 @@ def api_group(all_served: Iterable[ServedVersion], name: str) -> dict[str, Any] 
 
 
 def api_resource_list(
-    all_served: Iterable[ServedVersion], name: str, version: str
+    all_served: Iterable[ServedVersion], name: str, version: str, release: Release = ALL_SINCE
 ) -> dict[str, Any] | None:
     """`/api/v1` or `/apis/GROUP/VERSION`; the core group's document has no apiVersion."""
     one = next((s for s in all_served if s.group == name and s.version == version), None)
     if one is None:
         return None
+    unlisted = _UNLISTED if release < TABLES_SINCE else ()
     head = {"kind": "APIResourceList", "apiVersion": "v1"} if name else {"kind": "APIResourceList"}
-    resources = [r for r in one.resources if r["name"] not in _UNLISTED]
+    resources = [r for r in one.resources if r["name"] not in unlisted]
     return {**head, "groupVersion": one.group_version, "resources": resources}
 
 
@@ -326,42 +334,9 @@ def root_paths(
     return {"paths": sorted(paths)}
 
 
-class _Build(NamedTuple):
-    git_version: str
-    commit: str
-    date: str
-    go: str
-
-
-_BUILDS = {
-    "1.14": _Build(
-        "v1.14.10", "575467a0eaf3ca1f20eb86215b3bde40a5ae617a", "2019-12-11T12:32:32Z", "go1.12.12"
-    ),
-    "1.15": _Build(
-        "v1.15.12", "e2a822d9f3c2fdb5c9bfbe64313cf9f657f0a725", "2020-05-06T05:09:48Z", "go1.12.17"
-    ),
-    "1.16": _Build(
-        "v1.16.15", "2adc8d7091e89b6e3ca8d048140618ec89b39369", "2020-09-02T11:31:21Z", "go1.13.15"
-    ),
-    "1.17": _Build(
-        "v1.17.17", "f3abc15296f3a3f54e4ee42e830c61047b13895f", "2021-01-13T13:13:00Z", "go1.13.15"
-    ),
-    "1.18": _Build(
-        "v1.18.20", "1f3e19b7beb1cc0110255668c4238ed63dadb7ad", "2021-06-16T12:51:17Z", "go1.13.15"
-    ),
-    "1.19": _Build(
-        "v1.19.16", "e37e4ab4cc8dcda84f1344dda47a97bb1927d074", "2021-10-27T16:20:18Z", "go1.15.15"
-    ),
-    "1.20": _Build(
-        "v1.20.15", "8f1e5bf0b9729a899b8df86249b56e2c74aebc55", "2022-01-19T17:23:01Z", "go1.15.15"
-    ),
-}
-RELEASES = tuple(_BUILDS)
-
-
 def version_info(release: str = "1.20") -> dict[str, str]:
     """`/version`: the last patch of a release."""
-    build = _BUILDS[release]
+    build = BUILDS[release]
     major, minor = release.split(".")
     return {
         "major": major,

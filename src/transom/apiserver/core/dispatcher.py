@@ -7,9 +7,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from transom.apiserver.core.call import ApiCall, Result, VerbHandler
+from transom.apiserver.core.options import first_query_value
 from transom.machinery import errors
+from transom.machinery.integers import parse_int
+from transom.store.api import Store
 
 _UPDATES = ("update", "patch")
+_READS = ("get", "list", "watch")
 
 
 class Scope(Enum):
@@ -32,13 +36,24 @@ class VerbTable(NamedTuple):
 
 
 class Dispatcher:
-    def __init__(self, table: VerbTable) -> None:
+    def __init__(self, table: VerbTable, store: Store) -> None:
+        self._followed = store if store.follows else None
         self._stored = table.stored
         self._subresources = table.subresources
         self._unstored = table.unstored
 
     def __call__(self, call: ApiCall) -> Result | Awaitable[Result]:
         """The result of a call whose resource is known; raises ApiError."""
+        if self._followed is not None and _must_be_current(call, self._followed):
+            return self._after_sync(call, self._followed)
+        return self._dispatch(call)
+
+    async def _after_sync(self, call: ApiCall, store: Store) -> Result:
+        await store.sync()
+        result = self._dispatch(call)
+        return await result if isinstance(result, Awaitable) else result
+
+    def _dispatch(self, call: ApiCall) -> Result | Awaitable[Result]:
         if call.info.subresource:
             return self._subresource(call)
         if not call.res.stored:
@@ -73,6 +88,21 @@ class Dispatcher:
         if handler is None or (call.info.verb == "create" and call.info.name):
             raise errors.generic_method_not_allowed()
         return handler(call)
+
+
+def _must_be_current(call: ApiCall, store: Store) -> bool:
+    """Whether the call may not be served from data that is behind what other servers wrote: reads
+    without a resourceVersion, or of a newer one, and everything that changes an existing object.
+    """
+    verb, query = call.info.verb, call.query
+    if verb not in _READS:
+        return verb != "create" or bool(call.info.subresource) or "dryRun" in (query or ())
+    if not query:
+        return True
+    version = first_query_value(query, "resourceVersion")
+    if not version or first_query_value(query, "continue"):
+        return True
+    return version.isdecimal() and parse_int(version) > store.revision
 
 
 def _check_scope(scope: Scope, call: ApiCall) -> None:

@@ -25,13 +25,14 @@ from transom.store.api import (
     PreconditionFailed,
     StoreError,
     StoreRecord,
+    StoreUnavailable,
 )
 
 log = logging.getLogger("transom.apiserver")
 
 _AT_START = 500  # records of a bucket that are checked before they are first read
 _SLICE, _PAUSE = 32, 0.1  # of the background check
-_SIFT_PAUSE = 5.0  # between two searches caused by failed requests
+_SCAN_PAUSE = 5.0  # between two searches caused by failed requests
 _MOST_EVENTS = 100
 
 
@@ -68,6 +69,8 @@ def store_failure(problem: StoreError) -> ApiError:
     if isinstance(problem, OutOfSpace):
         text = f"etcdserver: mvcc: database space exceeded: {problem}"
         return ApiError(500, "InternalError", text, {"retryAfterSeconds": 1}, {"Retry-After": "1"})
+    if isinstance(problem, StoreUnavailable):  # etcd's own message, as Kubernetes shows it
+        return ApiError(500, "", str(problem))
     return errors.internal(str(problem))
 
 
@@ -79,7 +82,7 @@ class Integrity:
         self._store = objects.store
         self._report: Callable[[KeyQuarantined], None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._next_sift = 0.0
+        self._next_scan = 0.0
         self.corrupt = 0  # found since start-up
 
     # ---- life
@@ -121,21 +124,21 @@ class Integrity:
             await self._check(whole.records(start, _SLICE))
             await asyncio.sleep(_PAUSE)
 
-    async def sift(self, res: Resource, namespace: str) -> int:
+    async def scan_for_corruption(self, res: Resource, namespace: str) -> int:
         """Quarantines records that do not decode, after a request failed on one; returns their
         number.
         """
         now = self._clock.monotonic()
-        if now < self._next_sift:
+        if now < self._next_scan:
             return 0
-        self._next_sift = now + _SIFT_PAUSE
+        self._next_scan = now + _SCAN_PAUSE
         found = 0
         records = self._store.list(res.key_prefix(namespace)).records
         for start in range(0, len(records), _SLICE):
             found += await self._check(records[start : start + _SLICE], res)
             await asyncio.sleep(0)
         if found:
-            self._next_sift = 0.0
+            self._next_scan = 0.0
         return found
 
     async def _check(self, records: Sequence[StoreRecord], res: Resource | None = None) -> int:

@@ -18,7 +18,7 @@ from transom.apiserver.core.storage import Storage
 from transom.kit.goquote import go_quote
 from transom.machinery import errors, gojson
 from transom.machinery.objects import TooDeep
-from transom.store.api import FutureRevision, RevisionCompacted, StoreRecord
+from transom.store.api import FutureRevision, RecordPage, RevisionCompacted, StoreRecord
 
 _TOKEN_VERSION = "meta.k8s.io/v1"
 _NOT_CACHED = ("/Event",)  # kinds that Kubernetes always reads from etcd
@@ -82,7 +82,35 @@ async def list_in_turns(
     storage: Storage, res: Resource, namespace: str, options: ListOptions
 ) -> RecordListing:
     """Runs the list; yields to other tasks if it examines many objects."""
-    return await finish_list(list_steps(storage, res, namespace, options))
+    try:
+        return await finish_list(list_steps(storage, res, namespace, options))
+    except PastNeeded as needed:
+        return await list_past(storage, res, namespace, options, needed)
+
+
+class PastNeeded(Exception):
+    """The list is of a revision that is not in memory; `list_past` may find it in etcd."""
+
+    def __init__(self, prefix: str, after: str, revision: int) -> None:
+        super().__init__(f"revision {revision}")
+        self.prefix = prefix
+        self.after = after
+        self.revision = revision
+
+
+async def list_past(
+    storage: Storage, res: Resource, namespace: str, options: ListOptions, needed: PastNeeded
+) -> RecordListing:
+    try:
+        past = await storage.store.list_past(
+            needed.prefix,
+            after=needed.after,
+            limit=0 if options.filtered else max(options.limit, 0),
+            revision=needed.revision,
+        )
+    except RevisionCompacted:
+        raise _too_old(options, needed.prefix, needed.after) from None
+    return await finish_list(list_steps(storage, res, namespace, options, past))
 
 
 async def finish_list(steps: Steps) -> RecordListing:
@@ -94,7 +122,14 @@ async def finish_list(steps: Steps) -> RecordListing:
         await asyncio.sleep(0)
 
 
-def list_steps(storage: Storage, res: Resource, namespace: str, options: ListOptions) -> Steps:
+def list_steps(
+    storage: Storage,
+    res: Resource,
+    namespace: str,
+    options: ListOptions,
+    past: RecordPage | None = None,
+) -> Steps:
+    """`past`: the records of the page, if they are no longer in memory."""
     store = storage.store
     prefix = res.key_prefix(namespace)
     single = options.fields.exact("metadata.name") if options.fields is not None else None
@@ -127,7 +162,7 @@ def list_steps(storage: Storage, res: Resource, namespace: str, options: ListOpt
         found = [record] if record is not None and (keep is None or keep(record)) else []
         return RecordListing(found, store.revision)
     try:
-        return (yield from _scan(storage, res, prefix, after, revision, options))
+        return (yield from _scan(storage, res, prefix, after, revision, options, past))
     except FutureRevision:
         if options.token:
             raise errors.bad_request("invalid continue token") from None
@@ -135,15 +170,27 @@ def list_steps(storage: Storage, res: Resource, namespace: str, options: ListOpt
             500, "", "etcdserver: mvcc: required revision is a future revision"
         ) from None
     except RevisionCompacted:
-        if not options.token:
-            raise errors.expired("The resourceVersion for the provided list is too old.") from None
-        problem = errors.expired(_TOO_OLD_RESUME)
-        problem.continue_token = _encode_token(-1, after, prefix)
-        raise problem from None
+        if store.follows:
+            raise PastNeeded(prefix, after, revision) from None
+        raise _too_old(options, prefix, after) from None
+
+
+def _too_old(options: ListOptions, prefix: str, after: str) -> errors.ApiError:
+    if not options.token:
+        return errors.expired("The resourceVersion for the provided list is too old.")
+    problem = errors.expired(_TOO_OLD_RESUME)
+    problem.continue_token = _encode_token(-1, after, prefix)
+    return problem
 
 
 def _scan(
-    storage: Storage, res: Resource, prefix: str, after: str, revision: int, options: ListOptions
+    storage: Storage,
+    res: Resource,
+    prefix: str,
+    after: str,
+    revision: int,
+    options: ListOptions,
+    past: RecordPage | None,
 ) -> Steps:
     store = storage.store
     keep = selector_filter(storage, res, options)
@@ -152,11 +199,15 @@ def _scan(
         snapshot = store.records(prefix)
         return RecordListing(snapshot, snapshot.revision)
     inconsistent = revision < 0  # a token of a list that could no longer be consistent
-    page = store.list(
-        prefix,
-        after=after,
-        limit=limit if keep is None else (_SCAN if limit else 0),
-        revision=0 if inconsistent else revision,
+    page = (
+        past
+        if past is not None
+        else store.list(
+            prefix,
+            after=after,
+            limit=limit if keep is None else (_SCAN if limit else 0),
+            revision=0 if inconsistent else revision,
+        )
     )
     found: list[StoreRecord] = page.records if keep is None else []
     at = page.revision

@@ -21,7 +21,7 @@ from transom.apiserver.core.sharing import share
 from transom.apiserver.core.strategies import strategy_for
 from transom.kit.goquote import go_quote
 from transom.kit.workers import WorkRunner
-from transom.machinery import errors, selectors
+from transom.machinery import errors, field_selectors
 from transom.machinery.objects import Object, encode_bounded
 from transom.store.api import Store, StoreRecord
 
@@ -138,7 +138,7 @@ class ObjectStore:
     def fields(self, res: Resource, record: StoreRecord) -> dict[str, str]:
         entry = self.cached(record)
         if entry.fields is None:
-            entry.fields = selectors.field_values(res.kind, self.as_stored(res, record))
+            entry.fields = field_selectors.field_values(res.kind, self.as_stored(res, record))
         return entry.fields
 
     def as_stored(self, res: Resource, record: StoreRecord) -> Object:
@@ -169,21 +169,37 @@ class ObjectStore:
         ]
 
     def put(
-        self, res: Resource, key: str, obj: Object, expected: int, ttl: float | None
+        self,
+        res: Resource,
+        key: str,
+        obj: Object,
+        expected: int,
+        ttl: float | None,
+        lock: str = "",
     ) -> asyncio.Future[StoreRecord]:
+        """`lock`: see `Store.put`."""
         meta = obj["metadata"]
         body = (
             obj if res.custom else {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
         )
         cached = Cached(meta.get("labels") or _NO_LABELS)
 
-        def encode(revision: int) -> bytes:
+        def stamp(revision: int) -> None:
             meta["resourceVersion"] = str(revision)
+
+        def encode(revision: int) -> bytes:
+            if not revision:  # etcd assigns it; the value is the whole object, as in Kubernetes
+                meta.pop("resourceVersion", None)
+                kind = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version}
+                return encode_bounded({**kind, "metadata": meta, **body})
+            stamp(revision)
             # orjson's bytes keep their whole buffer, four times the content; this makes a copy of
             # the right size.
             return encode_bounded(body)
 
-        pending = self.store.put(key, encode, expected=expected, ttl=ttl, cache=cached)
+        pending = self.store.put(
+            key, encode, expected=expected, ttl=ttl, cache=cached, stamp=stamp, lock=lock
+        )
         self._writes[key] = pending
         if len(self._writes) > _WRITES_KEPT:
             self._writes = {key: write for key, write in self._writes.items() if not write.done()}

@@ -9,7 +9,7 @@ from typing import Any
 from transom.apiserver.core.resources import Resource
 from transom.kit.durations import DurationError, parse_duration
 from transom.kit.goquote import go_quote
-from transom.machinery import errors, selectors
+from transom.machinery import errors, field_selectors, selectors
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object
 from transom.machinery.validation import options as rules
@@ -57,7 +57,7 @@ def query_integer(query: Query, name: str) -> int | None:
 @dataclass(slots=True)
 class ListOptions:
     labels: selectors.LabelSelector | None = None
-    fields: selectors.FieldSelector | None = None
+    fields: field_selectors.FieldSelector | None = None
     limit: int = 0
     token: str = ""
     version: str = ""
@@ -96,7 +96,9 @@ def parse_list_options(query: Query, res: Resource, watch: bool) -> ListOptions:
             out.labels = None if parsed.empty else parsed
         text = first_query_value(query, "fieldSelector")
         if text:
-            terms = selectors.convert_fields(selectors.parse_fields(text), res.kind, res.gvk)
+            terms = field_selectors.convert_fields(
+                field_selectors.parse_fields(text), res.kind, res.gvk
+            )
             out.fields = None if terms.empty else terms
     except selectors.SelectorError as problem:
         raise errors.bad_request(str(problem)) from None

@@ -23,7 +23,7 @@ from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.machinery import errors
-from transom.machinery.selectors import FieldSelector, FieldTerm
+from transom.machinery.field_selectors import FieldSelector, FieldTerm
 from transom.store.api import StoreRecord
 
 
@@ -54,7 +54,20 @@ def list_objects(storage: Storage, call: ApiCall) -> ListResult | Awaitable[List
         if res.ops.converter is None:
             return ListResult(res, listing)
         return _list_converted(res, listing)
+    except lists.PastNeeded as needed:
+        return _list_past(storage, res, info.namespace, options, needed)
     return _list_in_turns(res, steps)
+
+
+async def _list_past(
+    storage: Storage,
+    res: Resource,
+    namespace: str,
+    options: ListOptions,
+    needed: lists.PastNeeded,
+) -> ListResult:
+    listing = await lists.list_past(storage, res, namespace, options, needed)
+    return await _list_converted(res, listing)
 
 
 async def _list_in_turns(res: Resource, steps: lists.Steps) -> ListResult:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, NewType
 
-from transom.machinery import selectors
+from transom.machinery import field_selectors, selectors
 
 _VERBS = {
     "GET": "get",
@@ -122,7 +122,7 @@ def selected_name(query: Query) -> str:
     if not texts:
         return ""
     try:
-        name = selectors.parse_fields(texts[0]).exact("metadata.name") or ""
+        name = field_selectors.parse_fields(texts[0]).exact("metadata.name") or ""
         if not name or not is_path_segment(name):
             return ""
         if labels := query.get("labelSelector"):

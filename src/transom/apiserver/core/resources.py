@@ -7,13 +7,16 @@ compares `generation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from transom.apiserver.core import deprecation
 from transom.apiserver.core.typed import BuiltinType, TypeOps
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import ALL_VERBS, GVK, Kind
-from transom.machinery.served_since import ALL_SINCE, is_served, kinds_of, served_kinds
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.schema import schema_table
+from transom.machinery.served_since import ALL_SINCE, is_served_by, kinds_of, served_kinds
 
 _WARNINGS_SINCE = (1, 19)
 
@@ -34,6 +37,7 @@ class Resource:
         "kind",
         "ops",
         "prefix",
+        "release",
         "served",
         "stored",
         "subresources",
@@ -50,12 +54,13 @@ class Resource:
         make_ops: Callable[[Kind, GVK], TypeOps] = BuiltinType,
         *,
         served: bool = True,
-        warns: bool = True,
+        release: Release = ALL_SINCE,
     ) -> None:
         """`served`: whether clients may use it. The cluster's own components also use versions that
-        its release does not serve. `warns`: whether the release warns about deprecated versions.
+        its release does not serve.
         """
         self.served = served
+        self.release = release
         self.kind = kind
         self.version = version
         self.group = kind.group if group is None else group
@@ -77,10 +82,10 @@ class Resource:
         self.ops = make_ops(kind, self.gvk)
         self.warning = (
             ""
-            if not warns
+            if release < _WARNINGS_SINCE
             else self.ops.deprecation
             if kind.custom
-            else deprecation.deprecation_warning(self.gvk)
+            else deprecation.deprecation_warning(self.gvk, release)
         )
 
     def key(self, namespace: str, name: str) -> str:
@@ -103,10 +108,16 @@ class ResourceRegistry:
     """Group version -> plural -> Resource."""
 
     def __init__(
-        self, kinds: Iterable[Kind] | None = None, release: tuple[int, int] = ALL_SINCE
+        self,
+        kinds: Iterable[Kind] | None = None,
+        release: Release = ALL_SINCE,
+        runtime_config: Mapping[str, bool] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.generation = 1
         self.release = release
+        self.types = schema_table(release, feature_gates)
+        self._is_served = is_served_by(release, runtime_config)
         self._by_gv: dict[tuple[str, str], dict[str, Resource]] = {}
         self._kinds: dict[str, Kind] = {}
         for kind in kinds_of(release) if kinds is None else kinds:
@@ -114,6 +125,8 @@ class ResourceRegistry:
 
     def add(self, kind: Kind, make_ops: Callable[[Kind, GVK], TypeOps] = BuiltinType) -> None:
         """Adds a kind, or replaces it (a custom resource whose definition changed)."""
+        if make_ops is BuiltinType:
+            make_ops = self._builtin
         self.remove(kind.group, kind.plural)
         self._kinds[f"{kind.group}/{kind.plural}"] = kind
         for version in kind.versions:
@@ -122,8 +135,8 @@ class ResourceRegistry:
                 version,
                 None,
                 make_ops,
-                served=kind.custom or is_served(self.release, kind.group, version, kind.kind),
-                warns=self.release >= _WARNINGS_SINCE,
+                served=kind.custom or self._is_served(kind.group, version, kind.kind),
+                release=self.release,
             )
         for group, versions in kind.also:
             for version in versions:
@@ -131,10 +144,19 @@ class ResourceRegistry:
                     kind,
                     version,
                     group,
-                    served=is_served(self.release, group, version, kind.kind),
-                    warns=self.release >= _WARNINGS_SINCE,
+                    self._builtin,
+                    served=self._is_served(group, version, kind.kind),
+                    release=self.release,
                 )
         self.generation += 1
+
+    def _builtin(self, kind: Kind, gvk: GVK) -> TypeOps:
+        return BuiltinType(kind, gvk, self.types)
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether clients see every version that components of the cluster use."""
+        return self.release == ALL_SINCE
 
     def remove(self, group: str, plural: str) -> None:
         kind = self._kinds.pop(f"{group}/{plural}", None)
@@ -176,9 +198,14 @@ class ResourceRegistry:
     def has_version(self, group: str, version: str) -> bool:
         return any(r.served for r in self._by_gv.get((group, version), {}).values())
 
-    def has_builtin(self, group: str, version: str) -> bool:
+    def answers_for(self, group: str, version: str) -> bool:
+        """Whether this server itself answers requests for unknown resources of a group version."""
+        any_version = has_behaviour(self.release, "GroupNotFoundAsStatus")
         return any(
-            r.served and not r.custom for r in self._by_gv.get((group, version), {}).values()
+            r.served and not r.custom
+            for (of, served), rows in self._by_gv.items()
+            if of == group and (any_version or served == version)
+            for r in rows.values()
         )
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
@@ -195,7 +222,7 @@ class ResourceRegistry:
 
     def served_kinds(self) -> Iterator[Kind]:
         """Kinds and versions that clients see."""
-        return served_kinds(self.release, self.kinds())
+        return served_kinds(self._is_served, self.kinds())
 
     def kinds(self) -> Iterator[Kind]:
         return iter(list(self._kinds.values()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,16 +34,24 @@ from transom.kit.uuids import random_uuid
 from transom.machinery import errors, field
 from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
-from transom.machinery.objects import Object, same_json
-from transom.machinery.structural.cel import SlowRules, has_rules
-from transom.machinery.structural.weight import has_patterns
+from transom.machinery.objects import Object, copy_object, same_json
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 from transom.store.api import PreconditionFailed, StoreRecord
 
 # Few objects are large enough for their protobuf size to matter.
 if TYPE_CHECKING:
-    from transom.machinery import protobuf
+    from transom.machinery import object_warnings, protobuf
+    from transom.machinery.releases import texts
+    from transom.machinery.structural import cel as structural_cel
+    from transom.machinery.structural import weight as structural_weight
 else:
+    object_warnings = lazy_import("transom.machinery.object_warnings")
     protobuf = lazy_import("transom.machinery.protobuf")
+    structural_cel = lazy_import("transom.machinery.structural.cel")
+    structural_weight = lazy_import("transom.machinery.structural.weight")
+    texts = lazy_import("transom.machinery.releases.texts")
 
 T = TypeVar("T")
 Transform = Callable[[Object | None], Object]
@@ -54,13 +62,15 @@ _MODIFIED = (
 )
 MAX_REQUEST_BYTES = 1536 * 1024  # etcd's --max-request-bytes
 MAX_SEND_BYTES = 2 * 1024 * 1024  # the limit of etcd's client
+_ALLOCATION_ATTEMPTS = 50
+_FOLLOWED_ATTEMPTS = 10_000
 _STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 _DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
 
 
 def _needs_compiling(definition: Object) -> bool:
     """Whether a CustomResourceDefinition has validation rules or patterns, which take long to
-    compile.
+    compile, or is large.
     """
     spec = definition.get("spec") or {}
     holders = [
@@ -68,7 +78,10 @@ def _needs_compiling(definition: Object) -> bool:
         *((version or {}).get("schema") for version in spec.get("versions") or ()),
     ]
     schemas = [holder.get("openAPIV3Schema") for holder in holders if isinstance(holder, dict)]
-    return any(map(has_rules, schemas)) or any(map(has_patterns, schemas))
+    # The first walk is bounded, so the second one sees small schemas only.
+    return any(map(structural_weight.may_have_patterns, schemas)) or any(
+        map(structural_cel.has_rules, schemas)
+    )
 
 
 class Storage:
@@ -80,7 +93,7 @@ class Storage:
         clock: Clock,
         names: NameGenerator,
         rng: random.Random,
-        release: tuple[int, int] = (1, 20),
+        release: Release = DEFAULT,
         feature_gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.store = objects.store
@@ -108,12 +121,16 @@ class Storage:
         self._put = objects.put
         self._durable = objects.durable
         self._as_stored = objects.as_stored
+        # The lock of all writes that allocate; a store of one process needs none.
+        self._lock = "service-allocations" if objects.store.follows else ""
+        self._allocation = asyncio.Lock()
 
-    def feature(self, gate: str, since: tuple[int, int]) -> bool:
+    def feature(self, gate: str) -> bool:
         """Whether a feature is enabled: by the feature gates, otherwise by the release's
         default.
         """
-        return self._feature_gates.get(gate, self.release >= since)
+        found = self._feature_gates.get(gate)
+        return is_enabled(self.release, gate) if found is None else found
 
     # ---- creating ------------------------------------------------------------------------------------------------
 
@@ -147,6 +164,7 @@ class Storage:
             else:
                 self._before_create(ctx, res, strategy, namespace, obj)
             await self._validated(ctx, res, obj, partial(res.ops.validate_create, obj))
+            self._warn(ctx, res, obj)
             if authorize is not None:
                 authorize()
             attributes.name = meta.get("name", "")
@@ -192,6 +210,11 @@ class Storage:
             meta["name"] = self._names.generate(meta["generateName"])
         base.prepare_create(strategy, res.kind, self, ctx, obj)
 
+    def _warn(self, ctx: RequestContext, res: Resource, obj: Object, subresource: str = "") -> None:
+        if not res.custom and not subresource and has_behaviour(res.release, "ObjectWarnings"):
+            for text in object_warnings.object_warnings(res.release, res.kind.key, obj):
+                ctx.warn(text)
+
     async def _validated(
         self,
         ctx: RequestContext,
@@ -207,10 +230,47 @@ class Storage:
                 )
             else:
                 _validate(res, obj, find_problems)
-        except SlowRules as slow:
+        except structural_cel.SlowRules as slow:
             await compute_in_worker(self.workers, ctx, partial(_validate, res, obj, slow.work))
 
     async def _insert(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        namespace: str,
+        obj: Object,
+        attributes: Attributes,
+    ) -> StoreRecord:
+        if strategy.reserve is None or not self._lock:
+            return await self._insert_once(ctx, res, strategy, namespace, obj, attributes)
+        key = res.key(namespace, obj["metadata"]["name"])
+
+        async def attempt() -> StoreRecord:
+            existing = self.store.get(key)
+            if existing is not None:
+                raise self._exists(res, obj["metadata"]["name"], existing)
+            fresh = copy_object(obj)
+            return await self._insert_once(ctx, res, strategy, namespace, fresh, attributes)
+
+        return await self._allocating(attempt, lambda: True)
+
+    async def _allocating(
+        self, attempt: Callable[[], Awaitable[StoreRecord]], is_unchanged: Callable[[], bool]
+    ) -> StoreRecord:
+        """Writes an object that takes numbers from a range that several servers share. The write is
+        refused if another server has just taken some; then this one knows which.
+        """
+        async with self._allocation:
+            for _ in range(_ALLOCATION_ATTEMPTS):
+                try:
+                    return await attempt()
+                except PreconditionFailed:
+                    if not is_unchanged():
+                        raise
+        raise errors.internal("failed to allocate: the ranges are changed too often")
+
+    async def _insert_once(
         self,
         ctx: RequestContext,
         res: Resource,
@@ -228,8 +288,7 @@ class Storage:
         undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None else None
         try:
             if ctx.dry_run:
-                if attributes.confirm is not None:
-                    attributes.confirm()
+                await attributes.confirm_write()
                 existing = self.store.latest(key)
                 if existing is not None:
                     raise self._exists(res, meta["name"], existing)
@@ -238,16 +297,21 @@ class Storage:
             if ctx.large:
                 await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
             share(res.kind.key, stored)
-            if attributes.confirm is not None:
-                attributes.confirm()
+            await attributes.confirm_write()
+            lock = self._lock if strategy.reserve is not None else ""
             try:
-                pending = self._put(res, key, stored, 0, strategy.ttl)
+                pending = self._put(res, key, stored, 0, strategy.ttl, lock)
+                more = attributes.on_accept() if attributes.on_accept is not None else None
+                record = await pending  # a cancelled request does not cancel the write
             except PreconditionFailed as problem:
+                if lock and problem.current is None:
+                    raise
                 raise self._exists(res, meta["name"], problem.current) from None
-            if attributes.on_accept is not None:
-                attributes.on_accept()
-            return await pending  # a cancelled request does not cancel the write
+            if more is not None:
+                await more
+            return record
         except BaseException:
+            attributes.reject()
             if undo is not None:
                 undo()
             raise
@@ -286,7 +350,9 @@ class Storage:
         itself. Returns the record and whether it was created.
         """
         gr = res.gr
-        retries = 5
+        # Each refusal by etcd means that another write succeeded; Kubernetes tries again without
+        # limit.
+        retries = _FOLLOWED_ATTEMPTS if self.store.follows else 5
         key = res.key(namespace, name)
         strategy = strategy_for(res.kind, res.version)
         converter = res.ops.converter
@@ -343,6 +409,7 @@ class Storage:
                 validate = partial(res.ops.validate_update, new, old, subresource)
             await self._validated(ctx, res, new, validate)
             if checked:
+                self._warn(ctx, res, new, subresource)
                 await self.admission.validate(attributes)
             try:
                 record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)
@@ -375,17 +442,12 @@ class Storage:
         version = meta.get("resourceVersion") or ""
         if version in ("", "0"):
             if not strategy.unconditional_update:
-                raise errors.invalid(
-                    res.gr,
-                    name,
-                    [
-                        field.invalid(
-                            "metadata.resourceVersion",
-                            field.GoText("0x0"),
-                            "must be specified for an update",
-                        )
-                    ],
+                missing = field.invalid(
+                    "metadata.resourceVersion",
+                    field.GoText("0x0", "0"),
+                    "must be specified for an update",
                 )
+                raise errors.invalid(res.gr, name, texts.in_release(res.release, [missing]))
             if not strategy.checks_before_store or version == "0":
                 meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return True
@@ -434,6 +496,28 @@ class Storage:
         current: StoreRecord,
         attributes: Attributes,
     ) -> StoreRecord:
+        if strategy.reserve is None or not self._lock:
+            return await self._replace_once(ctx, res, strategy, key, new, old, current, attributes)
+
+        async def attempt() -> StoreRecord:
+            fresh = copy_object(new)
+            return await self._replace_once(
+                ctx, res, strategy, key, fresh, old, current, attributes
+            )
+
+        return await self._allocating(attempt, lambda: self.store.get(key) is current)
+
+    async def _replace_once(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        key: str,
+        new: Object,
+        old: Object,
+        current: StoreRecord,
+        attributes: Attributes,
+    ) -> StoreRecord:
         undo = strategy.reserve(self, ctx, new, old) if strategy.reserve is not None else None
         try:
             meta = new["metadata"]
@@ -456,13 +540,15 @@ class Storage:
                 if res.custom
                 else same_object(new, old)
             ):
-                if self.store.get(key) is not current:  # not on disk yet
+                newest = self.store.get(key)
+                if newest is not current and self.store.follows:  # changed by another server
+                    raise PreconditionFailed(newest)
+                if newest is not current:  # not on disk yet
                     await self._durable(key)
                 return current
             if ctx.large and not ctx.dry_run:
                 await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
-            if attributes.confirm is not None:
-                attributes.confirm()
+            await attributes.confirm_write()
             if ctx.dry_run:
                 return StoreRecord(
                     key,
@@ -470,11 +556,14 @@ class Storage:
                     current.create_revision,
                     current.mod_revision,
                 )
-            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl)
-            if attributes.on_accept is not None:
-                attributes.on_accept()
+            lock = self._lock if strategy.reserve is not None else ""
+            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl, lock)
+            more = attributes.on_accept() if attributes.on_accept is not None else None
             record = await pending
+            if more is not None:
+                await more
         except BaseException:
+            attributes.reject()
             if undo is not None:
                 undo()
             raise
@@ -483,10 +572,15 @@ class Storage:
         return record
 
     async def _deleted(self, strategy: Strategy, obj: Object) -> None:
-        if strategy.after_delete is not None:
+        while strategy.after_delete is not None:
             along = strategy.after_delete(self, obj)
-            if along is not None:
+            if along is None:
+                return
+            try:
                 await asyncio.shield(along)
+                return
+            except PreconditionFailed:  # another server has just changed what goes along
+                continue
 
     # ---- deleting
     # ----------------------------------------------------------------------------------------------
@@ -549,7 +643,11 @@ class Storage:
             record = await self._put(res, key, stored, current.mod_revision, strategy.ttl)
             return res.ops.load((await self.readable(res, record)).value), False
         # a grace period of zero: watchers see the deletion timestamp, then the deletion
-        if changed:
+        if changed and self.store.follows:  # the deletion has to name the revision of the mark
+            marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
+            written = await asyncio.shield(marking)
+            await self.store.delete(key, expected=written.mod_revision)
+        elif changed:
             marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
             accepted = self.store.latest(key)
             assert accepted is not None

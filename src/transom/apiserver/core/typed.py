@@ -15,17 +15,21 @@ from transom.apiserver.core.offload import RunInWorker
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, defaults, schema, validation
 from transom.machinery.codec import Decoded
+from transom.machinery.defaults.newer import apply_newer_defaults
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.machinery.schema import SchemaTable
 from transom.store.api import StoreRecord
 
-# Only requests for other versions than the stored one need it.
+# Only requests for other versions than the stored one, and invalid objects, need them.
 if TYPE_CHECKING:
     from transom.machinery import conversion
+    from transom.machinery.releases import texts
 else:
     conversion = lazy_import("transom.machinery.conversion")
+    texts = lazy_import("transom.machinery.releases.texts")
 
 T = TypeVar("T")
 
@@ -95,31 +99,32 @@ class BuiltinType:
     deprecation: str = ""
     converter: Converter | None = None
     scale_paths: ScaleAccess | None = None
-    __slots__ = ("_error_kind", "_kind", "_stored", "gvk")
+    __slots__ = ("_error_kind", "_kind", "_stored", "_types", "gvk")
 
-    def __init__(self, kind: Kind, gvk: GVK) -> None:
+    def __init__(self, kind: Kind, gvk: GVK, types: SchemaTable = schema.BASE) -> None:
         self._kind = kind
+        self._types = types
         self.gvk = gvk
         self._stored = kind.gvk()
-        self._error_kind = GroupResource(
-            *validation.ERROR_KINDS.get(kind.key, (kind.group, kind.kind))
-        )
+        self._error_kind = GroupResource(*validation.error_kind(kind, types.release))
 
     @property
     def schema(self) -> Any:
-        return schema.lookup_schema_type(self.gvk)
+        return self._types.lookup(self.gvk)
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded:
-        return codec.decode_object(raw, media_type, self.gvk, strict=strict)
+        return codec.decode_object(raw, media_type, self.gvk, strict=strict, types=self._types)
 
     def normalise(self, obj: Object) -> Object:
-        return codec.normalise_object(self.gvk, obj)
+        return codec.normalise_object(self._types.lookup(self.gvk) or self.gvk, obj)
 
     def default(self, obj: Object) -> None:
         defaults.apply_defaults(self.gvk, obj)
+        apply_newer_defaults(self._types.release, self.gvk, obj)
 
     def default_stored(self, obj: Object) -> None:
         defaults.apply_defaults(self._stored, obj)
+        apply_newer_defaults(self._types.release, self._stored, obj)
         if self.gvk != self._stored:
             conversion.apply_storage_changes(self._kind, obj, self.gvk)
 
@@ -149,17 +154,19 @@ class BuiltinType:
             return obj
         group, _, version = api_version.rpartition("/")
         gvk = GVK(group, version, self.gvk.kind)
-        if schema.lookup_schema_type(gvk) is None:
+        if self._types.lookup(gvk) is None:
             return None
         return conversion.from_storage(
             self._kind, conversion.to_storage(self._kind, obj, self.gvk), gvk
         )
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return validation.validate_create(self._kind, obj, self.gvk.api_version)
+        errors = validation.validate_create(self._kind, obj, self.gvk.api_version)
+        return texts.in_release(self._types.release, errors) if errors else errors
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
-        return validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
+        errors = validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
+        return texts.in_release(self._types.release, errors) if errors else errors
 
     def error_kind(self, obj: Object) -> GroupResource:
         return self._error_kind

@@ -530,6 +530,11 @@ class WatchHub:
         if found is not None:
             found.end()
 
+    def end_all(self) -> None:
+        """Ends all watches: the history that they need is gone, and clients have to list again."""
+        for bucket in list(self._buckets.values()):
+            bucket.end()
+
     def is_future(self, since: int | None) -> bool:
         """Whether a watch would start at a revision that does not exist yet."""
         return since is not None and since > self.storage.store.revision

@@ -8,6 +8,7 @@ to the storage version.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -20,6 +21,7 @@ from transom.apiserver.core.bodies import (
     check_namespace,
     check_object_name,
     decode_body,
+    field_validation,
     own_fields,
     patch_media,
     read_apply_config,
@@ -34,11 +36,18 @@ from transom.apiserver.core.offload import is_large
 from transom.apiserver.core.options import parse_list_options
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Prepare, Storage, Transform
-from transom.apiserver.core.strategies import strategy_for
+from transom.apiserver.core.strategies import Strategy, strategy_for
 from transom.kit.clock import rfc3339
-from transom.machinery import apply, codec, errors, patch
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, errors, patch
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
+
+if TYPE_CHECKING:
+    from transom.machinery import apply
+else:
+    apply = lazy_import("transom.machinery.apply")
 
 
 async def create_object(storage: Storage, call: ApiCall) -> ObjectResult:
@@ -112,7 +121,7 @@ def _read_replacement(call: ApiCall, media: str, options: Object) -> Object:
     ctx, res = call.ctx, call.res
     given = decode_body(ctx, res, call.body, media, options)
     given.setdefault("metadata", {})
-    check_object_name(given, call.info)
+    check_object_name(call.res, given, call.info)
     res.ops.default(given)
     if ctx.audit is not None:
         ctx.audit.request_object(given)
@@ -136,7 +145,7 @@ async def patch_object(
         config = await read_apply_config(storage, call)
         transform = partial(_apply, call, config, bool(options.get("force")))
     else:
-        transform = partial(_patch, call, media, options.get("fieldValidation", "Ignore"))
+        transform = partial(_patch, call, media, field_validation(res, options))
     # A short JSON patch can copy a value many times. An escape could hide the word.
     copies = media == JSON_PATCH and (b"copy" in raw or b"\\" in raw)
     ctx.large = ctx.large or copies or is_large(raw, media, res.ops.weight)
@@ -170,8 +179,9 @@ def _apply(call: ApiCall, config: Object, force: bool, old: Object | None) -> Ob
         res.ops.in_version,
         normalise=lambda obj: _complete(ctx, res, obj, "Ignore"),
         kind=res.kind.kind,
+        release=res.release,
     )
-    check_object_name(new, call.info)
+    check_object_name(res, new, call.info)
     return res.ops.to_storage(new)
 
 
@@ -201,7 +211,7 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
         new = _complete(ctx, res, patched, level, spec)
     except codec.DecodeError as problem:
         raise patch.undecodable(media, raw, patched, problem.base, res.ops.schema) from None
-    check_object_name(new, info)
+    check_object_name(res, new, info)
     own_fields(ctx, res, new, live, info.subresource)
     return res.ops.to_storage(new)
 
@@ -228,6 +238,13 @@ def _complete(
     return new
 
 
+def _returns_deleted(strategy: Strategy, res: Resource) -> bool:
+    """Whether DELETE returns the object instead of a Status."""
+    return strategy.return_deleted or (
+        res.kind.key == "/Service" and has_behaviour(res.release, "ServiceDeleteReturnsObject")
+    )
+
+
 async def delete_object(storage: Storage, call: ApiCall) -> ObjectResult | DocumentResult:
     ctx, res, info = call.ctx, call.res, call.info
     options = await read_delete_options(storage, call)
@@ -237,7 +254,7 @@ async def delete_object(storage: Storage, call: ApiCall) -> ObjectResult | Docum
     gone = gone or strategy.deletion_in_words
     # 202 if a cascading deletion was requested and is in progress.
     code = 202 if not gone and options.get("orphanDependents") is False else 200
-    if gone and not strategy.return_deleted:
+    if gone and not _returns_deleted(strategy, res):
         meta = obj["metadata"]
         return DocumentResult(success_status(res, meta["name"], meta.get("uid", "")), code)
     return ObjectResult(res, StoreRecord("", encode_value(obj, custom=res.custom), 0, 0), code)

@@ -133,7 +133,7 @@ class DefinitionController:
                 self._resources.touch()
             return
         self._served[name] = new
-        if self._shadows_builtin(new.kind):
+        if self._conflicts_with_builtin(new.kind):
             return
         resources = self._resources
         if new.kind.versions:
@@ -145,17 +145,17 @@ class DefinitionController:
 
     def _withdraw(self, name: str) -> None:
         old = self._served.pop(name, None)
-        if old is not None and not self._shadows_builtin(old.kind):
+        if old is not None and not self._conflicts_with_builtin(old.kind):
             self._resources.remove(old.kind.group, old.kind.plural)
             self._hub.end(_bucket(old.kind))
 
-    def _shadows_builtin(self, kind: Kind) -> bool:
+    def _conflicts_with_builtin(self, kind: Kind) -> bool:
         there = self._resources.storage(kind.group, kind.plural)
         return there is not None and not there.custom
 
     def _maker(self, served: definition.Definition) -> Callable[[Kind, GVK], TypeOps]:
         converter = self._converter(served)
-        return lambda _kind, gvk: types.CustomType(served, gvk, converter)
+        return lambda _kind, gvk: types.CustomType(served, gvk, converter, self._resources.release)
 
     def _converter(self, served: definition.Definition) -> conversion.WebhookConverter | None:
         if served.conversion.get("strategy") != "Webhook" or len(served.versions) == 1:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _GROUP = "apiextensions.k8s.io"
 _REMEMBERED = 256
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 class ConversionNeeded(Exception):
@@ -136,7 +136,7 @@ class WebhookConverter:
         }
         try:
             answers = _converted_objects(
-                await self._call(self._client, request, _PATIENCE), review, uid
+                await self._call(self._client, request, _TIMEOUT_SECONDS), review, uid
             )
         except CallFailed as problem:
             raise _failure(f"conversion webhook for {source} failed: {problem}") from None

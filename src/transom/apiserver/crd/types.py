@@ -25,6 +25,8 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError, bounded_errors, invalid
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.texts import custom_in_release
 from transom.machinery.structural import cel
 from transom.machinery.validation import customobject
 from transom.store.api import StoreRecord
@@ -52,8 +54,13 @@ class CustomType:
     strategic: bool = False
 
     def __init__(
-        self, definition: Definition, gvk: GVK, converter: WebhookConverter | None
+        self,
+        definition: Definition,
+        gvk: GVK,
+        converter: WebhookConverter | None,
+        release: Release = DEFAULT,
     ) -> None:
+        self._release = release
         self.definition = definition
         self.gvk = gvk
         self._webhook = converter
@@ -76,7 +83,7 @@ class CustomType:
 
     @cached_property
     def table_columns(self) -> tables.CustomColumns | None:
-        return tables.custom_columns(self._version.columns)
+        return tables.custom_columns(self._version.columns, self._release)
 
     @cached_property
     def weight(self) -> float:
@@ -208,7 +215,7 @@ class CustomType:
                 self._version.schema,
                 self._version.scale,
             )
-        return self._judged(obj, None, found)
+        return custom_in_release(self._release, self._with_rule_errors(obj, None, found))
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
         with bounded_errors():
@@ -221,9 +228,9 @@ class CustomType:
                 self._version.scale,
                 subresource,
             )
-        return self._judged(new, old, found)
+        return custom_in_release(self._release, self._with_rule_errors(new, old, found))
 
-    def _judged(
+    def _with_rule_errors(
         self, obj: Object, old: Object | None, problems: list[FieldError]
     ) -> list[FieldError]:
         """The problems, and those from the rules of the schema; an object with the wrong structure

@@ -77,9 +77,15 @@ class FlowConfigController:
     async def _create(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
         missing = [(_SCHEMAS, obj) for obj in schemas if not self._exists(_SCHEMAS.plural, obj)]
         missing += [(_LEVELS, obj) for obj in levels if not self._exists(_LEVELS.plural, obj)]
-        await asyncio.gather(
-            *(self._producer.create(resource, "", obj) for resource, obj in missing)
+        results = await asyncio.gather(
+            *(self._producer.create(resource, "", obj) for resource, obj in missing),
+            return_exceptions=True,
         )
+        for problem in results:
+            # Another server of the cluster may start at the same time.
+            exists = isinstance(problem, ApiError) and problem.reason == "AlreadyExists"
+            if isinstance(problem, BaseException) and not exists:
+                raise problem
 
     def _exists(self, plural: str, obj: Object) -> bool:
         res = self._resources.require(objects.GROUP, "v1", plural)

@@ -47,7 +47,7 @@ def _user(*names: str) -> list[Object]:
 _SYSTEM_ACCOUNTS = [
     {"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}
 ]
-_EVERYBODY = _group("system:unauthenticated", "system:authenticated")
+_ALL_USERS = _group("system:unauthenticated", "system:authenticated")
 
 
 def _election(core_namespace: str) -> list[Object]:
@@ -126,7 +126,7 @@ def mandatory_levels() -> Iterator[Object]:
 
 def mandatory_schemas() -> Iterator[Object]:
     yield _whole(EXEMPT, EXEMPT, 1, "", _group("system:masters"))
-    yield _whole(CATCH_ALL, CATCH_ALL, 10000, "ByUser", _EVERYBODY)
+    yield _whole(CATCH_ALL, CATCH_ALL, 10000, "ByUser", _ALL_USERS)
 
 
 def suggested_levels() -> Iterator[Object]:
@@ -152,7 +152,7 @@ def suggested_schemas() -> Iterator[Object]:
         EXEMPT,
         2,
         "",
-        _EVERYBODY,
+        _ALL_USERS,
         None,
         [
             {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]},
@@ -182,4 +182,4 @@ def suggested_schemas() -> Iterator[Object]:
     yield _whole(
         "service-accounts", "workload-low", 9000, "ByUser", _group("system:serviceaccounts")
     )
-    yield _whole("global-default", "global-default", 9900, "ByUser", _EVERYBODY)
+    yield _whole("global-default", "global-default", 9900, "ByUser", _ALL_USERS)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from transom.http import relay as passing
 from transom.http.messages import HttpRequest
+from transom.kit.http_message import encode_request
 from transom.kit.streaming.channels import PROTOCOL_HEADER
 
 _KEPT_BACK = frozenset((b"authorization", b"content-length", b"expect", b"host"))
@@ -26,15 +27,8 @@ def encode_kubelet_request(
     lines: Iterable[tuple[bytes, bytes]] = (),
     body: bytes = b"",
 ) -> bytes:
-    rows = [f"{method} {target} HTTP/1.1".encode(), b"Host: " + host.encode("latin-1", "replace")]
-    rows += [name + b": " + value for name, value in lines]
-    if body or (method in ("POST", "PUT", "PATCH") and not _is_framed(rows)):
-        rows.append(b"Content-Length: %d" % len(body))
-    return b"\r\n".join(rows) + b"\r\n\r\n" + body
-
-
-def _is_framed(rows: list[bytes]) -> bool:
-    return any(row.lower().startswith((b"transfer-encoding:", b"content-length:")) for row in rows)
+    headers = [(b"Host", host.encode("latin-1", "replace")), *lines]
+    return encode_request(method, target, headers, body)
 
 
 def forwarded_headers(request: HttpRequest, *, upgrade: bool) -> Lines:

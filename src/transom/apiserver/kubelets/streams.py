@@ -148,21 +148,21 @@ async def _command(
 def _relay(near: RemoteCommand, raw: RawConnection, far: RemoteCommand, there: Upgraded) -> None:
     def from_near(event: Any) -> None:
         relay.relay_command([event], near, far)
-        outward.send()
+        to_kubelet.send()
 
     def from_far(event: Any) -> None:
         relay.relay_command([event], far, near)
-        homeward.send()
+        to_client.send()
 
     def holding(other: SessionDriver) -> Callable[[bool], None]:
         return lambda behind: other.hold() if behind else other.release()
 
-    homeward = SessionDriver(near, raw, from_near)
-    outward = SessionDriver(far, there, from_far)
-    homeward.on_behind = holding(outward)
-    outward.on_behind = holding(homeward)
-    outward.start()
-    homeward.start()
+    to_client = SessionDriver(near, raw, from_near)
+    to_kubelet = SessionDriver(far, there, from_far)
+    to_client.on_behind = holding(to_kubelet)
+    to_kubelet.on_behind = holding(to_client)
+    to_kubelet.start()
+    to_client.start()
 
 
 async def _tunnel(

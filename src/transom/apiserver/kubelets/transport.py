@@ -30,7 +30,7 @@ class KubeletTransport:
         """
         self.options = options
         self.pool = ConnectionPool(
-            _patient(options.connect, clock) if options.connect is not None else None
+            _with_dial_retry(options.connect, clock) if options.connect is not None else None
         )
         self.pages = asyncio.Semaphore(_PAGES)
         self._services = [ipaddress.ip_network(text) for text in services]
@@ -88,18 +88,18 @@ class KubeletTransport:
         return (address, port) == self._own or any(address in network for network in self._services)
 
 
-def _patient(connect: Connect, clock: Clock) -> Connect:
+def _with_dial_retry(connect: Connect, clock: Clock) -> Connect:
     """Delays timeouts: without a reply, a dial fails only after some time."""
 
-    async def patient(opening: Awaitable[socket.socket]) -> socket.socket:
+    async def retry(opening: Awaitable[socket.socket]) -> socket.socket:
         try:
             return await opening
         except TimeoutError:
             await clock.sleep(_DIAL_SECONDS)
             raise
 
-    def open_patiently(host: str, port: int) -> Awaitable[socket.socket] | None:
+    def connect_with_retry(host: str, port: int) -> Awaitable[socket.socket] | None:
         opening = connect(host, port)
-        return None if opening is None else patient(opening)
+        return None if opening is None else retry(opening)
 
-    return open_patiently
+    return connect_with_retry

@@ -108,7 +108,7 @@ class RequestChain:
         """
         try:
             res, info = exchange.res, exchange.info
-            if not res.stored or not await self._integrity.sift(res, info.namespace):
+            if not res.stored or not await self._integrity.scan_for_corruption(res, info.namespace):
                 return self._fail(exchange, problem)
             waiting = self._steps[-1](exchange)
             if waiting is not None:

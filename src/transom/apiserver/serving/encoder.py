@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.bodies import PROTOBUF, YAML
 from transom.apiserver.core.call import (
@@ -25,10 +26,15 @@ from transom.apiserver.serving import responses
 from transom.apiserver.serving.negotiate import STREAM_TYPES, OutputForm
 from transom.http.messages import Headers, HttpResponse, ResponseStream, StreamResponse
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
 from transom.kit.workers import WorkRunner
 from transom.machinery import errors
-from transom.machinery.tables import partial
 from transom.store.api import RevisionCompacted
+
+if TYPE_CHECKING:
+    from transom.machinery.tables import partial
+else:
+    partial = lazy_import("transom.machinery.tables.partial")
 
 EncodedResult = ObjectResult | DocumentResult | ListResult | WatchResult | EmptyResult
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from transom.apiserver.core.bodies import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from transom.kit.caching import text_cache
+from transom.kit.lazy import lazy_import
 from transom.machinery import errors
-from transom.machinery.tables.partial import META_GROUP, META_VERSIONS
+
+if TYPE_CHECKING:
+    from transom.machinery.tables import partial
+else:
+    partial = lazy_import("transom.machinery.tables.partial")
 
 _OFFERS = {JSON: JSON, YAML: YAML, PROTOBUF: PROTOBUF, "*/*": JSON, "*": JSON}
 STREAM_TYPES = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
@@ -72,7 +77,11 @@ def negotiate(
         if asked:
             if not transforms or (asked == "Table" and not tables):
                 continue
-            if asked not in _TRANSFORMS or group != META_GROUP or version not in META_VERSIONS:
+            if (
+                asked not in _TRANSFORMS
+                or group != partial.META_GROUP
+                or version not in partial.META_VERSIONS
+            ):
                 continue
             form = form._replace(transform=asked, version=version)
         if media == PROTOBUF:

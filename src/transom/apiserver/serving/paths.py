@@ -152,7 +152,7 @@ class NonResourcePaths:
         ):
             return metrics.answer(request, ctx, info)
         # Everything below /api/ belongs to the server of the core group.
-        if info.path.startswith("/api/") or self._resources.has_builtin(info.group, info.version):
+        if info.path.startswith("/api/") or self._resources.answers_for(info.group, info.version):
             negotiate(request.header(b"accept"))
             raise errors.generic_not_found()
         return text_response(404, "404 page not found\n")
@@ -215,13 +215,15 @@ class NonResourcePaths:
         )
         if known is not None:
             self._get_only(request)
-        elif parts[0] == "api":
+        elif parts[0] == "api" or (version and self._resources.answers_for(name, version)):
             raise errors.generic_not_found()
         return self._document((name, version), lambda: self._build(name, version), request)
 
     def _build(self, name: str, version: str) -> Any:
         if version:
-            return discovery.api_resource_list(self._served.versions(), name, version)
+            return discovery.api_resource_list(
+                self._served.versions(), name, version, self._resources.release
+            )
         return discovery.api_group(self._served.versions(), name)
 
     def _get_only(self, request: HttpRequest) -> None:

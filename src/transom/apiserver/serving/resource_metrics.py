@@ -18,7 +18,7 @@ from transom.apiserver.core.requestinfo import Authorized
 from transom.apiserver.serving import responses
 from transom.apiserver.serving.negotiate import negotiate, wants_pretty
 from transom.http.messages import HttpRequest, HttpResponse
-from transom.machinery import errors, selectors
+from transom.machinery import errors, field_selectors, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.objects import Object
 from transom.machinery.resource_metrics import (
@@ -127,7 +127,7 @@ class ResourceMetrics:
         query = request.query
         try:
             labels = selectors.parse_labels(first_query_value(query, "labelSelector"))
-            fields = selectors.parse_fields(first_query_value(query, "fieldSelector"))
+            fields = field_selectors.parse_fields(first_query_value(query, "fieldSelector"))
         except selectors.SelectorError as problem:
             raise errors.bad_request(str(problem)) from None
         for term in fields.terms:

@@ -24,18 +24,20 @@ from transom.apiserver.serving.listbody import (
 from transom.apiserver.serving.negotiate import OutputForm
 from transom.http.messages import Buffer, Headers, HttpResponse, encode_chunk
 from transom.kit.lazy import lazy_import
-from transom.machinery import codec, tables
+from transom.machinery import codec
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
-from transom.machinery.tables import partial
 from transom.store.api import StoreRecord
 
-# Few clients accept nothing but protobuf.
+# Few clients accept nothing but protobuf; tables are for kubectl.
 if TYPE_CHECKING:
-    from transom.machinery import protobuf
+    from transom.machinery import protobuf, tables
+    from transom.machinery.tables import partial
 else:
     protobuf = lazy_import("transom.machinery.protobuf")
+    tables = lazy_import("transom.machinery.tables")
+    partial = lazy_import("transom.machinery.tables.partial")
 
 # Lists of more objects than this are encoded while the client reads: of stored bytes, of decoded
 # objects, as YAML.
@@ -170,6 +172,7 @@ def _table(
         raw_encoder=lambda obj: res.ops.from_storage(dict(obj)),
         custom=res.ops.table_columns,
         headers=headers,
+        release=res.release,
     )
 
 

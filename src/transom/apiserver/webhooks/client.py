@@ -23,6 +23,7 @@ from transom.http import goerrors
 from transom.http.goerrors import join_host_port
 from transom.http.outgoing import CallError, CallTarget, Connect, OutgoingConnection, ResponseHead
 from transom.http.pool import ConnectionPool
+from transom.kit.http_message import encode_request
 from transom.kit.workers import WorkerThread, WorkRejected, WorkRunner, WorkTimeout
 from transom.machinery import codec, gojson
 from transom.machinery.kinds import GVK
@@ -177,21 +178,15 @@ class WebhookClient:
             )
 
     def _request(self, place: WebhookEndpoint, query: str, body: bytes) -> bytes:
-        authorization = ""
-        if (
-            place.service is not None
-            and place.service[:2] == _KUBERNETES
-            and place.service[2] == _HTTPS
-        ):
-            authorization = (
-                f"Authorization: Bearer {self._own_token}\r\n" if self._own_token else ""
-            )
-        return (
-            f"POST {place.path}{query} HTTP/1.1\r\nHost: {place.host}\r\nUser-Agent: "
-            f"{USER_AGENT}\r\n"
-            f"Content-Length: {len(body)}\r\nAccept: application/json, */*\r\n{authorization}"
-            "Content-Type: application/json\r\n\r\n"
-        ).encode() + body
+        headers = [
+            ("Host", place.host),
+            ("User-Agent", USER_AGENT),
+            ("Accept", "application/json, */*"),
+            ("Content-Type", "application/json"),
+        ]
+        if place.service == (*_KUBERNETES, _HTTPS) and self._own_token:
+            headers.append(("Authorization", f"Bearer {self._own_token}"))
+        return encode_request("POST", place.path + query, headers, body)
 
     def _target(self, place: WebhookEndpoint) -> CallTarget:
         host, port = place.address

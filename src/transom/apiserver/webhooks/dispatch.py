@@ -23,6 +23,8 @@ from transom.kit.goquote import go_quote
 from transom.kit.uuids import random_uuid
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 
 T = TypeVar("T")
 # name, or prefix/name: valid keys of audit annotations.
@@ -94,13 +96,16 @@ class WebhookDispatcher:
         return errors.timeout("Timeout: request did not complete within requested timeout")
 
 
-def failure_policy_error(hook: RegisteredWebhook, problem: CallFailed) -> ApiError:
+def failure_policy_error(
+    hook: RegisteredWebhook, problem: CallFailed, release: Release
+) -> ApiError:
     """The error for a failed call with failurePolicy Fail."""
-    return errors.internal(calling(hook, problem))
+    return errors.internal(calling(hook, problem, release))
 
 
-def calling(hook: RegisteredWebhook, problem: CallFailed) -> str:
-    return f"failed calling webhook {go_quote(hook.name)}: {problem}"
+def calling(hook: RegisteredWebhook, problem: CallFailed, release: Release) -> str:
+    call = "failed to call webhook: " if has_behaviour(release, "WebhookErrorsNameCall") else ""
+    return f"failed calling webhook {go_quote(hook.name)}: {call}{problem}"
 
 
 async def gather_first(calls: list[asyncio.Task[ApiError | None]]) -> ApiError | None:

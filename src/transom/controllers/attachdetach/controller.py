@@ -82,6 +82,9 @@ class AttachDetach:
         self._by_node: dict[str, set[str]] = {}
         self._detach_requested: dict[tuple[str, str], float] = {}
         self._attach_started: dict[tuple[str, str], float] = {}
+        # What changes meanwhile must not shorten the back-off after a failed attach.
+        self._attach_backoff = ItemBackoff(*_BACKOFF)
+        self._attach_after: dict[tuple[str, str], float] = {}
         self._multi_attach_reported: set[tuple[str, str]] = set()
         self._failures_reported: dict[tuple[str, str], str] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -238,14 +241,10 @@ class AttachDetach:
         for node in [node for node in self._nodes_with(name) if node not in wanted]:
             waits.append(await self._detach(name, node))
         spec = self._desired.spec(name)
-        problems = []
         for node, pods in list(wanted.items()) if spec is not None else ():
             assert spec is not None
             self._detach_requested.pop((name, node), None)
-            try:
-                waits.append(await self._attach(spec, node, list(pods.values())))
-            except CloudError as problem:
-                problems.append(str(problem))
+            waits.append(await self._attach(spec, node, list(pods.values())))
         for key in [
             key for key in self._multi_attach_reported if key[0] == name and key[1] not in wanted
         ]:
@@ -253,8 +252,6 @@ class AttachDetach:
         rest = [seconds for seconds in waits if seconds > 0]
         if rest:
             self._queue.add_after(name, min(rest))
-        if problems:
-            raise RetryLater("; ".join(problems))
 
     def _nodes_with(self, name: str) -> list[str]:
         return [*self._attached.get(name, ()), *self._csi.get(name, ())]
@@ -263,7 +260,7 @@ class AttachDetach:
     # ----------------------------------------------------------------------------------------------
 
     async def _attach(self, spec: VolumeSpec, node: str, pods: Sequence[Object]) -> float:
-        """Returns the seconds until the next sync. Raises CloudError."""
+        """Returns the seconds until the next sync."""
         name = spec.unique_name
         found = self._nodes.get("", node)
         if found is None:
@@ -289,11 +286,18 @@ class AttachDetach:
             await create_volume_attachment(self._client, spec, node)
             self._attach_started[name, node] = self._clock.monotonic()
             return _ATTACH_TIMEOUT
-        await self._attach_in_tree(spec, found, pods)
-        return 0.0
+        return await self._attach_in_tree(spec, found, pods)
 
-    async def _attach_in_tree(self, spec: VolumeSpec, node: Object, pods: Sequence[Object]) -> None:
+    async def _attach_in_tree(
+        self, spec: VolumeSpec, node: Object, pods: Sequence[Object]
+    ) -> float:
+        """Returns the seconds until the next attempt."""
         name, node_name = spec.unique_name, node["metadata"]["name"]
+        # As in Kubernetes, the nodes share the back-off of a volume that only one of them can have.
+        operation = name, node_name if spec.multi_attach else ""
+        left = self._attach_after.get(operation, 0.0) - self._clock.monotonic()
+        if left > 0:
+            return left
         try:
             device = await self._in_tree.attach(spec, node)
         except CloudError as problem:
@@ -309,7 +313,11 @@ class AttachDetach:
                 "FailedAttachVolume",
                 f'AttachVolume.Attach failed for volume "{spec.name}" : {problem}',
             )
-            raise
+            left = self._attach_backoff.when(operation)
+            self._attach_after[operation] = self._clock.monotonic() + left
+            return left
+        self._attach_backoff.forget(operation)
+        self._attach_after.pop(operation, None)
         self._set_attached(name, node_name, device)
         self._uncertain.discard((name, node_name))
         self._multi_attach_reported.discard((name, node_name))
@@ -320,6 +328,7 @@ class AttachDetach:
             f'AttachVolume.Attach succeeded for volume "{spec.name}" ',
         )
         await self._report(node_name, name)
+        return 0.0
 
     async def _check_csi(
         self, spec: VolumeSpec, node: Object, attachment: Object, pods: Sequence[Object]

@@ -99,7 +99,7 @@ class DaemonSets:
 
     def _node_added(self, node: Object) -> None:
         for daemon_set in self._sets.list():
-            if self._placement(daemon_set).judge(node)[0]:
+            if self._placement(daemon_set).node_should_run(node)[0]:
                 self._enqueue(daemon_set)
 
     def _node_updated(self, old: Object, new: Object) -> None:
@@ -110,7 +110,7 @@ class DaemonSets:
             return  # most updates are heartbeats
         for daemon_set in self._sets.list():
             placement = self._placement(daemon_set)
-            if placement.judge(old) != placement.judge(new):
+            if placement.node_should_run(old) != placement.node_should_run(new):
                 self._enqueue(daemon_set)
 
     def _placement(self, daemon_set: Object) -> Placement:
@@ -197,37 +197,37 @@ class DaemonSets:
         by_node = await self._pods_by_node(daemon_set)
         placement = self._placement(daemon_set)
         empty: list[str] = []
-        doomed: list[str] = []
+        pods_to_delete: list[str] = []
         nodes = self._nodes.list()
         for node in nodes:
             name = node["metadata"]["name"]
-            should_run, may_stay = placement.judge(node)
+            should_run, may_stay = placement.node_should_run(node)
             there = by_node.get(name)
             if should_run and there is None:
                 empty.append(name)
             elif may_stay:
-                doomed += self._surplus(daemon_set, name, there or ())
+                pods_to_delete += self._surplus(daemon_set, name, there or ())
             elif there is not None:
-                doomed += [
+                pods_to_delete += [
                     pod["metadata"]["name"] for pod in there if not pods.is_pod_terminating(pod)
                 ]
         # A pod of a node that does not exist stays pending forever, and no other controller deletes
         # it.
         existing = {node["metadata"]["name"] for node in nodes}
-        doomed += [
+        pods_to_delete += [
             pod["metadata"]["name"]
             for name, there in by_node.items()
             if name not in existing
             for pod in there
             if not pod["spec"].get("nodeName")
         ]
-        await self._apply(key, daemon_set, doomed, empty, revision_hash)
+        await self._apply(key, daemon_set, pods_to_delete, empty, revision_hash)
 
     def _surplus(self, daemon_set: Object, node: str, there: Sequence[Object]) -> list[str]:
         """Pods to delete from a node that keeps one: failed ones, and all but the oldest of the
         others.
         """
-        doomed = []
+        pods_to_delete = []
         running = []
         for pod in there:
             if pods.is_pod_terminating(pod):
@@ -248,21 +248,25 @@ class DaemonSets:
                 f"Found failed daemon pod {object_key(pod)} on node {node}, will try to kill it"
             )
             self._events.event(daemon_set, WARNING, "FailedDaemonPod", message)
-            doomed.append(pod["metadata"]["name"])
-        return doomed + [pod["metadata"]["name"] for pod in sorted(running, key=_by_age)[1:]]
+            pods_to_delete.append(pod["metadata"]["name"])
+        return pods_to_delete + [
+            pod["metadata"]["name"] for pod in sorted(running, key=_by_age)[1:]
+        ]
 
     async def _apply(
         self,
         key: str,
         daemon_set: Object,
-        doomed: Sequence[str],
+        pods_to_delete: Sequence[str],
         empty: Sequence[str],
         revision_hash: str,
     ) -> None:
         """Creates pods for these nodes and deletes these pods; raises the first failure."""
-        doomed, empty = doomed[:BURST], empty[:BURST]
+        pods_to_delete, empty = pods_to_delete[:BURST], empty[:BURST]
         namespace = daemon_set["metadata"]["namespace"]
-        self._expectations.expect(key, len(empty), [join_key(namespace, name) for name in doomed])
+        self._expectations.expect(
+            key, len(empty), [join_key(namespace, name) for name in pods_to_delete]
+        )
         base = pods.pod_from_template(
             template.daemon_pod_template(daemon_set, revision_hash),
             daemon_set,
@@ -289,7 +293,7 @@ class DaemonSets:
 
         succeeded, problem = await pods.slow_start(len(empty), create)
         self._expectations.created(key, len(empty) - succeeded)
-        problems = [problem, *await asyncio.gather(*(delete(name) for name in doomed))]
+        problems = [problem, *await asyncio.gather(*(delete(name) for name in pods_to_delete))]
         for first in problems:
             if first is not None:
                 raise first
@@ -310,15 +314,15 @@ class DaemonSets:
             for pod in there
             if not template.is_updated(pod, revision_hash)
         ]
-        doomed, working = [], []
+        pods_to_delete, working = [], []
         for pod in old:
             if pods.is_pod_available(pod, seconds, now):
                 working.append(pod)
             elif not pods.is_pod_terminating(pod):
-                doomed.append(pod)
-        doomed += working[: max(allowed - unavailable, 0)]
+                pods_to_delete.append(pod)
+        pods_to_delete += working[: max(allowed - unavailable, 0)]
         await self._apply(
-            key, daemon_set, [pod["metadata"]["name"] for pod in doomed], [], revision_hash
+            key, daemon_set, [pod["metadata"]["name"] for pod in pods_to_delete], [], revision_hash
         )
 
     def _unavailable(
@@ -328,7 +332,7 @@ class DaemonSets:
         placement = self._placement(daemon_set)
         unavailable = desired = 0
         for node in self._nodes.list():
-            if not placement.judge(node)[0]:
+            if not placement.node_should_run(node)[0]:
                 continue
             desired += 1
             there = by_node.get(node["metadata"]["name"], ())
@@ -352,7 +356,7 @@ class DaemonSets:
         desired = current = wrong = ready = updated = available = 0
         for node in self._nodes.list():
             there = by_node.get(node["metadata"]["name"])
-            if not placement.judge(node)[0]:
+            if not placement.node_should_run(node)[0]:
                 wrong += there is not None
                 continue
             desired += 1

@@ -9,25 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from transom.controllers.daemonset.template import with_default_tolerations
 from transom.machinery.objects import Object
-from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    GREATER,
-    IN,
-    LESS,
-    NOT_IN,
-    Requirement,
-)
+from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
 from transom.machinery.tolerations import untolerated_taints
 
-_OPERATORS = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 _DRIVES_OUT = ("NoExecute",)
 
 _Term = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
@@ -48,7 +32,7 @@ class Placement:
             self._terms = [term for term in terms if term is not None]
         self._tolerations: Sequence[Object] = with_default_tolerations(spec)["tolerations"]
 
-    def judge(self, node: Object) -> tuple[bool, bool]:
+    def node_should_run(self, node: Object) -> tuple[bool, bool]:
         """Whether a pod should run on the node, and whether a running one may stay."""
         meta = node["metadata"]
         name, labels = meta["name"], meta.get("labels") or {}
@@ -77,7 +61,9 @@ def _term(term: Object) -> _Term | None:
 
 def _requirement(expression: Object) -> Requirement:
     return Requirement(
-        expression["key"], _OPERATORS[expression["operator"]], tuple(expression.get("values") or ())
+        expression["key"],
+        NODE_SELECTOR_OPERATORS[expression["operator"]],
+        tuple(expression.get("values") or ()),
     )
 
 

@@ -52,7 +52,7 @@ class Rollout:
             await self._find_new()
             await self._write_counts()
             return
-        await self._tell_pause()
+        await self._report_pause()
         if deployment["spec"].get("paused"):
             await self._scale_only()
         elif self._rollback_revision() is not None:
@@ -106,7 +106,7 @@ class Rollout:
     # ---- pause
     # ----------------------------------------------------------------------------------------------
 
-    async def _tell_pause(self) -> None:
+    async def _report_pause(self) -> None:
         """Records a pause, so that it does not count against the progress deadline."""
         if not statuses.has_deadline(self.deployment):
             return
@@ -183,12 +183,12 @@ class Rollout:
             )
         except ApiError as problem:
             if is_already_exists(problem):
-                made = await self._mine_or_collision(name, problem)
+                made = await self._own_or_collision(name, problem)
                 existed = True
             elif is_namespace_terminating(problem):
                 raise
             else:
-                await self._tell_create_error(
+                await self._report_create_error(
                     f'Failed to create new replica set "{name}": {problem}'
                 )
                 raise
@@ -252,7 +252,7 @@ class Rollout:
         planned["spec"]["replicas"] = sizes.new_set_replicas(deployment, [*old, planned], planned)
         return planned
 
-    async def _mine_or_collision(self, name: str, problem: ApiError) -> Object:
+    async def _own_or_collision(self, name: str, problem: ApiError) -> Object:
         """The name exists: from an earlier attempt, or another template has the same hash."""
         deployment = self.deployment
         found = self._known_set(deployment["metadata"]["namespace"], name)
@@ -270,7 +270,7 @@ class Rollout:
         await self._write_status(status)
         raise problem
 
-    async def _tell_create_error(self, message: str) -> None:
+    async def _report_create_error(self, message: str) -> None:
         if statuses.has_deadline(self.deployment):
             status = self._own_status()
             self._condition(status, "False", statuses.SET_CREATE_ERROR, message)

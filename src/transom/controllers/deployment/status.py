@@ -162,7 +162,7 @@ def rollout_status(
     if not has_deadline(deployment):
         remove_deployment_condition(status, PROGRESSING)
     else:
-        _judge_progress(deployment, status, new_set, now)
+        _progress_condition(deployment, status, new_set, now)
     failures = _failures((new_set,) if new_set is not None else ()) or _failures(all_sets)
     if failures:
         set_deployment_condition(status, failures[0])
@@ -171,7 +171,9 @@ def rollout_status(
     return status
 
 
-def _judge_progress(deployment: Object, status: Object, new_set: Object | None, now: float) -> None:
+def _progress_condition(
+    deployment: Object, status: Object, new_set: Object | None, now: float
+) -> None:
     old = deployment.get("status") or {}
     before = get_deployment_condition(old, PROGRESSING)
     if (

@@ -219,26 +219,26 @@ class ServiceSlices:
             if manager_of(piece) == self._manager
         ]
 
-    def _tell(self, piece: Object) -> None:
+    def _publish(self, piece: Object) -> None:
         if key := service_key(piece):
             self._changed(key)
 
     def _added(self, piece: Object) -> None:
         if manager_of(piece) == self._manager and self._tracker.is_news(piece):
-            self._tell(piece)
+            self._publish(piece)
 
     def _updated(self, old: Object, new: Object) -> None:
         if service_key(old) != service_key(new):
-            self._tell(old)
-            self._tell(new)
+            self._publish(old)
+            self._publish(new)
             return
         ours = manager_of(new) == self._manager
         if ours != (manager_of(old) == self._manager) or (ours and self._tracker.is_news(new)):
-            self._tell(new)
+            self._publish(new)
 
     def _deleted(self, piece: Object) -> None:
         if manager_of(piece) == self._manager and self._tracker.gone(piece):
-            self._tell(piece)
+            self._publish(piece)
 
 
 # ---- writing

@@ -181,7 +181,7 @@ class GarbageCollector:
             if node.deleting_dependents:
                 await self._wait_for_dependents(node)
             else:
-                await self._judge(node, latest)
+                await self._attempt_to_delete_item(node, latest)
         except ApiError as problem:
             if not is_not_found(problem):
                 raise
@@ -189,7 +189,7 @@ class GarbageCollector:
             return False
         return True
 
-    async def _judge(self, node: GraphNode, latest: Object) -> None:
+    async def _attempt_to_delete_item(self, node: GraphNode, latest: Object) -> None:
         """Deletes the object if it has owners and none of them exists."""
         refs = latest["metadata"].get("ownerReferences") or ()
         if not refs:

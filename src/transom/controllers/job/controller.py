@@ -195,10 +195,10 @@ class Jobs:
         """Creates and deletes pods to reach the desired number of active ones; updates
         `now.count_active`.
         """
-        doomed = now.to_delete()
-        if doomed:
-            problems = await self._delete(key, now.job, doomed)
-            now.count_active -= len(doomed) - len(problems)
+        pods_to_delete = now.to_delete()
+        if pods_to_delete:
+            problems = await self._delete(key, now.job, pods_to_delete)
+            now.count_active -= len(pods_to_delete) - len(problems)
             return problems[0] if problems else None
         missing = now.missing()
         if missing <= 0:
@@ -231,9 +231,11 @@ class Jobs:
         now.count_active += succeeded
         return problem
 
-    async def _delete(self, key: str, job: Object, doomed: Sequence[Object]) -> list[Exception]:
+    async def _delete(
+        self, key: str, job: Object, pods_to_delete: Sequence[Object]
+    ) -> list[Exception]:
         """The pods that could not be deleted, and why."""
-        self._expectations.expect(key, 0, [object_key(pod) for pod in doomed])
+        self._expectations.expect(key, 0, [object_key(pod) for pod in pods_to_delete])
 
         async def delete(pod: Object) -> Exception | None:
             try:
@@ -243,7 +245,11 @@ class Jobs:
                 return None if is_not_found(problem) else problem
             return None
 
-        return [p for p in await asyncio.gather(*(delete(pod) for pod in doomed)) if p is not None]
+        return [
+            p
+            for p in await asyncio.gather(*(delete(pod) for pod in pods_to_delete))
+            if p is not None
+        ]
 
     async def _write_status(self, job: Object, fresh: Object) -> None:
         """This controller owns the whole status, so it overwrites it regardless of the

@@ -119,17 +119,17 @@ class JobSync:
     def to_delete(self) -> Sequence[Object]:
         if status.is_suspended(self.job):
             return self.active
-        doomed = (
+        pods_to_delete = (
             indexes.surplus_index_pods(self.active, self._completions or 0, pods.deletion_rank)
             if self._done is not None
             else []
         )
-        too_many = len(self.active) - len(doomed) - self._parallelism
+        too_many = len(self.active) - len(pods_to_delete) - self._parallelism
         if too_many > 0:
-            doomed_uids = {pod["metadata"]["uid"] for pod in doomed}
-            rest = [pod for pod in self.active if pod["metadata"]["uid"] not in doomed_uids]
-            doomed += sorted(rest, key=pods.deletion_rank)[:too_many]
-        return doomed
+            uids_to_delete = {pod["metadata"]["uid"] for pod in pods_to_delete}
+            rest = [pod for pod in self.active if pod["metadata"]["uid"] not in uids_to_delete]
+            pods_to_delete += sorted(rest, key=pods.deletion_rank)[:too_many]
+        return pods_to_delete
 
     def missing(self) -> int:
         """How many pods to create."""

@@ -155,7 +155,7 @@ class NodeLifecycle:
 
     async def check_all(self) -> None:
         nodes = self._nodes.list()
-        await self._greet(nodes)
+        await self._add_new_nodes(nodes)
         ready: dict[str, list[bool]] = defaultdict(list)
         for node in nodes:
             current = await self._check(node)
@@ -173,7 +173,7 @@ class NodeLifecycle:
                 if health is not None:
                     health.probed = now
 
-    async def _greet(self, nodes: Iterable[Object]) -> None:
+    async def _add_new_nodes(self, nodes: Iterable[Object]) -> None:
         """Added nodes, and removed ones."""
         there = {node["metadata"]["name"]: node for node in nodes}
         for name, node in there.items():

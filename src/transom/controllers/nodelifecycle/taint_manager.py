@@ -67,7 +67,7 @@ class TaintManager:
             return
         for pod in self._pods.by_index(BY_NODE, name):
             if taints:
-                self._judge(pod, taints)
+                self._process_pod(pod, taints)
             else:
                 self._cancel(object_key(pod))
 
@@ -82,7 +82,7 @@ class TaintManager:
     def _pod_changed(self, pod: Object) -> None:
         taints = self._tainted.get(pod["spec"].get("nodeName", ""))
         if taints:
-            self._judge(pod, taints)
+            self._process_pod(pod, taints)
 
     def _pod_gone(self, pod: Object) -> None:
         self._cancel(object_key(pod))
@@ -90,7 +90,7 @@ class TaintManager:
     # ---- evictions
     # ----------------------------------------------------------------------------------------------
 
-    def _judge(self, pod: Object, taints: list[Object]) -> None:
+    def _process_pod(self, pod: Object, taints: list[Object]) -> None:
         key = object_key(pod)
         seconds = tolerated_seconds(taints, pod["spec"].get("tolerations") or ())
         if not seconds:

@@ -80,11 +80,11 @@ class SlowQueue:
         """Whether the queue is not empty."""
         return bool(self._waiting)
 
-    async def work(self, deal: Callable[[str], Awaitable[bool]]) -> None:
+    async def work(self, process_node: Callable[[str], Awaitable[bool]]) -> None:
         """Processes as many names as the rate allows; `deal` returns whether it succeeded."""
         while self._waiting and self._bucket is not None and self._bucket.allow():
             name = self._waiting[0]
-            if await deal(name):
+            if await process_node(name):
                 if name in self._waiting:
                     self._waiting.remove(name)
             elif name in self._waiting:

@@ -122,7 +122,7 @@ class VolumeBinder:
             else:
                 await self._sync_unbound_claim(claim)
         except ApiError as problem:
-            _again_unless_gone(problem)
+            _retry_unless_deleted(problem)
 
     async def _sync_unbound_claim(self, claim: Object) -> None:
         name = claim["spec"].get("volumeName")
@@ -158,7 +158,7 @@ class VolumeBinder:
             await self._bind(volume, claim)
             return
         if delayed and matching.SELECTED_NODE not in matching.volume_annotations(claim):
-            self._tell_waiting(claim)
+            self._report_waiting(claim)
         elif matching.storage_class_of(claim):
             if await self._provisioning.prepare(claim, self._classes):
                 self._operations.add(("provision", object_key(claim), claim["metadata"]["uid"]))
@@ -173,7 +173,7 @@ class VolumeBinder:
         storage_class = self._classes.get("", wanted) if wanted else None
         return (storage_class or {}).get("volumeBindingMode") == "WaitForFirstConsumer"
 
-    def _tell_waiting(self, claim: Object) -> None:
+    def _report_waiting(self, claim: Object) -> None:
         pods = [
             pod["metadata"]["name"]
             for pod in self._pods.by_index(BY_CLAIM, object_key(claim))
@@ -231,7 +231,7 @@ class VolumeBinder:
             else:
                 await self._sync_claimed_volume(volume, ref)
         except ApiError as problem:
-            _again_unless_gone(problem)
+            _retry_unless_deleted(problem)
 
     async def _sync_claimed_volume(self, volume: Object, ref: Object) -> None:
         claim = await self._claim_of(volume)
@@ -341,7 +341,7 @@ class VolumeBinder:
         )
 
 
-def _again_unless_gone(problem: ApiError) -> None:
+def _retry_unless_deleted(problem: ApiError) -> None:
     if is_conflict(problem):
         raise RetryLater(str(problem)) from problem
     if not is_not_found(problem):

@@ -129,6 +129,25 @@ class StatefulSetUpdate:
             "collisionCount": self._collisions,
             **dict.fromkeys(_COUNTS, 0),
         }
+        found, condemned = self._count_pods(status, count)
+        if "deletionTimestamp" in stateful_set["metadata"]:
+            return status
+        healthy = len(found) == count and all(map(_is_healthy, found.values()))
+        first_unhealthy = next((pod for pod in condemned if not _is_healthy(pod)), None)
+        if not healthy:
+            first_unhealthy = None  # it is within the desired replicas
+        ordered = spec.get("podManagementPolicy") != "Parallel"
+        replicas: list[Object] = []
+        if await self._sync_replicas(
+            current, update, found, replicas, status, ordered
+        ) and await self._scale_down(condemned, first_unhealthy, status, ordered):
+            await self._move_to_update(replicas, status)
+        return status
+
+    def _count_pods(self, status: Object, count: int) -> tuple[dict[int, Object], list[Object]]:
+        """Counts the existing pods in `status`; returns the replicas by ordinal, and the pods
+        beyond `count` in the order of their ordinals.
+        """
         found: dict[int, Object] = {}
         condemned = []
         for pod in self._pods:
@@ -143,8 +162,21 @@ class StatefulSetUpdate:
             elif ordinal >= count:
                 condemned.append(pod)
         condemned.sort(key=ordinal_of)
-        if "deletionTimestamp" in stateful_set["metadata"]:
-            return status
+        return found, condemned
+
+    async def _sync_replicas(
+        self,
+        current: Object,
+        update: Object,
+        found: dict[int, Object],
+        replicas: list[Object],
+        status: Object,
+        ordered: bool,
+    ) -> bool:
+        """Creates missing replicas, replaces failed ones and repairs the others, and adds them
+        to `replicas`. False if the rest of the sync must wait for them.
+        """
+        stateful_set = self._set
 
         def planned(ordinal: int) -> Object:
             revision = current if self._stays_current(ordinal) else update
@@ -154,15 +186,9 @@ class StatefulSetUpdate:
                 ordinal,
             )
 
-        # Plan pods one by one: `replicas` may be far larger than the number that will ever exist.
-        healthy = len(found) == count and all(map(_is_healthy, found.values()))
-        first_unhealthy = next((pod for pod in condemned if not _is_healthy(pod)), None)
-        if not healthy:
-            first_unhealthy = None  # it is within the desired replicas
-        ordered = spec.get("podManagementPolicy") != "Parallel"
-        replicas: list[Object] = []
         created = 0
-        for ordinal in range(count):
+        # Plan pods one by one: `replicas` may be far larger than the number that will ever exist.
+        for ordinal in range(stateful_set["spec"].get("replicas", 0)):
             pod = found.get(ordinal) or planned(ordinal)
             replicas.append(pod)
             if pods.pod_phase(pod) == "Failed":
@@ -176,28 +202,39 @@ class StatefulSetUpdate:
                 _count_revision(status, revision_of(pod), 1)
                 created += 1
                 if ordered or created == _MOST_CREATED:
-                    return status  # the new pods trigger the next sync
+                    return False  # the new pods trigger the next sync
                 continue
             if ordered and not _is_healthy(pod):
-                return status
+                return False
             if not (
                 identity.identity_matches(stateful_set, pod)
                 and identity.storage_matches(stateful_set, pod)
             ):
                 await self._repair(history.restored_object(stateful_set, update), pod)
+        return True
+
+    async def _scale_down(
+        self,
+        condemned: list[Object],
+        first_unhealthy: Object | None,
+        status: Object,
+        ordered: bool,
+    ) -> bool:
+        """Deletes pods beyond the desired replicas, highest ordinal first. False if the rest of
+        the sync must wait for them.
+        """
         for pod in reversed(condemned):
             if pods.is_pod_terminating(pod):
                 if ordered:
-                    return status
+                    return False
                 continue
             if ordered and not _runs(pod) and pod is not first_unhealthy:
-                return status
+                return False
             await self._delete(pod)
             _count_revision(status, revision_of(pod), -1)
             if ordered:
-                return status
-        await self._move_to_update(replicas, status)
-        return status
+                return False
+        return True
 
     def _stays_current(self, ordinal: int) -> bool:
         """Whether a new pod with this ordinal still uses the current revision."""
@@ -292,9 +329,9 @@ class StatefulSetUpdate:
             except ApiError as problem:
                 problems.append(f"failed to create PVC {name}: {problem}")
                 if not is_already_exists(problem):
-                    self._tell_claim(name, pod, problem)
+                    self._record_claim_event(name, pod, problem)
             else:
-                self._tell_claim(name, pod)
+                self._record_claim_event(name, pod)
         if problems:
             raise ClaimsFailed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
 
@@ -324,7 +361,9 @@ class StatefulSetUpdate:
             message = f"{verb} Pod {pod_name} in StatefulSet {name} failed error: {problem}"
             self._events.event(self._set, WARNING, f"Failed{verb.title()}", message)
 
-    def _tell_claim(self, claim: str, pod: Object, problem: Exception | None = None) -> None:
+    def _record_claim_event(
+        self, claim: str, pod: Object, problem: Exception | None = None
+    ) -> None:
         name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
         if problem is None:
             message = f"create Claim {claim} Pod {pod_name} in StatefulSet {name} success"

@@ -63,43 +63,57 @@ def _wrong(clause: str, wanted: str, value: Any) -> CelError:
 
 
 def _formatted(clause: str, precision: int | None, value: Any) -> str:
-    number = isinstance(value, int) and not isinstance(value, bool)
     if clause == "s":
         return _text(value)
     if clause == "d":
-        if isinstance(value, float) and (math.isnan(value) or math.isinf(value)):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        if not number:
+        if isinstance(value, float) and not math.isfinite(value):
+            return _not_finite(value)
+        if not _is_number(value):
             raise _wrong("decimal", "integers", value)
         return str(int(value))
     if clause in "fe":
-        if not isinstance(value, float) and not number:
-            raise _wrong("fixed-point" if clause == "f" else "scientific", "doubles", value)
-        if math.isnan(value) or math.isinf(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        if clause == "f":
-            return f"{value:.{6 if precision is None else precision}f}"
-        mantissa, _, exponent = f"{value:.{6 if precision is None else precision}e}".partition("e")
-        return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
+        return _double(clause, 6 if precision is None else precision, value)
     if clause == "b":
         if isinstance(value, bool):
             return "1" if value else "0"
-        if not number:
+        if not _is_number(value):
             raise _wrong("binary", "integers and bools", value)
         return f"{int(value):b}"
     if clause in "xX":
-        if isinstance(value, str | bytes):
-            shown = (value.encode() if isinstance(value, str) else value).hex()
-        elif number:
-            shown = f"{int(value):x}"
-        else:
-            raise _wrong("hex", "integers, byte buffers, and strings", value)
+        shown = _hex(value)
         return shown.upper() if clause == "X" else shown
     if clause == "o":
-        if not number:
+        if not _is_number(value):
             raise _wrong("octal", "integers", value)
         return f"{int(value):o}"
     raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{clause}"')
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _double(clause: str, precision: int, value: Any) -> str:
+    if not isinstance(value, float) and not _is_number(value):
+        raise _wrong("fixed-point" if clause == "f" else "scientific", "doubles", value)
+    if not math.isfinite(value):
+        return _not_finite(value)
+    if clause == "f":
+        return f"{value:.{precision}f}"
+    mantissa, _, exponent = f"{value:.{precision}e}".partition("e")
+    return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
+
+
+def _hex(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        return (value.encode() if isinstance(value, str) else value).hex()
+    if not _is_number(value):
+        raise _wrong("hex", "integers, byte buffers, and strings", value)
+    return f"{int(value):x}"
 
 
 def _text(value: Any) -> str:
@@ -110,9 +124,7 @@ def _text(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, float):
-        if math.isnan(value) or math.isinf(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        return show_double(value)
+        return show_double(value) if math.isfinite(value) else _not_finite(value)
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, bytes):

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transom.kit.cel import ast
+from transom.kit.cel.comprehensions import plan_comprehension
 from transom.kit.cel.cost import LIST_COST, MAP_COST, REGEX_FACTOR, STRING_FACTOR, STRUCT_COST
 from transom.kit.cel.errors import CelError, CostLimitExceededError, deep_recursion
+from transom.kit.cel.evaluation import Constant, Evaluation, FailedValue, Run
 from transom.kit.cel.functions import Function, Overload
-from transom.kit.cel.macros import ACCUMULATOR
 from transom.kit.cel.types import DYN, CelType
 from transom.kit.cel.values import (
     CelMap,
@@ -23,22 +24,10 @@ from transom.kit.cel.values import (
     is_map,
     map_find,
     map_key,
-    map_keys,
     size_of,
     type_of,
 )
 
-
-class Evaluation:
-    """The state of one evaluation: variables by name, the cost so far and its limit."""
-
-    __slots__ = ("cost", "limit", "variables")
-
-    def __init__(self, variables: dict[str, Any], limit: int) -> None:
-        self.variables, self.limit, self.cost = variables, limit, 0
-
-
-Run = Callable[[Evaluation], Any]
 # The cost of a call by its arguments and result; None leaves it to the standard costs.
 CallCharge = Callable[[str, str, Sequence[Any], Any], int | None]
 MakeStruct = Callable[[str, dict[str, Any]], Any]
@@ -92,29 +81,6 @@ def plan_program(
     return CelProgram(_Planner(functions, charged, charge, make_struct).plan(node), deep)
 
 
-class _Constant:
-    """A value that is known before the evaluation. It costs nothing."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, state: Evaluation) -> Any:
-        return self.value
-
-
-class _Failed:
-    """The accumulator of a comprehension whose step failed: `&&` and `||` may still decide without
-    it.
-    """
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: CelError) -> None:
-        self.error = error
-
-
 _CONVERSIONS = frozenset(
     ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint", "dyn", "type")
 )
@@ -133,9 +99,9 @@ class _Planner:
 
     def plan(self, node: ast.ExprNode) -> Run:
         if isinstance(node, ast.ConstNode):
-            return _Constant(node.value)
+            return Constant(node.value)
         if isinstance(node, ast.IdentNode):
-            return _Constant(node.constant) if node.constant is not None else _variable(node.name)
+            return Constant(node.constant) if node.constant is not None else _variable(node.name)
         if isinstance(node, ast.SelectNode):
             return self._select(node)
         if isinstance(node, ast.CallNode):
@@ -147,7 +113,7 @@ class _Planner:
         if isinstance(node, ast.StructNode):
             return self._struct(node)
         assert isinstance(node, ast.ComprehensionNode)
-        return self._comprehension(node)
+        return plan_comprehension(node, self.plan)
 
     # ---- names and fields
     # --------------------------------------------------------------------------------------------
@@ -184,13 +150,13 @@ class _Planner:
             )
         given = [node.target, *node.args] if node.target is not None else node.args
         runs = [self.plan(argument) for argument in given if argument is not None]
-        constant = all(isinstance(run, _Constant) for run in runs)
+        constant = all(isinstance(run, Constant) for run in runs)
         if node.function == "_[_]" and len(runs) == 2:
             return _index(runs[0], runs[1], _is_attribute(node.args[1]))
         if node.function in ("_?._", "_[?_]") and len(runs) == 2:
             return _optional_index(runs[0], runs[1])
         overload = node.overloads[0] if len(node.overloads) == 1 else None
-        if overload is not None and overload.id == "in_list" and isinstance(runs[1], _Constant):
+        if overload is not None and overload.id == "in_list" and isinstance(runs[1], Constant):
             member = _membership(runs[0], runs[1].value)
             if member is not None:
                 return member
@@ -202,7 +168,7 @@ class _Planner:
         if constant and len(runs) == 1 and node.function in _CONVERSIONS:
             state = Evaluation({}, 1 << 62)
             try:
-                return _Constant(run(state))
+                return Constant(run(state))
             except CelError:
                 return run
         return run
@@ -264,8 +230,8 @@ class _Planner:
     def _list(self, node: ast.ListNode) -> Run:
         runs = [self.plan(item) for item in node.items]
         if not node.optional:
-            if all(isinstance(run, _Constant) for run in runs):
-                return _Constant([run.value for run in runs])  # type: ignore[attr-defined]
+            if all(isinstance(run, Constant) for run in runs):
+                return Constant([run.value for run in runs])  # type: ignore[attr-defined]
 
             def plain(state: Evaluation) -> Any:
                 state.cost += LIST_COST
@@ -294,7 +260,7 @@ class _Planner:
             (self.plan(key), self.plan(value), optional) for key, value, optional in node.entries
         ]
         constant = all(
-            isinstance(key, _Constant) and isinstance(value, _Constant) and not optional
+            isinstance(key, Constant) and isinstance(value, Constant) and not optional
             for key, value, optional in entries
         )
 
@@ -315,7 +281,7 @@ class _Planner:
 
         if constant:
             try:
-                return _Constant(run(Evaluation({}, 1 << 62)))
+                return Constant(run(Evaluation({}, 1 << 62)))
             except CelError:
                 return run
         return run
@@ -343,29 +309,6 @@ class _Planner:
     # ---- comprehensions
     # ----------------------------------------------------------------------------------------------
 
-    def _comprehension(self, node: ast.ComprehensionNode) -> Run:
-        over = self.plan(node.iter_range)
-        quantified = _quantifier(node)
-        if quantified is not None:
-            predicate, any_of = quantified
-            return _quantify(over, node.iter_var, node.iter_var2, self.plan(predicate), any_of)
-        counted = _one(node)
-        if counted is not None:
-            return _exists_one(over, node.iter_var, node.iter_var2, self.plan(counted))
-        collected = _collection(node)
-        if collected is not None:
-            predicate_node, item = collected
-            predicate_run = None if predicate_node is None else self.plan(predicate_node)
-            return _collect(over, node.iter_var, node.iter_var2, predicate_run, self.plan(item))
-        return _fold(
-            over,
-            node,
-            self.plan(node.accu_init),
-            self.plan(node.condition),
-            self.plan(node.step),
-            self.plan(node.result),
-        )
-
 
 def _is_attribute(node: ast.ExprNode) -> bool:
     if isinstance(node, ast.IdentNode):
@@ -382,7 +325,7 @@ def _variable(name: str) -> Run:
             value = state.variables[name]
         except KeyError:
             raise CelError(f"no such attribute(s): {name}") from None
-        if type(value) is _Failed:
+        if type(value) is FailedValue:
             raise value.error
         return value
 
@@ -561,7 +504,7 @@ def _logical(left: Run, right: Run, is_or: bool) -> Run:
 def _membership(value: Run, items: list[Any]) -> Run | None:
     """`x in [...]` with a constant list of strings or numbers: a hash lookup, free of charge."""
     if not items:
-        return _Constant(False)
+        return Constant(False)
     if not all(isinstance(item, str | int | float) for item in items):
         return None
     texts = frozenset(item for item in items if isinstance(item, str))
@@ -697,251 +640,8 @@ _STANDARD_COSTS: dict[str, Callable[[Sequence[Any], Any], int]] = {
 }
 
 
-# ---- comprehensions
-# --------------------------------------------------------------------------------------------------
-
-
-def _is_accumulator(node: ast.ExprNode) -> bool:
-    return isinstance(node, ast.IdentNode) and node.name == ACCUMULATOR
-
-
-def _quantifier(node: ast.ComprehensionNode) -> tuple[ast.ExprNode, bool] | None:
-    """The predicate of all() and exists(), and which of the two it is."""
-    step = node.step
-    if (
-        node.accu_var == ACCUMULATOR
-        and isinstance(node.condition, ast.CallNode)
-        and node.condition.function == "@not_strictly_false"
-        and isinstance(step, ast.CallNode)
-        and step.function in ("_&&_", "_||_")
-        and _is_accumulator(step.args[0])
-        and _is_accumulator(node.result)
-    ):
-        return step.args[1], step.function == "_||_"
-    return None
-
-
-def _one(node: ast.ComprehensionNode) -> ast.ExprNode | None:
-    """The predicate of exists_one()."""
-    step = node.step
-    if (
-        node.accu_var == ACCUMULATOR
-        and isinstance(node.accu_init, ast.ConstNode)
-        and isinstance(step, ast.CallNode)
-        and step.function == "_?_:_"
-        and isinstance(step.args[1], ast.CallNode)
-        and step.args[1].function == "_+_"
-        and _is_accumulator(step.args[1].args[0])
-        and _is_accumulator(step.args[2])
-    ):
-        return step.args[0]
-    return None
-
-
-def _collection(node: ast.ComprehensionNode) -> tuple[ast.ExprNode | None, ast.ExprNode] | None:
-    """The condition (if any) and the item of map(), filter() and transformList()."""
-    predicate: ast.ExprNode | None = None
-    step = node.step
-    if (
-        node.accu_var != ACCUMULATOR
-        or not isinstance(node.accu_init, ast.ListNode)
-        or not _is_accumulator(node.result)
-    ):
-        return None
-    if isinstance(step, ast.CallNode) and step.function == "_?_:_":
-        if not _is_accumulator(step.args[2]):
-            return None
-        predicate, step = step.args[0], step.args[1]
-    if (
-        isinstance(step, ast.CallNode)
-        and step.function == "_+_"
-        and _is_accumulator(step.args[0])
-        and isinstance(step.args[1], ast.ListNode)
-        and len(step.args[1].items) == 1
-        and not step.args[1].optional
-    ):
-        return predicate, step.args[1].items[0]
-    return None
-
-
-def _pairs(value: Any) -> Any:
-    if is_list(value):
-        return enumerate(value)
-    if is_map(value):
-        return ((key, map_find(value, key).value) for key in map_keys(value))
-    raise CelError("no such overload")
-
-
-def _singles(value: Any) -> Any:
-    if isinstance(value, list) or is_list(value):
-        return value
-    if is_map(value):
-        return map_keys(value)
-    raise CelError("no such overload")
-
-
-_MISSING: Any = object()
-
-
-class _Scope:
-    """Variables of a comprehension; restores the variables they shadowed afterwards."""
-
-    __slots__ = ("_hidden", "_names")
-
-    def __init__(self, variables: dict[str, Any], *names: str) -> None:
-        self._names = [name for name in names if name]
-        self._hidden = [variables.get(name, _MISSING) for name in self._names]
-
-    def restore(self, variables: dict[str, Any]) -> None:
-        for name, value in zip(self._names, self._hidden, strict=True):
-            if value is _MISSING:
-                variables.pop(name, None)
-            else:
-                variables[name] = value
-
-
-def _quantify(over: Run, name: str, second: str, predicate: Run, any_of: bool) -> Run:
-    # Each turn costs the condition (the accumulator, its negation for exists(),
-    # @not_strictly_false) and the step.
-    stop_cost = 3 if any_of else 2
-    turn_cost = stop_cost + 1
-
-    def run(state: Evaluation) -> Any:
-        variables = state.variables
-        items = over(state)
-        turns = _pairs(items) if second else _singles(items)
-        scope = _Scope(variables, name, second)
-        failed: CelError | None = None
-        decided = False
-        for item in turns:
-            if decided:
-                state.cost += stop_cost
-                break
-            state.cost += turn_cost
-            if second:
-                variables[name], variables[second] = item
-            else:
-                variables[name] = item
-            try:
-                value = predicate(state)
-            except CostLimitExceededError:
-                raise
-            except CelError as error:
-                failed = failed or error
-            else:
-                if value is any_of:
-                    decided = True
-                elif value is not (not any_of):
-                    failed = failed or CelError("no such overload")
-            if state.cost > state.limit:
-                raise CostLimitExceededError
-        scope.restore(variables)
-        state.cost += 1
-        if decided:
-            return any_of
-        if failed is not None:
-            raise failed
-        return not any_of
-
-    return run
-
-
-def _exists_one(over: Run, name: str, second: str, predicate: Run) -> Run:
-    def run(state: Evaluation) -> Any:
-        variables = state.variables
-        items = over(state)
-        turns = _pairs(items) if second else _singles(items)
-        scope = _Scope(variables, name, second)
-        count = 0
-        for item in turns:
-            if second:
-                variables[name], variables[second] = item
-            else:
-                variables[name] = item
-            value = predicate(state)
-            if value is True:
-                count += 1
-                state.cost += 2  # the accumulator and the addition
-            elif value is not False:
-                raise CelError("no such overload")
-            if state.cost > state.limit:
-                raise CostLimitExceededError
-        scope.restore(variables)
-        state.cost += 2
-        return count == 1
-
-    return run
-
-
-def _collect(over: Run, name: str, second: str, predicate: Run | None, item_run: Run) -> Run:
-    # Each item costs the accumulator, the addition, and the list around the item unless that is a
-    # constant.
-    item_cost = 2 if isinstance(item_run, _Constant) else 2 + LIST_COST
-
-    def run(state: Evaluation) -> Any:
-        variables = state.variables
-        items = over(state)
-        turns = _pairs(items) if second else _singles(items)
-        scope = _Scope(variables, name, second)
-        out: list[Any] = []
-        for item in turns:
-            if second:
-                variables[name], variables[second] = item
-            else:
-                variables[name] = item
-            if predicate is not None:
-                keep = predicate(state)
-                if keep is False:
-                    continue
-                if keep is not True:
-                    raise CelError("no such overload")
-            state.cost += item_cost
-            out.append(item_run(state))
-            if state.cost > state.limit:
-                raise CostLimitExceededError
-        scope.restore(variables)
-        state.cost += 1
-        return out
-
-    return run
-
-
-def _fold(
-    over: Run, node: ast.ComprehensionNode, init: Run, condition: Run, step: Run, result: Run
-) -> Run:
-    name, second, accu = node.iter_var, node.iter_var2, node.accu_var
-
-    def run(state: Evaluation) -> Any:
-        variables = state.variables
-        items = over(state)
-        start = init(state)
-        scope = _Scope(variables, name, second, accu)
-        variables[accu] = start
-        for item in _pairs(items) if second else _singles(items):
-            if second:
-                variables[name], variables[second] = item
-            else:
-                variables[name] = item
-            if condition(state) is not True:
-                break
-            try:
-                variables[accu] = step(state)
-            except CostLimitExceededError:
-                raise
-            except CelError as error:
-                variables[accu] = _Failed(error)
-            if state.cost > state.limit:
-                raise CostLimitExceededError
-        value = result(state)
-        scope.restore(variables)
-        return value
-
-    return run
-
-
 __all__ = [
     "CelProgram",
-    "Evaluation",
     "EvaluationResult",
     "plan_program",
     "regex_cost",

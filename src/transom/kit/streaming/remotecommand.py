@@ -368,20 +368,20 @@ class _WebSocketSession(RemoteCommand):
         self._numbers = {
             name: number for number, name in enumerate(channels.CHANNELS) if name in names
         }
-        self._mute: set[str] = set()
+        self._closed_streams: set[str] = set()
 
     def write(self, stream: str, data: bytes) -> None:
         number = self._numbers.get(stream)
-        if number is not None and data and stream not in self._mute and not self.closed:
+        if number is not None and data and stream not in self._closed_streams and not self.closed:
             self.socket.send(number, data)
 
     def end(self, stream: str) -> None:
-        if stream not in self._mute and stream in self._numbers:
-            self._mute.add(stream)
+        if stream not in self._closed_streams and stream in self._numbers:
+            self._closed_streams.add(stream)
             if not self.closed:
-                self._tell_end(self._numbers[stream])
+                self._send_end(self._numbers[stream])
 
-    def _tell_end(self, number: int) -> None:
+    def _send_end(self, number: int) -> None:
         """Only clients signal the end of a channel."""
 
     def data_to_send(self) -> bytes:
@@ -466,7 +466,7 @@ class WebSocketCommandClient(_WebSocketSession):
             self.socket.close()
             self.closed = True
 
-    def _tell_end(self, number: int) -> None:
+    def _send_end(self, number: int) -> None:
         self.socket.send_close(number)
 
     def _on_data(self, name: str, data: bytes, events: list[Event]) -> None:

@@ -35,12 +35,12 @@ class Sysctls:
     def problem(self, spec: Object) -> str:
         """Why a pod with this spec is rejected; empty when it is admitted."""
         for sysctl in (spec.get("securityContext") or {}).get("sysctls") or ():
-            wrong = self._judge(sysctl["name"], spec)
+            wrong = self._check_sysctl(sysctl["name"], spec)
             if wrong:
                 return f"forbidden sysctl: {wrong}"
         return ""
 
-    def _judge(self, name: str, spec: Mapping[str, object]) -> str:
+    def _check_sysctl(self, name: str, spec: Mapping[str, object]) -> str:
         namespace = self._names.get(name)
         if namespace is None:
             namespace = next(

@@ -41,12 +41,16 @@ class NodeAgent:
     def __init__(self, env: KubeletContext) -> None:
         config = env.config
         self._env = env
+        cloud = env.cloud
         self._status = NodeStatus(
-            config, env.os, env.host, env.runtime, env.clock, self.record_event
+            config,
+            env.os,
+            env.host,
+            env.runtime,
+            env.clock,
+            self.record_event,
+            (lambda: cloud.reported_limits(config.node_name)) if cloud is not None else dict,
         )
-        if env.cloud is not None:
-            cloud = env.cloud
-            self._status.volume_limits = lambda: cloud.reported_limits(config.node_name)
         self._lease = NodeLease(
             env.client, env.clock, config.node_name, config.node_lease_duration_seconds, self.node
         )

@@ -103,6 +103,7 @@ class NodeStatus:
         "_images",
         "_machine",
         "_node_resources",
+        "_read_volume_limits",
         "_record_event",
         "_reserved",
         "_rules",
@@ -111,7 +112,6 @@ class NodeStatus:
         "_unschedulable",
         "_volume_limits",
         "pressures",
-        "volume_limits",
         "volumes_in_use",
     )
 
@@ -123,7 +123,11 @@ class NodeStatus:
         runtime: ContainerRuntime,
         clock: Clock,
         record_event: RecordEvent,
+        volume_limits: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`volume_limits` maps attachable-volumes-TYPE to how many disks the node supports, where
+        that differs from the scheduler's assumption.
+        """
         self._config, self._rules, self._host, self._runtime = config, rules, host, runtime
         self._clock = clock
         self._record_event = record_event
@@ -131,9 +135,7 @@ class NodeStatus:
         # Unique names of volumes that must stay attached; None until known, and then the status is
         # left unchanged.
         self.volumes_in_use: Callable[[], Sequence[str] | None] = lambda: None
-        # attachable-volumes-TYPE -> how many disks the node supports, where that differs from the
-        # scheduler's assumption.
-        self.volume_limits: Callable[[], Mapping[str, int]] = dict
+        self._read_volume_limits = volume_limits
         self._volume_limits: Mapping[str, int] = {}
         self._machine = allocatable.machine_capacity(host, rules)
         self._reserved = allocatable.node_reservation(config, rules, self._machine)
@@ -164,7 +166,7 @@ class NodeStatus:
         in_use = self.volumes_in_use()
         if in_use is not None:
             self._put(status, "volumesInUse", list(in_use))
-        self._tell_schedulable(node)
+        self._record_schedulable(node)
         return status
 
     @property
@@ -210,7 +212,7 @@ class NodeStatus:
         return info
 
     def _resources(self, old: Object) -> tuple[Object, Object]:
-        seen, limits = old.get("capacity") or {}, self.volume_limits()
+        seen, limits = old.get("capacity") or {}, self._read_volume_limits()
         if (
             self._node_resources is not None
             and self._node_resources[0] == seen
@@ -249,11 +251,11 @@ class NodeStatus:
             self._images = tuple(images)
         return self._image_list
 
-    def _tell_schedulable(self, node: Object) -> None:
+    def _record_schedulable(self, node: Object) -> None:
         unschedulable = bool((node.get("spec") or {}).get("unschedulable"))
         if unschedulable != self._unschedulable:
             self._unschedulable = unschedulable
-            self._tell_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
+            self._record_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
 
     # ---- conditions
     # ----------------------------------------------------------------------------------------------
@@ -286,7 +288,7 @@ class NodeStatus:
         if old is not None and old.get("status") == status:
             return {**old, _HEARTBEAT: now}
         reason, message, event = pressure.there if there else pressure.gone
-        self._tell_status(event)
+        self._record_status(event)
         return {
             "type": pressure.type,
             "status": status,
@@ -308,7 +310,7 @@ class NodeStatus:
             if old.get("status") == status:
                 since = old.get("lastTransitionTime", now)
             else:
-                self._tell_status("NodeNotReady" if problems else "NodeReady")
+                self._record_status("NodeNotReady" if problems else "NodeReady")
         return {
             "type": "Ready",
             "status": status,
@@ -346,7 +348,7 @@ class NodeStatus:
             problems.append(network)
         return problems
 
-    def _tell_status(self, event: str) -> None:
+    def _record_status(self, event: str) -> None:
         self._record_event("Normal", event, f"Node {self._config.node_name} status is now: {event}")
 
 

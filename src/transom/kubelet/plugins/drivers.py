@@ -5,11 +5,13 @@ makes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transom.kit.rpc import RpcError
-from transom.kubelet.plugins.endpoint import PluginEndpoint
-from transom.machinery.protobuf.table import Message
+
+if TYPE_CHECKING:
+    from transom.kubelet.plugins.endpoint import PluginEndpoint
+    from transom.machinery.protobuf.table import Message
 
 STAGE_UNSTAGE, GET_STATS, EXPAND = 1, 2, 3
 ACCESS_MODES: Final = {"ReadWriteOnce": 1, "ReadOnlyMany": 3, "ReadWriteMany": 5}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     grpc = lazy_import("transom.http.grpc")
 
-PATIENCE: Final = 120.0
+REQUEST_TIMEOUT: Final = 120.0
 TABLE: Final = MessageTable(resources(__package__).joinpath("messages.txt").read_text)
 
 
@@ -46,7 +46,10 @@ class PluginEndpoint:
         self.path = path
 
     async def call(
-        self, method: str, request: Mapping[str, Any] | None = None, seconds: float = PATIENCE
+        self,
+        method: str,
+        request: Mapping[str, Any] | None = None,
+        seconds: float = REQUEST_TIMEOUT,
     ) -> Message:
         """`method` as /csi.v1.Node/NodeGetInfo. Raises RpcError."""
         try:
@@ -54,7 +57,7 @@ class PluginEndpoint:
                 return await self._by_grpc(self._files, method, request or {}, seconds)
             answer = cast(_Simulated, self._files).answerer(self.path)
         except OSError as problem:
-            raise RpcError("Unavailable", self._no_way(problem)) from problem
+            raise RpcError("Unavailable", self._unreachable_text(problem)) from problem
         return dict(await answer(method, request or {}))
 
     async def _by_grpc(
@@ -81,7 +84,7 @@ class PluginEndpoint:
         finally:
             connection.close()
 
-    def _no_way(self, problem: OSError) -> str:
+    def _unreachable_text(self, problem: OSError) -> str:
         why = os.strerror(problem.errno).lower() if problem.errno else str(problem)
         return (
             f'connection error: desc = "transport: Error while dialing dial unix {self.path}: '

@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
+from transom.kit.lazy import lazy_import
 from transom.kit.rpc import RpcError
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.plugins import nodeinfo
 from transom.kubelet.plugins.drivers import CsiDriverInfo, CsiDriverRegistry
-from transom.kubelet.plugins.endpoint import PluginEndpoint
 from transom.kubelet.plugins.nodeinfo import RegistrationFailure
+
+if TYPE_CHECKING:
+    from transom.kubelet.plugins import endpoint as plugin_endpoint
+    from transom.kubelet.plugins.endpoint import PluginEndpoint
+else:
+    plugin_endpoint = lazy_import("transom.kubelet.plugins.endpoint")
 
 log = logging.getLogger("transom.kubelet")
 
@@ -33,17 +39,10 @@ _SERVICE: Final = "/pluginregistration.Registration"
 
 
 @runtime_checkable
-class _Telling(Protocol):
+class _SocketNotifier(Protocol):
     """Files that report when sockets come and go."""
 
     def on_sockets(self, function: Callable[[], None]) -> Callable[[], None]: ...
-
-
-@runtime_checkable
-class _Real(Protocol):
-    """A directory of this machine, which may contain anything."""
-
-    def some_names(self, path: str, most: int) -> list[str]: ...
 
 
 class _Refused(Exception):
@@ -72,7 +71,9 @@ class PluginManager:
         changes.
         """
         files = self._env.host.files
-        stop = files.on_sockets(self._look_again.set) if isinstance(files, _Telling) else None
+        stop = (
+            files.on_sockets(self._look_again.set) if isinstance(files, _SocketNotifier) else None
+        )
         try:
             self._make_directories()
             while True:
@@ -134,11 +135,7 @@ class PluginManager:
             directory, depth = directories.pop(0)
             try:
                 left = _MOST_FILES - looked
-                names = (
-                    files.some_names(directory, left)
-                    if isinstance(files, _Real)
-                    else files.listdir(directory)
-                )
+                names = files.some_names(directory, left)
             except OSError:
                 continue
             looked += len(names)
@@ -170,7 +167,7 @@ class PluginManager:
             self._failures.pop(path, None)
 
     async def _register(self, path: str, made: float) -> None:
-        endpoint = PluginEndpoint(self._env.host.files, path)
+        endpoint = plugin_endpoint.PluginEndpoint(self._env.host.files, path)
         info = await endpoint.call(f"{_SERVICE}/GetInfo", {}, _ASK_SECONDS)
         try:
             if info.get("type") != CSI:
@@ -225,7 +222,9 @@ class PluginManager:
                 "higher supported version: "
                 f'"{shown}"'
             )
-        return CsiDriverInfo(name, PluginEndpoint(self._env.host.files, endpoint), version)
+        return CsiDriverInfo(
+            name, plugin_endpoint.PluginEndpoint(self._env.host.files, endpoint), version
+        )
 
     async def _take(self, driver: CsiDriverInfo) -> None:
         """Raises _Refused."""

@@ -65,13 +65,13 @@ async def _connect(
             await clock.sleep(_RETRY_SECONDS)
             continue
         connection = await _open(sock, address, agent)
-        greeted = False
+        settings_received = False
         try:
-            greeted = await connection.greeted()
+            settings_received = await connection.settings_received()
         finally:
-            if not greeted:
+            if not settings_received:
                 connection.close()
-        if greeted:
+        if settings_received:
             return connection
         await clock.sleep(_RETRY_SECONDS)
 

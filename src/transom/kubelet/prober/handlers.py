@@ -23,7 +23,7 @@ from transom.runtime.api import RuntimeFailure
 
 SUCCESS, WARNING, FAILURE = "success", "warning", "failure"
 OUTPUT_LIMIT = 10 << 10
-_TIMEOUT_TOLD_SINCE = (1, 23)
+_TIMEOUT_REPORTED_SINCE = (1, 23)
 
 
 class ProbeError(Exception):
@@ -55,10 +55,14 @@ def make_probe_handler(
         if action is not None:
             return make(env, action, container, seconds)
 
-    async def missing(_: ProbeTarget) -> ProbeOutcome:
-        raise ProbeError(f"missing probe handler for {pod_name}:{container['name']}")
+    return _failing(f"missing probe handler for {pod_name}:{container['name']}")
 
-    return missing
+
+def _failing(message: str) -> Handler:
+    async def fail(_: ProbeTarget) -> ProbeOutcome:
+        raise ProbeError(message)
+
+    return fail
 
 
 def resolve_port(port: int | str, container: Object) -> int:
@@ -86,13 +90,16 @@ def _exec(env: KubeletContext, action: Object, container: Object, seconds: float
     variables: dict[str, str] = {
         v["name"]: v.get("value") or "" for v in container.get("env") or ()
     }
-    command = expansion.expand_all_variables(
-        action.get("command"), expansion.variable_mapping(variables)
-    )
+    try:
+        command = expansion.expand_all_variables(
+            action.get("command"), expansion.variable_mapping(variables)
+        )
+    except expansion.ExpansionTooLarge as problem:
+        return _failing(str(problem))
     counts = env.config.feature_gates.get("ExecProbeTimeout", True)
     late = (
         f"command {go_quote(' '.join(command))} timed out"
-        if env.config.release >= _TIMEOUT_TOLD_SINCE
+        if env.config.release >= _TIMEOUT_REPORTED_SINCE
         else ""
     )
 

@@ -11,22 +11,20 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from transom.client.events import WARNING as WARNING_EVENT
 from transom.kit.clock import Timer
+from transom.kit.lazy import lazy_import
 from transom.kubelet.base import KubeletContext
-from transom.kubelet.prober.handlers import (
-    FAILURE,
-    WARNING,
-    Handler,
-    ProbeError,
-    ProbeOutcome,
-    ProbeTarget,
-    make_probe_handler,
-)
 from transom.machinery.objects import Object
 from transom.runtime.api import Container
+
+if TYPE_CHECKING:
+    from transom.kubelet.prober import handlers
+    from transom.kubelet.prober.handlers import Handler, ProbeError, ProbeOutcome
+else:
+    handlers = lazy_import("transom.kubelet.prober.handlers")
 
 log = logging.getLogger("transom.kubelet")
 
@@ -91,7 +89,7 @@ class ProbeWorker:
         self._initial_delay = probe.get("initialDelaySeconds") or 0
         self._failures = probe.get("failureThreshold") or 3
         self._successes = probe.get("successThreshold") or 1
-        self._handler: Handler = make_probe_handler(env, probe, container, pod.name)
+        self._handler: Handler = handlers.make_probe_handler(env, probe, container, pod.name)
         self._path = path
         self._report = report
         self._due = env.clock.monotonic() + delay * self._period  # of the next probe
@@ -149,7 +147,7 @@ class ProbeWorker:
         self._task = None
         self._next_beat()
         if outcome is not None:
-            self._weigh(outcome.kind != FAILURE)
+            self._count_result(outcome.kind != handlers.FAILURE)
         self._rearm()
 
     def _next_beat(self) -> None:
@@ -177,19 +175,21 @@ class ProbeWorker:
         problem: ProbeError | None = None
         for _ in range(_TRIES):
             try:
-                outcome = await self._handler(ProbeTarget(self.container_id, self._pod_ip()))
-            except ProbeError as error:
+                outcome = await self._handler(
+                    handlers.ProbeTarget(self.container_id, self._pod_ip())
+                )
+            except handlers.ProbeError as error:
                 problem = error
                 continue
-            if outcome.kind == FAILURE:
-                self._tell("Unhealthy", f"{title} probe failed: {outcome.output}")
-            elif outcome.kind == WARNING:
-                self._tell("ProbeWarning", f"{title} probe warning: {outcome.output}")
+            if outcome.kind == handlers.FAILURE:
+                self._record_event("Unhealthy", f"{title} probe failed: {outcome.output}")
+            elif outcome.kind == handlers.WARNING:
+                self._record_event("ProbeWarning", f"{title} probe warning: {outcome.output}")
             return outcome
-        self._tell("Unhealthy", f"{title} probe errored: {problem}")
+        self._record_event("Unhealthy", f"{title} probe errored: {problem}")
         return None
 
-    def _weigh(self, good: bool) -> None:
+    def _count_result(self, good: bool) -> None:
         self.counts[good] += 1
         if self._last is good:
             self._run += 1
@@ -208,7 +208,7 @@ class ProbeWorker:
             return self._env.config.node_ip
         return next((s.ips[0] for s in self._env.runtime.sandboxes(self.pod.uid) if s.ips), "")
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _record_event(self, reason: str, message: str) -> None:
         self._env.events.event(
             {**self.pod.ref, "fieldPath": self._path}, WARNING_EVENT, reason, message
         )

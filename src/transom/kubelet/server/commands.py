@@ -149,7 +149,7 @@ def serve_process(
     complaint: str,
 ) -> Answer:
     """Connects the client with the process that `begin` starts."""
-    demand_upgrade(request)
+    require_upgrade(request)
     accepted = upgrade.accept_command(request.method, header_texts(request), streams)
     if isinstance(accepted, channels.Refusal):
         return refuse(accepted)
@@ -158,7 +158,7 @@ def serve_process(
     return UpgradeResponse(headers, joint.start)
 
 
-def demand_upgrade(request: HttpRequest) -> None:
+def require_upgrade(request: HttpRequest) -> None:
     if "upgrade" not in request.header(b"connection").lower():
         raise HttpFailure(500, "Upgrade request required\n")
 
@@ -183,11 +183,11 @@ class _Joint:
         "_early",
         "_gone",
         "_idle",
+        "_input_task",
         "_moved",
         "_outcome",
         "_process",
         "_session",
-        "_stuffed",
         "_task",
         "_waiting",
     )
@@ -204,7 +204,9 @@ class _Joint:
         self._process: ContainerProcess | None = None
         self._early: list[Any] = []  # what arrived before the process started
         self._task: asyncio.Task[None] | None = None
-        self._stuffed: asyncio.Task[None] | None = None  # waits for the process to read its input
+        self._input_task: asyncio.Task[None] | None = (
+            None  # waits for the process to read its input
+        )
         self._gone = False
         self._moved = clock.monotonic()
         self._idle: Timer | None = None
@@ -239,9 +241,9 @@ class _Joint:
             case remotecommand.CommandData(stream, data):
                 process.write(data)
                 self._session.acknowledge(stream, len(data))
-                if process.input_full and self._stuffed is None:
+                if process.input_full and self._input_task is None:
                     self._driver.hold()
-                    self._stuffed = asyncio.get_running_loop().create_task(self._drain(process))
+                    self._input_task = asyncio.get_running_loop().create_task(self._drain(process))
             case remotecommand.CommandStreamEnded():
                 process.end_input()
             case remotecommand.CommandResized(width, height):
@@ -250,7 +252,7 @@ class _Joint:
     async def _drain(self, process: ContainerProcess) -> None:
         """A process that does not read its input blocks the client, as a full pipe would."""
         await process.input_drained()
-        self._stuffed = None
+        self._input_task = None
         self._driver.release()
 
     def _client_gone(self) -> None:
@@ -260,7 +262,7 @@ class _Joint:
                 timer.cancel()
         if self._process is not None:
             self._process.close()
-        for task in (self._task, self._stuffed):
+        for task in (self._task, self._input_task):
             if task is not None:
                 task.cancel()
 
@@ -284,8 +286,8 @@ class _Joint:
             status = self._outcome(code)
         except RuntimeFailure as problem:
             status = channels.internal_error_status(f"{self._complaint}: {problem.description}")
-        if self._stuffed is not None:
-            self._stuffed.cancel()
+        if self._input_task is not None:
+            self._input_task.cancel()
         self._session.finish(status)
         self._driver.send()
 

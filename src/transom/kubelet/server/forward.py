@@ -18,7 +18,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
 from transom.kubelet.server.answers import HttpFailure
-from transom.kubelet.server.commands import demand_upgrade, header_texts, refuse
+from transom.kubelet.server.commands import header_texts, refuse, require_upgrade
 from transom.runtime.api import RuntimeFailure
 
 _EARLY_LIMIT = 256 * 1024  # bytes buffered until the connection into the pod is established
@@ -34,7 +34,7 @@ def serve_port_forward(
     sandbox = find.ready_sandbox(env, pod)
     if sandbox is None:
         raise HttpFailure(500, f'pod not found ("{find.pod_display_name(pod)}")')
-    demand_upgrade(request)
+    require_upgrade(request)
     accepted = upgrade.accept_forward(
         request.method, header_texts(request), request.query.get("port", [])
     )
@@ -59,7 +59,7 @@ class _Forwarding:
         "_clock",
         "_ends",
         "_env",
-        "_halves",
+        "_half_closed_timer",
         "_idle",
         "_moved",
         "_sandbox",
@@ -74,7 +74,7 @@ class _Forwarding:
         self._sandbox = sandbox
         self._ends: dict[int, _End] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._halves: Timer | None = None
+        self._half_closed_timer: Timer | None = None
         self._moved = env.clock.monotonic()
         self._idle: Timer | None = None
         self.session = session
@@ -83,7 +83,7 @@ class _Forwarding:
     def start(self, raw: RawConnection) -> None:
         self.driver = SessionDriver(self.session, raw, self._react)
         self.driver.on_behind = self._behind
-        self.driver.on_received = self._watch_halves
+        self.driver.on_received = self._watch_half_closed
         self._watch_idleness()
         self.driver.start()
 
@@ -109,7 +109,7 @@ class _Forwarding:
                     self.drop(open_one)
                 for task in self._tasks:
                     task.cancel()
-                for timer in (self._halves, self._idle):
+                for timer in (self._half_closed_timer, self._idle):
                     if timer is not None:
                         timer.cancel()
 
@@ -151,28 +151,28 @@ class _Forwarding:
         for end in self._ends.values():
             end.hold(behind)
 
-    def _watch_halves(self) -> None:
+    def _watch_half_closed(self) -> None:
         """Drops connections that have had only one stream for too long; one timer for all of the
         same age.
         """
         session = self.session
         if (
-            self._halves is None
+            self._half_closed_timer is None
             and isinstance(session, portforward.SpdyForwardServer)
             and session.has_waiting
         ):
-            self._halves = self._clock.call_later(
+            self._half_closed_timer = self._clock.call_later(
                 channels.STREAM_CREATION_TIMEOUT, self._expire, session, session.waiting
             )
 
     def _expire(
         self, session: portforward.SpdyForwardServer, waiting: list[tuple[str, int]]
     ) -> None:
-        self._halves = None
+        self._half_closed_timer = None
         for request, connection in waiting:
             session.expire(request, connection)
         self.driver.send()
-        self._watch_halves()
+        self._watch_half_closed()
 
     def _watch_idleness(self) -> None:
         left = self._moved + channels.IDLE_TIMEOUT - self._clock.monotonic()

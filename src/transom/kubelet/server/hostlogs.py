@@ -11,6 +11,7 @@ from transom.http.messages import Headers, HttpResponse
 from transom.kubelet.osrules import OsRules
 from transom.kubelet.server.answers import HTML, TEXT, not_found_answer
 from transom.machines.api import Files, HostFiles
+from transom.machines.smallfiles import list_small_directory
 
 ROOT: Final = "/var/log"
 
@@ -50,7 +51,7 @@ def serve_host_logs(machine: HostFiles, os: OsRules, path: str) -> HttpResponse:
 
 def _listing(files: Files, os: OsRules, where: str) -> HttpResponse:
     lines = ["<pre>"]
-    for name in sorted(files.listdir(where)):
+    for name in sorted(list_small_directory(files, where)):
         kind = files.stat(os.join(where, name), follow=False).kind
         shown = name + "/" if kind == "directory" else name
         lines.append(f'<a href="{quote(shown)}">{html.escape(shown)}</a>')

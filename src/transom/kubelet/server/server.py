@@ -18,7 +18,7 @@ from transom.http.server import HttpServer
 from transom.kit.lazy import lazy_import
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
-from transom.kubelet.server import answers, container_logs, hostlogs, pods, routes
+from transom.kubelet.server import answers, hostlogs, pods, routes
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.auth import KubeletAuth
 from transom.kubelet.server.configz import kubelet_configuration
@@ -28,12 +28,13 @@ from transom.kubelet.stats.summary import StatsProvider
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
 
 if TYPE_CHECKING:
-    from transom.kubelet.server import commands, forward
+    from transom.kubelet.server import commands, container_logs, forward
     from transom.kubelet.stats import cadvisor
 else:
     commands = lazy_import("transom.kubelet.server.commands")
     forward = lazy_import("transom.kubelet.server.forward")
     cadvisor = lazy_import("transom.kubelet.stats.cadvisor")
+    container_logs = lazy_import("transom.kubelet.server.container_logs")
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG: Final = frozenset(
@@ -247,3 +248,10 @@ class KubeletServer:
 
 def _uid(rest: tuple[str, ...], words: int) -> str:
     return rest[2] if len(rest) == words else ""
+
+
+def answer_ping_healthz(request: HttpRequest) -> HttpResponse:
+    """The server of --healthz-port, which only reports that the kubelet runs."""
+    if request.path in ("/healthz", "/healthz/", "/healthz/ping"):
+        return answers.plain_text(200, "ok")
+    return answers.not_found_answer()

@@ -464,7 +464,7 @@ def _folder(each: Measured) -> str:
     return f"/kubepods{middle}/pod{each.sandbox.config.uid}"
 
 
-def _whose(each: Measured) -> tuple[str, str]:
+def _owner_labels(each: Measured) -> tuple[str, str]:
     return each.sandbox.config.namespace, each.sandbox.config.name
 
 
@@ -474,7 +474,7 @@ def _containers(env: KubeletContext, each: Measured) -> list[_Row]:
         name = container.labels.get(CONTAINER_NAME, container.name)
         labels = _labels(
             f"{_folder(each)}/{container.id}",
-            _whose(each),
+            _owner_labels(each),
             name,
             container.image,
             _runtime_name(env, each, name, container.attempt, container.id),
@@ -506,12 +506,12 @@ def _sandbox(
     sandbox = each.sandbox
     name = _runtime_name(env, each, "POD", sandbox.config.attempt, sandbox.id)
     image = env.config.pod_infra_image or env.os.default_pause_image()
-    labels = _labels(f"{_folder(each)}/{sandbox.id}", _whose(each), "POD", image, name)
+    labels = _labels(f"{_folder(each)}/{sandbox.id}", _owner_labels(each), "POD", image, name)
     return _Row(labels, now, sandbox.created_at, processes=1, interfaces=interfaces)
 
 
 def _pod(each: Measured, own: Sequence[_Row], now: float) -> _Row:
-    row = _sum(_labels(_folder(each), _whose(each)), own, now, each.sandbox.created_at)
+    row = _sum(_labels(_folder(each), _owner_labels(each)), own, now, each.sandbox.created_at)
     return row._replace(memory_limit=pod_limit(each.pod))
 
 

@@ -6,35 +6,34 @@ counted.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any, Final, cast
+from typing import TypeVar
 
 from transom.kit.clock import Clock, parse_rfc3339
 from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.machinery.objects import Object
 from transom.runtime.api import (
+    AuthConfig,
     Container,
+    ContainerConfig,
+    ContainerProcess,
     ContainerRuntime,
+    ContainerStats,
+    ExecResult,
+    FilesystemUsage,
+    Image,
+    Output,
+    RuntimeEvent,
     RuntimeFailure,
     RuntimeStatus,
+    RuntimeVersion,
     Sandbox,
     SandboxConfig,
+    SandboxStats,
 )
 
-_OPERATIONS: Final = {
-    "stop_sandbox": "stop_podsandbox",
-    "remove_sandbox": "remove_podsandbox",
-    "create_container": "create_container",
-    "stop_container": "stop_container",
-    "remove_container": "remove_container",
-    "exec_sync": "exec_sync",
-    "exec": "exec",
-    "attach": "attach",
-    "port_forward": "port_forward",
-    "pull_image": "pull_image",
-    "remove_image": "remove_image",
-}
+T = TypeVar("T")
 
 
 def count_runtime_operations(
@@ -44,7 +43,7 @@ def count_runtime_operations(
     pod: Callable[[str], Object | None],
 ) -> ContainerRuntime:
     """`pod` finds a pod by its uid."""
-    return cast(ContainerRuntime, _CountedRuntime(runtime, metrics, clock, pod))
+    return _CountedRuntime(runtime, metrics, clock, pod)
 
 
 class _CountedRuntime:
@@ -62,7 +61,11 @@ class _CountedRuntime:
         self._clock = clock
         self._pod = pod
 
-    # These are called on every sync of a pod, and `__getattr__` is slow.
+    # Not counted
+
+    @property
+    def version(self) -> RuntimeVersion:
+        return self._runtime.version
 
     def status(self) -> RuntimeStatus:
         return self._runtime.status()
@@ -73,15 +76,39 @@ class _CountedRuntime:
     def containers(self, uid: str = "") -> Sequence[Container]:
         return self._runtime.containers(uid)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._runtime, name)
-        operation = _OPERATIONS.get(name)
-        return found if operation is None else partial(self._timed, operation, found)
+    def container(self, container_id: str) -> Container | None:
+        return self._runtime.container(container_id)
+
+    def reopen_log(self, container_id: str) -> None:
+        self._runtime.reopen_log(container_id)
+
+    def watch_log(self, container_id: str, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._runtime.watch_log(container_id, listener)
+
+    def image(self, image: str) -> Image | None:
+        return self._runtime.image(image)
+
+    def images(self) -> Sequence[Image]:
+        return self._runtime.images()
+
+    def image_filesystem(self) -> FilesystemUsage:
+        return self._runtime.image_filesystem()
+
+    def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
+        return self._runtime.container_stats(uid)
+
+    def sandbox_stats(self, uid: str = "") -> Sequence[SandboxStats]:
+        return self._runtime.sandbox_stats(uid)
+
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
+        return self._runtime.subscribe(listener)
+
+    # Counted
 
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str:
         started = self._clock.monotonic()
         try:
-            return await self._timed("run_podsandbox", self._runtime.run_sandbox, config, handler)
+            return await self._timed("run_podsandbox", self._runtime.run_sandbox(config, handler))
         except RuntimeFailure:
             self._metrics.count("kubelet_run_podsandbox_errors_total", handler)
             raise
@@ -90,18 +117,67 @@ class _CountedRuntime:
             self._metrics.observe("kubelet_run_podsandbox_duration_seconds", seconds, handler)
 
     async def start_container(self, container_id: str) -> None:
-        await self._timed("start_container", self._runtime.start_container, container_id)
+        await self._timed("start_container", self._runtime.start_container(container_id))
         container = self._runtime.container(container_id)
         if container is not None and container.attempt == 0:
             self._started(container)
 
-    async def _timed(
-        self, operation: str, call: Callable[..., Awaitable[Any]], *args: Any, **more: Any
-    ) -> Any:
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        await self._timed("stop_podsandbox", self._runtime.stop_sandbox(sandbox_id))
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        await self._timed("remove_podsandbox", self._runtime.remove_sandbox(sandbox_id))
+
+    async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
+        created = self._runtime.create_container(sandbox_id, config)
+        return await self._timed("create_container", created)
+
+    async def stop_container(self, container_id: str, grace: float) -> None:
+        await self._timed("stop_container", self._runtime.stop_container(container_id, grace))
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._timed("remove_container", self._runtime.remove_container(container_id))
+
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], seconds: float = 0
+    ) -> ExecResult:
+        result = self._runtime.exec_sync(container_id, command, seconds)
+        return await self._timed("exec_sync", result)
+
+    async def exec(
+        self,
+        container_id: str,
+        command: Sequence[str],
+        output: Output,
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ContainerProcess:
+        process = self._runtime.exec(container_id, command, output, stdin=stdin, tty=tty)
+        return await self._timed("exec", process)
+
+    async def attach(
+        self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False
+    ) -> ContainerProcess:
+        process = self._runtime.attach(container_id, output, stdin=stdin, tty=tty)
+        return await self._timed("attach", process)
+
+    async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
+        return await self._timed("port_forward", self._runtime.port_forward(sandbox_id, port))
+
+    async def pull_image(
+        self, image: str, auth: AuthConfig | None = None, sandbox: SandboxConfig | None = None
+    ) -> str:
+        return await self._timed("pull_image", self._runtime.pull_image(image, auth, sandbox))
+
+    async def remove_image(self, image: str) -> None:
+        await self._timed("remove_image", self._runtime.remove_image(image))
+
+    async def _timed(self, operation: str, call: Awaitable[T]) -> T:
         started = self._clock.monotonic()
         self._metrics.count("kubelet_runtime_operations_total", operation)
         try:
-            return await call(*args, **more)
+            return await call
         except RuntimeFailure:
             self._metrics.count("kubelet_runtime_operations_errors_total", operation)
             raise

@@ -69,13 +69,16 @@ def resource_metrics(summary: Object) -> str:
             s
             for pod in summary["pods"]
             for c in pod["containers"] or ()
-            for s in _usage(c, field, (("container", c["name"]), *_whose(pod)))
+            for s in _usage(c, field, (("container", c["name"]), *_owner_labels(pod)))
         ]
         families.append(_family(name, kind, text, samples))
     for name, kind, text, field in _POD:
         families.append(
             _family(
-                name, kind, text, [s for p in summary["pods"] for s in _usage(p, field, _whose(p))]
+                name,
+                kind,
+                text,
+                [s for p in summary["pods"] for s in _usage(p, field, _owner_labels(p))],
             )
         )
     error = "1 if there was an error while getting container metrics, 0 otherwise"
@@ -87,7 +90,7 @@ def _family(name: str, kind: str, text: str, samples: Sequence[Sample]) -> Famil
     return Family(name, "counter" if kind == "counter" else "gauge", f"[ALPHA] {text}", samples)
 
 
-def _whose(pod: Object) -> Labels:
+def _owner_labels(pod: Object) -> Labels:
     return (("namespace", pod["podRef"]["namespace"]), ("pod", pod["podRef"]["name"]))
 
 

@@ -19,6 +19,7 @@ from transom.kubelet.volumes.plugin import Payload, Projection
 
 _DATA = "..data"
 _MAX_NAME, _MAX_PATH = 255, 4096
+_MOST_KEYS = 100_000  # more than fit into a ConfigMap
 _AT_ONCE = 500  # files to write before other tasks may run
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # valid, like nearly all names
 
@@ -153,7 +154,7 @@ async def _tree(
     if not files.exists(directory):
         return {}
     out: dict[str, bytes | None] = {}
-    for number, name in enumerate(files.listdir(directory)):
+    for number, name in enumerate(files.some_names(directory, _MOST_KEYS)):
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         path = env.os.join(directory, name)

@@ -14,15 +14,7 @@ from transom.kubelet.volumes.plugin import PodVolumeSpec
 from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
-from transom.machinery.selectors import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    GREATER,
-    IN,
-    LESS,
-    NOT_IN,
-    Requirement,
-)
+from transom.machinery.selectors import NODE_SELECTOR_OPERATORS, Requirement
 
 _GROUP_NOTE: Final = "pv.beta.kubernetes.io/gid"
 _PV_FIELDS: Final = frozenset(
@@ -37,14 +29,6 @@ _PV_FIELDS: Final = frozenset(
         "volumeMode",
     )
 )
-_OPERATORS: Final = {
-    "In": IN,
-    "NotIn": NOT_IN,
-    "Exists": EXISTS,
-    "DoesNotExist": DOES_NOT_EXIST,
-    "Gt": GREATER,
-    "Lt": LESS,
-}
 
 
 def used_volumes(pod: Object) -> tuple[dict[str, None], set[str]]:
@@ -171,7 +155,7 @@ def _matches(term: Object, labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or ()
     return bool(expressions) and all(
         Requirement(
-            e["key"], _OPERATORS.get(e["operator"], ""), tuple(e.get("values") or ())
+            e["key"], NODE_SELECTOR_OPERATORS.get(e["operator"], ""), tuple(e.get("values") or ())
         ).matches(labels)
         for e in expressions
     )

@@ -20,6 +20,7 @@ from transom.kubelet.plugins.drivers import STAGE_UNSTAGE, CsiDriverInfo, NotReg
 from transom.kubelet.volumes.devices import read_notes, write_notes
 from transom.kubelet.volumes.plugin import MountedVolume, PodVolumeSpec, StageFailure, VolumeHost
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import list_small_directory
 
 _NAME: Final = "kubernetes.io/csi"
 _MAP, _SET_UP = "MapVolume.MapPodDevice failed", "MapVolume.SetUpDevice failed"
@@ -105,7 +106,7 @@ async def tear_down_csi_devices(tools: VolumeHost, uid: str) -> None:
     """
     env, files = tools.env, tools.env.host.files
     directory = paths.device_dir(env, uid, _NAME)
-    for name in files.listdir(directory) if files.exists(directory) else ():
+    for name in list_small_directory(files, directory) if files.exists(directory) else ():
         notes = read_notes(env, env.os.join(_top(env), name, "data")) or {}
         target = _publish_path(env, name, uid)
         try:
@@ -126,7 +127,7 @@ async def _unstage(
 ) -> None:
     env, files = tools.env, tools.env.host.files
     published = env.os.join(_top(env), "publish", name)
-    if files.exists(published) and files.listdir(published):
+    if files.exists(published) and list_small_directory(files, published):
         return
     if await driver.can(STAGE_UNSTAGE):
         request = {

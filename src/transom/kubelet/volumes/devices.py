@@ -15,7 +15,7 @@ import orjson
 
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
-from transom.machines.smallfiles import read_small_file
+from transom.machines.smallfiles import list_small_directory, read_small_file
 
 NOTES: Final = "vol_data.json"
 _CSI: Final = ("plugins", "kubernetes.io/csi", "pv")
@@ -107,7 +107,7 @@ class Devices:
         if self._in_use is None:
             self._in_use = {}
             files, top = self._env.host.files, self._env.os.join(self._env.config.root_dir, *_CSI)
-            for volume in files.listdir(top) if files.exists(top) else ():
+            for volume in list_small_directory(files, top) if files.exists(top) else ():
                 if notes := self.notes_of(volume):
                     self._in_use[volume] = unique_name(
                         notes.get("driverName", ""), notes.get("volumeHandle", "")

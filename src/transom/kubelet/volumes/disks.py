@@ -32,6 +32,7 @@ from transom.kubelet.volumes.plugin import (
 from transom.machinery import quantity
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import list_small_directory
 
 DISKS: Final = ("awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "vsphereVolume")
 _GROWING: Final = ("awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk")
@@ -209,7 +210,7 @@ def mounted_disks(tools: VolumeHost) -> set[str]:
 
 def _names(env: KubeletContext, directory: str) -> list[str]:
     files = env.host.files
-    return files.listdir(directory) if files.exists(directory) else []
+    return list_small_directory(files, directory) if files.exists(directory) else []
 
 
 # ---- expansion

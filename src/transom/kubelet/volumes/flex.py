@@ -30,6 +30,7 @@ from transom.machinery import gojson
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.quantity import Quantity, parse_quantity
+from transom.machines.smallfiles import list_small_directory
 
 _DEVICES: Final = ("plugins", "kubernetes.io/flexvolume")
 _OWN: Final = "kubernetes.io~"
@@ -121,7 +122,7 @@ def _remove_empty(env: KubeletContext, directory: str) -> None:
     if (
         files.exists(directory)
         and not env.os.mounted(files, directory)
-        and not files.listdir(directory)
+        and not list_small_directory(files, directory)
     ):
         files.remove(directory)
 
@@ -291,11 +292,11 @@ async def _secret(tools: VolumeHost, namespace: str, name: str, driver: str) -> 
 async def tear_down_flex(tools: VolumeHost, uid: str) -> None:
     env = tools.env
     files, top = env.host.files, env.os.join(paths.pod_dir(env, uid), "volumes")
-    for folder in files.listdir(top) if files.exists(top) else ():
+    for folder in list_small_directory(files, top) if files.exists(top) else ():
         if "~" not in folder or folder.startswith(_OWN):
             continue
         driver = await _driver(tools, folder)
-        for name in files.listdir(env.os.join(top, folder)):
+        for name in list_small_directory(files, env.os.join(top, folder)):
             await _unmount(env, driver, env.os.join(top, folder, name))
             if driver.attaches:
                 await _detach(tools, driver, name)
@@ -328,7 +329,7 @@ async def _detach(tools: VolumeHost, driver: FlexDriver, name: str) -> None:
     files, pods = env.host.files, paths.pods_dir(env)
     if any(
         files.exists(env.os.join(pods, uid, "volumes", driver.folder, name))
-        for uid in files.listdir(pods)
+        for uid in list_small_directory(files, pods)
     ):
         return
     path = _device_path(env, driver, name)

@@ -17,6 +17,7 @@ from transom.kubelet.volumes.plugin import (
     fs_group,
 )
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import list_small_directory
 
 NAME = "kubernetes.io/local-volume"
 
@@ -82,7 +83,7 @@ def _other_pods(tools: VolumeHost, pod: Object, name: str) -> int:
     uid = pod["metadata"]["uid"]
     return sum(
         other != uid and files.exists(paths.volume_dir(env, other, NAME, name))
-        for other in (files.listdir(pods) if files.exists(pods) else ())
+        for other in (list_small_directory(files, pods) if files.exists(pods) else ())
     )
 
 

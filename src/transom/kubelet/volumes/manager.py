@@ -45,6 +45,7 @@ from transom.kubelet.volumes.plugin import (
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name
 from transom.machinery.objects import Object
+from transom.machines.smallfiles import list_small_directory
 
 MOUNT_SECONDS: Final = 2 * 60 + 3.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
@@ -175,21 +176,21 @@ class VolumeManager:
         self._pods.pop(uid, None)
         self._tools.tokens.forget(uid)
         self._tools.devices.release(uid)
-        self._tell_in_use()
+        self._report_in_use()
 
     def mounted(self, uid: str) -> bool:
         return uid in self._pods or self._env.host.files.exists(paths.pod_dir(self._env, uid))
 
     def pods(self) -> Sequence[str]:
         files, directory = self._env.host.files, paths.pods_dir(self._env)
-        return files.listdir(directory) if files.exists(directory) else ()
+        return list_small_directory(files, directory) if files.exists(directory) else ()
 
     def in_use(self) -> Sequence[str]:
         """The unique names of the volumes that must stay attached to the node."""
         disks.mounted_disks(self._tools)
         return self._tools.devices.in_use()
 
-    def _tell_in_use(self) -> None:
+    def _report_in_use(self) -> None:
         now = list(self.in_use())
         if now != self._in_use:
             self._in_use = now
@@ -317,7 +318,7 @@ class VolumeManager:
             )
         else:
             mounted.group = spec.group
-            self._tell_in_use()
+            self._report_in_use()
             if (
                 plugin.grow is not None
                 and spec.persistent is not None
@@ -369,7 +370,7 @@ class VolumeManager:
         waiting = state.waiting.setdefault(spec.outer, _Waiting())
         if isinstance(problem, SilentFailure):
             waiting.wait(self._env.clock.monotonic(), _ATTACH_WAIT)
-            self._tell_in_use()
+            self._report_in_use()
             return
         waiting.failed(self._env.clock.monotonic())
         stage, reason = (
@@ -388,6 +389,6 @@ class VolumeManager:
         env = self._env
         files = env.host.files
         top = env.os.join(paths.pod_dir(env, uid), "volumes")
-        for plugin in files.listdir(top) if files.exists(top) else ():
-            for name in files.listdir(env.os.join(top, plugin)):
+        for plugin in list_small_directory(files, top) if files.exists(top) else ():
+            for name in list_small_directory(files, env.os.join(top, plugin)):
                 env.os.unmount(files, env.os.join(top, plugin, name))

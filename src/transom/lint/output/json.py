@@ -15,7 +15,7 @@ def render_json(report: LintReport) -> str:
 
 
 def report_document(report: LintReport) -> dict[str, Any]:
-    targets = list(dict.fromkeys(node.target for node in report.landscape.nodes))
+    targets = list(dict.fromkeys(node.target for node in report.target_nodes.nodes))
     return {
         "findings": [_finding(finding) for finding in report.findings],
         "notes": report.notes,
@@ -36,7 +36,7 @@ def report_document(report: LintReport) -> dict[str, Any]:
                 "features": sorted(target.features),
                 "nodes": [
                     node.name
-                    for node in report.landscape.nodes
+                    for node in report.target_nodes.nodes
                     if node.name and node.target == target
                 ],
             }

@@ -19,9 +19,9 @@ _TAB: Final = "    "
 
 
 def render_text(report: LintReport, colours: bool = False) -> str:
-    paint = _paint if colours else _plain
-    parts = [_finding(finding, paint) for finding in report.findings]
-    parts += [f"{paint('note:', 'dim')} {note}\n" for note in report.notes]
+    colouring = _coloured if colours else _plain
+    parts = [_finding(finding, colouring) for finding in report.findings]
+    parts += [f"{colouring('note:', 'dim')} {note}\n" for note in report.notes]
     return "\n".join((*parts, report_summary(report)))
 
 
@@ -44,7 +44,7 @@ def report_summary(report: LintReport) -> str:
 
 
 def _nodes(report: LintReport) -> str:
-    targets = list(dict.fromkeys(node.target for node in report.landscape.nodes))
+    targets = list(dict.fromkeys(node.target for node in report.target_nodes.nodes))
     if not targets:
         return "a cluster without Windows nodes"
     return "; ".join(_target(target) for target in targets[:4]) + (
@@ -71,16 +71,16 @@ def _target(target: NodeTarget) -> str:
     )
 
 
-def _finding(finding: LintFinding, paint: _Paint) -> str:
+def _finding(finding: LintFinding, colouring: _Colouring) -> str:
     line, column = finding.place
     where = f"{finding.source.name}:{line}:{column}" if line else finding.source.name
     lines = [
         (
-            f"{paint(where, 'bold')}: {paint(finding.severity, finding.severity)} {finding.id}: "
+            f"{colouring(where, 'bold')}: {colouring(finding.severity, finding.severity)} {finding.id}: "
             f"{finding.message}"
         )
     ]
-    lines += _excerpt(finding, paint)
+    lines += _excerpt(finding, colouring)
     if finding.obj is not None:
         origin = f" (from {finding.obj.origin})" if finding.obj.origin else ""
         lines.append(f"  {finding.obj.title}{origin}: {finding.path or 'the whole object'}")
@@ -90,7 +90,7 @@ def _finding(finding: LintFinding, paint: _Paint) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _excerpt(finding: LintFinding, paint: _Paint) -> Iterator[str]:
+def _excerpt(finding: LintFinding, colouring: _Colouring) -> Iterator[str]:
     if finding.span is None:
         return
     (line, column), (_, end) = finding.place, finding.end
@@ -103,10 +103,10 @@ def _excerpt(finding: LintFinding, paint: _Paint) -> Iterator[str]:
     if len(shown) > 2 * _WIDTH:
         cut = max(0, len(before) - 20)
         shown, before = "..." + shown[cut : cut + _WIDTH], "..." + before[cut:]
-    yield f"  {paint(number, 'dim')} {paint('|', 'dim')} {shown}"
+    yield f"  {colouring(number, 'dim')} {colouring('|', 'dim')} {shown}"
     yield (
-        f"  {' ' * len(number)} {paint('|', 'dim')} "
-        f"{' ' * len(before)}{paint(carets, finding.severity)}"
+        f"  {' ' * len(number)} {colouring('|', 'dim')} "
+        f"{' ' * len(before)}{colouring(carets, finding.severity)}"
     )
 
 
@@ -129,7 +129,7 @@ def _number(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 or name == "info" else f"{count} {name}s"
 
 
-class _Paint:
+class _Colouring:
     def __init__(self, on: bool) -> None:
         self._on = on
 
@@ -137,5 +137,5 @@ class _Paint:
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._on else text
 
 
-_plain: Final = _Paint(False)
-_paint: Final = _Paint(True)
+_plain: Final = _Colouring(False)
+_coloured: Final = _Colouring(True)

@@ -28,10 +28,10 @@ class LintRule(NamedTuple):
 def pod_rule(check: Check, *, windows: bool = True) -> Callable[[LintContext], Iterator[RuleMatch]]:
     """Turns a check of one pod into a rule that runs for every Windows pod, or for all pods."""
 
-    def find(scene: LintContext) -> Iterator[RuleMatch]:
-        for workload in scene.windows if windows else scene.workloads:
+    def find(context: LintContext) -> Iterator[RuleMatch]:
+        for workload in context.windows if windows else context.workloads:
             subject = CheckedPod(
-                workload.spec, workload.verdict, workload.groups, scene.runtime_classes
+                workload.spec, workload.verdict, workload.groups, context.runtime_classes
             )
             for shown in check(subject):
                 yield RuleMatch(

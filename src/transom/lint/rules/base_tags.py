@@ -20,8 +20,8 @@ _BASES = frozenset(
 )
 
 
-def find_base_tags(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_base_tags(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         for steps, container in workload.containers():
             image = container.get("image")
             if not isinstance(image, str) or "@" in image:

@@ -13,8 +13,8 @@ from transom.windows.records import WindowsLimit
 _OLD = "beta.kubernetes.io/os"
 
 
-def find_beta_labels(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_beta_labels(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         if inner_pod(workload.spec, "nodeSelector", _OLD) == "windows":
             yield RuleMatch(
                 workload.obj,

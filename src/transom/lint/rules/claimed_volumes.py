@@ -42,22 +42,22 @@ _TYPED: Final = (
 )
 
 
-def find_claimed_volumes(scene: LintContext) -> Iterator[RuleMatch]:
-    for claim in scene.of("PersistentVolumeClaim"):
-        if scene.concerns_windows(claim) and claim.spec.get("volumeMode") == "Block":
+def find_claimed_volumes(context: LintContext) -> Iterator[RuleMatch]:
+    for claim in context.of("PersistentVolumeClaim"):
+        if context.concerns_windows(claim) and claim.spec.get("volumeMode") == "Block":
             yield RuleMatch(
                 claim,
                 ("spec", "volumeMode"),
                 "a Windows pod uses this claim of a raw block device",
                 limit=_BLOCK,
             )
-    for volume in scene.of("PersistentVolume"):
-        if scene.concerns_windows(volume):
+    for volume in context.of("PersistentVolume"):
+        if context.concerns_windows(volume):
             yield from _volume(volume)
-    for storage in scene.of("StorageClass", "storage.k8s.io"):
-        if scene.concerns_windows(storage):
+    for storage in context.of("StorageClass", "storage.k8s.io"):
+        if context.concerns_windows(storage):
             yield from _storage_class(storage)
-    for workload in scene.windows:
+    for workload in context.windows:
         for i, claim_template in enumerate(
             list_or_empty(workload.obj.spec.get("volumeClaimTemplates"))
         ):

@@ -10,8 +10,8 @@ from transom.lint.rules.base import LintRule
 from transom.lint.rules.placement import is_unpinned, pin_anchor, pin_fix, tolerates_everything
 
 
-def find_daemonset_os(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in is_unpinned(scene):
+def find_daemonset_os(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in is_unpinned(context):
         if workload.obj.kind != "DaemonSet":
             continue
         index = tolerates_everything(workload)

@@ -114,11 +114,11 @@ _EITHER: Final = frozenset(
 _NAMESPACES: Final = frozenset(("default", "kube-system", "kube-public"))
 
 
-def find_dotted_names(scene: LintContext) -> Iterator[RuleMatch]:
-    services = {(service.name, service.namespace) for service in scene.of("Service")}
-    namespaces = {obj.namespace for obj in scene.objects if obj.namespace} | _NAMESPACES
-    namespaces |= {obj.name for obj in scene.of("Namespace")}
-    for workload in scene.windows:
+def find_dotted_names(context: LintContext) -> Iterator[RuleMatch]:
+    services = {(service.name, service.namespace) for service in context.of("Service")}
+    namespaces = {obj.namespace for obj in context.objects if obj.namespace} | _NAMESPACES
+    namespaces |= {obj.name for obj in context.of("Namespace")}
+    for workload in context.windows:
         for steps, container in workload.containers():
             for at, text, names_host in _texts(steps, container):
                 host = _host(text, names_host, services, namespaces)

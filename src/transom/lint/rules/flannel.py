@@ -13,10 +13,10 @@ from transom.windows.podchecks import inner_pod
 _FILE = "net-conf.json"
 
 
-def find_flannel(scene: LintContext) -> Iterator[RuleMatch]:
-    if not scene.mixed:
+def find_flannel(context: LintContext) -> Iterator[RuleMatch]:
+    if not context.mixed:
         return
-    for config in scene.of("ConfigMap"):
+    for config in context.of("ConfigMap"):
         text = inner_pod(config.value, "data", _FILE)
         try:
             backend = inner_pod(json.loads(text), "Backend") if isinstance(text, str) else None

@@ -12,8 +12,8 @@ from transom.windows.podchecks import inner_pod
 _OPTION = ("securityContext", "windowsOptions", "hostProcess")
 
 
-def find_host_process(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_host_process(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         if not workload.host_process or workload.partial:
             continue
         if workload.spec.get("hostNetwork") is not True:

@@ -13,8 +13,8 @@ from transom.windows.podchecks import images, linux_images, mixed_images
 from transom.windows.records import WindowsLimit
 
 
-def find_windows_on_linux(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.workloads:
+def find_windows_on_linux(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.workloads:
         if (
             workload.verdict.os == "linux"
             and workload.verdict.pinned

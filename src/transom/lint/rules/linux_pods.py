@@ -17,8 +17,8 @@ _LIMIT: Final = "WIN-API-003"
 _OPTIONS: Final = ("securityContext", "windowsOptions")
 
 
-def find_linux_pods(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.workloads:
+def find_linux_pods(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.workloads:
         if inner_pod(workload.spec, "os", "name") != "linux":
             continue
         places = [workload.at(*_OPTIONS)] if inner_pod(workload.spec, *_OPTIONS) is not None else []

@@ -10,9 +10,9 @@ from transom.lint.rules.base import LintRule
 from transom.windows.records import WindowsLimit
 
 
-def find_network_policy(scene: LintContext) -> Iterator[RuleMatch]:
-    for policy in scene.of("NetworkPolicy", "networking.k8s.io"):
-        if any(workload.windows for workload in scene.chosen(policy)):
+def find_network_policy(context: LintContext) -> Iterator[RuleMatch]:
+    for policy in context.of("NetworkPolicy", "networking.k8s.io"):
+        if any(workload.windows for workload in context.chosen(policy)):
             yield RuleMatch(
                 policy,
                 ("spec", "podSelector"),

@@ -8,16 +8,16 @@ from transom.lint.context import LintContext
 from transom.lint.findings import RuleMatch
 from transom.lint.rules.base import LintRule
 from transom.lint.rules.placement import pin_anchor
-from transom.windows.landscape import tolerates_taints
 from transom.windows.records import WindowsLimit
+from transom.windows.target_nodes import tolerates_taints
 
 
-def find_no_node(scene: LintContext) -> Iterator[RuleMatch]:
-    landscape = scene.landscape
-    if not landscape.live:
+def find_no_node(context: LintContext) -> Iterator[RuleMatch]:
+    target_nodes = context.target_nodes
+    if not target_nodes.live:
         return
-    nodes = {node.name: node for node in landscape.nodes}
-    for workload in scene.windows:
+    nodes = {node.name: node for node in target_nodes.nodes}
+    for workload in context.windows:
         if workload.partial or workload.verdict.weight == "hinted" or workload.spec.get("nodeName"):
             continue
         fitting = [nodes[name] for group in workload.groups for name in group.nodes]

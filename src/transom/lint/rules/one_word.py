@@ -57,8 +57,8 @@ _HANDLERS: Final = (
 )
 
 
-def find_one_word(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_one_word(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         for steps, container in workload.containers():
             for at, word in _first_words(steps, container):
                 message = _problem(word)

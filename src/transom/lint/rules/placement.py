@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from transom.lint.context import LintContext, LintWorkload
 from transom.lint.findings import FixStep, LintFix
-from transom.windows.landscape import NodeTaint, tolerates_taints
 from transom.windows.podchecks import inner_pod, list_or_empty
+from transom.windows.target_nodes import NodeTaint, tolerates_taints
 
 OS_LABEL: Final = "kubernetes.io/os"
 _TAINT: Final = NodeTaint("os", "windows", "NoSchedule")
@@ -24,20 +24,20 @@ _LINUX_CONTEXT: Final = (
 )
 
 
-def is_unpinned(scene: LintContext) -> Iterator[LintWorkload]:
+def is_unpinned(context: LintContext) -> Iterator[LintWorkload]:
     """The pods of a mixed cluster that nothing restricts to nodes of their operating system."""
-    if not scene.mixed:
+    if not context.mixed:
         return
-    for workload in scene.workloads:
+    for workload in context.workloads:
         if workload.verdict.pinned or workload.partial or workload.spec.get("nodeName"):
             continue
-        if scene.landscape.live:
-            may_land = bool(workload.groups) and (
-                workload.windows or scene.landscape.admits(workload.spec)
+        if context.target_nodes.live:
+            can_be_scheduled = bool(workload.groups) and (
+                workload.windows or context.target_nodes.admits(workload.spec)
             )
         else:
-            may_land = not _chooses_nodes(workload.spec)
-        if may_land:
+            can_be_scheduled = not _chooses_nodes(workload.spec)
+        if can_be_scheduled:
             yield workload
 
 

@@ -11,52 +11,27 @@ from transom.lint.context import LintContext, LintWorkload
 from transom.lint.findings import FixStep, LintFix, RuleMatch
 from transom.lint.rules.base import LintRule
 from transom.lint.rules.placement import pin_anchor
+from transom.machinery.windows_fields import (
+    WINDOWS_CONTAINER_CONTEXT_FORBIDS,
+    WINDOWS_POD_CONTEXT_FORBIDS,
+)
 from transom.windows.podchecks import inner_pod
 from transom.windows.records import WindowsLimit
 
 # Fields that the API server rejects in a pod with spec.os Windows. The fix must not turn a pod with
 # ignored fields into a rejected one.
 _POD = ("hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
-_POD_CONTEXT = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "sysctls",
-    "runAsUser",
-    "runAsGroup",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-    "seLinuxChangePolicy",
-)
-_CONTEXT = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "capabilities",
-    "readOnlyRootFilesystem",
-    "privileged",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "runAsUser",
-    "runAsGroup",
-)
 
 
-def find_pod_os(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_pod_os(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         if (
             workload.verdict.pinned
             and not workload.partial
             and inner_pod(workload.spec, "os") is None
         ):
             change = FixStep("set", workload.at("os", "name"), "windows")
-            fix = (
-                None
-                if _refused(workload)
-                else LintFix("say that the pod is for Windows", (change,))
-            )
+            fix = None if _refused(workload) else LintFix("set spec.os.name to windows", (change,))
             yield RuleMatch(
                 workload.obj,
                 pin_anchor(workload),
@@ -68,9 +43,9 @@ def find_pod_os(scene: LintContext) -> Iterator[RuleMatch]:
 def _refused(workload: LintWorkload) -> bool:
     return (
         _has(workload.spec, _POD)
-        or _has(workload.spec.get("securityContext"), _POD_CONTEXT)
+        or _has(workload.spec.get("securityContext"), WINDOWS_POD_CONTEXT_FORBIDS)
         or any(
-            _has(container.get("securityContext"), _CONTEXT)
+            _has(container.get("securityContext"), WINDOWS_CONTAINER_CONTEXT_FORBIDS)
             for _, container in workload.containers()
         )
     )

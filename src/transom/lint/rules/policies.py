@@ -43,13 +43,13 @@ _LINUX_FIELDS: Final = (
 )
 
 
-def find_restricted_policies(scene: LintContext) -> Iterator[RuleMatch]:
+def find_restricted_policies(context: LintContext) -> Iterator[RuleMatch]:
     """Namespaces with the restricted standard that have Windows pods without spec.os."""
-    for namespace in scene.of("Namespace"):
+    for namespace in context.of("Namespace"):
         if namespace.labels.get(_ENFORCE) != "restricted":
             continue
         inside = [
-            workload for workload in scene.windows if workload.obj.namespace == namespace.name
+            workload for workload in context.windows if workload.obj.namespace == namespace.name
         ]
         pods = [
             workload for workload in inside if inner_pod(workload.spec, "os", "name") != "windows"
@@ -61,11 +61,11 @@ def find_restricted_policies(scene: LintContext) -> Iterator[RuleMatch]:
             yield RuleMatch(namespace, ("metadata", "labels", _ENFORCE), message)
 
 
-def find_policies_everywhere(scene: LintContext) -> Iterator[RuleMatch]:
+def find_policies_everywhere(context: LintContext) -> Iterator[RuleMatch]:
     """Policies for all pods, without an exception for Windows pods."""
-    if not scene.mixed:
+    if not context.mixed:
         return
-    for obj in scene.objects:
+    for obj in context.objects:
         if (
             obj.group == "constraints.gatekeeper.sh"
             and obj.kind in _CONSTRAINTS

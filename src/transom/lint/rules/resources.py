@@ -11,9 +11,9 @@ from transom.machinery import quantity
 from transom.windows.podchecks import inner_pod, list_or_empty
 
 
-def find_missing_resources(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
-        if workload.partial or _limited_by_namespace(scene, workload):
+def find_missing_resources(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
+        if workload.partial or _limited_by_namespace(context, workload):
             continue
         bare = [
             (steps, str(container.get("name", "")))
@@ -33,7 +33,7 @@ def find_missing_resources(scene: LintContext) -> Iterator[RuleMatch]:
             )
 
 
-def _limited_by_namespace(scene: LintContext, workload: LintWorkload) -> bool:
+def _limited_by_namespace(context: LintContext, workload: LintWorkload) -> bool:
     return any(
         limit.namespace == workload.obj.namespace
         and any(
@@ -42,12 +42,12 @@ def _limited_by_namespace(scene: LintContext, workload: LintWorkload) -> bool:
             and inner_pod(one, "default", "memory")
             for one in list_or_empty(limit.spec.get("limits"))
         )
-        for limit in scene.of("LimitRange")
+        for limit in context.of("LimitRange")
     )
 
 
-def find_differing_resources(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_differing_resources(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         for steps, container in workload.containers():
             limit = inner_pod(container, "resources", "limits", "memory")
             request = inner_pod(container, "resources", "requests", "memory")

@@ -12,8 +12,8 @@ from transom.windows.records import WindowsLimit
 from transom.windows.targeting import OS_LABELS
 
 
-def find_selector_case(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_selector_case(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         for label in OS_LABELS:
             value = inner_pod(workload.spec, "nodeSelector", label)
             if isinstance(value, str) and value != "windows" and value.lower() == "windows":

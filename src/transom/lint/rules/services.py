@@ -16,12 +16,12 @@ _Key = tuple[str, str, str]  # kind, namespace, name
 _MOST = 64
 
 
-def find_mixed_backends(scene: LintContext) -> Iterator[RuleMatch]:
-    largest = _largest(scene)
-    for service in scene.of("Service"):
-        workloads = scene.selected(service)
+def find_mixed_backends(context: LintContext) -> Iterator[RuleMatch]:
+    largest = _largest(context)
+    for service in context.of("Service"):
+        workloads = context.selected(service)
         if service.spec.get("clusterIP") == "None" or not (
-            scene.mixed or any(w.windows for w in workloads)
+            context.mixed or any(w.windows for w in workloads)
         ):
             continue
         pods: dict[_Key, int] = {}
@@ -48,19 +48,19 @@ def _pods(workload: LintWorkload) -> int:
     return workload.replicas()
 
 
-def _largest(scene: LintContext) -> dict[_Key, int]:
+def _largest(context: LintContext) -> dict[_Key, int]:
     """The number of replicas that autoscalers may set."""
     found = {}
-    for scaler in scene.of("HorizontalPodAutoscaler", "autoscaling"):
+    for scaler in context.of("HorizontalPodAutoscaler", "autoscaling"):
         most, wanted = scaler.spec.get("maxReplicas"), scaler.spec.get("scaleTargetRef")
         if isinstance(most, int) and isinstance(wanted, dict):
             found[(str(wanted.get("kind")), scaler.namespace, str(wanted.get("name")))] = most
     return found
 
 
-def find_target_ports(scene: LintContext) -> Iterator[RuleMatch]:
-    for service in scene.of("Service"):
-        workloads = scene.selected(service)
+def find_target_ports(context: LintContext) -> Iterator[RuleMatch]:
+    for service in context.of("Service"):
+        workloads = context.selected(service)
         if len(workloads) < 2 or not any(workload.windows for workload in workloads):
             continue
         for i, port in enumerate(list_or_empty(service.spec.get("ports"))):

@@ -29,9 +29,9 @@ _ON_NAMESPACE: Final = (
 )
 
 
-def find_sidecars(scene: LintContext) -> Iterator[RuleMatch]:
-    namespaces = {namespace.name: namespace for namespace in scene.of("Namespace")}
-    for workload in scene.windows:
+def find_sidecars(context: LintContext) -> Iterator[RuleMatch]:
+    namespaces = {namespace.name: namespace for namespace in context.of("Namespace")}
+    for workload in context.windows:
         own = _asked_on_pod(workload)
         if own is not None:
             steps, text = own

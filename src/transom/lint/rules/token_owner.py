@@ -22,8 +22,8 @@ _GIVEN, _ALWAYS = (
 _USER = ("securityContext", "runAsUser")
 
 
-def find_token_owner(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in scene.windows:
+def find_token_owner(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in context.windows:
         places = _places(workload)
         limit = _GIVEN if _has_token(workload) else _ALWAYS
         if not places or (
@@ -32,7 +32,7 @@ def find_token_owner(scene: LintContext) -> Iterator[RuleMatch]:
             continue
         fix = (
             LintFix("drop runAsUser", tuple(FixStep("drop", steps) for steps in places))
-            if workload.runs_nowhere_else
+            if workload.windows_only
             else None
         )
         message = (

@@ -10,8 +10,8 @@ from transom.lint.rules.base import LintRule
 from transom.lint.rules.placement import is_unpinned, pin_fix, tolerates_everything
 
 
-def find_tolerate_everything(scene: LintContext) -> Iterator[RuleMatch]:
-    for workload in is_unpinned(scene):
+def find_tolerate_everything(context: LintContext) -> Iterator[RuleMatch]:
+    for workload in is_unpinned(context):
         index = tolerates_everything(workload)
         if index is None or workload.windows or workload.obj.kind == "DaemonSet":
             continue

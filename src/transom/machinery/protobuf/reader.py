@@ -86,21 +86,11 @@ def read_message(
             continue
         what, name, more = op
         if what >= _VARINT:
-            if what == _DOUBLE:
-                if at + 8 > end:
-                    raise MalformedProtobuf(EOF)
-                out[name] = struct.unpack_from("<d", data, at)[0]
-                at += 8
-                continue
-            if at < end and data[at] < 128:
-                number = data[at]
+            if what == _VARINT and at < end and data[at] < 128:
+                out[name] = more(data[at])
                 at += 1
             else:
-                number, at = read_varint(data, at, end)
-            if what == _VARINT:
-                out[name] = more(number)
-            else:
-                _list(out, name).append(more(number))
+                at = _read_number(op, data, at, end, out)
             continue
         if at >= end:
             raise MalformedProtobuf(EOF)
@@ -122,27 +112,49 @@ def read_message(
             _list(out, name).append(more(data, at, stop))
         elif what == _ONE:
             out[name] = more(data, at, stop)
-        elif what == _INLINE:
-            read_message(more, data, at, stop, out)
         elif what == _STRING_MAP:
-            entries = out.get(name)
-            if entries is None:
-                entries = out[name] = {}
-            _string_entry(data, at, stop, entries)
-        elif what == _MAP:
-            entries = out.get(name)
-            if entries is None:
-                entries = out[name] = {}
-            read_value, zero = more
-            key, value = _entry(data, at, stop)
-            entries[key] = zero() if value is None else read_value(data, *value)
+            _string_entry(data, at, stop, out.setdefault(name, {}))
         else:
-            values = _list(out, name)
-            while at < stop:
-                number, at = read_varint(data, at, stop)
-                values.append(more(number))
+            _read_rare(op, data, at, stop, out)
         at = stop
     return out
+
+
+def _read_rare(
+    op: tuple[int, str, Any], data: bytes, at: int, stop: int, out: dict[str, Any]
+) -> None:
+    """Adds a field of one of the less frequent kinds: inlined messages, maps, packed numbers."""
+    what, name, more = op
+    if what == _INLINE:
+        read_message(more, data, at, stop, out)
+    elif what == _MAP:
+        entries = out.setdefault(name, {})
+        read_value, zero = more
+        key, value = _entry(data, at, stop)
+        entries[key] = zero() if value is None else read_value(data, *value)
+    else:
+        values = _list(out, name)
+        while at < stop:
+            number, at = read_varint(data, at, stop)
+            values.append(more(number))
+
+
+def _read_number(
+    op: tuple[int, str, Any], data: bytes, at: int, end: int, out: dict[str, Any]
+) -> int:
+    """Adds a number of any size to `out`; returns where it ends."""
+    what, name, more = op
+    if what == _DOUBLE:
+        if at + 8 > end:
+            raise MalformedProtobuf(EOF)
+        out[name] = struct.unpack_from("<d", data, at)[0]
+        return at + 8
+    number, at = read_varint(data, at, end)
+    if what == _VARINT:
+        out[name] = more(number)
+    else:
+        _list(out, name).append(more(number))
+    return at
 
 
 def _list(out: dict[str, Any], name: str) -> list[Any]:

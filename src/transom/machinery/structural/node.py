@@ -57,11 +57,11 @@ class StructuralSchema:
 
 
 # Most places of most schemas only have a type, which is irrelevant here: they share one node.
-_TELLING = frozenset(
+_SCHEMA_KEYWORDS = frozenset(
     ("properties", "additionalProperties", "items", PRESERVE, EMBEDDED, "nullable", "default")
 )
 _PLAIN = StructuralSchema({})
 
 
 def _node(spec: Mapping[str, Any]) -> StructuralSchema:
-    return _PLAIN if _TELLING.isdisjoint(spec) else StructuralSchema(spec)
+    return _PLAIN if _SCHEMA_KEYWORDS.isdisjoint(spec) else StructuralSchema(spec)

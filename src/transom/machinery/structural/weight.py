@@ -125,12 +125,22 @@ def schema_weight(schema: Schema | None) -> float:
     return max(1.0, weight)
 
 
-def has_patterns(schema: Any) -> bool:
-    """Whether a schema, or a nested one, has a pattern, which must be compiled for validation."""
-    if not isinstance(schema, Mapping):
-        return False
-    return (
-        bool(schema.get("pattern"))
-        or any(map(has_patterns, _children(schema)))
-        or any(map(has_patterns, _alternatives(schema)))
-    )
+def may_have_patterns(schema: Any) -> bool:
+    """Whether a schema, or a nested one, has a pattern, which must be compiled for validation; or
+    is too large to find out on the event loop.
+    """
+    steps = 0
+    waiting = [schema]
+    while waiting:
+        current = waiting.pop()
+        if not isinstance(current, _MAPPING):
+            continue
+        steps += 1
+        if steps > _MOST_STEPS or current.get("pattern"):
+            return True
+        if not _WEIGHED.isdisjoint(current):
+            waiting += _children(current)
+            waiting += _alternatives(current)
+            if len(waiting) > _MOST_STEPS:
+                return True
+    return False

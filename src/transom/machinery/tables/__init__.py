@@ -17,7 +17,9 @@ import orjson
 from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import Kind
-from transom.machinery.tables import cluster, custom, network, partial, pods, workloads
+from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases.columns import release_columns
+from transom.machinery.tables import cluster, custom, network, newer, partial, pods, workloads
 from transom.machinery.tables.custom import CustomColumns
 from transom.machinery.tables.text import Object, name_cell
 
@@ -47,23 +49,75 @@ def _definitions() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def table_columns(kind: Kind) -> list[dict[str, Any]]:
+def table_columns(kind: Kind, release: Release = DEFAULT) -> list[dict[str, Any]]:
     """The column definitions of a built-in kind."""
+    if release >= TABLES_SINCE:
+        return release_columns(release).get(kind.kind) or _default_columns(release)
     return _definitions().get(kind.key) or _definitions()[_DEFAULT]
 
 
-def row_cells(kind: Kind, obj: Object, now: float) -> list[Any]:
-    return _CELLS.get(kind.key, _default_cells)(obj, now)
+@cache
+def _default_columns(release: Release) -> list[dict[str, Any]]:
+    """Those of kinds without a printer: name and creation time."""
+    name, created = _definitions()[_DEFAULT]
+    columns = release_columns(release)["Namespace"]
+    return [
+        {**name, "description": columns[0]["description"]},
+        {**created, "description": columns[-1]["description"]},
+    ]
+
+
+def row_cells(kind: Kind, obj: Object, now: float, release: Release = DEFAULT) -> list[Any]:
+    return _cells_of(kind, release)(obj, now)
+
+
+def _cells_of(kind: Kind, release: Release) -> Cells:
+    known = _CELLS.get(kind.key, _default_cells)
+    if release < TABLES_SINCE or kind.kind not in release_columns(release):
+        return known
+    return _cells_by_column(kind, release, known)
+
+
+def _cells_by_column(kind: Kind, release: Release, known: Cells) -> Cells:
+    """The cells of a later release: those of 1.20 by the name of their column, and newer ones."""
+    names = [c["name"] for c in release_columns(release)[kind.kind]]
+    before = [c["name"] for c in _definitions().get(kind.key, ())]
+    changed = {n for n in names if (kind.kind, n) in newer.CELLS and n not in before}
+    if (kind.kind, "Restarts") in newer.CELLS and release_columns(release)[kind.kind][3][
+        "type"
+    ] == "string":
+        changed.add("Restarts")
+    if names == before and not changed:
+        return known
+
+    def cells(obj: Object, now: float) -> list[Any]:
+        old = dict(zip(before, known(obj, now), strict=True)) if before else {}
+        out = []
+        for name in names:
+            was = newer.RENAMED.get((kind.kind, name), name)
+            if was in old and name not in changed:
+                out.append(old[was])
+            else:
+                out.append(newer.newer_cell(kind.kind, name, obj, now))
+        return out
+
+    return cells
 
 
 def _default_cells(obj: Object, now: float) -> list[Any]:
     return [name_cell(obj), obj["metadata"].get("creationTimestamp") or _ZERO_TIME]
 
 
-def custom_columns(additional: Iterable[Mapping[str, Any]]) -> CustomColumns:
+def custom_columns(
+    additional: Iterable[Mapping[str, Any]], release: Release = DEFAULT
+) -> CustomColumns:
     """The table of a custom resource, compiled once for each served version of its definition."""
-    name_column, _, age_column = _definitions()["/Namespace"]
-    return custom.build_custom_columns(name_column, age_column, additional)
+    columns = (
+        release_columns(release)["Namespace"]
+        if release >= TABLES_SINCE
+        else _definitions()["/Namespace"]
+    )
+    return custom.build_custom_columns(columns[0], columns[2], additional)
 
 
 def check_include_object(value: str) -> ApiError | None:
@@ -87,6 +141,7 @@ def make_table(
     raw_encoder: Callable[[Object], Any] | None = None,
     custom: CustomColumns | None = None,
     headers: bool = True,
+    release: Release = DEFAULT,
 ) -> dict[str, Any]:
     """The Table document of a list (`list_metadata` given) or of a single object.
 
@@ -102,7 +157,7 @@ def make_table(
         metadata = list_metadata
         if kind.key == "flowcontrol.apiserver.k8s.io/FlowSchema":
             objs.sort(key=_flow_schema_order)
-    cells = custom.cells if custom else _CELLS.get(kind.key, _default_cells)
+    cells = custom.cells if custom else _cells_of(kind, release)
     rows = [
         _row(
             kind, cells(obj, now), _row_object(obj, include_object, table_version, raw_encoder), obj
@@ -113,7 +168,7 @@ def make_table(
         "kind": "Table",
         "apiVersion": f"{partial.META_GROUP}/{table_version}",
         "metadata": metadata,
-        "columnDefinitions": (custom.definitions if custom else table_columns(kind))
+        "columnDefinitions": (custom.definitions if custom else table_columns(kind, release))
         if headers
         else None,
         # Kubernetes' default printer returns null rows for an empty list, the others an empty list.

@@ -13,6 +13,8 @@ from typing import Any
 from transom.kit.lazy import load_submodule
 from transom.machinery.field import FieldError, bounded_errors
 from transom.machinery.kinds import Kind
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.meta import (
     validate_any_object_meta,
     validate_any_object_meta_update,
@@ -101,18 +103,30 @@ ERROR_KINDS: dict[str, tuple[str, str]] = {
     "authorization.k8s.io/SubjectAccessReview": ("authorization.k8s.io", ""),
 }
 
+
+def error_kind(kind: Kind, release: Release) -> tuple[str, str]:
+    """The group and kind that errors of a kind name."""
+    if kind.group == "networking.k8s.io" and has_behaviour(release, "NetworkingErrors"):
+        return kind.group, kind.kind
+    return ERROR_KINDS.get(kind.key, (kind.group, kind.kind))
+
+
 # Requests that carry an object but are not stored: their metadata is not validated.
 NOT_STORED = frozenset(("/Binding", "policy/Eviction", "autoscaling/Scale", *_MODULES["reviews"]))
 
 # Kinds whose own rules do not check metadata. All others have checked it before the common rules
 # run.
 WITHOUT_METADATA_RULES = frozenset(("/Event", "policy/PodDisruptionBudget"))
+_METADATA_RULES = ValidationRules(lambda obj: [], lambda new, old: [])
 
 
 @lru_cache(maxsize=256)
 def validation_rules(key: str, api_version: str = "") -> ValidationRules:
     """The rules of a kind; some kinds have different rules for certain versions of the request."""
-    validators: dict[str, ValidationRules] = load_submodule(__name__, _MODULE_OF[key]).VALIDATORS
+    module = _MODULE_OF.get(key)
+    if module is None:  # a kind of a later release, whose metadata alone is validated
+        return _METADATA_RULES
+    validators: dict[str, ValidationRules] = load_submodule(__name__, module).VALIDATORS
     return validators.get(f"{key}@{api_version}") or validators[key]
 
 
@@ -123,7 +137,7 @@ def validate_create(kind: Kind, obj: dict[str, Any], api_version: str = "") -> l
         if errors or kind.key in NOT_STORED:
             return errors
         # Last, so that the kind's own errors come first.
-        if kind.key in WITHOUT_METADATA_RULES:
+        if kind.key in WITHOUT_METADATA_RULES or kind.key not in _MODULE_OF:
             return validate_any_object_meta(obj["metadata"], kind.namespaced, name_is_path_segment)
         return validate_object_name(obj["metadata"], name_is_path_segment)
 

@@ -11,14 +11,13 @@ from transom.machinery.validation.checks import check_each
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_any_object_meta, validate_label_selector
 from transom.machinery.validation.names import (
-    is_dns1035_label,
     is_fully_qualified_name,
     name_is_dns_subdomain,
 )
+from transom.machinery.validation.review_versions import REVIEW_VERSIONS, check_review_versions
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.webhook import validate_client_config
 
-_REVIEW_VERSIONS = ("v1", "v1beta1")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
@@ -158,22 +157,8 @@ def _webhook(hook: Mapping[str, Any], strict: _Strictness, path: str) -> Errors:
 
 def _review_versions(versions: Sequence[str], strict: _Strictness, path: str) -> Errors:
     if not versions:
-        return [required(path, f"must specify one of {', '.join(_REVIEW_VERSIONS)}")]
-    errors: Errors = []
-    for i, version in enumerate(versions):
-        if version in versions[:i]:
-            errors.append(invalid(f"{path}[{i}]", version, "duplicate version"))
-        else:
-            errors += check_each(f"{path}[{i}]", version, is_dns1035_label(version))
-    if strict.known_version and not set(versions) & set(_REVIEW_VERSIONS):
-        errors.append(
-            invalid(
-                path,
-                go_dump("[]string", versions),
-                f"must include at least one of {', '.join(_REVIEW_VERSIONS)}",
-            )
-        )
-    return errors
+        return [required(path, f"must specify one of {', '.join(REVIEW_VERSIONS)}")]
+    return check_review_versions(versions, path, need_known=strict.known_version)
 
 
 def _configuration(obj: Object, strict: _Strictness) -> Errors:
@@ -204,7 +189,7 @@ def validate_webhook_configuration_update(beta: bool, new: Object, old: Object) 
         _Strictness(
             no_side_effects=not beta
             and all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
-            known_version=all(not held or held & set(_REVIEW_VERSIONS) for held in versions),
+            known_version=all(not held or held & set(REVIEW_VERSIONS) for held in versions),
             unique_names=not beta and len(set(names)) == len(names),
         ),
     )

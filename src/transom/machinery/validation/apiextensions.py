@@ -35,7 +35,7 @@ from transom.machinery.validation.openapischema import (
     has_unsound_map_keys,
     validate_schema,
 )
-from transom.machinery.validation.repetitions import repetitions
+from transom.machinery.validation.review_versions import REVIEW_VERSIONS, check_review_versions
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.structural import (
     PRESERVE,
@@ -50,7 +50,6 @@ from transom.machinery.validation.webhook import validate_client_config
 APPROVED = "api-approved.kubernetes.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_REVIEW_VERSIONS = ("v1", "v1beta1")
 _ADVICE = "see https://github.com/kubernetes/enhancements/pull/1111"
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
 # Keywords that the root of a schema with a status sub-resource may have, with Go's names in the
@@ -148,7 +147,7 @@ def _old_options(old: Object) -> _Options:
             v.get("name", ""): (v.get("schema") or {}).get("openAPIV3Schema")
             for v in spec.get("versions") or ()
         },
-        need_known_review_version=not reviews or bool(set(reviews) & set(_REVIEW_VERSIONS)),
+        need_known_review_version=not reviews or bool(set(reviews) & set(REVIEW_VERSIONS)),
     )
 
 
@@ -460,22 +459,7 @@ def _conversion(spec: Mapping[str, Any], options: _Options, preserve: bool) -> E
 def _review_versions(versions: Sequence[str], options: _Options, path: str) -> Errors:
     if not versions:
         return [required(path)]
-    errors: Errors = []
-    repeated = repetitions(versions)
-    for i, version in enumerate(versions):
-        if i in repeated:
-            errors.append(invalid(f"{path}[{i}]", version, "duplicate version"))
-        else:
-            errors += check_each(f"{path}[{i}]", version, is_dns1035_label(version))
-    if options.need_known_review_version and not set(versions) & set(_REVIEW_VERSIONS):
-        errors.append(
-            invalid(
-                path,
-                go_dump("[]string", versions),
-                f"must include at least one of {', '.join(_REVIEW_VERSIONS)}",
-            )
-        )
-    return errors
+    return check_review_versions(versions, path, need_known=options.need_known_review_version)
 
 
 def _stored_versions(crd: Object) -> Errors:

@@ -264,7 +264,8 @@ def _request(csr: Object, options: _Options) -> Errors:
     data = decoded_base64(spec.get("request") or "")
     if problem := _request_problem(data):
         shown = f"[]byte{{{go_bytes(data)}}}" if data else "[]byte(nil)"
-        errors.append(invalid("spec.request", GoText(shown), problem))
+        as_json = go_quote(spec["request"]) if data else "null"
+        errors.append(invalid("spec.request", GoText(shown, as_json), problem))
     if not usages:
         errors.append(required("spec.usages", "usages must be provided"))
     if not options.unknown_usages:

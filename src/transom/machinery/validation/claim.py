@@ -102,12 +102,12 @@ def update_claim(new: Object, old: Object) -> Errors:
         + validate_object_meta_update(new["metadata"], old["metadata"])
         + validate_claim(new)
     )
-    judged, kept = dict(spec), dict(before)
+    new_spec, kept = dict(spec), dict(before)
     if not before.get("volumeName"):
         kept.pop("volumeName", None)
-        judged.pop("volumeName", None)
+        new_spec.pop("volumeName", None)
     if _class_upgrade(new, old):
-        judged.pop("storageClassName", None)
+        new_spec.pop("storageClassName", None)
     else:
         annotation = (new["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION, "")
         if annotation != (old["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION, ""):
@@ -117,14 +117,14 @@ def update_claim(new: Object, old: Object) -> Errors:
     size, was = _amount(_request(spec)), _amount(_request(before))
     # A bound claim may request more; amounts are compared by value.
     if (new.get("status") or {}).get("phase") == "Bound" or size == was:
-        judged = _with_storage(judged, _request(before))
+        new_spec = _with_storage(new_spec, _request(before))
         kept = _with_storage(kept, _request(before))
-    if judged != kept:
+    if new_spec != kept:
         errors.append(
             forbidden(
                 "spec",
                 "spec is immutable after creation except resources.requests for bound claims\n"
-                + go_diff("core.PersistentVolumeClaimSpec", judged, kept),
+                + go_diff("core.PersistentVolumeClaimSpec", new_spec, kept),
             )
         )
     if size < was:

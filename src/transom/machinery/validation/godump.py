@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from transom.kit.goquote import go_quote
+from transom.machinery import gojson
 from transom.machinery.field import GoText
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.validation.gotypes import LIFTED, struct_fields
@@ -25,7 +28,7 @@ def go_dump(go_type: str, value: Any) -> GoText:
     """
     if go_type == "v1.Time":
         return GoText('"null"' if value is None else _time_text(value))
-    return GoText(_dump(go_type, value))
+    return GoText(_dump(go_type, value), _json_text(_json_value(go_type, value)))
 
 
 def _time_text(stamp: str) -> str:
@@ -42,8 +45,10 @@ def dump_string_map(value: dict[str, str] | None) -> GoText:
 
 def dump_int_or_string(value: int | str) -> GoText:
     if isinstance(value, int):
-        return GoText(f'intstr.IntOrString{{Type:0, IntVal:{value}, StrVal:""}}')
-    return GoText(f"intstr.IntOrString{{Type:1, IntVal:0, StrVal:{go_quote(value)}}}")
+        return GoText(f'intstr.IntOrString{{Type:0, IntVal:{value}, StrVal:""}}', str(value))
+    return GoText(
+        f"intstr.IntOrString{{Type:1, IntVal:0, StrVal:{go_quote(value)}}}", go_quote(value)
+    )
 
 
 def dump_quantity(text: str) -> GoText:
@@ -53,7 +58,8 @@ def dump_quantity(text: str) -> GoText:
         f"resource.Quantity{{i:resource.int64Amount{{value:{parsed.mantissa}, "
         f"scale:{parsed.exponent}}}, "
         f"d:resource.infDecAmount{{Dec:(*inf.Dec)(nil)}}, s:{go_quote(text)}, "
-        f"Format:{go_quote(parsed.format)}}}"
+        f"Format:{go_quote(parsed.format)}}}",
+        go_quote(text),
     )
 
 
@@ -66,36 +72,12 @@ def _dump(go_type: str, value: Any) -> str:
         if not value:
             return f"{go_type}(nil)"
         return go_type + "{" + ", ".join(_dump(go_type[2:], v) for v in value) + "}"
-    if go_type == "map[string]string":
-        if not value:
-            return f"{go_type}(nil)"
-        return (
-            go_type
-            + "{"
-            + ", ".join(f"{go_quote(k)}:{go_quote(value[k])}" for k in sorted(value))
-            + "}"
-        )
     if go_type.startswith("map[string]"):
-        if not value:
-            return f"{go_type}(nil)"
-        inner = go_type.removeprefix("map[string]")
-        return (
-            go_type
-            + "{"
-            + ", ".join(f"{go_quote(k)}:{_dump(inner, value[k])}" for k in sorted(value))
-            + "}"
-        )
+        return _dump_map(go_type, go_type.removeprefix("map[string]"), value)
     if go_type in ("apiextensions.JSONSchemaDependencies", "apiextensions.JSONSchemaDefinitions"):
         return f"{go_type}(nil)"
     if go_type == "core.ResourceList":
-        if not value:
-            return f"{go_type}(nil)"
-        return (
-            go_type
-            + "{"
-            + ", ".join(f"{go_quote(k)}:{dump_quantity(value[k])}" for k in sorted(value))
-            + "}"
-        )
+        return _dump_map(go_type, "resource.Quantity", value)
     if go_type == "resource.Quantity":
         return dump_quantity(value or "0")
     if go_type == "intstr.IntOrString":
@@ -109,6 +91,58 @@ def _dump(go_type: str, value: Any) -> str:
         return go_quote(value or "") if value is None or isinstance(value, str) else str(value)
     value = value or {}
     return go_type + "{" + ", ".join(_member(f.name, f.json, f.type, value) for f in members) + "}"
+
+
+def _dump_map(go_type: str, value_type: str, value: dict[str, Any] | None) -> str:
+    if not value:
+        return f"{go_type}(nil)"
+    entries = (f"{go_quote(k)}:{_dump(value_type, value[k])}" for k in sorted(value))
+    return go_type + "{" + ", ".join(entries) + "}"
+
+
+def _json_text(value: Any) -> str:
+    return gojson.escape_html(orjson.dumps(value)).decode()
+
+
+def _json_value(go_type: str, value: Any) -> Any:
+    """What Go marshals: internal types have no JSON names, so their fields have Go's names and are
+    never left out. Published types (`v1.`) have the form of the API.
+    """
+    if go_type.startswith("*"):
+        return None if value is None else _json_value(go_type[1:], value)
+    if go_type.startswith("[]"):
+        return [_json_value(go_type[2:], v) for v in value] if value else None
+    if go_type.startswith("map[string]"):
+        inner = go_type.removeprefix("map[string]")
+        return {k: _json_value(inner, value[k]) for k in sorted(value)} if value else None
+    members = None if go_type.startswith("v1.") else struct_fields(go_type)
+    if members is None:
+        if value is None:
+            return _JSON_ZEROS.get(go_type, "")
+        return value
+    out: dict[str, Any] = {}
+    for f in members:
+        inner = lift_fields(f.type, value, (value or {}).get(f.json)) if f.json else value
+        found = _json_value(f.type, inner)
+        if f.json or not isinstance(found, dict):
+            out[f.name] = found
+        else:
+            out.update(found)
+    return out
+
+
+_JSON_ZEROS: dict[str, Any] = {
+    "bool": False,
+    "int": 0,
+    "int32": 0,
+    "int64": 0,
+    "string": "",
+    "intstr.IntOrString": 0,
+    "resource.Quantity": "0",
+    "core.ResourceList": None,
+    "v1.Time": None,
+    "v1.LabelSelector": {},
+}
 
 
 def _member(name: str, json: str, go_type: str, parent: dict[str, Any]) -> str:

@@ -149,7 +149,7 @@ def _rule_value(rule: Mapping[str, Any], path: str, version: _Version) -> Errors
 
 
 def _rules(
-    rules: Sequence[Mapping[str, Any]], version: _Version, forgive_wildcards: bool
+    rules: Sequence[Mapping[str, Any]], version: _Version, allow_invalid_wildcards: bool
 ) -> Errors:
     errors: Errors = []
     for i, rule in enumerate(rules):
@@ -160,18 +160,18 @@ def _rules(
                     invalid(f"{path}.host", host, "must be a DNS name, not an IP address")
                 )
             errors += check_each(f"{path}.host", host, _host(host))
-        if not (forgive_wildcards and "*" in host):
+        if not (allow_invalid_wildcards and "*" in host):
             errors += _rule_value(rule, path, version)
     return errors
 
 
-def _tls(entries: Sequence[Mapping[str, Any]], forgive_secrets: bool) -> Errors:
+def _tls(entries: Sequence[Mapping[str, Any]], allow_invalid_secrets: bool) -> Errors:
     errors: Errors = []
     for i, entry in enumerate(entries):
         path, secret = f"spec.tls[{i}]", entry.get("secretName", "")
         for j, host in enumerate(entry.get("hosts") or ()):
             errors += check_each(f"{path}.hosts[{j}]", host, _host(host))
-        if not forgive_secrets:
+        if not allow_invalid_secrets:
             errors += check_each(f"{path}.secretName", secret, _secret_name(secret))
     return errors
 
@@ -184,10 +184,10 @@ def _ingress(ingress: Object, version: _Version, old: Mapping[str, Any]) -> Erro
         spec.get("defaultBackend"),
         spec.get("ingressClassName"),
     )
-    forgive_secrets = version.lenient or any(
+    allow_invalid_secrets = version.lenient or any(
         _secret_name(entry.get("secretName", "")) for entry in old.get("tls") or ()
     )
-    forgive_wildcards = version.lenient or any(
+    allow_invalid_wildcards = version.lenient or any(
         "*" in rule.get("host", "") and _rule_value(rule, "", version)
         for rule in old.get("rules") or ()
     )
@@ -196,14 +196,14 @@ def _ingress(ingress: Object, version: _Version, old: Mapping[str, Any]) -> Erro
         errors.append(
             invalid(
                 "spec",
-                GoText("[]networking.IngressRule(nil)"),
+                GoText("[]networking.IngressRule(nil)", "null"),
                 f"either `{version.backend}` or `rules` must be specified",
             )
         )
     if backend is not None:
         errors += _backend(backend, f"spec.{version.backend}", version)
-    errors += _rules(rules, version, forgive_wildcards) + _tls(
-        spec.get("tls") or (), forgive_secrets
+    errors += _rules(rules, version, allow_invalid_wildcards) + _tls(
+        spec.get("tls") or (), allow_invalid_secrets
     )
     return errors + (dns_subdomain(name, "spec.ingressClassName") if name is not None else [])
 

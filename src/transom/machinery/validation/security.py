@@ -16,6 +16,7 @@ from transom.machinery.validation.names import (
     is_valid_user_id,
 )
 from transom.machinery.validation.rules import Errors
+from transom.machinery.windows_fields import WINDOWS_CONTAINER_CONTEXT_FORBIDS, WINDOWS_POD_FORBIDS
 
 SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"({SYSCTL_SEGMENT}\.)*{SYSCTL_SEGMENT}"
@@ -38,36 +39,6 @@ _DNS_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _match_dns = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*").fullmatch
 _match_dots_and_spaces = re.compile(r"[. ]+").fullmatch
 _search_bad_user = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
-
-_WINDOWS_POD_FORBIDS = (
-    "securityContext.appArmorProfile",
-    "securityContext.seLinuxOptions",
-    "hostUsers",
-    "hostPID",
-    "hostIPC",
-    "securityContext.seccompProfile",
-    "securityContext.fsGroup",
-    "securityContext.fsGroupChangePolicy",
-    "securityContext.sysctls",
-    "shareProcessNamespace",
-    "securityContext.runAsUser",
-    "securityContext.runAsGroup",
-    "securityContext.supplementalGroups",
-    "securityContext.supplementalGroupsPolicy",
-    "securityContext.seLinuxChangePolicy",
-)
-_WINDOWS_CONTAINER_FORBIDS = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "capabilities",
-    "readOnlyRootFilesystem",
-    "privileged",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "runAsUser",
-    "runAsGroup",
-)
 
 
 def check_security_context(context: dict[str, Any], path: str, errs: Errors) -> None:
@@ -345,12 +316,12 @@ def _check_linux(spec: dict[str, Any], path: str, errs: Errors) -> None:
 def _check_windows(spec: dict[str, Any], path: str, errs: Errors) -> None:
     text = "cannot be set for a windows pod"
     context = spec.get("securityContext") or {}
-    for name in _WINDOWS_POD_FORBIDS:
+    for name in WINDOWS_POD_FORBIDS:
         in_context = name.removeprefix("securityContext.")
         if in_context in context if in_context != name else name in spec:
             errs.append(forbidden(f"{path}.{name}", text))
     for container, where in containers_with_path(spec, path):
         own = container.get("securityContext") or {}
-        for name in _WINDOWS_CONTAINER_FORBIDS:
+        for name in WINDOWS_CONTAINER_CONTEXT_FORBIDS:
             if name in own:
                 errs.append(forbidden(f"{where}.securityContext.{name}", text))

@@ -43,6 +43,8 @@ from transom.machinery.validation.rules import Errors, Object, ValidationRules
 KUBELET_PORT = 10250
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_CLUSTER_IPS = "spec.clusterIPs"
+_IP_FAMILIES = ("IPv4", "IPv6")
 _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 
 
@@ -169,58 +171,63 @@ def _session_affinity(spec: dict[str, Any]) -> Errors:
 def _cluster_ips(spec: dict[str, Any]) -> Errors:
     if spec.get("type") == "ExternalName":
         return []
+    primary, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    families = spec.get("ipFamilies") or []
     errors: Errors = []
-    primary, ips, families = (
-        spec.get("clusterIP", ""),
-        spec.get("clusterIPs") or [],
-        spec.get("ipFamilies") or [],
-    )
-    path = "spec.clusterIPs"
-
-    def ips_invalid(detail: str) -> FieldError:
-        return invalid(path, go_dump("[]string", ips), detail)
-
     if primary and not ips:
-        errors.append(required(path))
+        errors.append(required(_CLUSTER_IPS))
     elif primary and ips[0] != primary:
-        errors.append(ips_invalid("element [0] must match clusterIP"))
+        errors.append(_invalid_cluster_ips(ips, "element [0] must match clusterIP"))
     elif not primary and ips:
-        errors.append(ips_invalid("must be empty when clusterIP is empty"))
-    repeated = repetitions(families)
-    for i, family in enumerate(families):
-        if family not in ("IPv4", "IPv6"):
-            errors.append(not_supported(f"spec.ipFamilies[{i}]", family, ("IPv4", "IPv6")))
-        if i in repeated:
-            errors.append(duplicate(f"spec.ipFamilies[{i}]", family))
-    policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in _POLICIES:
-        errors.append(not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
-    broken = False
-    for i, ip in enumerate(ips):
-        if i == 0 and ip == "None":
-            if len(ips) > 1:
-                broken = True
-                errors.append(ips_invalid("'None' must be the first and only value"))
-            continue
-        messages = is_valid_ip(ip)
-        broken = broken or bool(messages)
-        errors += check_each(f"{path}[{i}]", ip, messages)
+        errors.append(_invalid_cluster_ips(ips, "must be empty when clusterIP is empty"))
+    errors += _ip_families(families, spec.get("ipFamilyPolicy"))
+    syntax_errors = _cluster_ip_syntax(ips)
+    errors += syntax_errors
     if len(ips) > 2:
-        errors.append(ips_invalid("may only hold up to 2 values"))
-    if broken:
+        errors.append(_invalid_cluster_ips(ips, "may only hold up to 2 values"))
+    if syntax_errors:
         return errors
     if len(ips) > 1 and len({is_ipv6(ip) for ip in ips}) < 2:
-        errors.append(ips_invalid("may specify no more than one IP for each IP family"))
+        errors.append(
+            _invalid_cluster_ips(ips, "may specify no more than one IP for each IP family")
+        )
     if not headless(spec):
-        for i, (ip, family) in enumerate(zip(ips, families, strict=False)):
-            if family in ("IPv4", "IPv6") and is_ipv6(ip) != (family == "IPv6"):
-                errors.append(
-                    invalid(
-                        f"{path}[{i}]",
-                        ip,
-                        f"expected an {family} value as indicated by `ipFamilies[{i}]`",
-                    )
-                )
+        errors += [
+            invalid(
+                f"{_CLUSTER_IPS}[{i}]",
+                ip,
+                f"expected an {family} value as indicated by `ipFamilies[{i}]`",
+            )
+            for i, (ip, family) in enumerate(zip(ips, families, strict=False))
+            if family in _IP_FAMILIES and is_ipv6(ip) != (family == "IPv6")
+        ]
+    return errors
+
+
+def _invalid_cluster_ips(ips: list[str], detail: str) -> FieldError:
+    return invalid(_CLUSTER_IPS, go_dump("[]string", ips), detail)
+
+
+def _ip_families(families: list[str], policy: str | None) -> Errors:
+    errors: Errors = []
+    repeated = repetitions(families)
+    for i, family in enumerate(families):
+        if family not in _IP_FAMILIES:
+            errors.append(not_supported(f"spec.ipFamilies[{i}]", family, _IP_FAMILIES))
+        if i in repeated:
+            errors.append(duplicate(f"spec.ipFamilies[{i}]", family))
+    if policy is not None and policy not in _POLICIES:
+        errors.append(not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
+    return errors
+
+
+def _cluster_ip_syntax(ips: list[str]) -> Errors:
+    errors: Errors = []
+    for i, ip in enumerate(ips):
+        if i > 0 or ip != "None":
+            errors += check_each(f"{_CLUSTER_IPS}[{i}]", ip, is_valid_ip(ip))
+        elif len(ips) > 1:
+            errors.append(_invalid_cluster_ips(ips, "'None' must be the first and only value"))
     return errors
 
 

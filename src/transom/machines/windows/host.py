@@ -23,6 +23,7 @@ from transom.machines.styles import WINDOWS
 from transom.machines.trees import INSTALLED as INSTALLED_AT
 from transom.machines.trees import Entry, TreeFile, TreeFolder, TreeOpenFolder, make_tree
 from transom.machines.windows.accounts import AccountDatabase
+from transom.machines.windows.features import finish_features
 from transom.machines.windows.journal import SystemJournal
 from transom.machines.windows.registry import ExpandString, Hive, WindowsRegistry
 from transom.machines.windows.variables import INSTALLED as INSTALLED_VARIABLES
@@ -253,6 +254,7 @@ class WindowsHost(BaseHost):
     def reboot(self) -> None:
         boots = self.registry.get(PREFETCH, "BootId")
         self.registry.set(PREFETCH, "BootId", boots + 1 if isinstance(boots, int) else 1)
+        finish_features(self.registry)
         if self._hns is not None:
             self._hns.reboot()
         super().reboot()

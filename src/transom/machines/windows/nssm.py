@@ -188,7 +188,7 @@ class NssmSupervisor:
         self._application: NssmApplication | None = None
         self._started = asyncio.Event()
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.get_running_loop().create_task(self._life())
+        self._task = asyncio.get_running_loop().create_task(self._supervise())
 
     # `ServiceProcess`
 
@@ -223,7 +223,7 @@ class NssmSupervisor:
             if self.on_end is not None:
                 self.on_end()
 
-    async def _life(self) -> None:
+    async def _supervise(self) -> None:
         short = 0  # consecutive runs
         while True:
             given = self._read()

@@ -96,7 +96,8 @@ class WindowsRegistry:
         return [found[name] for name in sorted(found)]
 
     def exists(self, key: str) -> bool:
-        return self._find(key)[1] is not None or bool(self.keys(key))
+        is_root = "\\" not in _normal(key)
+        return is_root or self._find(key)[1] is not None or bool(self.keys(key))
 
     def create(self, key: str) -> None:
         path, values = self._find(key)

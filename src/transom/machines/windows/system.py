@@ -55,6 +55,7 @@ class SystemResources(NamedTuple):
     boot_time: float
     cpu_seconds: float
     working_set: int  # of this system: all of a machine's, or one container's
+    load: tuple[float, ...] = (0.0, 0.0, 0.0)  # requested processors, over 1, 5 and 15 minutes
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ import orjson
 
 from transom.kit.caching import text_cache
 from transom.machinery import gojson
-from transom.machines.smallfiles import read_small_file
+from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.network.cni.paths import go_error_reason
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ LINUX_DIRECTORY = "/etc/cni/net.d"
 WINDOWS_DIRECTORY = r"c:\k\cni\config"  # docker, as the guide configures the kubelet
 CONTAINERD_WINDOWS_DIRECTORY = r"C:\etc\cni\net.d"
 EXTENSIONS = (".conf", ".conflist", ".json")
+_MOST_FILES = 100
 
 _KINDS = {
     type(None): "<nil>",
@@ -83,16 +84,18 @@ def build_plugin_config(
 
 def read_config_files(files: Files, directory: str) -> list[tuple[str, bytes | OSError]]:
     """The configuration files in lexical order, with their content or the reason why they cannot be
-    read.
+    read. Of a directory with very many files, only some are considered.
     """
     try:
-        names = [name for name in files.listdir(directory) if name.endswith(EXTENSIONS)]
+        names = [
+            name for name in list_small_directory(files, directory) if name.endswith(EXTENSIONS)
+        ]
     except FileNotFoundError:
         return []
     names.sort()
     prefix = directory + ("\\" if "\\" in directory else "/")
     found: list[tuple[str, bytes | OSError]] = []
-    for name in names:
+    for name in names[:_MOST_FILES]:
         try:
             found.append((prefix + name, read_small_file(files, prefix + name)))
         except OSError as error:

@@ -135,10 +135,15 @@ class Flanneld:
 
     @property
     def dirty(self) -> bool:
-        return self._backend is not None and self._at != len(self._leases.steps)
+        backend = self._backend
+        if isinstance(backend, HostGateway) and backend.lost_routes:
+            return True
+        return backend is not None and self._at != len(self._leases.steps)
 
     def sync(self) -> None:
         backend = self._backend
+        if isinstance(backend, HostGateway) and backend.lost_routes:
+            self._at = -1  # flanneld checks its routes and adds them again
         if backend is None or self._at == len(self._leases.steps):
             return
         if self._at < 0:
@@ -260,12 +265,12 @@ def _backend(
     machine: CniNode,
     link: NetworkLink,
     public: str,
-    manner: WindowsAgentBehaviour,
+    behaviour: WindowsAgentBehaviour,
 ) -> FlannelBackend:
     if conf.backend == "alloc":
         return AllocBackend(link)
     if machine.os == "windows":
-        return flanneld_windows.windows_backend(conf, machine, link, manner)
+        return flanneld_windows.windows_backend(conf, machine, link, behaviour)
     if conf.backend == "host-gw":
         return HostGateway(machine, link)
     return VxlanLink(machine, link, flannelconf.vxlan_settings(conf, machine.os), public, conf)
@@ -294,12 +299,23 @@ class HostGateway:
     def __init__(self, machine: CniNode, link: NetworkLink) -> None:
         self._stack = machine.stack
         self._link = link
+        self._wanted: set[str] = set()
         self.mtu = link.mtu
+
+    @property
+    def lost_routes(self) -> bool:
+        """Whether its routes are gone, although its link is up."""
+        has_route = self._stack.has_route
+        return self._link.up and any(not has_route(subnet) for subnet in self._wanted)
 
     def register(self, lease: SubnetLease) -> SubnetLease:
         return lease
 
     def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
+        self._wanted -= {subnet for lease in gone for subnet in (lease.subnet, lease.subnet6)}
+        self._wanted |= {s for lease in come for s in (lease.subnet, lease.subnet6) if s}
+        if not self._link.up:
+            return
         for lease in gone:
             for subnet in filter(None, (lease.subnet, lease.subnet6)):
                 self._stack.delete_route(subnet)

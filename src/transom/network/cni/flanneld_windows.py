@@ -45,16 +45,16 @@ WAITING = "Waiting for the Network to be created"
 
 
 def windows_backend(
-    conf: FlannelConf, machine: CniNode, link: NetworkLink, manner: WindowsAgentBehaviour
+    conf: FlannelConf, machine: CniNode, link: NetworkLink, behaviour: WindowsAgentBehaviour
 ) -> FlannelBackend:
     if machine.hns is None:
         raise FlannelError("The specified module could not be found.")
-    if not manner.backends:
-        manner.log(f"{conf.backend.replace('-', '')} is not supported on this platform")
+    if not behaviour.backends:
+        behaviour.log(f"{conf.backend.replace('-', '')} is not supported on this platform")
         raise FlannelError(f"unknown backend type: {conf.backend}")
     if conf.backend == "host-gw":
-        return WindowsHostGateway(machine, machine.hns, link, conf.settings, manner)
-    return WindowsVxlan(machine.hns, link, flannelconf.vxlan_settings(conf, "windows"), manner)
+        return WindowsHostGateway(machine, machine.hns, link, conf.settings, behaviour)
+    return WindowsVxlan(machine.hns, link, flannelconf.vxlan_settings(conf, "windows"), behaviour)
 
 
 class WindowsHostGateway:
@@ -66,9 +66,9 @@ class WindowsHostGateway:
         hns: HostNetworkService,
         link: NetworkLink,
         settings: Mapping[str, Any],
-        manner: WindowsAgentBehaviour,
+        behaviour: WindowsAgentBehaviour,
     ) -> None:
-        self._manner = manner
+        self._behaviour = behaviour
         self._machine = machine
         self._hns = hns
         self._name = settings.get("name") or "cbr0"
@@ -117,9 +117,9 @@ class WindowsHostGateway:
         made = self._v1(f"failed to create HNSNetwork {name}", "POST", "/networks/", wanted)
         late = f"timeout, failed to get management IP from HNSNetwork {name}"
         network: dict[str, Any] = self._v1(late, "GET", f"/networks/{made['ID']}")
-        self._manner.log(WAITING)
+        self._behaviour.log(WAITING)
         address = network.get("ManagementIP")
-        if not address or self._manner.late:
+        if not address or self._behaviour.late:
             raise FlannelError(f"{late}: {_EXPIRED}")
         if self._interface(address) is None:
             raise FlannelError(
@@ -196,15 +196,15 @@ class WindowsVxlan:
         hns: HostNetworkService,
         link: NetworkLink,
         conf: VxlanSettings,
-        manner: WindowsAgentBehaviour,
+        behaviour: WindowsAgentBehaviour,
     ) -> None:
         self._hns = hns
         self._conf = conf
-        self._manner = manner
-        self._log = manner.log
+        self._behaviour = behaviour
+        self._log = behaviour.log
         self._adapter = link.name
         self._network = ""
-        self._told: dict[str, dict[str, Any]] = {}  # policies by remote subnet
+        self._applied: dict[str, dict[str, Any]] = {}  # policies by remote subnet
         self.mtu = link.mtu - ENCAPSULATION
 
     def register(self, lease: SubnetLease) -> SubnetLease:
@@ -217,7 +217,7 @@ class WindowsVxlan:
             if policy["Type"] == "DrMacAddress":
                 mac = policy["Settings"]["Address"]
             elif policy["Type"] == "RemoteSubnetRoute":
-                self._told[policy["Settings"]["DestinationPrefix"]] = policy
+                self._applied[policy["Settings"]["DestinationPrefix"]] = policy
         parts = mac.replace("-", ":").lower()
         if parts.count(":") != 5:
             raise FlannelError(f"cannot parse DR MAC {mac}: address {mac}: invalid MAC address")
@@ -248,7 +248,7 @@ class WindowsVxlan:
             wanted = {
                 "Name": conf.name,
                 "Type": "Overlay",
-                "Flags": 0 if self._manner.persistent else 8,
+                "Flags": 0 if self._behaviour.persistent else 8,
                 "SchemaVersion": _SCHEMA,
                 "Policies": [
                     {"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": self._adapter}}
@@ -276,12 +276,12 @@ class WindowsVxlan:
                 ) from error
             found = hns.query("network", found["ID"])
             self._log(WAITING)
-            if not hns.management_ip(found["ID"]) or self._manner.late:
+            if not hns.management_ip(found["ID"]) or self._behaviour.late:
                 raise FlannelError(
                     f"{failed}timeout, failed to get management IP from HostComputeNetwork "
                     f"{conf.name}: {_EXPIRED}"
                 )
-        if self._manner.host_route and all(
+        if self._behaviour.host_route and all(
             policy["Type"] != "HostRoute" for policy in found.get("Policies") or ()
         ):
             try:
@@ -305,11 +305,13 @@ class WindowsVxlan:
                 f'"{self._conf.name}" not found'
             )
             return
-        remove = [self._told.pop(lease.subnet) for lease in gone if lease.subnet in self._told]
+        remove = [
+            self._applied.pop(lease.subnet) for lease in gone if lease.subnet in self._applied
+        ]
         add = []
         for lease in come:
             vni, mac = lease.vtep()
-            if not self._manner.reads_vni:
+            if not self._behaviour.reads_vni:
                 vni = flannelconf.WINDOWS_VNI
             if vni < flannelconf.WINDOWS_VNI:
                 self._log(
@@ -319,8 +321,8 @@ class WindowsVxlan:
                 continue
             if not mac:
                 continue  # the other agent is not ready yet
-            if lease.subnet in self._told:
-                remove.append(self._told[lease.subnet])
+            if lease.subnet in self._applied:
+                remove.append(self._applied[lease.subnet])
             policy = {
                 "Type": "RemoteSubnetRoute",
                 "Settings": {
@@ -330,7 +332,7 @@ class WindowsVxlan:
                     "DistributedRouterMacAddress": mac,
                 },
             }
-            self._told[lease.subnet] = policy
+            self._applied[lease.subnet] = policy
             add.append(policy)
         for what, policies in (("Remove", remove), ("Add", add)):
             if policies:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transom.machines.smallfiles import read_small_file
+from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.network.cni import values
 from transom.network.cni.paths import fail_with_file_error, join_cni_path
 from transom.network.cni.plugin import CniCall, CniError, CniNode, Delegate, Result, fail_plugin
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DATA = "/var/lib/cni/networks"
 LAST = "last_reserved_ip."
+_MOST_ADDRESSES = 5000  # more than the pods of a node
 _BREAK = "\r\n"
 _ONE_OF_EACH = ("", "0.1.0", "0.2.0")
 
@@ -400,7 +401,7 @@ class _Store:
 
     def _names(self) -> list[str]:
         try:
-            return self._files.listdir(self.directory)
+            return list_small_directory(self._files, self.directory, _MOST_ADDRESSES)
         except FileNotFoundError:
             pass
         try:

@@ -169,7 +169,7 @@ class CniPodNetwork:
     # ---- sandboxes ----
 
     async def add(
-        self, sandbox: SandboxNetwork, wishes: Mapping[str, str] | None = None
+        self, sandbox: SandboxNetwork, extra_args: Mapping[str, str] | None = None
     ) -> list[str]:
         network = self.network()
         problem = self._problem(network)
@@ -183,7 +183,11 @@ class CniPodNetwork:
         try:
             netns = self._namespace(sandbox.sandbox)
             runtime = RuntimeConf(
-                sandbox.sandbox, netns, "eth0", {**_args(sandbox), **(wishes or {})}, capabilities
+                sandbox.sandbox,
+                netns,
+                "eth0",
+                {**_args(sandbox), **(extra_args or {})},
+                capabilities,
             )
             self._sandboxes[sandbox.sandbox] = network, runtime
             addresses = self._attach(network, runtime)

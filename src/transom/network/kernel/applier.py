@@ -99,7 +99,7 @@ class Applier:
                 self._plans[stack] = plan
                 self.namespace(stack, self._visitor)
         for stack in list(touched):
-            self._unmake_devices(stack, touched)
+            self._delete_stale_devices(stack, touched)
         for stack in list(touched):
             self._make_devices(stack, touched)
         for stack in touched:
@@ -150,14 +150,15 @@ class Applier:
             del self._made[stack]
         made.namespace.close()
 
-    def _unmake_devices(self, stack: str, touched: set[str]) -> None:
+    def _delete_stale_devices(self, stack: str, touched: set[str]) -> None:
         made, plan = self._made.get(stack), self._plans.get(stack)
         if made is None or plan is None:
             return
         unwanted = [
             name
             for name, device in made.devices.items()
-            if (wanted := plan.devices.get(name)) is None or wanted.birth != device.birth
+            if (wanted := plan.devices.get(name)) is None
+            or wanted.creation_key != device.creation_key
         ]
         self._delete_devices(stack, unwanted, touched)
 

@@ -93,9 +93,12 @@ def _settings(made: NamespaceContent, plan: StackPlan) -> list[Step]:
             steps.append(
                 (netlink.set_bridge_port(index, name, hairpin=device.hairpin), undo_nothing)
             )
-        if name in made.fresh:
-            steps.append((netlink.set_link_up(index, name), undo_nothing))
+        if name in made.fresh or before.up != device.up:
+            switch = netlink.set_link_up if device.up else netlink.set_link_down
+            steps.append((switch(index, name), undo_nothing))
             made.fresh.discard(name)
+            if not device.up:  # the kernel removes its routes
+                made.routes = {d: way for d, way in made.routes.items() if way.device != name}
         made.devices[name] = device._replace(master=master)
     return steps
 

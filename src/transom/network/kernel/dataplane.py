@@ -17,7 +17,7 @@ from functools import partial
 
 from transom.kit.clock import Clock
 from transom.network import nft
-from transom.network.api import Accept, Respond
+from transom.network.api import Accept, NamedStack, Respond
 from transom.network.kernel import listeners, namespaces, outside, plan, sockets, windows
 from transom.network.kernel.applier import Applier
 from transom.network.kernel.namespaces import NamespaceVisitor, NetworkNamespaceHandle
@@ -42,7 +42,7 @@ class KernelDataplane:
         self._clock = clock
         self.patience = patience
         self._builder = NamespaceVisitor(f"{name}-network")
-        self._doorman = NamespaceVisitor(
+        self._visitor = NamespaceVisitor(
             f"{name}-sockets"
         )  # a separate thread, so that a new socket need not wait for a long list of rules
         self._sweeper = NamespaceVisitor(f"{name}-sweeper")
@@ -99,18 +99,18 @@ class KernelDataplane:
         server = self._server(sockets.DATAGRAM, address, port, stack)
         return self._closing(sockets.take_datagrams(asyncio.get_running_loop(), server, respond))
 
-    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+    def listening(self, stack: NamedStack, address: str, port: int, protocol: str) -> bool:
         """Whether a program accepts such a connection or datagram, according to the kernel's
         sockets in the stack's namespace. Includes programs of real containers.
         """
         if self._closed or stack.name not in self._fabric.stacks:
             return False
-        return self._doorman.submit(
+        return self._visitor.submit(
             partial(self._listens_inside, stack.name, address, port, protocol)
         ).result()
 
     def _listens_inside(self, stack: str, address: str, port: int, protocol: str) -> bool:
-        self._doorman.enter(self._applier.namespace(stack, self._doorman))
+        self._visitor.enter(self._applier.namespace(stack, self._visitor))
         return listeners.has_listener(address, port, protocol)
 
     async def settled(self) -> None:
@@ -125,7 +125,7 @@ class KernelDataplane:
         """The namespace of a stack, with everything that the stack contains so far."""
         await self._caught_up()
         return await asyncio.wrap_future(
-            self._doorman.submit(partial(self._applier.namespace, stack, self._doorman))
+            self._visitor.submit(partial(self._applier.namespace, stack, self._visitor))
         )
 
     def adopt(self, stack: str, path: str) -> None:
@@ -148,25 +148,25 @@ class KernelDataplane:
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
         await asyncio.wrap_future(self._builder.submit(self._applier.close))
-        for visitor in (self._builder, self._doorman, self._sweeper):
+        for visitor in (self._builder, self._visitor, self._sweeper):
             await asyncio.to_thread(visitor.close)
 
     # ---- sockets ----
 
     async def _client(self, kind: sockets.Kind, destination: str, source: str) -> socket.socket:
-        stack = self._asker(source)
+        stack = self._query_source(source)
         await self._caught_up()
         bound = source if source and (":" in source) == (":" in destination) else ""
         with sockets.translated_errors():
             return await asyncio.wrap_future(
-                self._doorman.submit(
+                self._visitor.submit(
                     partial(
                         self._made_inside, stack.name, sockets.make_client, kind, destination, bound
                     )
                 )
             )
 
-    def _asker(self, source: str) -> NetworkStack:
+    def _query_source(self, source: str) -> NetworkStack:
         if source:
             found = self._fabric.owner(source)
         else:
@@ -180,14 +180,14 @@ class KernelDataplane:
         if stack is None:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
         # Takes less than a millisecond: the thread does nothing else.
-        return self._doorman.submit(
+        return self._visitor.submit(
             partial(self._made_inside, stack.name, sockets.make_server, kind, address, port)
         ).result()
 
     def _made_inside(
         self, stack: str, make: Callable[..., socket.socket], *arguments: object
     ) -> socket.socket:
-        self._doorman.enter(self._applier.namespace(stack, self._doorman))
+        self._visitor.enter(self._applier.namespace(stack, self._visitor))
         return make(*arguments)
 
     def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
@@ -280,11 +280,11 @@ class KernelDataplane:
                 for problem in self.problems:
                     log.error("the kernel refused: %s", problem)
                 self._applied = upto
-                self._tell()
+                self._notify()
         except Exception:
             log.exception("the network could not be brought up to date")
             self._applied = self._asked
-            self._tell()
+            self._notify()
         finally:
             self._flushing = None
 
@@ -327,7 +327,7 @@ class KernelDataplane:
         self._waiting.append((self._asked, future))
         await future
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         still = []
         for upto, future in self._waiting:
             if upto <= self._applied:

@@ -18,6 +18,7 @@ UNDERLAY = ""
 """The namespace of the bridge that joins the nodes; no stack has this name."""
 UNDERLAY_BRIDGE = "underlay"
 BRIDGE_FILTER = ("net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables")
+ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet"
 FORWARDING = ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding")
 
 
@@ -31,9 +32,10 @@ class PlannedDevice(NamedTuple):
     vni: int = 0
     port: int = 0
     local: str = ""
+    up: bool = True
 
     @property
-    def birth(self) -> tuple[object, ...]:
+    def creation_key(self) -> tuple[object, ...]:
         """The properties that cannot change during its lifetime."""
         return (self.kind, self.peer, self.vni, self.port, self.local)
 
@@ -84,6 +86,9 @@ def base_stack_plan(stack: NetworkStack) -> StackPlan:
     for path in FORWARDING:
         plan.sysctls[path] = "1" if stack.forwarding else "0"
     plan.tables = dict(stack.tables)
+    if stack.role == "node" and stack.os == "linux":
+        # kube-proxy turns it on: node ports work on 127.0.0.1, too.
+        plan.sysctls[ROUTE_LOCALNET] = "1"
     return plan
 
 
@@ -131,6 +136,11 @@ def to_logical_switches(stack: NetworkStack, plan: StackPlan, source: str = "") 
 
 def link_device(stack: NetworkStack, link: NetworkLink) -> PlannedDevice | None:
     """None for links without a device of their own here."""
+    found = _link_device(stack, link)
+    return found if found is None or link.up else found._replace(up=False)
+
+
+def _link_device(stack: NetworkStack, link: NetworkLink) -> PlannedDevice | None:
     if link.kind == "ethernet":
         port = names.underlay_port_name(stack.name, names.kernel_device_name(link.name))
         return PlannedDevice(

@@ -527,7 +527,8 @@ def _access(table: NftTable, node: VfpNode, marks: Mapping[str, int], version: i
         [nowhere, _ESTABLISHED, *into], NftHook("filter", "output", 0)
     )
     table.chains["forward"] = NftChain(
-        [*_kept_in(node), _ESTABLISHED, *_ways(node), *out, *into], NftHook("filter", "forward", 0)
+        [*_kept_in(node), _ESTABLISHED, *_routing_rules(node), *out, *into],
+        NftHook("filter", "forward", 0),
     )
 
 
@@ -608,7 +609,7 @@ def _kept_in(node: VfpNode) -> list[NftRule]:
     return [NftRule((DROP,), (each, out), "MAC spoofing is off") for each in pods]
 
 
-def _ways(node: VfpNode) -> list[NftRule]:
+def _routing_rules(node: VfpNode) -> list[NftRule]:
     """The allowed paths through the node, by network type."""
     rules = []
     plain = NftMatch("ct status", ("dnat",), negate=True)

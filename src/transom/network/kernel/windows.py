@@ -42,14 +42,14 @@ class SwitchCompiler:
         self._switch = VirtualSwitch(stack.hns)
         self._kept = vfp.VfpBalancers()
         self._tables: dict[str, NftTable] = {}
-        self._listener = partial(self._told, changed)
+        self._listener = partial(self._on_change, changed)
         stack.hns.listeners.append(self._listener)
 
     def close(self) -> None:
         self._switch.close()
         self._hns.listeners.remove(self._listener)
 
-    def _told(self, changed: Callable[[], None], kind: str, key: str, _what: str) -> None:
+    def _on_change(self, changed: Callable[[], None], kind: str, key: str, _what: str) -> None:
         if kind == "endpoint":
             self._kept.touch(key)
         changed()

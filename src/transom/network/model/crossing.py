@@ -302,7 +302,7 @@ class Crossing:
         if self.reply or mark in self.entry.passed:
             return None
         acl = (
-            self.switch.judge(net, port, self.packet, inward=inward)
+            self.switch.decide(net, port, self.packet, inward=inward)
             if port.acls or net.acls
             else None
         )

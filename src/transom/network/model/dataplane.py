@@ -13,15 +13,20 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from transom.kit.clock import Clock
-from transom.network.api import Accept, Respond
+from transom.kit.lazy import lazy_import
+from transom.network.api import Accept, NamedStack, Respond
 from transom.network.model import fast
 from transom.network.model.packet_trip import NetworkState
-from transom.network.model.walk import EPHEMERAL, walk_packet
 from transom.network.packets import Packet, Protocol, Walk
 from transom.network.stacks import Fabric, NetworkStack
+
+if TYPE_CHECKING:
+    from transom.network.model import walk
+else:
+    walk = lazy_import("transom.network.model.walk")
 
 Server = TypeVar("Server")
 _Place = tuple[str, str, int]  # stack ("": whichever has the address), address, port
@@ -56,22 +61,19 @@ class ModelDataplane:
     ) -> Callable[[], None]:
         return _claim(self._responders, (stack, address, port), respond)
 
-    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+    def listening(self, stack: NamedStack, address: str, port: int, protocol: str) -> bool:
         """Whether a connection or datagram would reach a socket."""
         servers: Mapping[_Place, object] = (
             self._responders if protocol == "udp" else self._listeners
         )
         return ("", address, port) in servers or (stack.name, address, port) in servers
 
-    def serves(self, address: str, port: int) -> bool:
+    def serves(self, address: str, port: int, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
         """Whether a program of a pod listens there."""
-        return any(
-            place[1] in (address, "0.0.0.0", "::") and place[2] == port
-            for place in self._places(port)
+        servers: Mapping[_Place, object] = (
+            self._responders if protocol == "udp" else self._listeners
         )
-
-    def _places(self, port: int) -> list[_Place]:
-        return [place for place in self._listeners if place[2] == port]
+        return any(place[1] in (address, "0.0.0.0", "::") and place[2] == port for place in servers)
 
     async def settled(self) -> None:
         """Changes of the state take effect immediately."""
@@ -165,12 +167,12 @@ class ModelDataplane:
             )
         # otherwise the stack chooses one
         own = source if (":" in source) == (":" in address) else ""
-        sent = Packet(own, address, protocol, self._rng.randint(*EPHEMERAL), port)
+        sent = Packet(own, address, protocol, self._rng.randint(*walk.EPHEMERAL), port)
         near = fast.walk_nearby(self.world, origin, sent, self.listening)
         return (
             near
             if near is not None
-            else walk_packet(self.world, sent, origin, listening=self.listening)
+            else walk.walk_packet(self.world, sent, origin, listening=self.listening)
         )
 
     def _origin(self, source: str) -> NetworkStack | None:

@@ -6,10 +6,14 @@ service rules concern other addresses, and network policies never block a node f
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from transom.network.model.packet_trip import NetworkState
-from transom.network.model.walk import Listening
 from transom.network.packets import Packet, Walk
 from transom.network.stacks import NetworkStack
+
+if TYPE_CHECKING:
+    from transom.network.model.walk import Listening
 
 
 def walk_nearby(
@@ -48,12 +52,12 @@ def _linux_way(node: NetworkStack, pod: NetworkStack, address: str) -> bool:
     """Through the bridge of the pod."""
     route = node.route(address)
     bridge = node.links.get(route.link) if route is not None and not route.via else None
-    if bridge is None or bridge.kind != "bridge":
+    if bridge is None or bridge.kind != "bridge" or not bridge.up:
         return False
     for link in pod.links.values():
         if link.peer is not None and link.peer[0] == node.name:
             port = node.links.get(link.peer[1])
-            return port is not None and port.master == bridge.name
+            return port is not None and link.up and port.up and port.master == bridge.name
     return False
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from transom.network.model.addresses import address_family, is_loopback, is_within
+from transom.network.model.addresses import address_family, is_global, is_loopback, is_within
 from transom.network.model.conntrack import Conntrack, ConntrackEntry
 from transom.network.model.nft_eval import HookTraversal, Point
-from transom.network.model.packet_trip import PacketTrip, TripEnd
+from transom.network.model.packet_trip import NetworkState, PacketTrip, TripEnd
 from transom.network.ovn.database import GENEVE_PORT
 from transom.network.packets import Outer, Packet
 from transom.network.stacks import NetworkLink, NetworkRoute, NetworkStack
@@ -51,7 +51,7 @@ class _Filter:
         if self.tracked is None or self.entry is None:
             return None
         trip, stack = self.trip, self.stack
-        passage = HookTraversal(
+        traversal = HookTraversal(
             stack,
             self.packet,
             self.iif,
@@ -64,14 +64,14 @@ class _Filter:
             trip.world.dynamic,
             trip.rng,
         )
-        decision = trip.world.firewall(stack).run(passage, point)
-        changed, self.packet = passage.packet is not self.packet, passage.packet
+        decision = trip.world.firewall(stack).run(traversal, point)
+        changed, self.packet = traversal.packet is not self.packet, traversal.packet
         if decision == "accept":
             if changed and trip.hops is not None:
-                _tell(trip, stack, point, passage, self.reply)
+                _tell(trip, stack, point, traversal, self.reply)
             return None
-        because = passage.notes[-1] if passage.notes else "a firewall rule"
-        trip.facts["rule"] = {"node": stack.name, "table": passage.table, "comment": because}
+        because = traversal.notes[-1] if traversal.notes else "a firewall rule"
+        trip.facts["rule"] = {"node": stack.name, "table": traversal.table, "comment": because}
         done = "rejected" if decision == "reject" else "dropped"
         trip.hop(stack, "nftables", f"{done} {_HOOKS[point]}: {because}", self.packet)
         if decision == "reject":
@@ -80,16 +80,16 @@ class _Filter:
 
 
 def _tell(
-    trip: PacketTrip, stack: NetworkStack, point: Point, passage: HookTraversal, reply: bool
+    trip: PacketTrip, stack: NetworkStack, point: Point, traversal: HookTraversal, reply: bool
 ) -> None:
-    if passage.notes:
-        trip.hop(stack, "nftables", "; ".join(passage.notes), passage.packet)
+    if traversal.notes:
+        trip.hop(stack, "nftables", "; ".join(traversal.notes), traversal.packet)
     elif reply:
         trip.hop(
             stack,
             "connection tracking",
             "an answer: addresses become what the client used",
-            passage.packet,
+            traversal.packet,
         )
 
 
@@ -121,7 +121,7 @@ def send_from_linux(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> Tr
     if not trip.enter(stack):
         return trip.drop(stack, "route", packet, "loop", "it has been under way for too long")
     world = trip.world
-    local = world.is_local(stack, packet.destination)
+    local = _is_own(world, stack, packet.destination)
     route = None if local else stack.route(packet.destination)
     if not local and route is None:
         return _unrouted(trip, stack, packet)
@@ -136,7 +136,7 @@ def send_from_linux(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> Tr
     if ended is not None:
         return ended
     if passing.packet.destination != packet.destination:
-        local = world.is_local(stack, passing.packet.destination)
+        local = _is_own(world, stack, passing.packet.destination)
         route = None if local else stack.route(passing.packet.destination)
         if not local and route is None:
             return _unrouted(trip, stack, passing.packet)
@@ -145,6 +145,18 @@ def send_from_linux(trip: PacketTrip, stack: NetworkStack, packet: Packet) -> Tr
         ended = passing.run("postrouting") or passing.run("input")
         return ended or _deliver(trip, stack, passing.packet)
     return _leave(trip, passing, route)
+
+
+def _is_own(world: NetworkState, stack: NetworkStack, address: str) -> bool:
+    """The external host is the whole Internet: it has every public address that is not routed to
+    the cluster.
+    """
+    if world.is_local(stack, address):
+        return True
+    if stack.role != "external" or not is_global(address):
+        return False
+    route = stack.route(address)
+    return route is None or not route.via or not route.destination.prefixlen
 
 
 def _leave(trip: PacketTrip, passing: _Filter, route: NetworkRoute, in_port: str = "") -> TripEnd:
@@ -255,6 +267,8 @@ def transmit_from_linux(
     link = stack.links.get(name)
     if link is None:
         return trip.drop(stack, "route", packet, "no-link", f"{stack.name} has no link {name}")
+    if not link.up:
+        return trip.drop(stack, name, packet, "no-link", f"{name} is down")
     if link.kind == "veth":
         return _cross_pair(trip, stack, packet, link, next_hop)
     if link.kind == "bridge":
@@ -277,6 +291,8 @@ def _cross_pair(
         return trip.drop(
             stack, link.name, packet, "no-link", f"the other end of {link.name} is gone"
         )
+    if not end.up:
+        return trip.drop(there, end.name, packet, "no-link", f"{end.name} is down")
     if not end.master:
         known = stack.neighbours.get(next_hop)
         if trip.world.is_local(there, next_hop) or (known is not None and known[0] == end.mac):
@@ -287,6 +303,8 @@ def _cross_pair(
     bridge = there.links.get(end.master)
     if bridge is None:
         return trip.drop(there, end.name, packet, "no-link", f"there is no bridge {end.master}")
+    if not bridge.up:
+        return trip.drop(there, bridge.name, packet, "no-link", f"{bridge.name} is down")
     if trip.world.is_local(there, next_hop):
         return receive_on_linux(trip, there, packet, bridge, end.name)
     return _bridged(trip, there, packet, bridge, end, next_hop)
@@ -371,7 +389,8 @@ def _port_of(
         for link in owner.links.values():
             if link.peer is not None and link.peer[0] == node.name:
                 port = node.links.get(link.peer[1])
-                if port is not None and port.master == bridge.name:
+                up = link.up and port is not None and port.up
+                if port is not None and up and port.master == bridge.name:
                     return owner, link, port
     return None
 

@@ -95,9 +95,9 @@ class Firewall:
         for hook, bases in found.items():
             self._hooks[hook] = tuple(sorted(bases, key=lambda b: (b.priority, b.key, b.name)))
 
-    def run(self, passage: HookTraversal, point: Point) -> Decision:
+    def run(self, traversal: HookTraversal, point: Point) -> Decision:
         """Changes the traversal's packet according to the rules."""
-        family = "ip6" if ":" in passage.packet.destination else "ip"
+        family = "ip6" if ":" in traversal.packet.destination else "ip"
         bases = self._hooks.get((family, point), ())
         translates = _NAT_PRIORITY.get(point)
         done = translates is None
@@ -106,138 +106,130 @@ class Firewall:
                 continue
             if not done and translates is not None and base.priority > translates:
                 done = True
-                if self._translate(passage, point, bases) == "drop":
+                if self._translate(traversal, point, bases) == "drop":
                     return "drop"
-            decision = self._base(passage, base)
+            decision = self._base(traversal, base)
             if decision != "accept":
                 return decision
-        return "accept" if done else self._translate(passage, point, bases)
+        return "accept" if done else self._translate(traversal, point, bases)
 
-    def _base(self, passage: HookTraversal, base: _Base) -> Decision:
-        found = self._chain(passage, base.key, base.table, base.chain, 0)
+    def _base(self, traversal: HookTraversal, base: _Base) -> Decision:
+        found = self._chain(traversal, base.key, base.table, base.chain, 0)
         if found in (None, "return"):
             if base.hook.policy == "drop":
-                passage.table = base.table.name
-                passage.notes.append(f"the policy of chain {base.table.name}/{base.name} is drop")
+                traversal.table = base.table.name
+                traversal.notes.append(f"the policy of chain {base.table.name}/{base.name} is drop")
                 return "drop"
             return "accept"
         return found  # type: ignore[return-value]
 
     def _translate(
-        self, passage: HookTraversal, point: Point, bases: tuple[_Base, ...]
+        self, traversal: HookTraversal, point: Point, bases: tuple[_Base, ...]
     ) -> Decision:
-        entry, reply = passage.entry, passage.reply
+        entry, reply = traversal.entry, traversal.reply
         destination = point in ("prerouting", "output")
         what = "dnat" if destination else "snat"
         if not reply and what not in entry.bound:
-            passage.translated = False
+            traversal.translated = False
             for base in bases:
                 if base.hook.type == "nat":
-                    if self._chain(passage, base.key, base.table, base.chain, 0) == "drop":
+                    if self._chain(traversal, base.key, base.table, base.chain, 0) == "drop":
                         return "drop"
-                    if passage.translated:
+                    if traversal.translated:
                         break
             entry.bound.add(what)
         change = entry.with_destination if destination else entry.with_source
-        passage.packet = change(passage.packet, reply)
+        traversal.packet = change(traversal.packet, reply)
         return "accept"
 
     def _chain(
-        self, passage: HookTraversal, key: str, table: nft.NftTable, chain: nft.NftChain, depth: int
+        self,
+        traversal: HookTraversal,
+        key: str,
+        table: nft.NftTable,
+        chain: nft.NftChain,
+        depth: int,
     ) -> str | None:
         """accept, drop, reject; "return" when a goto has ended the chain; None at its end."""
         if depth > _DEEPEST:
             return "drop"
         for rule in chain.rules:
             for match in rule.matches:
-                if self._matches(passage, key, table, match) is match.negate:
+                if self._matches(traversal, key, table, match) is match.negate:
                     break
             else:
-                found = self._rule(passage, key, table, rule, depth)
+                found = self._rule(traversal, key, table, rule, depth)
                 if found is not None:
                     return found
         return None
 
     def _rule(
-        self, passage: HookTraversal, key: str, table: nft.NftTable, rule: nft.NftRule, depth: int
+        self, traversal: HookTraversal, key: str, table: nft.NftTable, rule: nft.NftRule, depth: int
     ) -> str | None:
-        for statement in rule.statements:
+        for written in rule.statements:
+            statement = _chosen(traversal, table, written)
+            if statement is None:
+                continue
             kind = type(statement)
-            if kind is nft.NftLookup:
-                assert isinstance(statement, nft.NftLookup)
-                found_map = table.maps.get(statement.named)
-                element = (
-                    found_map.elements.get(_key(passage, statement.key))
-                    if found_map is not None
-                    else None
-                )
-                if element is None:
-                    continue
-                statement = element
-                kind = type(statement)
-            elif kind is nft.Spread:
-                assert isinstance(statement, nft.Spread)
-                if not statement.choices:
-                    continue
-                statement = statement.choices[passage.rng.randrange(len(statement.choices))]
-                kind = type(statement)
             if kind is nft.NftVerdict:
                 assert isinstance(statement, nft.NftVerdict)
                 if statement.what == "continue":
                     continue
                 if statement.what == "drop":
-                    passage.table = table.name
-                    passage.notes.append(rule.comment or f"a rule of {table.name} drops it")
+                    traversal.table = table.name
+                    traversal.notes.append(rule.comment or f"a rule of {table.name} drops it")
                 return statement.what
             if kind is nft.Jump:
                 assert isinstance(statement, nft.Jump)
-                found = self._chain(passage, key, table, table.chains[statement.chain], depth + 1)
+                found = self._chain(traversal, key, table, table.chains[statement.chain], depth + 1)
                 if found is not None and found != "return":
                     return found
             elif kind is nft.Goto:
                 assert isinstance(statement, nft.Goto)
                 return (
-                    self._chain(passage, key, table, table.chains[statement.chain], depth + 1)
+                    self._chain(traversal, key, table, table.chains[statement.chain], depth + 1)
                     or "return"
                 )
             elif kind is nft.Reject:
-                passage.table = table.name
-                passage.notes.append(rule.comment or f"a rule of {table.name} rejects it")
+                traversal.table = table.name
+                traversal.notes.append(rule.comment or f"a rule of {table.name} rejects it")
                 return "reject"
             elif kind is nft.SetMark:
                 assert isinstance(statement, nft.SetMark)
-                passage.packet = _marked(passage.packet, passage.packet.mark | statement.bits)
+                traversal.packet = _marked(traversal.packet, traversal.packet.mark | statement.bits)
             elif kind is nft.ClearMark:
                 assert isinstance(statement, nft.ClearMark)
-                passage.packet = _marked(passage.packet, passage.packet.mark & ~statement.bits)
+                traversal.packet = _marked(
+                    traversal.packet, traversal.packet.mark & ~statement.bits
+                )
             elif kind is nft.Remember:
                 assert isinstance(statement, nft.Remember)
-                passage.dynamic.put(
-                    passage.stack.name,
+                traversal.dynamic.put(
+                    traversal.stack.name,
                     key,
                     statement.named,
-                    _key(passage, statement.key),
+                    _key(traversal, statement.key),
                     statement.seconds,
                 )
             else:
-                self._nat(passage, statement, rule, table)
+                self._nat(traversal, statement, rule, table)
                 return "accept"
         return None
 
     def _nat(
         self,
-        passage: HookTraversal,
+        traversal: HookTraversal,
         statement: nft.Statement,
         rule: nft.NftRule,
         table: nft.NftTable,
     ) -> None:
-        packet = passage.packet
-        passage.translated = True
+        packet = traversal.packet
+        traversal.translated = True
         because = rule.comment or table.name
         if isinstance(statement, nft.Dnat):
             port = statement.port or packet.destination_port
-            passage.tracked.translate_destination(passage.entry, statement.address, port)
-            passage.notes.append(
+            traversal.tracked.translate_destination(traversal.entry, statement.address, port)
+            traversal.notes.append(
                 f"destination {address_with_port(packet.destination, packet.destination_port)} becomes "
                 f"{address_with_port(statement.address, port)} ({because})"
             )
@@ -245,45 +237,45 @@ class Firewall:
         if isinstance(statement, nft.Snat):
             address = statement.address
         else:
-            address = passage.masquerade(passage.oif, packet.destination)
+            address = traversal.masquerade(traversal.oif, packet.destination)
         if address and address != packet.source:
-            passage.tracked.translate_source(passage.entry, address)
-            passage.notes.append(f"source {packet.source} becomes {address} ({because})")
+            traversal.tracked.translate_source(traversal.entry, address)
+            traversal.notes.append(f"source {packet.source} becomes {address} ({because})")
 
     def _matches(
-        self, passage: HookTraversal, key: str, table: nft.NftTable, match: nft.NftMatch
+        self, traversal: HookTraversal, key: str, table: nft.NftTable, match: nft.NftMatch
     ) -> bool:
         if match.named:
-            return self._in_set(passage, key, table, match)
-        text = _FIELDS[match.field](passage)
+            return self._in_set(traversal, key, table, match)
+        text = _FIELDS[match.field](traversal)
         if match.field in ("saddr", "daddr"):
             version, value = address_number(text)
             return any(
                 version == v and low <= value <= high for v, low, high in _prefixes(match.value)
             )
         if match.field in ("sport", "dport"):
-            return passage.packet.protocol != "icmp" and any(
+            return traversal.packet.protocol != "icmp" and any(
                 low <= int(text) <= high for low, high in _ports(match.value)
             )
         if match.field == "mark":
-            return any(passage.packet.mark & mask == value for value, mask in _marks(match.value))
+            return any(traversal.packet.mark & mask == value for value, mask in _marks(match.value))
         if match.field in ("iifname", "oifname"):
             return any(
                 text == name or (name.endswith("*") and text.startswith(name[:-1]))
                 for name in match.value
             )
         if match.field == "ct status":
-            return any(status in passage.entry.status for status in match.value)
+            return any(status in traversal.entry.status for status in match.value)
         return text in match.value
 
     def _in_set(
-        self, passage: HookTraversal, key: str, table: nft.NftTable, match: nft.NftMatch
+        self, traversal: HookTraversal, key: str, table: nft.NftTable, match: nft.NftMatch
     ) -> bool:
         found = table.sets.get(match.named)
         if found is None:
             return False
-        wanted = _key(passage, match.key or (match.field,))
-        if found.dynamic and passage.dynamic.has(passage.stack.name, key, match.named, wanted):
+        wanted = _key(traversal, match.key or (match.field,))
+        if found.dynamic and traversal.dynamic.has(traversal.stack.name, key, match.named, wanted):
             return True
         if wanted in found.elements:
             return True
@@ -370,8 +362,8 @@ def _marked(p: Packet, mark: int) -> Packet:
     )
 
 
-def _state(passage: HookTraversal) -> str:
-    return "established" if passage.reply or passage.entry.answered else "new"
+def _state(traversal: HookTraversal) -> str:
+    return "established" if traversal.reply or traversal.entry.answered else "new"
 
 
 _FIELDS: dict[str, Callable[[HookTraversal], str]] = {
@@ -390,8 +382,26 @@ _FIELDS: dict[str, Callable[[HookTraversal], str]] = {
 }
 
 
-def _key(passage: HookTraversal, fields: tuple[nft.Field, ...]) -> tuple[str, ...]:
-    return tuple([_FIELDS[field](passage) for field in fields])
+def _chosen(
+    traversal: HookTraversal, table: nft.NftTable, statement: nft.Statement
+) -> nft.Statement | None:
+    """The statement to perform: that of a map's element, or one of several at random. None if
+    there is none.
+    """
+    kind = type(statement)
+    if kind is nft.NftLookup:
+        assert isinstance(statement, nft.NftLookup)
+        found = table.maps.get(statement.named)
+        return found.elements.get(_key(traversal, statement.key)) if found is not None else None
+    if kind is nft.Spread:
+        assert isinstance(statement, nft.Spread)
+        choices = statement.choices
+        return choices[traversal.rng.randrange(len(choices))] if choices else None
+    return statement
+
+
+def _key(traversal: HookTraversal, fields: tuple[nft.Field, ...]) -> tuple[str, ...]:
+    return tuple([_FIELDS[field](traversal) for field in fields])
 
 
 @lru_cache(maxsize=8192)

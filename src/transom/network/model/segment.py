@@ -23,7 +23,10 @@ def _gateway(underlay: str) -> str:
 
 def cross_segment(trip: PacketTrip, sender: NetworkStack, packet: Packet, next_hop: str) -> TripEnd:
     """From a machine of the segment to the owner of the next hop."""
-    found = _who(
+    own = _port(sender)
+    if not own.up:
+        return trip.drop(sender, own.name, packet, "no-link", f"{own.name} is down")
+    found = _owner_of(
         trip,
         sender,
         next_hop,
@@ -52,7 +55,7 @@ def _mac(sender: NetworkStack) -> str:
     return next((link.mac for link in sender.links.values() if link.kind == "ethernet"), "")
 
 
-def _who(
+def _owner_of(
     trip: PacketTrip, sender: NetworkStack, address: str, *, pods: bool
 ) -> tuple[NetworkStack, NetworkLink] | None:
     """`pods`: the segment knows pods with its own addresses, but traffic from the Internet only
@@ -63,10 +66,18 @@ def _who(
         if owner is sender:
             continue
         if owner.role != "sandbox":
+            if not _port(owner).up:
+                continue  # its answer does not leave it
             return owner, _port(owner)
         # Their node's switch answers for them.
         node = trip.node_of(owner)
-        if pods and node is not None and node is not sender and is_within(address, fabric.underlay):
+        if (
+            pods
+            and node is not None
+            and node is not sender
+            and _port(node).up
+            and is_within(address, fabric.underlay)
+        ):
             return node, _port(node)
     if address == _gateway(fabric.underlay) and sender.role != "external":
         outside = next(

@@ -199,7 +199,7 @@ class VirtualSwitch:
     def is_host(self, port: SwitchPort) -> bool:
         return self.hns.attachment(port.id)[0] == "host"
 
-    def judge(
+    def decide(
         self, net: SwitchNetwork, port: SwitchPort, packet: Packet, *, inward: bool
     ) -> SwitchAcl | None:
         """The rule that decides on the first packet of a connection; None: no rule does, and it

@@ -30,7 +30,7 @@ _MODELS = NetworkModels(
     SegmentModel(segment.cross_segment, segment.receive_from_segment),
 )
 EPHEMERAL = (32768, 60999)
-_TOLD = (
+_REPORTED = (
     "no-route",
     "no-neighbour",
 )  # Linux answers with a rejection; the Windows switch drops silently
@@ -72,7 +72,7 @@ def walk_packet(
         end.outcome, hops or [], end.packet, at, end.reason, end.explanation, facts=trip.facts
     )
     if end.outcome == "dropped":
-        if end.reason in _TOLD and end.stack is not None:
+        if end.reason in _REPORTED and end.stack is not None:
             out.facts["icmp"] = end.stack is origin or (
                 end.stack.os == "linux" and _finds_back(trip, end, origin)
             )

@@ -494,7 +494,7 @@ def _loopback(case: TraceCase) -> TraceFinding | None:
     return TraceFinding("", "", f"Set {option} in the network plugin's configuration.")
 
 
-def _nobody(case: TraceCase) -> TraceFinding | None:
+def _no_listener(case: TraceCase) -> TraceFinding | None:
     if case.walk.reason != "no-listener":
         return None
     wanted = asked_question(case)
@@ -583,7 +583,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _between_nodes,
     _exceptions,
     _loopback,
-    _nobody,
+    _no_listener,
     _gone,
     _unknown,
 )

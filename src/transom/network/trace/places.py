@@ -74,7 +74,7 @@ def find_trace_place(
         return _address(text, fabric, start=origin is None)
     kind, _, rest = text.partition("/")
     if kind in _KINDS and rest:
-        return _said(_KINDS[kind], text, rest, fabric, inventory, namespace)
+        return _place_of_kind(_KINDS[kind], text, rest, fabric, inventory, namespace)
     if "/" in text:
         space, _, name = text.partition("/")
         found = _pod(text, space, name, fabric, inventory) or _service(text, space, name, inventory)
@@ -99,7 +99,7 @@ def find_trace_place(
     return TracePlace("name", text)
 
 
-def _said(
+def _place_of_kind(
     kind: Kind, text: str, rest: str, fabric: Fabric, inventory: Inventory, namespace: str
 ) -> TracePlace:
     space, slash, name = rest.partition("/")

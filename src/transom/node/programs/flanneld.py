@@ -93,7 +93,11 @@ def start_flanneld(start: ProgramStart, others: Callable[[], bool]) -> StartedPr
 
     start.node.publish_network(node)
     return StartedProgram(
-        log, None if start.at_boot else lambda: _run(log), close=close, attach=log.attach
+        log,
+        None if start.at_boot else lambda: _run(log),
+        close=close,
+        attach=log.attach,
+        server=server,
     )
 
 

@@ -18,7 +18,7 @@ from transom.runtime.api import ContainerRuntime
 
 if TYPE_CHECKING:
     from transom.kubelet.kubelet import Kubelet
-    from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import LoginMachine
 
 
 class KubeletHost(Protocol):
@@ -35,7 +35,7 @@ class KubeletHost(Protocol):
     def kubelet_started(self, kubelet: Kubelet) -> None: ...
     def kubelet_ended(self, kubelet: Kubelet) -> None: ...
     def start_runtime(self) -> Awaitable[None]: ...
-    def login_machine(self) -> WindowsMachine | None: ...
+    def login_machine(self) -> LoginMachine | None: ...
 
 
 class ProgramHost(KubeletHost, Protocol):

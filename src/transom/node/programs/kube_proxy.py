@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.kit.logs import OwnLogger
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
 from transom.network.api import OnStack
@@ -24,6 +25,7 @@ from transom.node.network_windows import WindowsNodeNetwork
 from transom.node.programs.flags import gates
 from transom.node.programs.flags import kube_proxy as flags
 from transom.node.programs.flags.golang import FlagError, flag_usage
+from transom.node.programs.listening import NodePorts
 from transom.node.programs.log import ERROR, FATAL, WARNING, ProgramLog, ProgramLogHandler
 from transom.node.programs.logged_client import connection_refused_text
 from transom.node.programs.start import (
@@ -37,13 +39,18 @@ from transom.node.programs.start import (
 )
 from transom.proxy import config as proxy_config
 from transom.proxy.config import ProxyConfig, ProxyConfigError
-from transom.proxy.healthcheck import ProxierHealth, serve_health_checks
+from transom.proxy.healthcheck import ProxierHealth
+from transom.proxy.metrics import MetricsHandler, ProxyMetrics
 from transom.proxy.nftables.proxier import NftablesOptions, NftablesProxier
 from transom.proxy.server import SyncRunner
-from transom.proxy.userspace.proxier import ProxyOnLocalhost, UserspaceProxier
 from transom.proxy.winkernel.dualstack import DualStackProxier
 from transom.proxy.winkernel.proxier import WinkernelProxier
 from transom.windows import releases
+
+if TYPE_CHECKING:
+    from transom.proxy.userspace import proxier as userspace_proxier
+else:
+    userspace_proxier = lazy_import("transom.proxy.userspace.proxier")
 
 _ALL_DEPRECATED: Final = (
     "WARNING: all flags other than --config, --write-config-to, and --cleanup are deprecated. "
@@ -97,10 +104,11 @@ def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
     proxier = _make_proxier(start, log, config, logger)
     log.info("server.go:650", f"Version: {version} (simulated)")
     network = start.node.network
-    stop_healthz = _serve_healthz(start, log, config)
+    stops = (_serve_healthz(start, log, config), _serve_metrics(start, log, config, proxier))
 
     def close() -> None:
-        stop_healthz()
+        for stop in stops:
+            stop()
         if network.proxier is proxier:
             network.stop_proxy()
 
@@ -110,6 +118,7 @@ def start_kube_proxy(start: ProgramStart, *, running: bool) -> StartedProgram:
         given.service,
         close,
         attach=lambda: _write_lines_of(logger, log),
+        server=server,
     )
 
 
@@ -118,20 +127,37 @@ def _serve_healthz(start: ProgramStart, log: ProgramLog, config: ProxyConfig) ->
     they are never late.
     """
     host, _, port = config.healthz_bind_address.rpartition(":")
-    network = start.node.network
-    everywhere = host.strip("[]") in ("", "0.0.0.0", "::")
-    addresses = [one for one in network.addresses if everywhere or one == host.strip("[]")]
     if not port.isdigit() or port == "0":
         return _nothing_to_stop
-    health = ProxierHealth(network.shared.clock, 2 * config.sync_period)
+    health = ProxierHealth(start.node.network.shared.clock, 2 * config.sync_period)
     health.updated()
+    ports = NodePorts(start.node, "kube-proxy")
     try:
-        return serve_health_checks(
-            start.node.cluster.dataplane, addresses, int(port), health.handle
-        )
+        return ports.serve(host.strip("[]"), int(port), lambda: health.handle)
     except OSError as problem:
         text = f"Failed to start proxier healthz on {config.healthz_bind_address}: {problem}"
         log.line(ERROR, "proxier_health.go:127", text)
+        return _nothing_to_stop
+
+
+def _serve_metrics(
+    start: ProgramStart, log: ProgramLog, config: ProxyConfig, proxier: RunningProxier
+) -> Callable[[], None]:
+    """Serves /metrics and /proxyMode."""
+    host, _, port = config.metrics_bind_address.rpartition(":")
+    if not port.isdigit() or port == "0":
+        return _nothing_to_stop
+    usual = "userspace" if start.node.spec.windows else "iptables"
+
+    def handler() -> MetricsHandler:
+        metrics = ProxyMetrics(proxier.tracker, start.node.network.shared.clock)
+        return MetricsHandler(metrics, config.mode or usual, config.document())
+
+    try:
+        return NodePorts(start.node, "kube-proxy").serve(host.strip("[]"), int(port), handler)
+    except OSError as problem:
+        text = f"starting metrics server failed: {problem}"
+        log.line(ERROR, "server.go:594", text)
         return _nothing_to_stop
 
 
@@ -306,7 +332,7 @@ def _userspace(
     start.node.cluster.network.follow_endpoints()
     network.add_userspace_interface()
     try:
-        proxier = UserspaceProxier(
+        proxier = userspace_proxier.UserspaceProxier(
             shared.endpoints,
             name,
             network.stack,
@@ -318,7 +344,7 @@ def _userspace(
             sync_period=config.sync_period,
             udp_timeout=config.udp_idle_timeout,
         )
-    except ProxyOnLocalhost as problem:
+    except userspace_proxier.ProxyOnLocalhost as problem:
         exit_fatal(log, "server.go:489", str(problem), code=1)
     return RunningProxier(
         shared.endpoints,

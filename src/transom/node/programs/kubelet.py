@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from socket import socket
 from typing import Final
@@ -23,6 +23,7 @@ from transom.kubelet.base import DriverFolders, KubeletContext, RunProgram
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.kubelet import BadConfiguration, Kubelet
 from transom.kubelet.node import checks
+from transom.kubelet.server.server import answer_ping_healthz
 from transom.kubelet.static_pods import RealFolder
 from transom.machinery.objects import Object
 from transom.machines.smallfiles import LARGEST_YAML, read_small_file
@@ -30,6 +31,7 @@ from transom.node.programs.flags import gates, klog
 from transom.node.programs.flags import kubelet as flags
 from transom.node.programs.flags.golang import FlagError, ParsedFlags, flag_usage
 from transom.node.programs.host import ProgramHost
+from transom.node.programs.listening import NodePorts
 from transom.node.programs.log import (
     ERROR,
     FATAL,
@@ -39,7 +41,7 @@ from transom.node.programs.log import (
     attach_kubelet_log,
     use_kubelet_log,
 )
-from transom.node.programs.logged_client import LoggedClient
+from transom.node.programs.logged_client import LoggedClient, server_host
 from transom.node.programs.start import (
     UNUSED,
     BadKubeconfig,
@@ -73,6 +75,8 @@ _EVENT_VERBOSITY: Final = 3  # events are logged from this verbosity on
 _NETWORK_PLUGINS: Final = ("", "cni")
 # Fields of KubeletConfiguration and the equivalent flags.
 _FILE_FIELDS: Final = {
+    "healthzBindAddress": "healthz-bind-address",
+    "healthzPort": "healthz-port",
     "clusterDNS": "cluster-dns",
     "clusterDomain": "cluster-domain",
     "resolvConf": "resolv-conf",
@@ -149,6 +153,7 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
         given.service,
         attach=lambda: attach_kubelet_log(log),
         unreachable="" if start.reaches(server) else server,
+        server=server,
     )
 
 
@@ -191,8 +196,8 @@ def _checked_config(
     if problems:
         exit_fatal(log, "server.go:210", format_aggregate(problems))
     addresses = start.node.network.addresses
-    strange = [address for address in config.node_ips if address not in addresses]
-    for address in strange:
+    unassigned = [address for address in config.node_ips if address not in addresses]
+    for address in unassigned:
         log.line(
             ERROR,
             "kubelet_node_status.go:586",
@@ -200,7 +205,7 @@ def _checked_config(
             f'"{address}" not found in the host\'s network interfaces '
             f"(simulated: {base.node_ip} is used)",
         )
-    return replace(config, node_ip=base.node_ip, secondary_node_ip="") if strange else config
+    return replace(config, node_ip=base.node_ip, secondary_node_ip="") if unassigned else config
 
 
 def _check_runtime(start: ProgramStart, log: ProgramLog, given: flags.KubeletFlags) -> None:
@@ -292,13 +297,10 @@ async def _run_kubelet(
     start: ProgramStart, log: ProgramLog, config: KubeletConfig, server: str
 ) -> None:
     """Runs until cancelled. Containers keep running, and the next kubelet finds them."""
-    node, cluster = start.node, start.node.cluster
+    node = start.node
     await node.start_runtime()
     kubelet, events = _make_kubelet(start, log, config, server)
-    listening = [
-        cluster.dataplane.listen(address, config.port, lambda sock: _serve(node, kubelet, sock))
-        for address in node.network.addresses
-    ]
+    listening = _listen(node, kubelet, config, log)
     node.kubelet_started(kubelet)
     try:
         async with asyncio.TaskGroup() as group:
@@ -308,6 +310,23 @@ async def _run_kubelet(
         for close in listening:
             close()
         node.kubelet_ended(kubelet)
+
+
+def _listen(
+    node: ProgramHost, kubelet: Kubelet, config: KubeletConfig, log: ProgramLog
+) -> list[Callable[[], None]]:
+    """Its API, and /healthz for its own machine."""
+    ports = NodePorts(node, "kubelet")
+    closers = [ports.listen("", config.port, lambda sock: _serve(node, kubelet, sock))]
+    if config.healthz_port:
+        address, port = config.healthz_bind_address, config.healthz_port
+        try:
+            closers.append(ports.serve(address, port, lambda: answer_ping_healthz))
+        except OSError as problem:  # the kubelet keeps running without
+            reason = (problem.strerror or str(problem)).lower()
+            text = f"listen tcp {address}:{port}: bind: {reason}"
+            log.line(ERROR, "server.go:409", f"Starting healthz server failed: {text}")
+    return closers
 
 
 def _make_kubelet(
@@ -359,10 +378,15 @@ def _make_client(
     agent = f"kubelet/{config.version} ({node.spec.os}/amd64) kubernetes/kubelet"
     groups = ("system:nodes", "system:authenticated")
     client = node.cluster.client(f"system:node:{config.node_name}", groups, agent)
-    reachable = start.reaches(server)
-    if start.at_boot and reachable:
-        return client
-    return LoggedClient(client, log, node.machine.clock, server, reachable=reachable)
+    known = start.reaches(server)
+    return LoggedClient(
+        client,
+        log,
+        node.machine.clock,
+        server,
+        reachable=lambda: known and node.network.has_route_to(server_host(server)),
+        quiet=start.at_boot and known,
+    )
 
 
 def _serve(node: ProgramHost, kubelet: Kubelet, sock: socket) -> None:

@@ -176,14 +176,14 @@ class ProgramLogHandler(logging.Handler):
     too.
     """
 
-    def __init__(self, log: ProgramLog, onward: logging.Logger | None = None) -> None:
+    def __init__(self, log: ProgramLog, parent: logging.Logger | None = None) -> None:
         super().__init__(logging.DEBUG)
         self._log = log
-        self._onward = onward
+        self._parent = parent
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._onward is not None and self._onward.isEnabledFor(record.levelno):
-            self._onward.handle(record)
+        if self._parent is not None and self._parent.isEnabledFor(record.levelno):
+            self._parent.handle(record)
         write_record(self._log, record)
 
 

@@ -4,11 +4,19 @@ because no API server is there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from transom.client.api import MERGE_PATCH, ApiClient, ApiUnreachable, ApiWatch, ObjectList
+from transom.client.api import (
+    MERGE_PATCH,
+    ApiClient,
+    ApiUnreachable,
+    ApiWatch,
+    BatchedWatch,
+    ObjectList,
+    WatchEvent,
+)
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
@@ -36,26 +44,60 @@ def connection_refused_text(server: str) -> str:
     return f"dial tcp {parts.hostname}:{parts.port or 443}: {_REFUSED}"
 
 
+class _CutWatch(BatchedWatch):
+    """A watch that ends when the node loses its way to the API server."""
+
+    def __init__(self, watch: ApiWatch, reachable: Callable[[], bool]) -> None:
+        self._watch = watch
+        self._reachable = reachable
+
+    async def next(self) -> list[WatchEvent]:
+        events = await self._watch.next()
+        if not self._reachable():
+            raise ApiUnreachable("http2: client connection lost")
+        return events
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+def server_host(server: str) -> str:
+    """The host of the API server's URL."""
+    return urlsplit(server).hostname or ""
+
+
 class LoggedClient:
-    """`reachable`: the kubeconfig has the address of the cluster's API server."""
+    """`reachable`: whether the kubeconfig has the address of the cluster's API server, and the node
+    a way to it. `quiet`: requests are not logged.
+    """
 
     def __init__(
-        self, client: ApiClient, log: ProgramLog, clock: Clock, server: str, *, reachable: bool
+        self,
+        client: ApiClient,
+        log: ProgramLog,
+        clock: Clock,
+        server: str,
+        *,
+        reachable: Callable[[], bool],
+        quiet: bool = False,
     ) -> None:
         self._client = client
         self._log = log
         self._clock = clock
         self._server = server.rstrip("/")
         self._reachable = reachable
+        self._quiet = quiet
 
-    async def _logged(self, method: str, path: str, answer: Awaitable[T], good: int = 200) -> T:
-        if not self._reachable:
-            if hasattr(answer, "close"):
-                answer.close()
+    async def _logged(
+        self, method: str, path: str, answer: Coroutine[Any, Any, T], good: int = 200
+    ) -> T:
+        if not self._reachable():
+            answer.close()
             problem = f'{method.capitalize()} "{self._server}{path}": {connection_refused_text(self._server)}'
-            self._log.line(ERROR, "request.go:645", problem)
+            if not self._quiet:
+                self._log.line(ERROR, "request.go:645", problem)
             raise ApiUnreachable(problem)
-        if self._log.verbosity < _REQUESTS:
+        if self._quiet or self._log.verbosity < _REQUESTS:
             return await answer
         began, status = self._clock.monotonic(), good
         try:
@@ -150,7 +192,8 @@ class LoggedClient:
         self, resource: GroupVersionResource, namespace: str = "", **options: Any
     ) -> ApiWatch:
         path = resource.path(namespace) + "?watch=true"
-        return await self._logged("GET", path, self._client.watch(resource, namespace, **options))
+        found = await self._logged("GET", path, self._client.watch(resource, namespace, **options))
+        return _CutWatch(found, self._reachable)
 
     async def get_json(self, path: str) -> Any:
         return await self._logged("GET", path, self._client.get_json(path))

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.kit.goquote import go_quote
@@ -137,6 +138,20 @@ class NodePrograms:
         """The API server that a running program cannot reach."""
         process = self.running(binary)
         return process.started.unreachable if process is not None and process.started else ""
+
+    def api_connections(self) -> list[tuple[str, str, int]]:
+        """Each program that is connected to an API server, with its address and port."""
+        out = []
+        for binary in BINARIES:
+            process = self.running(binary)
+            started = process.started if process is not None else None
+            if started is None or not started.server or started.unreachable:
+                continue
+            parts = urlsplit(started.server)
+            host = parts.hostname or ""
+            if self._node.network.has_route_to(host):
+                out.append((binary, host, parts.port or 443))
+        return out
 
     @property
     def attached(self) -> bool:

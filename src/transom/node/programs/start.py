@@ -133,6 +133,7 @@ class StartedProgram:
     close: Callable[[], None] = field(default=lambda: None)
     attach: Callable[[], None] = field(default=lambda: None)
     unreachable: str = ""  # the API server of its kubeconfig, if none answers there
+    server: str = ""  # the API server of its kubeconfig
 
 
 def exit_fatal(log: ProgramLog, source: str, text: str, code: int = 255) -> NoReturn:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from transom.machines.smallfiles import read_small_file
+from transom.machines.smallfiles import list_small_directory, read_small_file
 from transom.node.programs.command_lines import CommandLine
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def unit_files(files: Files, binary: str) -> list[tuple[str, str]]:
     drop_ins: dict[str, str] = {}
     for directory in (VENDOR, LOCAL):
         folder = f"{directory}/{binary}.service.d"
-        for name in files.listdir(folder) if files.exists(folder) else ():
+        for name in list_small_directory(files, folder) if files.exists(folder) else ():
             if name.endswith(".conf"):
                 drop_ins[name] = f"{folder}/{name}"
     for _, path in sorted(drop_ins.items()):

@@ -1,7 +1,7 @@
 """kube-proxy of a Linux node: maintains the tables `ip transom-proxy` and `ip6 transom-proxy` of
 its stack.
 
-Lazy: `dirty` tells whether the tracker is ahead of the tables, and `sync` updates them at a cost
+Lazy: `dirty` is whether the tracker is ahead of the tables, and `sync` updates them at a cost
 proportional to the changed service ports. Tables change in place; chains are replaced, never
 edited, so copying the maps of a table copies the table. It does not touch the kernel: the listener
 of the stack applies the tables.

@@ -89,7 +89,7 @@ def rules_of_service_port(
     local = tuple(e for e in ready if e.is_local(place.node))
     everywhere = Goto(f"service-{base}")
     here = Goto(f"local-{base}") if local else DROP
-    guard = _masquerade_outsiders(cluster_ip, place)
+    guard = _masquerade_external(cluster_ip, place)
     part.chains[everywhere.chain] = _spreading(name, service, ready, guard)
     if (service.internal_local or service.external_local) and isinstance(here, Goto):
         part.chains[here.chain] = _spreading(name, service, local, guard)
@@ -122,7 +122,7 @@ def rules_of_service_port(
     return part
 
 
-def _masquerade_outsiders(cluster_ip: str, place: RuleContext) -> list[NftRule]:
+def _masquerade_external(cluster_ip: str, place: RuleContext) -> list[NftRule]:
     """Masquerades clients from outside the cluster that use the cluster IP: the endpoint may be on
     another node, which would reply directly. With --masquerade-all this applies to all clients.
     """

@@ -98,6 +98,15 @@ class PolicyIndex:
         self._waiting.pop(key, None)
         self._set_pod(key, None)
 
+    def put_server(
+        self, namespace: str, name: str, labels: Mapping[str, str], addresses: Iterable[str]
+    ) -> None:
+        """A server that is a pod in other clusters, such as cluster DNS: rules select it by its
+        labels. It is on no node, so that no policy isolates it.
+        """
+        now = PolicyPod(namespace, name, labels, tuple(addresses), "")
+        self._set_pod((namespace, name), now)
+
     def place_pod(self, key: Key, uid: str, addresses: Iterable[str]) -> None:
         """A pod just got these addresses. Its status has them only once it runs, which is too late
         to isolate it.

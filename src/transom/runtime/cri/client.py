@@ -16,7 +16,7 @@ from transom.runtime.cri import address, codec
 from transom.runtime.cri.codec import Message
 
 VERSIONS: Final = ("v1", "v1alpha2")  # the first one that the runtime supports
-PATIENCE: Final = 120.0  # the kubelet's runtimeRequestTimeout
+REQUEST_TIMEOUT: Final = 120.0  # the kubelet's runtimeRequestTimeout
 _KUBELET_API: Final = "0.1.0"
 _OF_IMAGES: Final = frozenset(("ListImages", "PullImage", "RemoveImage", "ImageFsInfo"))
 
@@ -24,7 +24,7 @@ _OF_IMAGES: Final = frozenset(("ListImages", "PullImage", "RemoveImage", "ImageF
 class CriClient:
     """`version` is what the runtime reported on the last connect."""
 
-    def __init__(self, endpoint: str, patience: float = PATIENCE) -> None:
+    def __init__(self, endpoint: str, patience: float = REQUEST_TIMEOUT) -> None:
         """Raises AddressError when this system does not support the endpoint."""
         self._address = address.parse_runtime_endpoint(endpoint)
         self._connection: GrpcConnection | None = None
@@ -42,7 +42,7 @@ class CriClient:
         self, method: str, request: Mapping[str, Any] | None = None, seconds: float | None = None
     ) -> Message:
         """`seconds` replaces the default timeout; 0 means no limit. Raises RuntimeFailure."""
-        connection = await self._met()
+        connection = await self._connected()
         return await self._call(
             connection,
             self._api,
@@ -70,7 +70,7 @@ class CriClient:
             text = f"grpc: failed to unmarshal the received message {problem}"
             raise RuntimeFailure("Internal", text) from problem
 
-    async def _met(self) -> GrpcConnection:
+    async def _connected(self) -> GrpcConnection:
         connection = self._connection
         if connection is not None and connection.usable:
             return connection

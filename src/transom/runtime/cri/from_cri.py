@@ -50,7 +50,7 @@ def runtime_status_from_cri(message: Message) -> RuntimeStatus:
     def problem(name: str) -> tuple[str, str]:
         condition = found.get(name)
         if condition is None:
-            return "Unknown", f"the runtime says nothing of {name}"
+            return "Unknown", f"the runtime does not report {name}"
         if condition.get("status"):
             return "", ""
         return condition.get("reason") or "Unknown", condition.get("message", "")

@@ -148,7 +148,7 @@ class Relist:
         self._sandboxes[identity] = KnownSandbox(view, config)
         was = before.view.state if before is not None else "notready"
         if view.state != was:
-            self._tell("sandbox", view.config.uid, identity)
+            self._notify("sandbox", view.config.uid, identity)
 
     async def _update_container(self, identity: str, sandbox_id: str) -> None:
         before = self._containers.get(identity)
@@ -166,9 +166,9 @@ class Relist:
         if before is not None and before.state == view.state:
             return
         if view.state == "running":
-            self._tell("started", self.uid_of(view), identity)
+            self._notify("started", self.uid_of(view), identity)
         elif view.state != "created":
-            self._tell("died", self.uid_of(view), identity)
+            self._notify("died", self.uid_of(view), identity)
 
     def _forget_sandbox(self, identity: str) -> None:
         known = self._sandboxes.pop(identity, None)
@@ -177,7 +177,7 @@ class Relist:
                 each for each in self._containers.values() if each.sandbox_id == identity
             ]:
                 self._forget(container, known.view.config.uid)
-            self._tell("removed", known.view.config.uid, identity)
+            self._notify("removed", known.view.config.uid, identity)
 
     def _forget_container(self, identity: str) -> None:
         container = self._containers.get(identity)
@@ -187,10 +187,10 @@ class Relist:
     def _forget(self, container: Container, uid: str) -> None:
         del self._containers[container.id]
         if container.state == "running":
-            self._tell("died", uid, container.id)
-        self._tell("removed", uid, container.id)
+            self._notify("died", uid, container.id)
+        self._notify("removed", uid, container.id)
 
-    def _tell(self, kind: Happened, uid: str, identity: str) -> None:
+    def _notify(self, kind: Happened, uid: str, identity: str) -> None:
         event = RuntimeEvent(kind, uid, identity)
         for listener in self._listeners:
             listener(event)

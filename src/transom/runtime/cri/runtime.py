@@ -35,7 +35,7 @@ from transom.runtime.api import (
     SandboxStats,
 )
 from transom.runtime.cri import address, from_cri, logwatch, streams, to_cri
-from transom.runtime.cri.client import PATIENCE, CriClient
+from transom.runtime.cri.client import REQUEST_TIMEOUT, CriClient
 from transom.runtime.cri.codec import Message
 from transom.runtime.cri.imagelist import ImageList
 from transom.runtime.cri.paths import CriPaths, RealNodeFiles
@@ -64,7 +64,7 @@ class CriRuntime:
         files: RealNodeFiles | None = None,
         dial: Dial | None = None,
         period: float = 1.0,
-        patience: float = PATIENCE,
+        patience: float = REQUEST_TIMEOUT,
     ) -> None:
         self._clock = clock
         self._client = CriClient(endpoint, patience)

@@ -24,6 +24,7 @@ from transom.http.outgoing import (
 )
 from transom.http.sessions import SessionDriver
 from transom.http.upgraded import Upgraded
+from transom.kit.http_message import encode_request
 from transom.kit.streaming import channels, portforward, remotecommand
 from transom.kit.streaming.remotecommand import CommandStreams
 from transom.network.api import Dial
@@ -48,17 +49,9 @@ async def _upgrade(
     parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
     target = CallTarget(host, parts.port or (443 if tls else 80), host, insecure=True, tls=tls)
-    lines = [
-        (b"Host", parts.netloc.encode()),
-        *channels.spdy_request_headers(protocols),
-        (b"Content-Length", b"0"),
-    ]
+    headers = [(b"Host", parts.netloc.encode()), *channels.spdy_request_headers(protocols)]
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    request = (
-        f"POST {path} HTTP/1.1\r\n".encode()
-        + b"".join(b"%b: %b\r\n" % line for line in lines)
-        + b"\r\n"
-    )
+    request = encode_request("POST", path, headers)
     try:
         connection = await dial_target(target, connect)
         head = await connection.send(request)

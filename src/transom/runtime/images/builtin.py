@@ -19,7 +19,7 @@ from transom.kit.programs import run_program
 from transom.runtime.images import making, pause
 from transom.runtime.images.content import BlobStore
 from transom.runtime.images.making import ImageOptions, NewLayer
-from transom.runtime.images.model import ImageError, ImageNotFound
+from transom.runtime.images.model import ImageError, ImageNotFound, NoMatchingPlatform
 from transom.runtime.images.platforms import NodePlatform, platform_of_node, platform_rank
 from transom.runtime.images.reference import ImageReference
 from transom.windows import builds
@@ -171,11 +171,11 @@ def write_builtin_image(content: BlobStore, found: ImageRecipe, platform: NodePl
     is none for this node. Blocking.
     """
     if platform.os not in found.systems:
-        raise ImageNotFound("no match for platform in manifest")
+        raise NoMatchingPlatform()
     if platform.os == "windows":
         return _write_windows(content, found, platform)
     if platform.architecture != platform_of_node("linux").architecture:
-        raise ImageNotFound("no match for platform in manifest")
+        raise NoMatchingPlatform()
     return (
         _write_pause(content, platform)
         if found.kind == "pause"
@@ -188,7 +188,7 @@ def _write_windows(content: BlobStore, found: ImageRecipe, platform: NodePlatfor
     version = found.version or build.full_version
     shown = {"os": "windows", "architecture": "amd64", "os.version": version}
     if platform.architecture != "amd64" or platform_rank(platform, shown) is None:
-        raise ImageNotFound("no match for platform in manifest")
+        raise NoMatchingPlatform()
     options = ImageOptions(
         os="windows",
         os_version=version,

@@ -306,7 +306,7 @@ class _Unpacking:
                 for piece in self._stream.data():
                     write_all(descriptor, piece)
             else:
-                _write_stretches(descriptor, entry.sparse, self._stream.data())
+                _write_segments(descriptor, entry.sparse, self._stream.data())
                 file.truncate(entry.size)
 
     def _hardlink(self, path: str, entry: TarEntry) -> None:
@@ -402,12 +402,12 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _write_stretches(
-    descriptor: int, stretches: Sequence[tuple[int, int]], data: Iterable[bytes]
+def _write_segments(
+    descriptor: int, segments: Sequence[tuple[int, int]], data: Iterable[bytes]
 ) -> None:
     source = iter(data)
     piece = b""
-    for offset, length in stretches:
+    for offset, length in segments:
         os.lseek(descriptor, offset, os.SEEK_SET)
         while length:
             piece = piece or next(source)

@@ -137,8 +137,8 @@ def write_layer(
         else:
             with gzip.GzipFile(
                 filename="", mode="wb", compresslevel=6, fileobj=_Sink(writer.write), mtime=0
-            ) as squeezed:
-                diff_id = _write_archive(fill, squeezed.write)
+            ) as compressed:
+                diff_id = _write_archive(fill, compressed.write)
         size = writer.offset
         return NewLayer(
             writer.commit(), size, diff_id, DOCKER_LAYER if packed else DOCKER_LAYER_TAR

@@ -93,7 +93,7 @@ class MergedTree:
             real = found is not None and stat.S_ISDIR(found.st_mode)
             hidden = found is not None and (not real or is_opaque(own))
             known = self._folders[own] = MergedFolder(
-                own, [] if hidden else _shining(folder, name), folder, real
+                own, [] if hidden else _lower_folders(folder, name), folder, real
             )
             if known.depth > _DEEPEST:
                 raise ImageError(f"folders are nested more than {_DEEPEST} deep")
@@ -238,7 +238,7 @@ def copy_metadata(source: str, target: str) -> None:
                 raise
 
 
-def _shining(folder: MergedFolder, name: str) -> list[str]:
+def _lower_folders(folder: MergedFolder, name: str) -> list[str]:
     """Directories of that name below, down to the first opaque one."""
     found = []
     for lower in folder.lowers:

@@ -56,6 +56,13 @@ class ImageNotFound(ImageError):
         super().__init__(f"{text}: not found", "NotFound")
 
 
+class NoMatchingPlatform(ImageNotFound):
+    """The image exists, but not for the node's operating system, processor or build."""
+
+    def __init__(self) -> None:
+        super().__init__("no match for platform in manifest")
+
+
 class ContentDescriptor(NamedTuple):
     media_type: str
     digest: str
@@ -142,7 +149,7 @@ class PullProgress(NamedTuple):
     total: int = 0
 
 
-Tell = Callable[[PullProgress], None]
+ReportPull = Callable[[PullProgress], None]
 
 
 def digest_of(data: bytes) -> str:

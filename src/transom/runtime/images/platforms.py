@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from transom.runtime.images.model import (
     ContentDescriptor,
     ImageConfiguration,
-    ImageNotFound,
+    NoMatchingPlatform,
     windows_build_number,
 )
 from transom.windows.builds import process_isolation
@@ -39,6 +39,7 @@ class NodePlatform(NamedTuple):
     variant: str = ""
     build: int = 0  # of Windows
     stable_abi: bool = False  # whether the runtime runs older images on newer hosts
+    older_builds: bool = False  # whether it pulls older images, even those that cannot start
 
     def __str__(self) -> str:
         parts = [self.os, self.architecture, self.variant]
@@ -53,7 +54,12 @@ class NodePlatform(NamedTuple):
 
 
 def platform_of_node(
-    system: str, build: int = 0, architecture: str = "", *, stable_abi: bool = False
+    system: str,
+    build: int = 0,
+    architecture: str = "",
+    *,
+    stable_abi: bool = False,
+    older_builds: bool = False,
 ) -> NodePlatform:
     """Windows containers are amd64, whatever this machine is; Linux containers run on its own
     processor.
@@ -61,7 +67,9 @@ def platform_of_node(
     name, variant = normal_platform(
         architecture or ("amd64" if system == "windows" else os.uname().machine)
     )
-    return NodePlatform(system, name, variant, build if system == "windows" else 0, stable_abi)
+    return NodePlatform(
+        system, name, variant, build if system == "windows" else 0, stable_abi, older_builds
+    )
 
 
 def platform_of_image(config: ImageConfiguration) -> NodePlatform:
@@ -108,7 +116,10 @@ def platform_rank(wanted: NodePlatform, found: Mapping[str, Any]) -> tuple[int, 
     build = windows_build_number(version)
     if not version:
         return (1, 0)  # for every build
-    if not build or not process_isolation(wanted.build, build, stable_abi=wanted.stable_abi):
+    older = wanted.older_builds and build <= wanted.build
+    if not build or not (
+        older or process_isolation(wanted.build, build, stable_abi=wanted.stable_abi)
+    ):
         return None
     return (0, wanted.build - build)
 
@@ -128,7 +139,7 @@ def choose_descriptors(
             suitable.append((how, entry))
     ordered = [entry for _, entry in sorted(suitable, key=lambda pair: pair[0])]
     if not ordered and not silent:
-        raise ImageNotFound("no match for platform in manifest")
+        raise NoMatchingPlatform()
     return ordered + silent
 
 

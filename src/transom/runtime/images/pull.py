@@ -21,8 +21,9 @@ from transom.runtime.images.model import (
     ImageError,
     ImageManifest,
     ImageNotFound,
+    NoMatchingPlatform,
     PullProgress,
-    Tell,
+    ReportPull,
 )
 from transom.runtime.images.platforms import NodePlatform
 from transom.runtime.images.reference import ImageReference
@@ -46,15 +47,15 @@ async def pull_image(
     registry: RegistryClient,
     reference: ImageReference,
     platform: NodePlatform,
-    tell: Tell | None = None,
+    report_progress: ReportPull | None = None,
 ) -> str:
     """Returns the image's id. Raises ImageError. The caller is `busy`."""
-    pulling = _Pull(store, registry, platform, tell or (lambda _: None))
+    pulling = _Pull(store, registry, platform, report_progress or (lambda _: None))
     target = await registry.resolve()  # not retried without a response: kubelets do that
     model.refuse_schema1(
         target.media_type
     )  # before its digest is checked, which is not that of its bytes
-    pulling.tell(PullProgress("resolved", target.digest, 0, target.size))
+    pulling.report_progress(PullProgress("resolved", target.digest, 0, target.size))
     found, manifest, config = await pulling.choose(target)
     pulling.check_system(config)
     await pulling.layers(manifest, config, found.digest)
@@ -64,18 +65,22 @@ async def pull_image(
     identity = await asyncio.to_thread(
         store.register, found.digest, [(name, target.digest) for name in names], platform
     )
-    pulling.tell(PullProgress("done", "", 0, 0))
+    pulling.report_progress(PullProgress("done", "", 0, 0))
     return identity
 
 
 class _Pull:
     def __init__(
-        self, store: LocalImageStore, registry: RegistryClient, platform: NodePlatform, tell: Tell
+        self,
+        store: LocalImageStore,
+        registry: RegistryClient,
+        platform: NodePlatform,
+        report_progress: ReportPull,
     ) -> None:
         self._store = store
         self._registry = registry
         self._platform = platform
-        self.tell = tell
+        self.report_progress = report_progress
         self._random = random.Random()
 
     # ---- documents
@@ -87,7 +92,7 @@ class _Pull:
         """The manifest for this node, and its image's configuration."""
         found = await self._choose(target, _DEEPEST, single=True)
         if found is None:
-            raise ImageNotFound("no match for platform in manifest")
+            raise NoMatchingPlatform()
         return found
 
     async def _choose(
@@ -174,7 +179,7 @@ class _Pull:
             if layer.base or layer.descriptor.digest in downloads:
                 continue
             if unpacked and self._store.content.has(layer.descriptor.digest):
-                self.tell(
+                self.report_progress(
                     PullProgress(
                         "exists",
                         layer.descriptor.digest,
@@ -190,7 +195,7 @@ class _Pull:
             for number, layer in enumerate(parsed.layers):
                 if layer.descriptor.digest in downloads:
                     await downloads[layer.descriptor.digest]
-                await self._store.unpack(parsed, number, self.tell)
+                await self._store.unpack(parsed, number, self.report_progress)
         finally:
             for task in downloads.values():
                 task.cancel()
@@ -200,7 +205,7 @@ class _Pull:
         content = self._store.content
         async with turns, self._store.fetching(blob.digest):
             if content.has(blob.digest):
-                self.tell(PullProgress("exists", blob.digest, blob.size, blob.size))
+                self.report_progress(PullProgress("exists", blob.digest, blob.size, blob.size))
                 return
             try:
                 with await asyncio.to_thread(content.resume, blob.digest) as writer:
@@ -211,7 +216,7 @@ class _Pull:
                 raise ImageError(
                     f'failed to copy: failed to write to ref "layer-{blob.digest}": {why}', code
                 ) from problem
-        self.tell(PullProgress("downloaded", blob.digest, blob.size, blob.size))
+        self.report_progress(PullProgress("downloaded", blob.digest, blob.size, blob.size))
 
     async def _fill(self, writer: BlobWriter, blob: ContentDescriptor) -> None:
         resumed = writer.offset > 0  # from bytes of an earlier pull, which may be wrong
@@ -224,7 +229,7 @@ class _Pull:
                 except BadRange:
                     writer.restart()
                     problem = ImageError(
-                        "failed to copy: httpReadSeeker: the registry has less than it says"
+                        "failed to copy: httpReadSeeker: the registry sent less than it announced"
                     )
                 except (RegistryUnreachable, RegistryTemporaryError) as failed:
                     problem = failed
@@ -266,4 +271,6 @@ class _Pull:
                     return
                 if writer.offset - reported >= _NEWS_BYTES:
                     reported = writer.offset
-                    self.tell(PullProgress("downloading", blob.digest, reported, blob.size))
+                    self.report_progress(
+                        PullProgress("downloading", blob.digest, reported, blob.size)
+                    )

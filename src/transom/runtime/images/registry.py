@@ -24,6 +24,7 @@ import orjson
 from transom.http.outgoing import CallError, CallTarget, Connect, OutgoingConnection, ResponseHead
 from transom.http.pool import ConnectionPool
 from transom.kit.clock import Clock
+from transom.kit.http_message import encode_request
 from transom.runtime.api import AuthConfig
 from transom.runtime.images import challenges, model
 from transom.runtime.images.challenges import AuthChallenge
@@ -390,13 +391,11 @@ class RegistryClient:
         headers: Mapping[str, str],
         body: bytes = b"",
     ) -> tuple[OutgoingConnection, ResponseHead]:
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {place.authority}", "User-Agent: transom"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        if body:
-            lines.append(f"Content-Length: {len(body)}")
-        if any("\r" in line or "\n" in line for line in lines):
+        fields = [("Host", place.authority), ("User-Agent", "transom"), *headers.items()]
+        if any("\r" in text or "\n" in text for field in ((path,), *fields) for text in field):
             raise CallError("net/http: invalid header field value")
-        request = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+        encoded = [(name, value.encode("latin-1", "replace")) for name, value in fields]
+        request = encode_request(method, path.encode("latin-1", "replace"), encoded, body)
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
                 return await self._pool.begin(place.target, request, bodiless=method == "HEAD")

@@ -18,7 +18,13 @@ from transom.runtime.api import AuthConfig, FilesystemUsage, RuntimeFailure
 from transom.runtime.images import builtin
 from transom.runtime.images.collection import CollectedImages, CollectionThresholds, collect_images
 from transom.runtime.images.layers import LayerLimits
-from transom.runtime.images.model import ImageError, ImageNotFound, PullProgress, StoredImage, Tell
+from transom.runtime.images.model import (
+    ImageError,
+    ImageNotFound,
+    PullProgress,
+    ReportPull,
+    StoredImage,
+)
 from transom.runtime.images.platforms import NodePlatform, platform_of_node
 from transom.runtime.images.pull import pull_image
 from transom.runtime.images.reference import (
@@ -110,37 +116,36 @@ class ImageService:
         build: int = 0,
         *,
         stable_abi: bool = False,
-        progress: Tell | None = None,
+        progress: ReportPull | None = None,
     ) -> StoredImage:
-        """Ensures that the image is present and unpacked. A second pull of the same image waits for
-        the first.
-        """
-        try:
-            reference = parse_reference(name)
-        except ImageNameError as problem:
-            raise RuntimeFailure(
-                "InvalidArgument", f'failed to parse image reference "{name}": {problem}'
-            ) from problem
+        """Ensures that the image is present and unpacked. Failures have containerd's texts."""
+        reference = image_reference(name)
         platform = platform_of_node(os, build, stable_abi=stable_abi)
+        try:
+            return await self.pull_for(reference, platform, auth, progress)
+        except ImageError as problem:
+            raise RuntimeFailure(
+                "NotFound" if problem.code == "NotFound" else "Unknown",
+                f'failed to pull and unpack image "{reference}": {problem}',
+            ) from problem
+
+    async def pull_for(
+        self,
+        reference: ImageReference,
+        platform: NodePlatform,
+        auth: AuthConfig | None = None,
+        progress: ReportPull | None = None,
+    ) -> StoredImage:
+        """A second pull of the same image waits for the first. Raises ImageError."""
         key = (str(reference), platform.key, auth)
         shared = self._pulling.get(key)
         if shared is None or shared.abandoned:
             task = asyncio.create_task(self._pull(reference, auth, platform, progress))
             shared = self._pulling[key] = _Shared(task)
             task.add_done_callback(lambda _: self._forget(key, task))
-        try:
-            identity = await shared.result()
-        except ImageError as problem:
-            raise RuntimeFailure(
-                "NotFound" if problem.code == "NotFound" else "Unknown",
-                f'failed to pull and unpack image "{reference}": {problem}',
-            ) from problem
-        image = self.store.image(identity)
+        image = self.store.image(await shared.result())
         if image is None:
-            raise RuntimeFailure(
-                "NotFound",
-                f'failed to pull and unpack image "{reference}": it was removed meanwhile',
-            )
+            raise ImageError("it was removed meanwhile", "NotFound")
         return image
 
     def _forget(self, key: tuple[str, str, AuthConfig | None], task: asyncio.Task[str]) -> None:
@@ -152,7 +157,7 @@ class ImageService:
         reference: ImageReference,
         auth: AuthConfig | None,
         platform: NodePlatform,
-        progress: Tell | None,
+        progress: ReportPull | None,
     ) -> str:
         async with self.store.busy():
             found = builtin.image_recipe(reference) if self._builtins else None
@@ -217,6 +222,16 @@ class ImageService:
     async def collect(self, thresholds: CollectionThresholds) -> CollectedImages:
         """Frees space, if the disk is too full."""
         return await asyncio.to_thread(collect_images, self.store, thresholds)
+
+
+def image_reference(name: str) -> ImageReference:
+    """Raises RuntimeFailure."""
+    try:
+        return parse_reference(name)
+    except ImageNameError as problem:
+        raise RuntimeFailure(
+            "InvalidArgument", f'failed to parse image reference "{name}": {problem}'
+        ) from problem
 
 
 @asynccontextmanager

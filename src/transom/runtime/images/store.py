@@ -41,8 +41,8 @@ from transom.runtime.images.model import (
     ImageManifest,
     ImageNotFound,
     PullProgress,
+    ReportPull,
     StoredImage,
-    Tell,
 )
 from transom.runtime.images.platforms import NodePlatform, platform_of_image
 from transom.runtime.images.reference import ImageReference
@@ -233,7 +233,9 @@ class LocalImageStore:
     # ---- layers
     # ----------------------------------------------------------------------------------------------
 
-    async def unpack(self, parsed: ParsedImage, number: int, tell: Tell | None = None) -> None:
+    async def unpack(
+        self, parsed: ParsedImage, number: int, report_progress: ReportPull | None = None
+    ) -> None:
         """Unpacks one layer; those below must be unpacked already. The caller is `busy`."""
         layer = parsed.layers[number]
         if layer.base or self.layer_folder(layer.chain_id).exists():
@@ -241,11 +243,13 @@ class LocalImageStore:
         async with locks.wait_for_lock(self._locks / f"{layer.chain_id[7:]}.unpack"):
             if self.layer_folder(layer.chain_id).exists():
                 return
-            if tell is not None:
-                tell(PullProgress("extracting", layer.descriptor.digest, 0, layer.descriptor.size))
+            if report_progress is not None:
+                report_progress(
+                    PullProgress("extracting", layer.descriptor.digest, 0, layer.descriptor.size)
+                )
             await asyncio.to_thread(self._unpack, parsed, number)
-            if tell is not None:
-                tell(
+            if report_progress is not None:
+                report_progress(
                     PullProgress(
                         "extracted",
                         layer.descriptor.digest,

@@ -190,7 +190,7 @@ class TarStream:
             raise ImageError("archive/tar: a name has a NUL in it")
         if size < 0 or size > _LONGEST_FILE:
             raise ImageError("archive/tar: invalid size in header")
-        if known == "file":  # no data follows anything else, whatever its header says
+        if known == "file":  # no data follows anything else, regardless of the size in its header
             self._left, self._padding = size, -size % _BLOCK
             self._sparse(entry, block, kind)
         return entry
@@ -218,11 +218,11 @@ class TarStream:
             _check_sparse(entry.sparse, entry.size, self._left)
 
     def _old_sparse(self, block: bytes) -> list[tuple[int, int]]:
-        found = _stretches(block[386:482])
+        found = _sparse_segments(block[386:482])
         more = block[482]
         while more:
             block = self._take(_BLOCK)
-            found += _stretches(block[:504])
+            found += _sparse_segments(block[:504])
             more = block[504]
             if len(found) > _MOST_HOLES:
                 raise ImageError("archive/tar: too many holes in a sparse file")
@@ -331,7 +331,7 @@ def _pax(content: bytes) -> dict[str, bytes]:
     return {key: value for key, value in found.items() if value or key.startswith(_XATTR)}
 
 
-def _stretches(raw: bytes) -> list[tuple[int, int]]:
+def _sparse_segments(raw: bytes) -> list[tuple[int, int]]:
     found = []
     for at in range(0, len(raw) - 23, 24):
         if not raw[at]:
@@ -340,11 +340,11 @@ def _stretches(raw: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def _check_sparse(stretches: list[tuple[int, int]], size: int, stored: int) -> None:
+def _check_sparse(segments: list[tuple[int, int]], size: int, stored: int) -> None:
     at = 0
-    for offset, length in stretches:
+    for offset, length in segments:
         if offset < at or offset + length > size:
             raise ImageError("archive/tar: invalid sparse map")
         at = offset + length
-    if size > _LONGEST_FILE or sum(length for _, length in stretches) != stored:
+    if size > _LONGEST_FILE or sum(length for _, length in segments) != stored:
         raise ImageError("archive/tar: invalid sparse map")

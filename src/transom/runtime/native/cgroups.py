@@ -191,7 +191,7 @@ def _delegate(folder: str) -> None:
     except OSError as problem:
         if problem.errno != errno.EBUSY or folder != _at("", ""):
             raise
-        _vacate(folder)
+        _move_processes(folder)
         _enable(folder, missing)
 
 
@@ -200,7 +200,7 @@ def _enable(folder: str, controllers: Iterable[str]) -> None:
         file.write(" ".join(f"+{name}" for name in controllers))
 
 
-def _vacate(root: str) -> None:
+def _move_processes(root: str) -> None:
     """In a container the root is an ordinary cgroup and must not have processes: they move to a
     child. Their limits still apply.
     """

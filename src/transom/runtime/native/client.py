@@ -24,7 +24,7 @@ from transom.runtime.native.monitor.__main__ import SOCKET
 
 _STARTS = 3
 _AT_ONCE = 2 * (os.cpu_count() or 1) + 2  # runs of runc: more would only wait for each other
-News = Callable[[dict[str, Any]], None]
+MonitorListener = Callable[[dict[str, Any]], None]
 
 
 class MonitorGone(OSError):
@@ -59,7 +59,7 @@ class Monitor:
         self._out: list[tuple[bytes, Sequence[int]]] = []
         self._number = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._listeners: dict[str, News] = {}
+        self._listeners: dict[str, MonitorListener] = {}
         self._opening = asyncio.Lock()
         self._working = asyncio.Semaphore(_AT_ONCE)
         self.lost: list[Callable[[], None]] = []  # called when it ends unexpectedly
@@ -200,7 +200,7 @@ class Monitor:
             self._flush(fresh=True)
         return future
 
-    def tell(self, do: str, **fields: Any) -> None:
+    def notify(self, do: str, **fields: Any) -> None:
         """Does not wait for the response."""
         self.send(do, **fields).add_done_callback(_seen)
 
@@ -235,7 +235,7 @@ class Monitor:
             else:
                 loop.remove_writer(connection.fileno())
 
-    def listen(self, name: str, listener: News) -> None:
+    def listen(self, name: str, listener: MonitorListener) -> None:
         """Events of a task or of a command, by its id or key."""
         self._listeners[name] = listener
 

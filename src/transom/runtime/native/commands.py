@@ -31,7 +31,7 @@ _LONGEST_ADDRESS = 100
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def demand_running(core: NativeCore, c: NativeContainer) -> None:
+def require_running(core: NativeCore, c: NativeContainer) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
 
@@ -51,14 +51,14 @@ async def exec_native(
     tty: bool,
 ) -> NativeExec:
     """Raises RuntimeFailure."""
-    demand_running(core, c)
+    require_running(core, c)
     identity = core.new_id()
     process = core.platform.exec_process(handle, command, tty=tty, exec_id=identity)
     process["terminal"] = tty
     try:
         return await _start(core, c, process, identity, output, stdin=stdin, tty=tty)
     except MonitorFailure as problem:
-        demand_running(core, c)
+        require_running(core, c)
         raise core.platform.exec_failure(handle, identity, command, problem.text) from problem
 
 
@@ -77,7 +77,9 @@ async def _start(
     folder.mkdir(mode=0o700, exist_ok=True)
     file, pid_file, log = (folder / f"{identity}{end}" for end in (".json", ".pid", ".log"))
     key = f"{c.id}/{identity}"
-    command = NativeExec(output, lambda: core.monitor.tell("kill", key=key, number=signal.SIGKILL))
+    command = NativeExec(
+        output, lambda: core.monitor.notify("kill", key=key, number=signal.SIGKILL)
+    )
 
     def forget() -> None:
         core.monitor.ignore(key)
@@ -242,7 +244,7 @@ async def attach_native(
     core: NativeCore, c: NativeContainer, output: Output, *, stdin: bool
 ) -> NativeAttach:
     """Raises RuntimeFailure."""
-    demand_running(core, c)
+    require_running(core, c)
     try:
         connection = connect_monitor(core.monitor.folder)
     except OSError as problem:
@@ -323,4 +325,4 @@ def _dial_inside(namespace: str, port: int) -> socket.socket:
             problem = problem or failure
         else:
             return connection
-    raise problem or OSError(0, "nobody answers")
+    raise problem or OSError(0, "no answer")

@@ -21,7 +21,13 @@ from transom.runtime.native.core import NativeCore
 from transom.runtime.native.hostmounts import CannotMount, resolve_host_mounts
 from transom.runtime.native.monitor.tasks import CONFIG, EXIT, STARTED, process_start_time
 from transom.runtime.native.platform import CannotStart, Spec
-from transom.runtime.native.records import KeptImage, NativeContainer, NativeSandbox, wake, woken
+from transom.runtime.native.records import (
+    KeptImage,
+    NativeContainer,
+    NativeSandbox,
+    wait_until_woken,
+    wake,
+)
 from transom.runtime.native.requests import request_of
 from transom.runtime.native.runc import LOG, PID_FILE
 
@@ -48,8 +54,10 @@ class ContainerHandle:
     def pid(self) -> int:
         return self._record.pid
 
-    def signal(self, number: int, *, everybody: bool = False) -> None:
-        self._core.monitor.tell("kill", id=self._record.id, number=int(number), everybody=everybody)
+    def signal(self, number: int, *, all_processes: bool = False) -> None:
+        self._core.monitor.notify(
+            "kill", id=self._record.id, number=int(number), all_processes=all_processes
+        )
 
     async def run(self, process: Spec, seconds: float = 0) -> ExecResult:
         return await commands.run_extra_process(self._core, self._record, process, seconds)
@@ -181,7 +189,7 @@ async def start_native_container(core: NativeCore, c: NativeContainer) -> None:
         if c.sandbox.state != "ready":
             raise core.texts.sandbox_stopped(c.sandbox.id)
         c.starting, c.early = True, None
-        core.monitor.listen(c.id, lambda news: _news(core, c, news))
+        core.monitor.listen(c.id, lambda news: _on_monitor_event(core, c, news))
         try:
             if c.broken is not None:
                 raise c.broken
@@ -195,7 +203,7 @@ async def start_native_container(core: NativeCore, c: NativeContainer) -> None:
         c.state = "running"
         _save(c)
         if c.watchers:
-            core.monitor.tell("watch", id=c.id, on=True)
+            core.monitor.notify("watch", id=c.id, on=True)
         core.emit("started", c.sandbox, c.id)
         if c.early is not None:
             _ended(core, c, c.early)
@@ -263,9 +271,9 @@ def _log_file(core: NativeCore, c: NativeContainer) -> str:
 
 async def _never_ran(core: NativeCore, c: NativeContainer, problem: CannotStart) -> None:
     if c.pid and c.early is None:
-        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
-        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
-        await woken(c.waiters, _LAST_SECONDS)
+        core.monitor.notify("kill", id=c.id, number=signal.SIGKILL, all_processes=True)
+        core.monitor.notify("kill", id=c.id, number=signal.SIGKILL)
+        await wait_until_woken(c.waiters, _LAST_SECONDS)
     c.pid = 0
     c.state = "exited"
     c.exit_code = problem.exit_code
@@ -275,14 +283,14 @@ async def _never_ran(core: NativeCore, c: NativeContainer, problem: CannotStart)
     c.finished = core.time()
     _save(c)
     core.emit("died", c.sandbox, c.id)
-    c.burial = core.background(_cleanup_container(core, c))
+    c.cleanup_task = core.background(_cleanup_container(core, c))
 
 
 # ---- end
 # --------------------------------------------------------------------------------------------------
 
 
-def _news(core: NativeCore, c: NativeContainer, news: dict[str, Any]) -> None:
+def _on_monitor_event(core: NativeCore, c: NativeContainer, news: dict[str, Any]) -> None:
     if news["news"] == "grown":
         for watcher in c.watchers:
             watcher()
@@ -305,7 +313,7 @@ def _ended(core: NativeCore, c: NativeContainer, record: dict[str, Any]) -> None
     else:
         _set_end(c, code, "OOMKilled" if record.get("oom") else "Error" if code else "Completed")
     _save(c)
-    c.burial = core.background(_cleanup_container(core, c))
+    c.cleanup_task = core.background(_cleanup_container(core, c))
     wake(c.waiters)
     core.emit("died", c.sandbox, c.id)
     for watcher in c.watchers:
@@ -335,7 +343,7 @@ def mark_container_lost(core: NativeCore, c: NativeContainer) -> None:
     _set_end(c, _LOST, "Error" if c.rebooted else _LOST_REASON)
     end_leftovers(core, c.folder, c.group)
     _save(c)
-    c.burial = core.background(_cleanup_container(core, c))
+    c.cleanup_task = core.background(_cleanup_container(core, c))
     wake(c.waiters)
     core.emit("died", c.sandbox, c.id)
 
@@ -368,7 +376,7 @@ async def _cleanup_container(core: NativeCore, c: NativeContainer) -> None:
         return  # retried when it is removed
     if core.limited:
         cgroups.remove_cgroup(c.group)
-    c.buried = True
+    c.cleaned_up = True
 
 
 async def _unmount(core: NativeCore, c: NativeContainer) -> None:
@@ -381,9 +389,9 @@ async def stop_native_container(core: NativeCore, c: NativeContainer, grace: flo
     """Raises RuntimeFailure when it cannot be killed."""
     if c.state == "running" and grace > 0:
         handle = ContainerHandle(core, c)
-        ended = core.background(woken(c.waiters))
+        ended = core.background(wait_until_woken(c.waiters))
         await core.platform.stop(handle)
-        await asyncio.wait([ended], timeout=core.platform.stop_patience(handle, grace))
+        await asyncio.wait([ended], timeout=core.platform.stop_grace_seconds(handle, grace))
     await kill_native_container(core, c)
 
 
@@ -391,9 +399,9 @@ async def kill_native_container(core: NativeCore, c: NativeContainer) -> None:
     async with c.lock:  # one that is just being started is killed once it runs
         if c.state != "running":
             return
-        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
-        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
-        if not await woken(c.waiters, _LAST_SECONDS) and c.state == "running":
+        core.monitor.notify("kill", id=c.id, number=signal.SIGKILL)
+        core.monitor.notify("kill", id=c.id, number=signal.SIGKILL, all_processes=True)
+        if not await wait_until_woken(c.waiters, _LAST_SECONDS) and c.state == "running":
             raise RuntimeFailure(
                 "DeadlineExceeded",
                 f'failed to kill container "{c.id}": context deadline exceeded: unknown',
@@ -404,8 +412,8 @@ async def remove_native_container(core: NativeCore, c: NativeContainer) -> None:
     await kill_native_container(core, c)
     if c.id not in core.containers:
         return
-    if c.burial is not None:
-        await c.burial
+    if c.cleanup_task is not None:
+        await c.cleanup_task
     await _discard(core, c)
     core.containers.pop(c.id, None)
     if c in c.sandbox.containers:
@@ -415,7 +423,7 @@ async def remove_native_container(core: NativeCore, c: NativeContainer) -> None:
 
 async def _discard(core: NativeCore, c: NativeContainer) -> None:
     core.monitor.ignore(c.id)
-    if not c.buried and (c.mounted or c.state != "created"):
+    if not c.cleaned_up and (c.mounted or c.state != "created"):
         await _cleanup_container(core, c)
     await asyncio.to_thread(snapshots.remove_snapshot_tree, c.folder)
     if c.sandbox.plan.own_users:
@@ -438,12 +446,12 @@ def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: boo
     end = saved.load_record(c.folder / EXIT)
     if c.state == "exited":
         if mounted:
-            c.burial = core.background(_cleanup_container(core, c))
+            c.cleanup_task = core.background(_cleanup_container(core, c))
         return
     if pid:
         begun = saved.load_record(c.folder / STARTED) or {}
         c.pid, c.started, c.state = pid, begun.get("started", c.started or c.created), "running"
-        core.monitor.listen(c.id, lambda news: _news(core, c, news))
+        core.monitor.listen(c.id, lambda news: _on_monitor_event(core, c, news))
         c.save()
     elif end is not None:
         begun = saved.load_record(c.folder / STARTED) or {}

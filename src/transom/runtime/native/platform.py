@@ -140,7 +140,7 @@ class RunningContainer(Protocol):
     def pid(self) -> int:
         """The pid of its first process on this machine."""
 
-    def signal(self, number: int, *, everybody: bool = False) -> None:
+    def signal(self, number: int, *, all_processes: bool = False) -> None:
         """To its first process, or to all. A no-op when it has ended."""
 
     async def run(self, process: Spec, seconds: float = 0) -> ExecResult:
@@ -229,7 +229,7 @@ class RuntimePlatform(Protocol):
     ) -> RuntimeFailure:
         """The error when runc could not start it and printed `text`."""
 
-    def stop_patience(self, container: RunningContainer, grace: float) -> float:
+    def stop_grace_seconds(self, container: RunningContainer, grace: float) -> float:
         """How long to wait after `stop` before it is killed. Called after `stop`."""
         return grace
 

@@ -137,8 +137,8 @@ class NativeContainer:
     __slots__ = (
         "_view",
         "broken",
-        "burial",
-        "buried",
+        "cleaned_up",
+        "cleanup_task",
         "config",
         "cpu",
         "created",
@@ -200,8 +200,8 @@ class NativeContainer:
         self.rebooted = False
         self.starting = False
         self.early: dict[str, Any] | None = None  # it ended before its start completed
-        self.burial: asyncio.Task[None] | None = None
-        self.buried = False  # cleaned up: no other process holds any of its resources
+        self.cleanup_task: asyncio.Task[None] | None = None
+        self.cleaned_up = False  # cleaned up: no other process holds any of its resources
         self.layer: tuple[int, int] = (4096, 1)
         self.layer_at = 0.0
         self.cpu: tuple[float, int, int | None] = (
@@ -308,7 +308,9 @@ def wake(waiters: list[asyncio.Future[None]]) -> None:
     waiters.clear()
 
 
-async def woken(waiters: list[asyncio.Future[None]], seconds: float | None = None) -> bool:
+async def wait_until_woken(
+    waiters: list[asyncio.Future[None]], seconds: float | None = None
+) -> bool:
     """Whether it happened within this many seconds."""
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiters.append(waiter)

@@ -232,12 +232,12 @@ class NativeRuntime:
             if sandbox.state == "ready":
                 sandbox.state = "notready"
                 sandbox.save()
-            core.monitor.tell("kill", id=sandbox.id, number=signal.SIGKILL)
+            core.monitor.notify("kill", id=sandbox.id, number=signal.SIGKILL)
         for c in core.containers.values():
             if c.state == "running":
                 c.rebooted = True
-                core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
-                core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
+                core.monitor.notify("kill", id=c.id, number=signal.SIGKILL, all_processes=True)
+                core.monitor.notify("kill", id=c.id, number=signal.SIGKILL)
 
     def _use(self) -> ContainersUsage:
         return stats.native_node_usage(self._core)
@@ -351,8 +351,8 @@ class NativeRuntime:
 
     def reopen_log(self, container_id: str) -> None:
         container = self._container(container_id)
-        commands.demand_running(self._core, container)
-        self._core.monitor.tell("reopen", id=container_id)
+        commands.require_running(self._core, container)
+        self._core.monitor.notify("reopen", id=container_id)
 
     def watch_log(self, container_id: str, listener: Callable[[], None]) -> Callable[[], None]:
         container = self._container(container_id)
@@ -369,7 +369,7 @@ class NativeRuntime:
 
     def _watch(self, container: NativeContainer) -> None:
         if container.state == "running":
-            self._core.monitor.tell("watch", id=container.id, on=bool(container.watchers))
+            self._core.monitor.notify("watch", id=container.id, on=bool(container.watchers))
 
     def _sandbox(self, sandbox_id: str) -> NativeSandbox:
         sandbox = self._core.sandboxes.get(sandbox_id)

@@ -18,7 +18,7 @@ from transom.runtime.native import cgroups, containers, pause, snapshots
 from transom.runtime.native.client import MonitorFailure
 from transom.runtime.native.core import NativeCore
 from transom.runtime.native.platform import SandboxPlan, Spec
-from transom.runtime.native.records import NativeSandbox, wake, woken
+from transom.runtime.native.records import NativeSandbox, wait_until_woken, wake
 from transom.runtime.native.runc import LOG, PID_FILE, reword_runc_error
 
 _HANDLERS = ("", "runc")
@@ -74,7 +74,7 @@ async def _start(core: NativeCore, sandbox: NativeSandbox) -> None:
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
-    core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
+    core.monitor.listen(sandbox.id, lambda news: _on_monitor_event(core, sandbox, news))
     answer = await (
         _hold(core, sandbox, network)
         if _held(core, sandbox.plan)
@@ -91,7 +91,7 @@ async def _start_with_users(core: NativeCore, sandbox: NativeSandbox) -> None:
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
-    core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
+    core.monitor.listen(sandbox.id, lambda news: _on_monitor_event(core, sandbox, news))
     sandbox.pid = (await _run_pause(core, sandbox, ""))["pid"]
     if core.wiring.give is not None:
         core.wiring.give(sandbox.id, f"/proc/{sandbox.pid}/ns/net")
@@ -258,7 +258,7 @@ def _shares(core: NativeCore, sandbox: NativeSandbox) -> int:
     return sum(core.limits(c.config).cpu_shares for c in alive)
 
 
-def _news(core: NativeCore, sandbox: NativeSandbox, news: dict[str, Any]) -> None:
+def _on_monitor_event(core: NativeCore, sandbox: NativeSandbox, news: dict[str, Any]) -> None:
     """The pause process has ended: containers that share its namespaces may continue, but no new
     one can start.
     """
@@ -298,8 +298,8 @@ async def stop_native_sandbox(core: NativeCore, sandbox: NativeSandbox) -> None:
 
 async def _end_pause(core: NativeCore, sandbox: NativeSandbox) -> None:
     if sandbox.pid:
-        core.monitor.tell("kill", id=sandbox.id, number=signal.SIGKILL)
-        await woken(sandbox.waiters, _LAST_SECONDS)
+        core.monitor.notify("kill", id=sandbox.id, number=signal.SIGKILL)
+        await wait_until_woken(sandbox.waiters, _LAST_SECONDS)
     core.monitor.ignore(sandbox.id)
     await _clear(core, sandbox)
 
@@ -354,7 +354,7 @@ async def adopt_native_sandbox(core: NativeCore, sandbox: NativeSandbox) -> None
     alive = core.monitor.tasks.get(sandbox.id, 0)
     sandbox.pid = alive
     if alive:
-        core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
+        core.monitor.listen(sandbox.id, lambda news: _on_monitor_event(core, sandbox, news))
     if sandbox.state == "ready" and not alive:
         mark_sandbox_lost(core, sandbox)
     elif sandbox.state == "notready" and alive:  # it was just being created or stopped

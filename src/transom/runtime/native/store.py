@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from transom.runtime.api import AuthConfig, FilesystemUsage, Image
+from transom.runtime.images.model import ImageError, NoMatchingPlatform
 from transom.runtime.images.model import StoredImage as Stored
-from transom.runtime.images.service import ImageService
+from transom.runtime.images.platforms import platform_of_node
+from transom.runtime.images.service import ImageService, image_reference
 from transom.runtime.native.platform import ImageContent
+from transom.runtime.sim.texts import DockerTexts
 
 
 class ImageProvider(Protocol):
@@ -42,19 +45,36 @@ class NodeImages:
         build: int = 0,
         *,
         stable_abi: bool = False,
+        engine: Literal["containerd", "docker"] = "containerd",
     ) -> None:
         self._service = service
         self._owner = owner
         self._os = os
         self._build = build
         self._stable_abi = stable_abi
+        self._engine = engine
 
     async def pull(self, image: str, auth: AuthConfig | None) -> str:
+        if self._engine == "docker":
+            return (await self._pull_with_docker(image, auth)).id
         return (
             await self._service.pull(
                 image, auth, self._os, self._build, stable_abi=self._stable_abi
             )
         ).id
+
+    async def _pull_with_docker(self, image: str, auth: AuthConfig | None) -> Stored:
+        """Docker pulls images of older Windows builds, which then do not start."""
+        platform = platform_of_node(
+            self._os, self._build, stable_abi=self._stable_abi, older_builds=True
+        )
+        reference = image_reference(image)
+        try:
+            return await self._service.pull_for(reference, platform, auth)
+        except NoMatchingPlatform as problem:
+            raise DockerTexts().no_platform(reference, str(platform)) from problem
+        except ImageError as problem:
+            raise DockerTexts().pull_failed(reference, str(problem)) from problem
 
     def find(self, image: str) -> Stored | None:
         return self._service.find(image, self._os, self._build, stable_abi=self._stable_abi)

@@ -191,7 +191,7 @@ class LinuxPlatform:
     # ---- the end
     # ----------------------------------------------------------------------------------------------
 
-    def stop_patience(self, container: RunningContainer, grace: float) -> float:
+    def stop_grace_seconds(self, container: RunningContainer, grace: float) -> float:
         return grace
 
     async def stop(self, container: RunningContainer) -> None:

@@ -322,11 +322,11 @@ def parse_catalogue(text: str, where: str = "catalogue") -> list[Mapping[str, An
 @cache
 def default_catalogue() -> Catalogue:
     """The built-in catalogue; shared, so do not modify it."""
-    return Catalogue(_house_rows())
+    return Catalogue(_builtin_rows())
 
 
 @cache
-def _house_rows() -> list[Mapping[str, Any]]:
+def _builtin_rows() -> list[Mapping[str, Any]]:
     return parse_catalogue(
         resources.files(__package__).joinpath("catalogue.yaml").read_text("utf-8")
     )
@@ -334,6 +334,6 @@ def _house_rows() -> list[Mapping[str, Any]]:
 
 def catalogue_with(text: str, where: str) -> Catalogue:
     """The built-in catalogue, preceded by a user's."""
-    catalogue = Catalogue(_house_rows())
+    catalogue = Catalogue(_builtin_rows())
     catalogue.add(parse_catalogue(text, where))
     return catalogue

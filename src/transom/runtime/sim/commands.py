@@ -7,17 +7,23 @@ import posixpath
 import socket
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
 from transom.runtime.exec_output import ExecOutput
 from transom.runtime.records import cri_exit_code
-from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
 from transom.runtime.sim.sockets import PAGING_DELAY
 from transom.runtime.sim.streams import ExecClient, begin_program
 from transom.runtime.sim.texts import Fault
 from transom.userland.termination import DOTNET, LINUX_KILLED
+
+if TYPE_CHECKING:
+    from transom.runtime.sim import context as sim_context
+else:
+    sim_context = lazy_import("transom.runtime.sim.context")
 
 _CANNOT_EXEC = 126
 _LAST_WORDS = (
@@ -35,7 +41,7 @@ def exec_sim(
     tty: bool = False,
 ) -> ExecClient:
     """Raises RuntimeFailure."""
-    _demand_running(core, c)
+    _require_running(core, c)
 
     def signalled(name: str) -> None:
         context.signalled(name)
@@ -43,11 +49,11 @@ def exec_sim(
     client, source = begin_program(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
-    context = SimContext(
+    context = sim_context.SimContext(
         core,
         c,
         tuple(command),
-        sink=client.said,
+        sink=client.write_output,
         on_exit=lambda ended, code: _ended(c, ended, code),
         stdin=source,
         pty=client.terminal,
@@ -73,7 +79,7 @@ def exec_sim(
     text = core.texts.exec_text(c.id, core.os, fault, command[0])
     if not core.docker:
         raise core.texts.exec_failed(core.new_id(), text)
-    client.said("stdout", f"{text}\r\n".encode())  # docker has begun to stream by then
+    client.write_output("stdout", f"{text}\r\n".encode())  # docker has begun to stream by then
     client.finish(_CANNOT_EXEC)
     return client
 
@@ -83,16 +89,16 @@ def start_delay(core: SimCore) -> float:
     return PAGING_DELAY * (core.host.slowdown() - 1.0)
 
 
-def _demand_running(core: SimCore, c: SimContainer) -> None:
+def _require_running(core: SimCore, c: SimContainer) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
 
 
-def _leave(c: SimContainer, context: SimContext) -> None:
+def _leave(c: SimContainer, context: ContainerProgram) -> None:
     c.execs = tuple(other for other in c.execs if other is not context)
 
 
-def _ended(c: SimContainer, context: SimContext, code: int) -> None:
+def _ended(c: SimContainer, context: ContainerProgram, code: int) -> None:
     _leave(c, context)
     if context.client is not None:
         context.client.finish(cri_exit_code(code))
@@ -103,7 +109,7 @@ def _ended_with(os: str) -> int:
     return cri_exit_code(DOTNET) if os == "windows" else LINUX_KILLED
 
 
-def _abandoned(c: SimContainer, context: SimContext) -> None:
+def _abandoned(c: SimContainer, context: ContainerProgram) -> None:
     """The client has disconnected."""
     if not context.done:
         _leave(c, context)
@@ -155,7 +161,7 @@ def attach_sim(
     """Raises RuntimeFailure. A container's input outlives the client, unless stdinOnce is set: a
     client that closes its input detaches, and soon receives no more output either.
     """
-    _demand_running(core, c)
+    _require_running(core, c)
     client = ExecClient(output, c.input if stdin else None, c.terminal)
     once = c.config.stdin_once and c.terminal is None
     c.attached += (client,)

@@ -13,7 +13,7 @@ from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.records import SimContainer, SimSandbox
 
 _OWNERS: Final = {True: "docker", False: "containerd-shim-runhcs-v1.exe"}
-NOBODY: Final = "00000000-0000-0000-0000-000000000000"
+NIL_GUID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def compute_systems(core: SimCore) -> Iterator[ComputeSystem]:
             machine = str(uuid.uuid5(uuid.NAMESPACE_OID, sandbox.id)).upper()
             yield ComputeSystem(f"{sandbox.id}@vm", owner, True, machine, sandbox, None)
         elif core.docker:
-            yield ComputeSystem(sandbox.id, owner, False, NOBODY, sandbox, None)
+            yield ComputeSystem(sandbox.id, owner, False, NIL_GUID, sandbox, None)
         for container in sandbox.containers:
             if container.state == "running":
-                yield ComputeSystem(container.id, owner, False, NOBODY, sandbox, container)
+                yield ComputeSystem(container.id, owner, False, NIL_GUID, sandbox, container)

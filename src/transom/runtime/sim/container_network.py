@@ -15,7 +15,7 @@ from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.records import SimContainer
 from transom.runtime.sim.resolve import answering_address, connect_by_name
 from transom.runtime.sim.sockets import NetworkNamespace
-from transom.userland.api import OpenSocket
+from transom.userland.api import OpenSocket, StackView
 from transom.userland.dns import resolve_name, resolver_settings
 from transom.userland.network_view import NetworkView, endpoint_dns, without_stack
 
@@ -117,8 +117,18 @@ class ContainerNetwork:
     def sockets(self) -> Sequence[OpenSocket]:
         return self._namespace.sockets()
 
+    def traffic(self) -> tuple[int, int]:
+        return self._namespace.received, self._namespace.sent
+
+    def stack_view(self) -> StackView:
+        core, sandbox = self._core, self._container.sandbox
+        own = "" if sandbox.namespace is core.node_namespace else sandbox.id
+        found = core.stacks.stack(own) if core.stacks is not None else None
+        owner = core.stacks.owner if core.stacks is not None else _no_owner
+        return StackView(found or without_stack(sandbox.id, self.ips, os=core.os), owner)
+
     async def connect(self, host: str, port: int) -> socket.socket:
-        return await connect_by_name(self._namespace, host, port, self.resolve)
+        return await connect_by_name(self._namespace, host, port, self.resolve, self._pid)
 
     async def ask(self, server: str, port: int, payload: bytes) -> bytes:
         if self._core.lookup is not None:

@@ -44,7 +44,7 @@ class ContainerWindows:
 
     @property
     def system(self) -> WindowsSystem:
-        return self._core.system_of(self._container)
+        return sim_systems.system_of(self._core, self._container)
 
     @property
     def resources(self) -> SystemResources:

@@ -8,6 +8,7 @@ import asyncio
 import posixpath
 from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import ContainerConfig, RuntimeFailure
@@ -20,11 +21,10 @@ from transom.runtime.sim.annotations import (
     make_container_plan,
 )
 from transom.runtime.sim.catalogue import CatalogueImage
-from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.meter import ContainerMeter, base_memory, cpu_cap, sim_memory_limit
-from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
 from transom.runtime.sim.streams import NO_INPUT, InputBuffer, Stream
 from transom.runtime.sim.terminal import Terminal
 from transom.runtime.sim.texts import Fault, StartFailureText
@@ -32,6 +32,10 @@ from transom.windows.builds import hyperv_isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from transom.runtime.sim import context as sim_context
+else:
+    sim_context = lazy_import("transom.runtime.sim.context")
 
 _KILLED = 137
 SHUT_DOWN = (
@@ -203,7 +207,7 @@ def _launch(
     c.input = InputBuffer() if config.stdin else None
     write_output = _output_of(c)
     if config.tty:
-        feed = c.input.feed if c.input is not None else _nowhere
+        feed = c.input.feed if c.input is not None else _discard_input
         c.terminal = Terminal(
             windows=core.windows,
             lines=feed,
@@ -211,7 +215,7 @@ def _launch(
             signal=_signaller(c),
         )
     c.starting = True
-    context = c.context = SimContext(
+    context = c.context = sim_context.SimContext(
         core,
         c,
         c.argv,
@@ -242,7 +246,7 @@ def _launch(
     return _broken(core, c, fault)
 
 
-def _undo_launch(c: SimContainer, context: SimContext) -> None:
+def _undo_launch(c: SimContainer, context: ContainerProgram) -> None:
     context.release()
     c.context = c.input = c.terminal = None
     if c.meter is not None:
@@ -256,7 +260,7 @@ def _output_of(c: SimContainer) -> Callable[[Stream, bytes], None]:
     def write_output(stream: Stream, data: bytes) -> None:
         c.log.write(stream, data)
         for client in c.attached:
-            client.said(stream, data)
+            client.write_output(stream, data)
 
     return write_output
 
@@ -269,7 +273,7 @@ def _signaller(c: SimContainer) -> Callable[[str], None]:
     return signal
 
 
-def _nowhere(data: bytes) -> None:
+def _discard_input(data: bytes) -> None:
     """Discards the input."""
 
 
@@ -337,7 +341,7 @@ def _out_of_memory(core: SimCore, c: SimContainer) -> None:
     kill_sim_container(core, c, reason="OOMKilled")
 
 
-def out_of_memory(core: SimCore, c: SimContainer, context: SimContext) -> None:
+def out_of_memory(core: SimCore, c: SimContainer, context: ContainerProgram) -> None:
     """A program exceeds its container's memory limit: the largest process of the container is
     killed.
     """
@@ -403,7 +407,7 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
     if c.state != "running":
         return
     context = c.context
-    patience = stop_patience(core, c, grace)
+    patience = stop_grace_seconds(core, c, grace)
     if context is not None and context.program is not None:
         context.program.signal("CTRL_SHUTDOWN_EVENT" if core.windows else c.spec.stop_signal)
     if patience > 0 and c.state == "running":
@@ -412,7 +416,7 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
         kill_sim_container(core, c, code=SHUT_DOWN if core.windows and core.docker else None)
 
 
-def stop_patience(core: SimCore, c: SimContainer, grace: float) -> float:
+def stop_grace_seconds(core: SimCore, c: SimContainer, grace: float) -> float:
     """Seconds between the request to stop and the kill. On Windows the container's registry limits
     them: always with Docker; with containerd when the value differs from Windows' default.
     """

@@ -7,7 +7,9 @@ from __future__ import annotations
 import ntpath
 import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from transom.kit.lazy import lazy_import
 from transom.machines.container_files import LayeredFiles
 from transom.machines.machine import HostClock
 from transom.runtime.sim import environment, files
@@ -25,7 +27,13 @@ from transom.userland.api import ImageInfo, Os, Program, ProgramContext, Stdin
 from transom.userland.termination import termination_code
 from transom.windows.builds import BUILDS
 
-_NO_WISHES: Mapping[str, str] = {}
+if TYPE_CHECKING:
+    from transom.machines.windows.system import SystemResources
+    from transom.runtime.sim import systems
+else:
+    systems = lazy_import("transom.runtime.sim.systems")
+
+_NO_ANNOTATIONS: Mapping[str, str] = {}
 _STARTUP_CPU = 0.03  # start-up time of a process in seconds
 
 
@@ -69,7 +77,7 @@ class SimContext(ProgramStreams):
         pty: Terminal | None = None,
         main: bool = False,
         client: ExecClient | None = None,
-        sim: Mapping[str, str] = _NO_WISHES,
+        sim: Mapping[str, str] = _NO_ANNOTATIONS,
         ready_delay: float = 0.0,
         identity: ContainerIdentity | None = None,
         directory: str = "",
@@ -216,6 +224,10 @@ class SimContext(ProgramStreams):
     @property
     def memory_limit(self) -> int:
         return sim_memory_limit(self._container.config) or self._core.host.hardware.memory
+
+    @property
+    def machine_resources(self) -> SystemResources:
+        return systems.machine_resources(self._core)
 
     @property
     def container_id(self) -> str:

@@ -7,54 +7,72 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from transom.kit.clock import Clock
-from transom.kit.lazy import lazy_import
-from transom.machines.linux import LinuxHost
 from transom.machines.windows.host import WindowsHost
 from transom.network.api import Dataplane, PodNetwork
 from transom.runtime.api import RuntimeEvent
+from transom.runtime.sim.host import SimHost
 from transom.runtime.sim.images import ImageStore
-from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
 from transom.runtime.sim.resolve import Lookup
 from transom.runtime.sim.sockets import NetworkNamespace
 from transom.runtime.sim.table import FIRST_WINDOWS_PID, ProcessIdTable, ProcessTableUsage
 from transom.runtime.sim.texts import RuntimeTexts
-from transom.userland.api import ProcessEntry, StartProgram
+from transom.userland.api import ProcessEntry, StartProgram, Stdin
 from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
-    from transom.machines.windows.system import WindowsSystem
-    from transom.runtime.sim import systems
-    from transom.runtime.sim.context import SimContext
-    from transom.runtime.sim.login.context import LoginContext
-    from transom.runtime.sim.login.units import LinuxMachine
     from transom.runtime.sim.node_storage import NodeStorage
+    from transom.runtime.sim.streams import Stream
+    from transom.runtime.sim.users import ContainerIdentity
     from transom.userland.network_view import Stacks
-else:
-    systems = lazy_import("transom.runtime.sim.systems")
 
-SimHost = LinuxHost | WindowsHost
+
+class LoginProgram(Protocol):
+    """A program that runs on the machine itself."""
+
+    def kill(self) -> None: ...
+
+
+class CreateProgram(Protocol):
+    """Creates the context of a program in a container, which is not started yet."""
+
+    def __call__(
+        self,
+        core: SimCore,
+        container: SimContainer,
+        argv: tuple[str, ...],
+        *,
+        sink: Callable[[Stream, bytes], None],
+        on_exit: Callable[[ContainerProgram, int], None],
+        stdin: Stdin,
+        identity: ContainerIdentity | None = None,
+        directory: str = "",
+    ) -> ContainerProgram: ...
+
+
+OutOfMemory = Callable[["SimCore", SimContainer, ContainerProgram], None]
 
 
 class SimCore:
     __slots__ = (
+        "_on_out_of_memory",
         "build",
         "by_uid",
         "clock",
         "containers",
+        "create_program",
         "csi_storage",
         "dataplane",
         "docker",
         "host",
         "images",
-        "linux_machine",
         "logins",
         "lookup",
         "network",
         "node_namespace",
-        "on_out_of_memory",
         "pids",
         "rng",
         "sandboxes",
@@ -78,6 +96,8 @@ class SimCore:
         addresses: Sequence[str],
         start: StartProgram,
         lookup: Lookup | None,
+        create_program: CreateProgram,
+        on_out_of_memory: OutOfMemory,
         *,
         docker: bool,
         csi_storage: CsiStorage,
@@ -105,11 +125,11 @@ class SimCore:
         self.sandboxes: dict[str, SimSandbox] = {}
         self.containers: dict[str, SimContainer] = {}
         self.by_uid: dict[str, list[SimSandbox]] = {}
-        self.logins: set[LoginContext] = set()
-        self.linux_machine: LinuxMachine | None = None  # from the first login on
+        self.logins: set[LoginProgram] = set()
         self.subscribers: tuple[Callable[[RuntimeEvent], None], ...] = ()
         self.node_namespace = self.namespace(addresses)
-        self.on_out_of_memory: Callable[[SimContainer, SimContext], None] | None = None
+        self.create_program = create_program
+        self._on_out_of_memory = on_out_of_memory
 
     @property
     def os(self) -> Literal["linux", "windows"]:
@@ -152,15 +172,8 @@ class SimCore:
             )
         return holder.table
 
-    def system_of(self, container: SimContainer) -> WindowsSystem:
-        """A Windows container's own registry, accounts and services."""
-        if container.system is None:
-            container.system = systems.container_system(self, container)
-        return container.system
-
-    def out_of_memory(self, container: SimContainer, context: SimContext) -> None:
-        if self.on_out_of_memory is not None:
-            self.on_out_of_memory(container, context)
+    def out_of_memory(self, container: SimContainer, program: ContainerProgram) -> None:
+        self._on_out_of_memory(self, container, program)
 
 
 def _use(container: SimContainer) -> ProcessTableUsage:

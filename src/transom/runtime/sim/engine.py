@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from transom.kit.clock import Clock
@@ -34,14 +34,16 @@ from transom.runtime.api import (
     SandboxConfig,
     SandboxStats,
 )
-from transom.runtime.sim import commands, containers, outside, sandboxes, saving, stats
+from transom.runtime.sim import containers, outside, sandboxes, saving, stats
 from transom.runtime.sim.annotations import (
     annotations_of_container,
     pull_stall_seconds,
     simulated_failure,
 )
-from transom.runtime.sim.catalogue import Catalogue, default_catalogue
-from transom.runtime.sim.core import SimCore, SimHost
+from transom.runtime.sim.catalogue import Catalogue
+from transom.runtime.sim.context import SimContext
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.host import SimHost
 from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
 from transom.runtime.sim.names import parse_image_name
 from transom.runtime.sim.node_storage import NodeStorage
@@ -55,16 +57,20 @@ from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
+    from transom.runtime.sim import commands
     from transom.runtime.sim.login import exec_program
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
     from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.runtime.sim.login.session import LoginMachine
+    from transom.runtime.sim.streams import ExecClient
     from transom.userland import start as userland_start
     from transom.userland.network_view import Stacks
 else:
     exec_program = lazy_import("transom.runtime.sim.login.exec_program")
     login_session = lazy_import("transom.runtime.sim.login.session")
     userland_start = lazy_import("transom.userland.start")
+    commands = lazy_import("transom.runtime.sim.commands")
 
 Flavour = Literal["docker", "containerd"]
 DEFAULT_VERSIONS = {"docker": "19.3.14", "containerd": "1.4.3"}
@@ -140,13 +146,15 @@ class SimRuntime:
             docker=docker,
             stable_abi=_numbers(version) >= _STABLE_ABI_SINCE[flavour],
         )
+        self.proxy = ""  # the proxy between this machine and registries
         images = ImageStore(
-            catalogue or default_catalogue(),
+            catalogue,
             rules,
             texts,
             clock,
             host.space,
             pull_speed or PullSpeed(),
+            lambda: outside.outside_problem(host, self.proxy),
         )
         self._core = SimCore(
             host,
@@ -159,13 +167,12 @@ class SimRuntime:
             tuple(addresses),
             start,
             lookup,
+            SimContext,
+            containers.out_of_memory,
             docker=docker,
             csi_storage=csi_storage or CsiStorage(),
             stacks=stacks,
             storage=NodeStorage(host, cloud) if cloud is not None else None,
-        )
-        self._core.on_out_of_memory = lambda container, context: containers.out_of_memory(
-            self._core, container, context
         )
         self._options = SandboxOptions(
             sandbox_image or default_pause_image(build),
@@ -176,8 +183,6 @@ class SimRuntime:
         )
         self.pull_deadline = PULL_DEADLINE
         self._failed_pulls: dict[tuple[str, str], int] = {}
-        self.proxy = ""  # the proxy between this machine and registries
-        images.outside = lambda: outside.outside_problem(host, self.proxy)
         containers.forget_credentials(self._core)
         self.service = RuntimeService(self._core)
         host.on_reboot(self._rebooted)
@@ -359,20 +364,34 @@ class SimRuntime:
 
     def login(
         self,
-        machine: WindowsMachine | None,
+        machine: LoginMachine | None,
         command: Sequence[str],
         output: Output,
         *,
         stdin: bool = False,
         tty: bool = False,
     ) -> ContainerProcess:
-        """Runs a command on the machine itself, a shell without one. `machine` is what a Windows
-        machine has in addition to its host.
+        """Runs a command on the machine itself, a shell without one. `machine` is what the machine
+        has in addition to its host.
         """
         return login_session.login(self._core, machine, command, output, stdin=stdin, tty=tty)
 
+    def start_detached(
+        self,
+        machine: WindowsMachine,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Callable[[bytes], None],
+        user: str,
+    ) -> tuple[int, ExecClient]:
+        """Starts a program on the machine itself; see `WindowsNodeRuntime`."""
+        return login_session.start_detached(
+            self._core, machine, argv, environment, directory, output, user
+        )
+
     async def run_program(
-        self, machine: WindowsMachine | None, argv: Sequence[str], seconds: float = 0
+        self, machine: LoginMachine | None, argv: Sequence[str], seconds: float = 0
     ) -> FinishedProgram:
         """Runs a program on the machine itself, for a component of the node. Raises OSError and
         TimeoutError.

@@ -21,6 +21,7 @@ from transom.runtime.sim.catalogue import (
     CataloguePlatform,
     ImageMissing,
     ResolvedImage,
+    default_catalogue,
 )
 from transom.runtime.sim.names import ImageReference, familiar_name, parse_image_name
 from transom.runtime.sim.texts import RuntimeTexts
@@ -63,23 +64,25 @@ class ImageStore:
         "_catalogue",
         "_clock",
         "_pulling",
+        "_registry_problem",
         "_rules",
         "_space",
         "_speed",
         "_texts",
-        "outside",
         "used",
     )
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalogue: Catalogue | None,
         rules: ImageRules,
         texts: RuntimeTexts,
         clock: Clock,
         space: DiskQuota,
         speed: PullSpeed,
+        registry_problem: Callable[[], str | None],
     ) -> None:
+        """Without a catalogue it uses the built-in one, which is read with the first image."""
         self._catalogue = catalogue
         self._rules = rules
         self._texts = texts
@@ -90,10 +93,12 @@ class ImageStore:
         self._by_name: dict[str, str] = {}
         self._pulling: dict[str, asyncio.Future[None]] = {}
         self.used = 0
-        # Why registries are unreachable, "" when they do not respond; None when they are reachable.
-        self.outside: Callable[[], str | None] = lambda: None
+        self._registry_problem = registry_problem
 
     # Lookup
+
+    def _look_up(self, reference: ImageReference) -> ResolvedImage:
+        return (self._catalogue or default_catalogue()).find(reference)
 
     def spec(self, image: str) -> CatalogueImage | None:
         """By name, digest or id."""
@@ -140,10 +145,10 @@ class ImageStore:
         self, image: str, auth: AuthConfig | None, *, hyperv: bool = False
     ) -> CatalogueImage:
         reference = parse_image_name(image)
-        problem = self.outside()
+        problem = self._registry_problem()
         if problem is not None:
             await self._clock.sleep(self._speed.longest)
-            raise self._texts.no_way(reference, problem)
+            raise self._texts.registry_unreachable(reference, problem)
         await self._clock.sleep(self._speed.round_trip)
         resolved = self._resolve(reference)
         self._authorize(reference, resolved.entry, auth)
@@ -163,7 +168,7 @@ class ImageStore:
 
     def _resolve(self, reference: ImageReference) -> ResolvedImage:
         try:
-            return self._catalogue.find(reference)
+            return self._look_up(reference)
         except ImageMissing as missing:
             texts = self._texts
             failures: Mapping[str, Callable[[ImageReference], RuntimeFailure]] = {
@@ -285,9 +290,9 @@ class ImageStore:
         for row in saved:
             platform = CataloguePlatform(*row["platform"])
             try:
-                spec = self._catalogue.find(
-                    parse_image_name((*row["tags"], *row["digests"])[0])
-                ).spec(platform)
+                spec = self._look_up(parse_image_name((*row["tags"], *row["digests"])[0])).spec(
+                    platform
+                )
             except (ImageMissing, IndexError):
                 continue
             stored = self._by_id[spec.id] = _Stored(spec)
@@ -304,7 +309,7 @@ class ImageStore:
         if stored is not None:
             return stored.spec
         try:
-            return self._catalogue.find(parse_image_name(name)).spec(platform)
+            return self._look_up(parse_image_name(name)).spec(platform)
         except ImageMissing:
             return None
 

@@ -35,7 +35,7 @@ class ContainerLog:
         """Also reopens it after the file was renamed. Raises OSError on failure."""
         self._append = self._files.appender(self.path)
         self._size = 0
-        self._tell()
+        self._notify()
 
     def write(self, stream: str, data: bytes) -> None:
         rest = self._rest.pop(stream, b"") if self._rest else b""
@@ -79,7 +79,7 @@ class ContainerLog:
         except OSError:
             return  # the disk is full: the lines are lost, as with real runtimes
         self._size += len(records)
-        self._tell()
+        self._notify()
 
     def _cut(self) -> None:
         """Drops the older half when the log is not rotated."""
@@ -90,7 +90,7 @@ class ContainerLog:
         self._append = self._files.appender(self.path)
         self._size = len(kept)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for watcher in self._watchers:
             watcher()
 

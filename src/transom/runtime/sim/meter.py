@@ -71,7 +71,7 @@ class ContainerMeter:
         self._rate: int | None = None
         self._sampled = -1.0
         self._sampled_cpu = 0.0
-        account.burn(_STARTUP_SECONDS)
+        account.use_cpu(_STARTUP_SECONDS)
         account.set_memory(min(base, limit) if limit else base)
 
     def change_cores(self, more: float) -> None:
@@ -135,8 +135,8 @@ class ProgramUsage:
     """
 
     __slots__ = (
-        "_burnt",
         "_cores",
+        "_cpu_used",
         "_meter",
         "_now",
         "_out_of_memory",
@@ -152,7 +152,7 @@ class ProgramUsage:
         now: Callable[[], float] | None = None,
     ) -> None:
         self._now = now
-        self._burnt = 0.0
+        self._cpu_used = 0.0
         self._since = now() if now is not None else 0.0
         self._meter = meter
         self._out_of_memory = out_of_memory
@@ -165,12 +165,12 @@ class ProgramUsage:
         """The processor time that it got, given the limit and other consumers."""
         if self._now is None:
             return 0.0
-        return self._burnt + (self._cores + self._threads) * self._meter.speed * (
+        return self._cpu_used + (self._cores + self._threads) * self._meter.speed * (
             self._now() - self._since
         )
 
     def _count(self) -> None:
-        self._burnt = self.cpu_seconds
+        self._cpu_used = self.cpu_seconds
         if self._now is not None:
             self._since = self._now()
 

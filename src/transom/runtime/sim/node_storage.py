@@ -19,11 +19,11 @@ from transom.userland.api import AttachedDisk, MappingError
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
-    from transom.runtime.sim.core import SimHost
+    from transom.runtime.sim.host import SimHost
 
 _VOLUMES: Final = uuid.UUID("2c9f3b62-60e3-4a63-8f0e-8d1a64c27f5b")
 _LUN_SIZE: Final = 1 << 30
-_ALREADY_EXISTS, _BAD_NET_NAME = 183, 67
+_ALREADY_EXISTS, _BAD_NET_NAME, _IN_USE = 183, 67, 85
 
 
 _WINDOWS_ERRORS: Final = {
@@ -54,8 +54,10 @@ class NodeStorage:
         """Remote path, in lower case, and the user whose rights apply on the whole node."""
         return self._cloud.smb_mappings(self._host.name)
 
-    def map_share(self, path: str, user: str, password: str) -> None:
+    def map_share(self, path: str, user: str, password: str, drive: str = "") -> None:
         """Raises MappingError."""
+        if drive and self._host.files.exists(drive + "\\"):
+            raise MappingError(_IN_USE, "The local device name is already in use.")
         names = split_share(path)
         if names is None:
             raise MappingError(_BAD_NET_NAME, "The network name cannot be found.")
@@ -73,12 +75,23 @@ class NodeStorage:
             raise MappingError(*_WINDOWS_ERRORS[problem.code]) from problem
         self._show(share)
         self.mappings()[share.path.lower()] = user
+        if drive:
+            self._host.files.add_drive(drive.upper(), share.path + "\\")
+
+    def drive_of(self, path: str) -> str:
+        wanted = path.rstrip("\\").lower()
+        drives = self._host.files.drive_targets().items()
+        return next((d for d, t in drives if t.rstrip("\\").lower() == wanted), "")
 
     def unmap_share(self, path: str) -> bool:
+        path = self._host.files.drive_targets().get(path[:2].upper(), path)
         names = split_share(path)
         if names is None or self.mappings().pop("\\\\{}\\{}".format(*names).lower(), None) is None:
             return False
-        self._hide(self._cloud.share(*names).path)
+        root = self._cloud.share(*names).path
+        if drive := self.drive_of(root):
+            self._host.files.remove_root(drive)
+        self._hide(root)
         return True
 
     def _show(self, share: FileShare) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from transom.kit.clock import Timer
 from transom.machines.container_files import LayeredFiles
@@ -20,10 +20,10 @@ from transom.runtime.sim.catalogue import CatalogueImage
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.sockets import NetworkNamespace
 from transom.runtime.sim.table import ProcessIdTable
+from transom.userland.api import Program, ProgramContext
 
 if TYPE_CHECKING:
     from transom.machines.windows.system import WindowsSystem
-    from transom.runtime.sim.context import SimContext
     from transom.runtime.sim.meter import ContainerMeter
     from transom.runtime.sim.streams import ExecClient, InputBuffer
     from transom.runtime.sim.terminal import Terminal
@@ -36,6 +36,27 @@ class WindowsIsolation(NamedTuple):
     hyperv: bool = False
     build: int = 0
     exact: bool = True
+
+
+class ContainerProgram(ProgramContext, Protocol):
+    """A program in a container, as the runtime handles it."""
+
+    program: Program | None
+    done: bool
+
+    @property
+    def client(self) -> ExecClient | None: ...
+    @property
+    def memory(self) -> int: ...
+    def out(self, data: bytes) -> None: ...
+    def signalled(self, name: str) -> None:
+        """By another process."""
+
+    def kill(self) -> None:
+        """Ends the program without calling `on_exit`."""
+
+    def release(self) -> None:
+        """Frees what the program has used; for one that did not start."""
 
 
 class SimSandbox:
@@ -159,7 +180,7 @@ class SimContainer:
         self.log: ContainerLog
         self.credentials = ""  # the registry value with its credential spec
         self.meter: ContainerMeter | None = None
-        self.context: SimContext | None = None
+        self.context: ContainerProgram | None = None
         self.starting = False
         self.early_exit: int | None = None
         self.input: InputBuffer | None = None
@@ -167,7 +188,7 @@ class SimContainer:
         self.table: ProcessIdTable | None = None
         self.system: WindowsSystem | None = None  # created on first use
         self.attached: tuple[ExecClient, ...] = ()
-        self.execs: tuple[SimContext, ...] = ()
+        self.execs: tuple[ContainerProgram, ...] = ()
         self.timers: tuple[Timer, ...] = ()
         self.waiters: list[asyncio.Future[None]] = []
         self._view: Container | None = None

@@ -23,14 +23,15 @@ async def connect_by_name(
     host: str,
     port: int,
     addresses: Callable[[str], Awaitable[Sequence[str]]],
+    pid: int = 0,
 ) -> socket.socket:
     """Connects to an address, or to the first address of a name that answers. Raises OSError."""
     if is_address(host) or is_loopback_address(host):
-        return await namespace.connect(host if is_address(host) else _LOOPBACK, port)
+        return await namespace.connect(host if is_address(host) else _LOOPBACK, port, pid)
     failure: OSError | None = None
     for address in await addresses(host):
         try:
-            return await namespace.connect(address, port)
+            return await namespace.connect(address, port, pid)
         except OSError as error:
             failure = error
     raise failure or socket.gaierror(socket.EAI_NONAME, "Name or service not known")

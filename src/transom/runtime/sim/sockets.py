@@ -11,10 +11,12 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 from transom.kit.clock import Clock
 from transom.network.api import Accept, Dataplane, Respond
+from transom.runtime.sim.connections import ConnectionTable
 from transom.userland.api import OpenSocket
 
 _FIRST_EPHEMERAL = 32768
@@ -30,9 +32,10 @@ def is_loopback_address(address: str) -> bool:
 
 
 class _Listener:
-    __slots__ = ("accept", "address", "closers", "open", "pid", "port")
+    __slots__ = ("accept", "address", "closers", "open", "pid", "port", "program")
 
-    def __init__(self, port: int, address: str, accept: Accept, pid: int) -> None:
+    def __init__(self, port: int, address: str, accept: Accept, pid: int, program: str) -> None:
+        self.program = program
         self.port = port
         self.pid = pid
         self.address = address
@@ -44,6 +47,7 @@ class _Listener:
 class NetworkNamespace:
     __slots__ = (
         "_clock",
+        "_connections",
         "_dataplane",
         "_listeners",
         "_responders",
@@ -66,15 +70,22 @@ class NetworkNamespace:
         self._slowness = slowness
         self._listeners: list[_Listener] = []
         self._responders: list[OpenSocket] = []
+        self._connections = ConnectionTable()
         self.addresses = addresses
         self.received = 0
         self.sent = 0
 
     def listen(
-        self, port: int, accept: Accept, address: str = "", delay: float = 0.0, pid: int = 0
+        self,
+        port: int,
+        accept: Accept,
+        address: str = "",
+        delay: float = 0.0,
+        pid: int = 0,
+        program: str = "",
     ) -> Callable[[], None]:
         """`delay`: the port is taken, but accepts no connections for this long. `pid` is the
-        listening process.
+        listening process; `program` is its name where processes are not in a table.
         """
         address = "" if address in ("0.0.0.0", "::", "*") else address
         taken = {
@@ -86,7 +97,7 @@ class NetworkNamespace:
             port = next(number for number in range(_FIRST_EPHEMERAL, 65536) if number not in taken)
         elif port in taken:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = _Listener(port, address, accept, pid)
+        listener = _Listener(port, address, accept, pid, program)
         if delay > 0:
             listener.closers.append(self._clock.call_later(delay, self._open, listener).cancel)
         else:
@@ -102,9 +113,6 @@ class NetworkNamespace:
         return close
 
     def _open(self, listener: _Listener) -> None:
-        def arrived(connection: socket.socket) -> None:
-            self._arrived(listener, connection)
-
         reachable = (
             [a for a in self.addresses if listener.address in ("", a)]
             if not is_loopback_address(listener.address)
@@ -112,6 +120,7 @@ class NetworkNamespace:
         )
         try:
             for address in reachable:
+                arrived = partial(self._arrived, listener, address)
                 listener.closers.append(self._dataplane.listen(address, listener.port, arrived))
         except OSError:
             for closer in listener.closers:
@@ -119,7 +128,10 @@ class NetworkNamespace:
             raise
         listener.open = True
 
-    def _arrived(self, listener: _Listener, connection: socket.socket) -> None:
+    def _arrived(self, listener: _Listener, address: str, connection: socket.socket) -> None:
+        self._connections.accepted(
+            connection, address, listener.port, listener.pid, listener.program
+        )
         self.received += _PACKETS
         self.sent += _PACKETS
         slowness = self._slowness()
@@ -149,7 +161,7 @@ class NetworkNamespace:
                 )
                 near.setblocking(False)
                 far.setblocking(False)
-                self._arrived(listener, far)
+                self._arrived(listener, address, far)
                 return near
         return None
 
@@ -160,8 +172,16 @@ class NetworkNamespace:
             or (is_loopback_address(listener.address) and is_loopback_address(address))
         )
 
-    async def connect(self, address: str, port: int) -> socket.socket:
-        """Raises like `Dataplane.connect`."""
+    async def connect(self, address: str, port: int, pid: int = 0) -> socket.socket:
+        """Raises like `Dataplane.connect`. `pid` is the connecting process."""
+        found = await self._connect(address, port)
+        own = next((a for a in self.addresses if (":" in a) == (":" in address)), "")
+        if is_loopback_address(address) or address in self.addresses:
+            own = address
+        self._connections.opened(found, own, address, port, pid)
+        return found
+
+    async def _connect(self, address: str, port: int) -> socket.socket:
         own = is_loopback_address(address) or address in self.addresses
         found = self.connect_inside(port, address) if own else None
         if found is not None:
@@ -195,12 +215,12 @@ class NetworkNamespace:
         return answered
 
     def sockets(self) -> list[OpenSocket]:
-        """The sockets that wait for connections or datagrams."""
+        """The sockets that wait for connections or datagrams, and the connections."""
         tcp = [
-            OpenSocket("tcp", one.address or "0.0.0.0", one.port, one.pid)
+            OpenSocket("tcp", one.address or "0.0.0.0", one.port, one.pid, program=one.program)
             for one in self._listeners
         ]
-        return [*tcp, *self._responders]
+        return [*tcp, *self._responders, *self._connections.list()]
 
     def answer(self, port: int, respond: Respond, pid: int = 0) -> Callable[[], None]:
         """Answers datagrams on all addresses. Raises OSError(EADDRINUSE) when the port is taken."""
@@ -237,3 +257,4 @@ class NetworkNamespace:
                 closer()
         self._listeners.clear()
         self._responders.clear()
+        self._connections.clear()

@@ -203,7 +203,7 @@ class ExecClient:
 
     async def wait(self) -> int:
         while self._code is None or self._held:
-            await self._woken()
+            await self._wait_for_room()
         return self._code
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class ExecClient:
 
     # Program side
 
-    def said(self, stream: Stream, data: bytes) -> None:
+    def write_output(self, stream: Stream, data: bytes) -> None:
         if self._held or self._pending:
             self._pending.append((stream, data))
         else:
@@ -221,14 +221,14 @@ class ExecClient:
 
     async def caught_up(self) -> None:
         while self._held:
-            await self._woken()
+            await self._wait_for_room()
 
     def finish(self, code: int) -> None:
         if self._code is None:
             self._code = code
             self._wake()
 
-    async def _woken(self) -> None:
+    async def _wait_for_room(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
@@ -285,12 +285,12 @@ def begin_program(
     if tty:
         client.terminal = Terminal(
             windows=windows,
-            lines=given.feed if given is not None else _nowhere,
-            echo=lambda data: client.said("stdout", data),
+            lines=given.feed if given is not None else _discard_input,
+            echo=lambda data: client.write_output("stdout", data),
             signal=signal,
         )
     return client, given if given is not None else NO_INPUT
 
 
-def _nowhere(data: bytes) -> None:
+def _discard_input(data: bytes) -> None:
     """Discards the input."""

@@ -33,20 +33,17 @@ from transom.machines.windows.system import (
     write_names,
 )
 from transom.runtime.sim.container_network import ContainerNetwork
-from transom.runtime.sim.login.system import PROGRAM, ResidentProgram
 from transom.runtime.sim.streams import NO_INPUT
 from transom.runtime.sim.table import SERVICES_PROCESS, WINDOWS_PROCESSES
 from transom.runtime.sim.users import local_accounts, windows_identity
+from transom.runtime.sim.windows_services import PROGRAM, ResidentProgram
 from transom.windows.builds import BUILDS, DEFAULT
 
 if TYPE_CHECKING:
-    from transom.runtime.sim import context as sim_context
-    from transom.runtime.sim.context import SimContext
     from transom.runtime.sim.core import SimCore
-    from transom.runtime.sim.records import SimContainer
+    from transom.runtime.sim.records import ContainerProgram, SimContainer
     from transom.userland.launch import windows_table
 else:
-    sim_context = lazy_import("transom.runtime.sim.context")
     windows_table = lazy_import("transom.userland.launch.windows_table")
 
 TERMINATED: Final = 1
@@ -128,7 +125,14 @@ _NOT_IN_NANO: Final = frozenset(
 )
 
 
-def container_system(core: SimCore, container: SimContainer) -> WindowsSystem:
+def system_of(core: SimCore, container: SimContainer) -> WindowsSystem:
+    """A Windows container's own registry, accounts and services; created on first use."""
+    if container.system is None:
+        container.system = _create_system(core, container)
+    return container.system
+
+
+def _create_system(core: SimCore, container: SimContainer) -> WindowsSystem:
     spec, hostname = container.spec, core.hostname_in(container.sandbox)
     own = core.host.build if isinstance(core.host, WindowsHost) else DEFAULT
     registry = WindowsRegistry(version_keys(BUILDS.get(spec.platform.build) or own))
@@ -196,6 +200,7 @@ def machine_resources(core: SimCore) -> SystemResources:
         boot_time=host.boot_time,
         cpu_seconds=host.cpu_seconds(),
         working_set=memory.working_set,
+        load=tuple(host.load_averages()),
     )
 
 
@@ -208,7 +213,7 @@ class LaunchedService:
 
     def __init__(self) -> None:
         self.pid = 0
-        self.context: SimContext | None = None
+        self.context: ContainerProgram | None = None
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def finish(self, code: int) -> None:
@@ -256,11 +261,11 @@ def launch_service(
     if len(container.execs) >= MAX_PROCESSES:
         raise OSError(errno.EAGAIN, NO_MEMORY, argv[0])
 
-    def ended(context: sim_context.SimContext, code: int) -> None:
+    def ended(context: ContainerProgram, code: int) -> None:
         container.execs = tuple(other for other in container.execs if other is not context)
         launched.finish(code)
 
-    context = sim_context.SimContext(
+    context = core.create_program(
         core,
         container,
         tuple(argv),
@@ -293,11 +298,11 @@ def start_service(
     if ntpath.basename(words[0]).lower() == "svchost.exe":
         pid = next((row.pid for row in _SERVICES if row.name == service.name), _SVCHOST)
         return ResidentProgram(_system_pids(core, container)[pid], _nothing)
-    system = core.system_of(container)
+    system = system_of(core, container)
     account = system.accounts.identity(service.account) if service.account else SYSTEM
     if account is None:
         raise ServiceError(LOGON_FAILED)
-    if not container.files.exists(words[0]) and not container.files.exists(words[0] + ".exe"):
+    if not _finds_program(container, words[0]):
         raise ServiceError(NOT_FOUND)
     process = ServiceHost(not _for_console(words[0]))
     try:
@@ -314,6 +319,14 @@ def start_service(
     except PermissionError:
         raise ServiceError(5) from None
     return process
+
+
+def _finds_program(container: SimContainer, name: str) -> bool:
+    """A name without a directory is searched in Windows' own."""
+    places = ("",) if ntpath.dirname(name) else ("C:\\Windows\\System32\\", "C:\\Windows\\")
+    return any(
+        container.files.exists(place + name + end) for place in places for end in ("", ".exe")
+    ) or (not ntpath.dirname(name) and _for_console(name))
 
 
 def _system_pids(core: SimCore, container: SimContainer) -> Mapping[int, int]:

@@ -40,7 +40,7 @@ class RuntimeTexts(Protocol):
 
     def no_space(self, ref: ImageReference) -> RuntimeFailure: ...
     def pull_failed(self, ref: ImageReference, text: str) -> RuntimeFailure: ...
-    def no_way(self, ref: ImageReference, why: str) -> RuntimeFailure:
+    def registry_unreachable(self, ref: ImageReference, why: str) -> RuntimeFailure:
         """The registry is unreachable; "" when it does not respond."""
 
     # Sandboxes
@@ -110,9 +110,11 @@ class DockerTexts:
     reason_cannot_start = "ContainerCannotRun"
 
     def no_host(self, ref: ImageReference) -> RuntimeFailure:
-        return self.no_way(ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host")
+        return self.registry_unreachable(
+            ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host"
+        )
 
-    def no_way(self, ref: ImageReference, why: str) -> RuntimeFailure:
+    def registry_unreachable(self, ref: ImageReference, why: str) -> RuntimeFailure:
         silent = (
             "net/http: request canceled while waiting for connection (Client.Timeout exceeded "
             "while awaiting headers)"
@@ -268,9 +270,11 @@ class ContainerdTexts:
         return RuntimeFailure(code, f'failed to pull and unpack image "{ref}": {text}')
 
     def no_host(self, ref: ImageReference) -> RuntimeFailure:
-        return self.no_way(ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host")
+        return self.registry_unreachable(
+            ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host"
+        )
 
-    def no_way(self, ref: ImageReference, why: str) -> RuntimeFailure:
+    def registry_unreachable(self, ref: ImageReference, why: str) -> RuntimeFailure:
         silent = (
             "dial tcp 192.0.2.1:443: connectex: A connection attempt failed because the "
             "connected party did not properly "

@@ -249,8 +249,10 @@ def destinations(snapshot: Path, mounts: Iterable[Mount]) -> list[tuple[Mount, s
         if outer:
             path = known[folded[: outer + 1]].joinpath(*names[outer:])
         else:
-            spelt = drives.spelled_path(snapshot, names) if letter == "c" else PurePosixPath(*names)
-            path = PurePosixPath(jobs.PREFIX, drives.drive_folder(letter)) / spelt
+            actual_path = (
+                drives.spelled_path(snapshot, names) if letter == "c" else PurePosixPath(*names)
+            )
+            path = PurePosixPath(jobs.PREFIX, drives.drive_folder(letter)) / actual_path
         known[folded] = path
         found.append((mount, str(path)))
     return found

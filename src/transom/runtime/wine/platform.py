@@ -46,7 +46,7 @@ from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.watching import watch_job
 from transom.windows import builds
 
-_PATIENCE: Final = 30.0  # for Wine to start the program
+_TIMEOUT_SECONDS: Final = 30.0  # for Wine to start the program
 _SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout of a fresh Windows
 _SHUTDOWN_REPORT: Final = 1.0  # seconds within which a container can report a different value
 _DEFAULT_DIRECTORY: Final = "C:\\"
@@ -276,7 +276,7 @@ class WinePlatform:
             return
         request = container.request
         prefix, loop = bundle.bundle_places(request).prefix, asyncio.get_running_loop()
-        end = loop.time() + _PATIENCE
+        end = loop.time() + _TIMEOUT_SECONDS
         with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
             while loop.time() < end:
                 alive = _alive(container.pid)  # before reading its output, which may be its last
@@ -319,7 +319,7 @@ class WinePlatform:
 
     # The end
 
-    def stop_patience(self, container: RunningContainer, grace: float) -> float:
+    def stop_grace_seconds(self, container: RunningContainer, grace: float) -> float:
         """Docker waits as long as the container's registry specifies. containerd waits for the
         grace period, unless the registry differs from Windows' default.
         """
@@ -334,12 +334,12 @@ class WinePlatform:
         """The init turns it into CTRL_SHUTDOWN_EVENT; without one no process would receive it.
         Returns when the container has reported the timeout in its registry.
         """
-        heeded = self._helpers.get("init") is not None
+        graceful = self._helpers.get("init") is not None
         prefix, loop = bundle.bundle_places(container.request).prefix, asyncio.get_running_loop()
         with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
-            container.signal(signal.SIGTERM if heeded else signal.SIGKILL)
+            container.signal(signal.SIGTERM if graceful else signal.SIGKILL)
             end = loop.time() + _SHUTDOWN_REPORT
-            while heeded and loop.time() < end and _alive(container.pid):
+            while graceful and loop.time() < end and _alive(container.pid):
                 if jobs.job_shutdown_seconds(prefix) is not None:
                     return
                 await news.wait()

@@ -17,7 +17,7 @@ from typing import Final
 
 _CLOSE_ON_EXEC, _NON_BLOCKING = os.O_CLOEXEC, os.O_NONBLOCK
 _MODIFIED, _NO_LINK = 0x2, 0x02000000
-_MOST_NEWS: Final = 65536
+_MAX_EVENT_BYTES: Final = 65536
 _LOOK_AGAIN: Final = 0.01  # where the kernel reports nothing
 _AT_LEAST: Final = 1.0  # where it does: events may be lost when there are too many
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -29,20 +29,20 @@ class JobWatch:
     """
 
     def __init__(self) -> None:
-        self._wakened = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._patience = _AT_LEAST
 
     async def wait(self) -> None:
         """Waits until something may have happened since the last call."""
         try:
-            await asyncio.wait_for(self._wakened.wait(), self._patience)
+            await asyncio.wait_for(self._wake_event.wait(), self._patience)
         except TimeoutError:
             return
-        self._wakened.clear()
+        self._wake_event.clear()
 
     def changed(self, fd: int) -> None:
-        os.read(fd, _MOST_NEWS)
-        self._wakened.set()
+        os.read(fd, _MAX_EVENT_BYTES)
+        self._wake_event.set()
 
     def ended(self, fd: int) -> None:
         """The descriptor becomes readable; until the process has been waited for, it is still
@@ -50,7 +50,7 @@ class JobWatch:
         """
         asyncio.get_running_loop().remove_reader(fd)
         self.look_again()
-        self._wakened.set()
+        self._wake_event.set()
 
     def look_again(self) -> None:
         self._patience = _LOOK_AGAIN

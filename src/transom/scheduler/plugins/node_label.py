@@ -33,10 +33,10 @@ class NodeLabel(BatchFilterPlugin, BatchScorePlugin):
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, _ARGS, self.name)
         self._snapshot = handle.snapshot
-        self._present, self._absent, self._liked, self._disliked = (
+        self._present, self._absent, self._preferred, self._avoided = (
             list(args.get(name) or ()) for name in _ARGS
         )
-        for present, absent in ((self._present, self._absent), (self._liked, self._disliked)):
+        for present, absent in ((self._present, self._absent), (self._preferred, self._avoided)):
             for label in absent:
                 if label in present:
                     raise SchedulerConfigError(
@@ -56,12 +56,12 @@ class NodeLabel(BatchFilterPlugin, BatchScorePlugin):
         return all_rows(_REJECTED, rows)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
-        asked = len(self._liked) + len(self._disliked)
+        asked = len(self._preferred) + len(self._avoided)
         if not asked:
             return 0
         total = np.zeros(len(rows), np.int64)
-        for label in self._liked:
+        for label in self._preferred:
             total += self._snapshot.labels.codes(label)[rows] >= 0
-        for label in self._disliked:
+        for label in self._avoided:
             total += self._snapshot.labels.codes(label)[rows] < 0
         return total * MAX_NODE_SCORE // asked

@@ -197,53 +197,53 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
                 f'binding volumes: pod does not exist any more: pod "{pod.name}" not found'
             )
         row = np.array([self._snapshot.nodes[node].row], np.intp)
-        for volume, claim in written.bindings:
-            now, claimant = (
-                self._volumes.volumes.from_api(object_key(volume)),
-                self._volumes.claims.from_api(object_key(claim)),
+        return all(
+            self._is_binding_done(volume, claim, node, row) for volume, claim in written.bindings
+        ) and all(self._is_provisioning_done(claim, node, row) for claim in written.provisions)
+
+    def _is_binding_done(self, volume: Object, claim: Object, node: str, row: Rows) -> bool:
+        now = self._volumes.volumes.from_api(object_key(volume))
+        claimant = self._volumes.claims.from_api(object_key(claim))
+        if now is None or claimant is None:
+            kind, gone = (
+                ("v1.PersistentVolume", volume)
+                if now is None
+                else ("v1.PersistentVolumeClaim", claim)
             )
-            if now is None or claimant is None:
-                kind, gone = (
-                    ("v1.PersistentVolume", volume)
-                    if now is None
-                    else ("v1.PersistentVolumeClaim", claim)
-                )
-                raise SchedulingError(
-                    f'binding volumes: failed to check binding: could not find {kind} "{object_key(gone)}"'
-                )
-            if resource_version(volume) > resource_version(now):
-                return False  # the informer has not seen our update yet
-            self._check_node_affinity(now, node, row)
-            if not (now["spec"].get("claimRef") or {}).get("uid"):
-                raise SchedulingError(
-                    f'binding volumes: ClaimRef got reset for pv "{object_key(volume)}"'
-                )
-            if not is_volume_bound(claimant):
+            raise SchedulingError(
+                f'binding volumes: failed to check binding: could not find {kind} "{object_key(gone)}"'
+            )
+        if resource_version(volume) > resource_version(now):
+            return False  # the informer has not seen our update yet
+        self._check_node_affinity(now, node, row)
+        if not (now["spec"].get("claimRef") or {}).get("uid"):
+            raise SchedulingError(
+                f'binding volumes: ClaimRef got reset for pv "{object_key(volume)}"'
+            )
+        return is_volume_bound(claimant)
+
+    def _is_provisioning_done(self, claim: Object, node: str, row: Rows) -> bool:
+        claimant = self._volumes.claims.from_api(object_key(claim))
+        if claimant is None:
+            raise SchedulingError(
+                "binding volumes: failed to check provisioning pvc: could not find "
+                f'v1.PersistentVolumeClaim "{object_key(claim)}"'
+            )
+        if resource_version(claim) > resource_version(claimant):
+            return False
+        name, annotations = claim["metadata"]["name"], claimant["metadata"].get("annotations")
+        if not annotations:
+            raise SchedulingError(
+                f'binding volumes: selectedNode annotation reset for PVC "{name}"'
+            )
+        if annotations.get(SELECTED_NODE) != node:
+            raise SchedulingError(f'binding volumes: provisioning failed for PVC "{name}"')
+        if claimant["spec"].get("volumeName"):
+            volume_now = self._volumes.volumes.from_api(claimant["spec"]["volumeName"])
+            if volume_now is None:
                 return False
-        for claim in written.provisions:
-            claimant = self._volumes.claims.from_api(object_key(claim))
-            if claimant is None:
-                raise SchedulingError(
-                    "binding volumes: failed to check provisioning pvc: could not find "
-                    f'v1.PersistentVolumeClaim "{object_key(claim)}"'
-                )
-            if resource_version(claim) > resource_version(claimant):
-                return False
-            name, notes = claim["metadata"]["name"], claimant["metadata"].get("annotations")
-            if not notes:
-                raise SchedulingError(
-                    f'binding volumes: selectedNode annotation reset for PVC "{name}"'
-                )
-            if notes.get(SELECTED_NODE) != node:
-                raise SchedulingError(f'binding volumes: provisioning failed for PVC "{name}"')
-            if claimant["spec"].get("volumeName"):
-                volume_now = self._volumes.volumes.from_api(claimant["spec"]["volumeName"])
-                if volume_now is None:
-                    return False
-                self._check_node_affinity(volume_now, node, row)
-            if not is_volume_bound(claimant):
-                return False
-        return True
+            self._check_node_affinity(volume_now, node, row)
+        return is_volume_bound(claimant)
 
     def _check_node_affinity(self, volume: Object, node: str, row: Rows) -> None:
         if not nodes_of_volume(volume, self._snapshot, row)[0]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from transom.machines.windows.host import CLASSES
 from transom.machines.windows.registry import ExpandString, WindowsRegistry
+from transom.userland.cmd.state import CmdState
 from transom.userland.windows import texts
-
-if TYPE_CHECKING:
-    from transom.userland.cmd.interpreter import CmdInterpreter
 
 
 def _text(registry: WindowsRegistry, key: str) -> str | None:
@@ -18,7 +14,7 @@ def _text(registry: WindowsRegistry, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def assoc(shell: CmdInterpreter, text: str) -> int:
+def assoc(shell: CmdState, text: str) -> int:
     registry = shell.process.context.windows.system.registry
     extension, is_set, kind = text.partition("=")
     key = rf"{CLASSES}\{extension}"
@@ -49,7 +45,7 @@ def _command_key(kind: str) -> str:
     return rf"{CLASSES}\{kind}\shell\open\command"
 
 
-def ftype(shell: CmdInterpreter, text: str) -> int:
+def ftype(shell: CmdState, text: str) -> int:
     registry = shell.process.context.windows.system.registry
     kind, is_set, command = text.partition("=")
     missing = f"File type '{kind}' not found or no open command associated with it."
@@ -81,7 +77,7 @@ def _open_commands(registry: WindowsRegistry) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value is not None]
 
 
-def _may_change(shell: CmdInterpreter) -> bool:
+def _may_change(shell: CmdState) -> bool:
     if shell.process.context.windows.account.administrator:
         return True
     shell.complain(texts.DENIED)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from transom.machines.styles import device_name
 from transom.userland.cmd import associations, listing
 from transom.userland.cmd.control import BatchGoto, split_arguments
+from transom.userland.cmd.state import CmdState
 from transom.userland.posix.sh import arithmetic
 from transom.userland.process import Exit
 from transom.userland.windows import texts
 from transom.userland.windows.variables import Variables
 
-if TYPE_CHECKING:
-    from transom.userland.cmd.interpreter import CmdInterpreter
-
-CmdBuiltin = Callable[["CmdInterpreter", str], int | Awaitable[int]]
+CmdBuiltin = Callable[[CmdState, str], int | Awaitable[int]]
 
 
 def _switches(rest: str) -> tuple[set[str], list[str]]:
@@ -44,7 +41,7 @@ def _in_order(rest: str) -> list[str]:
     ]
 
 
-def _echo(shell: CmdInterpreter, rest: str) -> int:
+def _echo(shell: CmdState, rest: str) -> int:
     if rest[:1] in (".", ",", ":", ";", "/", "\\", "(", "[", "]", "+", "="):
         shell.print_line(rest[1:])
         return 0
@@ -58,7 +55,7 @@ def _echo(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-async def _set(shell: CmdInterpreter, rest: str) -> int:
+async def _set(shell: CmdState, rest: str) -> int:
     text = rest.strip()
     if text.lower().startswith("/a"):
         return _set_number(shell, text[2:].strip())
@@ -100,7 +97,7 @@ async def _set(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-def _set_number(shell: CmdInterpreter, text: str) -> int:
+def _set_number(shell: CmdState, text: str) -> int:
     def put(name: str, value: str) -> None:
         shell.variables[name] = value
 
@@ -120,7 +117,7 @@ def _set_number(shell: CmdInterpreter, text: str) -> int:
 _SYNTAX = "The syntax of the command is incorrect."
 
 
-def _type(shell: CmdInterpreter, rest: str) -> int:
+def _type(shell: CmdState, rest: str) -> int:
     switches, paths = _switches(rest)
     if not paths or switches:
         return shell.fail(_SYNTAX)
@@ -148,7 +145,7 @@ def _type(shell: CmdInterpreter, rest: str) -> int:
     return code
 
 
-def _cd(shell: CmdInterpreter, rest: str) -> int:
+def _cd(shell: CmdState, rest: str) -> int:
     target = re.sub(r"(?i)^\s*/d\b", "", rest).strip().strip('"')
     if not target:
         shell.print_line(shell.process.cwd)
@@ -165,7 +162,7 @@ def _cd(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-def _make_directory(shell: CmdInterpreter, rest: str) -> int:
+def _make_directory(shell: CmdState, rest: str) -> int:
     switches, paths = _switches(rest)
     if not paths or switches:
         return shell.fail(_SYNTAX)
@@ -186,7 +183,7 @@ def _make_directory(shell: CmdInterpreter, rest: str) -> int:
     return code
 
 
-def _remove_directory(shell: CmdInterpreter, rest: str) -> int:
+def _remove_directory(shell: CmdState, rest: str) -> int:
     switches, paths = _switches(rest)
     wrong = [one for one in _in_order(rest) if one not in ("s", "q")]
     if wrong:
@@ -203,7 +200,8 @@ def _remove_directory(shell: CmdInterpreter, rest: str) -> int:
             if not files.is_directory(path):
                 code = shell.fail("The directory name is invalid.", 267)
                 continue
-            if "s" not in switches and files.listdir(path):
+            link = files.stat(path, follow=False).kind == "symlink"
+            if "s" not in switches and not link and files.listdir(path):
                 code = shell.fail("The directory is not empty.", 145)
                 continue
             files.remove(path, recursive="s" in switches)
@@ -212,7 +210,7 @@ def _remove_directory(shell: CmdInterpreter, rest: str) -> int:
     return code
 
 
-def _delete(shell: CmdInterpreter, rest: str) -> int:
+def _delete(shell: CmdState, rest: str) -> int:
     switches, paths = _switches(rest)
     wrong = [
         one
@@ -258,7 +256,7 @@ def _delete(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-def _copy(shell: CmdInterpreter, rest: str) -> int:
+def _copy(shell: CmdState, rest: str) -> int:
     switches, operands = _switches(rest.replace("+", " + "))
     files = shell.process.files
     sources = [operand for operand in operands if operand != "+"]
@@ -303,7 +301,7 @@ def _copy(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-def _move(shell: CmdInterpreter, rest: str) -> int:
+def _move(shell: CmdState, rest: str) -> int:
     switches, operands = _switches(rest)
     if len(operands) != 2 or switches - {"y", "-y"}:
         return shell.fail(_SYNTAX)
@@ -328,7 +326,7 @@ def _move(shell: CmdInterpreter, rest: str) -> int:
     return 0 if moved else shell.fail(texts.NOT_FOUND_FILE)
 
 
-def _rename(shell: CmdInterpreter, rest: str) -> int:
+def _rename(shell: CmdState, rest: str) -> int:
     switches, operands = _switches(rest)
     if len(operands) != 2 or switches:
         return shell.fail(_SYNTAX)
@@ -347,7 +345,7 @@ def _rename(shell: CmdInterpreter, rest: str) -> int:
 _DIR_SWITCHES = frozenset("abcdlnopqrstwx4-")
 
 
-def _dir(shell: CmdInterpreter, rest: str) -> int:
+def _dir(shell: CmdState, rest: str) -> int:
     switches, operands = _switches(rest)
     for one in _in_order(rest):
         if one[:1] not in _DIR_SWITCHES:
@@ -360,7 +358,7 @@ def _dir(shell: CmdInterpreter, rest: str) -> int:
     return code
 
 
-def _exit(shell: CmdInterpreter, rest: str) -> int:
+def _exit(shell: CmdState, rest: str) -> int:
     words = rest.split()
     batch_only = bool(words) and words[0].lower() == "/b"
     if batch_only:
@@ -377,7 +375,7 @@ def _exit(shell: CmdInterpreter, rest: str) -> int:
     raise Exit(code)
 
 
-async def _call(shell: CmdInterpreter, rest: str) -> int:
+async def _call(shell: CmdState, rest: str) -> int:
     text = rest.strip()
     if text.startswith(":"):
         words = split_arguments(text[1:])
@@ -385,63 +383,63 @@ async def _call(shell: CmdInterpreter, rest: str) -> int:
     return await shell.execute(shell.expand(text)) if text else 0
 
 
-def _goto(shell: CmdInterpreter, rest: str) -> int:
+def _goto(shell: CmdState, rest: str) -> int:
     raise BatchGoto(rest.strip().lstrip(":").lower().split(" ")[0])
 
 
-def _set_local(shell: CmdInterpreter, rest: str) -> int:
+def _set_local(shell: CmdState, rest: str) -> int:
     shell.saved.append((Variables(shell.variables.plain()), shell.process.cwd, shell.delayed))
     if "enabledelayedexpansion" in rest.lower():
         shell.delayed = True
     return 0
 
 
-def _end_local(shell: CmdInterpreter, rest: str) -> int:
+def _end_local(shell: CmdState, rest: str) -> int:
     shell.restore()
     return 0
 
 
-def _shift(shell: CmdInterpreter, rest: str) -> int:
+def _shift(shell: CmdState, rest: str) -> int:
     if shell.batch is not None and len(shell.batch.arguments) > 1:
         del shell.batch.arguments[1]
     return 0
 
 
-async def _pause(shell: CmdInterpreter, rest: str) -> int:
+async def _pause(shell: CmdState, rest: str) -> int:
     shell.process.write("Press any key to continue . . . ")
     await shell.process.stdin.read(1)
     shell.print_line()
     return 0
 
 
-def _ver(shell: CmdInterpreter, rest: str) -> int:
+def _ver(shell: CmdState, rest: str) -> int:
     shell.print_line()
     shell.print_line(texts.version_line(shell.process.context.platform.build))
     return 0
 
 
-def _vol(shell: CmdInterpreter, rest: str) -> int:
+def _vol(shell: CmdState, rest: str) -> int:
     listing.volume_header(shell, rest.strip() or shell.process.cwd)
     return 0
 
 
-def _assoc(shell: CmdInterpreter, rest: str) -> int:
+def _assoc(shell: CmdState, rest: str) -> int:
     """Shows or sets the file type of an extension."""
     return associations.assoc(shell, rest.strip())
 
 
-def _ftype(shell: CmdInterpreter, rest: str) -> int:
+def _ftype(shell: CmdState, rest: str) -> int:
     """Shows or sets the command that opens a file type."""
     return associations.ftype(shell, rest.strip())
 
 
-def _date(shell: CmdInterpreter, rest: str) -> int:
+def _date(shell: CmdState, rest: str) -> int:
     prefix = "" if "/t" in rest.lower() else "The current date is: "
     shell.print_line(prefix + texts.long_date(shell.now()) + " ")
     return 0
 
 
-def _time(shell: CmdInterpreter, rest: str) -> int:
+def _time(shell: CmdState, rest: str) -> int:
     moment = shell.now()
     if "/t" in rest.lower():
         shell.print_line(texts.date_time(moment)[12:])
@@ -450,7 +448,7 @@ def _time(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-def _push(shell: CmdInterpreter, rest: str) -> int:
+def _push(shell: CmdState, rest: str) -> int:
     before = shell.process.cwd
     code = _cd(shell, rest)
     if code == 0:
@@ -458,13 +456,13 @@ def _push(shell: CmdInterpreter, rest: str) -> int:
     return code
 
 
-def _pop(shell: CmdInterpreter, rest: str) -> int:
+def _pop(shell: CmdState, rest: str) -> int:
     if shell.directories:
         shell.process.cwd = shell.directories.pop()
     return 0
 
 
-async def _start(shell: CmdInterpreter, rest: str) -> int:
+async def _start(shell: CmdState, rest: str) -> int:
     text = re.sub(r'^\s*"[^"]*"', "", rest)
     background = "/b" in text.lower() or "/wait" not in text.lower()
     text = re.sub(r"(?i)/(b|wait|min|max|i|low|normal|high|d\s+\S+)(?=\s)", "", text).strip()
@@ -477,7 +475,7 @@ async def _start(shell: CmdInterpreter, rest: str) -> int:
     return await inner.execute(text)
 
 
-def _path(shell: CmdInterpreter, rest: str) -> int:
+def _path(shell: CmdState, rest: str) -> int:
     value = rest.strip().lstrip("=")
     if not value:
         shell.print_line(f"PATH={shell.variable('path') or ''}")
@@ -486,25 +484,44 @@ def _path(shell: CmdInterpreter, rest: str) -> int:
     return 0
 
 
-def _prompt(shell: CmdInterpreter, rest: str) -> int:
+def _prompt(shell: CmdState, rest: str) -> int:
     shell.prompt = rest.strip() or "$P$G"
     return 0
 
 
-def _make_link(shell: CmdInterpreter, rest: str) -> int:
+def _make_link(shell: CmdState, rest: str) -> int:
     switches, operands = _switches(rest)
-    if len(operands) != 2:
-        return shell.fail("The syntax of the command is incorrect.")
+    if len(operands) != 2 or switches - {"d", "h", "j"} or len(switches) > 1:
+        return shell.fail(_SYNTAX)
+    link, target = operands
+    files, switch = shell.process.files, next(iter(switches), "")
+    if switch == "j" and target.startswith("\\\\"):
+        return shell.fail("Local volumes are required to complete the operation.")
+    account = shell.process.context.windows.account
+    if switch not in ("h", "j") and not account.administrator:
+        return shell.fail("You do not have sufficient privilege to perform this operation.")
     try:
-        shell.process.files.symlink(operands[1], operands[0])
+        if switch == "h":
+            files.link(target, link)
+        elif switch == "j":
+            files.junction(target, link)
+        else:
+            files.symlink(target, link)
     except OSError as error:
         return shell.fail(texts.windows_message(error))
-    kind = "Junction" if "j" in switches else "symbolic link"
-    shell.print_line(f"{kind} created for {operands[0]} <<===>> {operands[1]}")
+    shell.print_line(f"{_LINK_KINDS[switch]} created for {link} <<===>> {target}")
     return 0
 
 
-def _nothing(shell: CmdInterpreter, rest: str) -> int:
+_LINK_KINDS = {
+    "": "symbolic link",
+    "d": "symbolic link",
+    "h": "Hardlink",
+    "j": "Junction",
+}
+
+
+def _nothing(shell: CmdState, rest: str) -> int:
     return 0
 
 

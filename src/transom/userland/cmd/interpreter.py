@@ -5,14 +5,14 @@ from __future__ import annotations
 import ntpath
 import re
 from collections.abc import Awaitable, Callable
-from fnmatch import fnmatchcase
 from typing import Any
 
 from transom.machines.styles import device_name
 from transom.userland.cmd.builtins import BUILTINS, KEEPS_ERROR_LEVEL
 from transom.userland.cmd.control import BatchGoto, split_arguments
 from transom.userland.cmd.loops import loop_values
-from transom.userland.cmd.parser import incomplete, parse_cmd
+from transom.userland.cmd.parser import parse_cmd
+from transom.userland.cmd.state import Batch, CmdState
 from transom.userland.cmd.tree import (
     CmdBlock,
     CmdCommand,
@@ -23,11 +23,9 @@ from transom.userland.cmd.tree import (
     CmdRedirect,
     CmdSyntaxError,
 )
-from transom.userland.limits import bounded
 from transom.userland.process import Exit, Process, connected
 from transom.userland.streams import ByteSink, CallSink, CollectingSink
 from transom.userland.windows import texts
-from transom.userland.windows.clock import wall_clock_time
 from transom.userland.windows.variables import Variables
 
 _NAME = re.compile(
@@ -36,64 +34,9 @@ _NAME = re.compile(
 _GLUED = re.compile(
     r"(?i)(echo|cd|chdir|md|mkdir|rd|rmdir|dir|type|del|copy|set|title)(?=[.,;:/\\\[\]+(=])"
 )
-_LOOP_VARIABLE = re.compile(r"%{1,2}(?:~([fdpnxsatz$]*))?([A-Za-z?#$@])")
 
 
-class Batch:
-    """A batch file that runs: its logical lines, labels and arguments."""
-
-    __slots__ = ("arguments", "labels", "lines", "path", "position")
-
-    def __init__(self, path: str, text: str, arguments: list[str]) -> None:
-        self.path = path
-        self.arguments = arguments
-        self.position = 0
-        self.lines: list[str] = []
-        self.labels: dict[str, int] = {}
-        pending = ""
-        for line in text.replace("\r\n", "\n").split("\n"):
-            if not pending and line.strip().startswith(":"):
-                if not line.strip().startswith("::"):
-                    self.labels[re.split(r"[\s:]", line.strip()[1:])[0].lower()] = len(self.lines)
-                continue
-            pending = f"{pending}\n{line}" if pending else line
-            if not incomplete(pending):
-                self.lines.append(pending)
-                pending = ""
-        if pending:
-            self.lines.append(pending)
-
-
-class CmdInterpreter:
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.variables = Variables(process.env)
-        self.error_level = 0
-        self.echo = True
-        self.interactive = False
-        self.delayed = False
-        self.batch: Batch | None = None
-        self.loop: dict[str, str] = {}
-        self.saved: list[tuple[Variables, str, bool]] = []
-        self.directories: list[str] = []
-        self.prompt = "$P$G"
-
-    def now(self) -> float:
-        """The local time."""
-        return wall_clock_time(self.process.context, self.process.context.clock.time())
-
-    # Output
-    def print_line(self, text: str = "") -> None:
-        self.process.write(text + "\r\n")
-
-    def complain(self, text: str) -> None:
-        self.process.stderr.write((text + "\r\n").encode("utf-8", "surrogateescape"))
-
-    def fail(self, text: str, code: int = 1) -> int:
-        self.complain(text)
-        return code
-
-    # Entry points
+class CmdInterpreter(CmdState):
     async def run_line(self, line: str) -> int:
         """Runs one logical line and reports syntax errors."""
         try:
@@ -158,133 +101,6 @@ class CmdInterpreter:
             self.batch = batch
         return self.error_level
 
-    def restore(self) -> None:
-        if self.saved:
-            self.variables, self.process.cwd, self.delayed = self.saved.pop()
-
-    def prompt_text(self) -> str:
-        return (
-            self.prompt.replace("$P", self.process.cwd)
-            .replace("$p", self.process.cwd)
-            .replace("$G", ">")
-            .replace("$g", ">")
-        )
-
-    # Expansion
-    def variable(self, name: str) -> str | None:
-        if name in self.variables:
-            return self.variables[name]
-        made = _MADE.get(name.lower())
-        return made(self) if made is not None else None
-
-    def expand(self, line: str) -> str:
-        """Expands %variables% and, in batch files, arguments."""
-        out: list[str] = []
-        position = 0
-        while position < len(line):
-            c = line[position]
-            if c != "%":
-                out.append(c)
-                position += 1
-                continue
-            if self.batch is not None:
-                argument = re.compile(r"%(?:~([fdpnxsatz]*))?([0-9*])").match(line, position)
-                if argument is not None:
-                    out.append(self._argument(argument[2], argument[1]))
-                    position = argument.end()
-                    continue
-                if line.startswith("%%", position):
-                    out.append("%%" if _LOOP_VARIABLE.match(line, position) else "%")
-                    position += 2
-                    continue
-            end = line.find("%", position + 1)
-            if end < 0:
-                out.append("%")
-                position += 1
-                continue
-            inner = line[position + 1 : end]
-            value = self._changed(inner)
-            if value is None:
-                if self.batch is not None and inner and not _LOOP_VARIABLE.match(line, position):
-                    position = end + 1
-                    continue
-                out.append("%")
-                position += 1
-                continue
-            out.append(value)
-            position = end + 1
-        return bounded("".join(out))
-
-    def _changed(self, inner: str) -> str | None:
-        """The value of `NAME`, `NAME:a=b` or `NAME:~1,3`."""
-        name, colon, change = inner.partition(":")
-        value = self.variable(name)
-        if value is None or not colon:
-            return value
-        if change.startswith("~"):
-            first, comma, count = change[1:].partition(",")
-            try:
-                start = int(first or 0)
-                start = max(0, len(value) + start) if start < 0 else start
-                if not comma:
-                    return value[start:]
-                length = int(count)
-                return (
-                    value[start : len(value) + length]
-                    if length < 0
-                    else value[start : start + length]
-                )
-            except ValueError:
-                return None
-        old, equals, new = change.partition("=")
-        if not equals or not old:
-            return None
-        if old.startswith("*"):
-            index = value.lower().find(old[1:].lower())
-            return value if index < 0 else new + value[index + len(old) - 1 :]
-        return re.sub(re.escape(old), lambda match: new, value, flags=re.IGNORECASE)
-
-    def _argument(self, number: str, modifiers: str | None) -> str:
-        assert self.batch is not None
-        if number == "*":
-            return " ".join(self.batch.arguments[1:])
-        index = int(number)
-        value = self.batch.arguments[index] if index < len(self.batch.arguments) else ""
-        return value if modifiers is None else self.modified(value, modifiers)
-
-    def modified(self, value: str, modifiers: str) -> str:
-        value = value.strip('"')
-        if not modifiers:
-            return value
-        full = self.process.files.absolute(value)
-        drive, rest = ntpath.splitdrive(full)
-        directory, name = ntpath.split(rest)
-        stem, extension = ntpath.splitext(name)
-        pieces = {"d": drive, "p": directory.rstrip("\\") + "\\", "n": stem, "x": extension}
-        if "f" in modifiers:
-            return full
-        if "z" in modifiers:
-            try:
-                return str(self.process.files.stat(full).size)
-            except OSError:
-                return ""
-        return "".join(pieces[letter] for letter in "dpnx" if letter in modifiers)
-
-    def replaced(self, text: str) -> str:
-        """Expands loop variables and, if delayed expansion is on, !variables!."""
-        if self.loop and "%" in text:
-            text = _LOOP_VARIABLE.sub(self._loop_value, text)
-        if self.delayed and "!" in text:
-            text = re.sub(r"!([^!\s]+)!", lambda match: self._changed(match[1]) or "", text)
-        return text
-
-    def _loop_value(self, match: re.Match[str]) -> str:
-        value = self.loop.get(match[2])
-        if value is None:
-            return match[0]
-        return value if match[1] is None else self.modified(value, match[1])
-
-    # Running
     async def run(self, node: CmdNode) -> int:
         return await _RUN[type(node)](self, node)
 
@@ -404,28 +220,6 @@ class CmdInterpreter:
             return await self.run(node.then)
         return await self.run(node.otherwise) if node.otherwise is not None else self.error_level
 
-    def matching(self, path: str) -> bool:
-        if "*" not in path and "?" not in path:
-            return self.process.files.exists(path)
-        return bool(self.names(path))
-
-    def names(self, pattern: str, *, directories: bool | None = None) -> list[str]:
-        """Files that match a pattern, as paths of the same form as the pattern."""
-        directory, mask = ntpath.split(pattern.replace("/", "\\"))
-        files = self.process.files
-        try:
-            found = files.listdir(directory or ".")
-        except OSError:
-            return []
-        mask = "*" if mask == "*.*" else mask
-        out: list[str] = []
-        for name in sorted(found, key=str.lower):
-            if fnmatchcase(name.lower(), mask.lower()):
-                path = ntpath.join(directory, name) if directory else name
-                if directories is None or files.is_directory(path) == directories:
-                    out.append(path)
-        return out
-
     async def _for(self, node: CmdFor) -> int:
         before = self.loop
         code = self.error_level
@@ -543,16 +337,6 @@ def _compare(left: str, operator: str, right: str, fold: bool) -> bool:
         "geq": order >= 0,
     }[operator]
 
-
-_MADE: dict[str, Callable[[CmdInterpreter], str]] = {
-    "cd": lambda shell: shell.process.cwd,
-    "date": lambda shell: texts.long_date(shell.now()),
-    "time": lambda shell: texts.clock(shell.now()),
-    "random": lambda shell: str(shell.process.context.rng.randrange(32768)),
-    "errorlevel": lambda shell: str(shell.error_level),
-    "cmdextversion": lambda shell: "2",
-    "cmdcmdline": lambda shell: " ".join(shell.process.argv),
-}
 
 _RUN: dict[type, Callable[[CmdInterpreter, Any], Awaitable[int]]] = {
     CmdCommand: CmdInterpreter._command,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ntpath
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from transom.machines.api import Stat
+from transom.userland.cmd.state import CmdState
+from transom.userland.files import FileView
 from transom.userland.windows import texts
 from transom.userland.windows.clock import wall_clock_time
-from transom.userland.windows.wmi import disk_serial_number
-
-if TYPE_CHECKING:
-    from transom.userland.cmd.interpreter import CmdInterpreter
+from transom.userland.windows.wmi import disk_serial_number, volume_label
 
 _ORDERS: Final[dict[str, Callable[[DirRow], object]]] = {
     "n": lambda row: row.name.lower(),
@@ -47,12 +46,13 @@ def parse_dir_options(switches: set[str]) -> DirOptions:
     )
 
 
-def volume_header(shell: CmdInterpreter, path: str) -> None:
+def volume_header(shell: CmdState, path: str) -> None:
     drive = path[:1].upper()
     serial = disk_serial_number(shell.process.context, f"{drive}:")
+    label = volume_label(shell.process.context, f"{drive}:")
+    shown = f"is {label}" if label else "has no label."
     shell.print_line(
-        f" Volume in drive {drive} has no label.\r\n Volume Serial Number is "
-        f"{serial[:4]}-{serial[4:]}"
+        f" Volume in drive {drive} {shown}\r\n Volume Serial Number is {serial[:4]}-{serial[4:]}"
     )
 
 
@@ -78,11 +78,13 @@ def _wanted(row: DirRow, wanted: str | None) -> bool:
     return True
 
 
-def _entry(shell: CmdInterpreter, row: DirRow, chosen: DirOptions) -> str:
+def _entry(shell: CmdState, row: DirRow, chosen: DirOptions) -> str:
     files = shell.process.files
     kind, shown = "", row.name
     if row.state.kind == "symlink":
         kind = "<SYMLINKD>" if files.is_directory(row.path) else "<SYMLINK>"
+        if files.is_junction(row.path):
+            kind = "<JUNCTION>"
         shown = f"{row.name} [{files.readlink(row.path)}]"
     elif row.state.kind == "directory":
         kind = "<DIR>"
@@ -101,7 +103,13 @@ def _entry(shell: CmdInterpreter, row: DirRow, chosen: DirOptions) -> str:
     return f"{texts.date_time(wall_clock_time(shell.process.context, row.state.mtime))}{size} {short}{owner}{shown}"
 
 
-def show_dir(shell: CmdInterpreter, target: str, switches: set[str]) -> int:
+def _is_directory(files: FileView, row: DirRow) -> bool:
+    if row.state.kind != "symlink":
+        return row.state.kind == "directory"
+    return files.is_junction(row.path) or files.is_directory(row.path)
+
+
+def show_dir(shell: CmdState, target: str, switches: set[str]) -> int:
     chosen, files = parse_dir_options(switches), shell.process.files
     full = files.absolute(target)
     whole = files.is_directory(full)
@@ -126,7 +134,7 @@ def show_dir(shell: CmdInterpreter, target: str, switches: set[str]) -> int:
     return 0
 
 
-def _rows(shell: CmdInterpreter, directory: str, mask: str, chosen: DirOptions) -> list[DirRow]:
+def _rows(shell: CmdState, directory: str, mask: str, chosen: DirOptions) -> list[DirRow]:
     files = shell.process.files
     files.listdir(directory)  # raises an error if the user may not read it
     found = []
@@ -146,7 +154,7 @@ def _rows(shell: CmdInterpreter, directory: str, mask: str, chosen: DirOptions) 
 
 
 def _one(
-    shell: CmdInterpreter, directory: str, mask: str, chosen: DirOptions
+    shell: CmdState, directory: str, mask: str, chosen: DirOptions
 ) -> tuple[int, int, int] | None:
     """Lists one directory. Returns bytes, files and directories; None after an error."""
     files = shell.process.files
@@ -172,7 +180,7 @@ def _one(
             shell.print_line(f" Directory of {directory}\r\n")
         shell.complain("File Not Found")
         return None
-    plain = [row for row in rows if row.state.kind != "directory"]
+    plain = [row for row in rows if not _is_directory(files, row)]
     total, count, directories = (
         sum(row.state.size for row in plain),
         len(plain),

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
+from transom.userland.cmd.state import CmdState
 from transom.userland.cmd.tree import CmdFor
 
-if TYPE_CHECKING:
-    from transom.userland.cmd.interpreter import CmdInterpreter
 
-
-async def loop_values(shell: CmdInterpreter, node: CmdFor) -> AsyncIterator[dict[str, str]]:
+async def loop_values(shell: CmdState, node: CmdFor) -> AsyncIterator[dict[str, str]]:
     """The values of the loop variables for each iteration."""
     items = shell.replaced(node.items)
     if node.switch == "L":
@@ -50,7 +47,7 @@ def _numbers(text: str) -> range:
     return range(start, end + (1 if step > 0 else -1), step)
 
 
-async def _lines(shell: CmdInterpreter, node: CmdFor, items: str) -> AsyncIterator[dict[str, str]]:
+async def _lines(shell: CmdState, node: CmdFor, items: str) -> AsyncIterator[dict[str, str]]:
     options = node.options
     separators = re.search(
         r"delims=(.*?)(?=\s+(?:tokens|eol|skip|usebackq)|$)", options, re.IGNORECASE
@@ -63,7 +60,7 @@ async def _lines(shell: CmdInterpreter, node: CmdFor, items: str) -> AsyncIterat
     backquotes = "usebackq" in options.lower()
     command, string = ("`", "'") if backquotes else ("'", '"')
     if items.startswith(command) and items.endswith(command):
-        content = await shell.capture(items[1:-1])
+        content = await shell.capture(_unescaped(items[1:-1]))
     elif items.startswith(string) and items.endswith(string):
         content = items[1:-1]
     else:
@@ -82,6 +79,13 @@ async def _lines(shell: CmdInterpreter, node: CmdFor, items: str) -> AsyncIterat
         bound = _tokens(line, delimiters, wanted[1] if wanted is not None else "1", node.variable)
         if bound is not None:
             yield bound
+
+
+def _unescaped(command: str) -> str:
+    """The carets that hide operators from the outer command line: `dir ^| find "x"`."""
+    parts = command.split('"')
+    parts[::2] = [re.sub(r"\^(.)", r"\1", part) for part in parts[::2]]
+    return '"'.join(parts)
 
 
 def _tokens(line: str, delimiters: str, wanted: str, variable: str) -> dict[str, str] | None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize
 
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Allocated,
     PowerShellError,
     to_number,
 )
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
-
-def _allocate(evaluator: PowerShellEvaluator, size: int) -> list[Any]:
+def _allocate(evaluator: PowerShellSession, size: int) -> list[Any]:
     """A large array: it counts as memory instead of holding values."""
     if size < _COUNTED:
         return [0] * size
@@ -32,7 +30,7 @@ def _allocate(evaluator: PowerShellEvaluator, size: int) -> list[Any]:
     return made
 
 
-def _release(evaluator: PowerShellEvaluator, size: int) -> None:
+def _release(evaluator: PowerShellSession, size: int) -> None:
     """The array is no longer referenced."""
     evaluator.allocated -= size
     evaluator.process.context.usage.memory(evaluator.allocated)
@@ -54,7 +52,7 @@ _SIZES = {
 _COUNTED = 1 << 16  # bytes from which an array counts as memory instead of holding values
 
 
-def allocate(evaluator: PowerShellEvaluator, arguments: list[Any], kind: str = "byte") -> list[Any]:
+def allocate(evaluator: PowerShellSession, arguments: list[Any], kind: str = "byte") -> list[Any]:
     count = int(to_number(arguments[0] if arguments else 0))
     if count < 0:
         raise PowerShellError("Arithmetic operation resulted in an overflow.")

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from transom.userland.powershell.exceptions import error_record
-from transom.userland.powershell.values import Hashtable, PsObject
+from transom.userland.powershell.values import Hashtable, PowerShellError, PsObject
+from transom.userland.process import Process
+from transom.userland.windows.variables import Variables
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.session import PowerShellSession
+
+class AutomaticState(Protocol):
+    """What the automatic variables show of a session."""
+
+    process: Process
+    env: Variables
+    success: bool
+    last_exit: int | None
+    errors: list[PowerShellError]
 
 
-def _version_table(evaluator: PowerShellSession) -> Hashtable:
+def _version_table(evaluator: AutomaticState) -> Hashtable:
     windows = evaluator.process.windows and not evaluator.process.name.startswith("pwsh")
     version = "5.1.17763.1490" if windows else "7.1.1"
     major, minor, *rest = (int(part) for part in version.split("."))
@@ -30,7 +39,7 @@ def _version_table(evaluator: PowerShellSession) -> Hashtable:
     return Hashtable(shown | ({"Note": note} if note else {}))
 
 
-AUTOMATIC: dict[str, Callable[[PowerShellSession], Any]] = {
+AUTOMATIC: dict[str, Callable[[AutomaticState], Any]] = {
     "true": lambda evaluator: True,
     "false": lambda evaluator: False,
     "null": lambda evaluator: None,

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.userland.posix.scripts import find_in_path
-from transom.userland.powershell.cmdlets import CmdletCall
 from transom.userland.powershell.execution_policy import check_script
 from transom.userland.powershell.parameters import SWITCHES
 from transom.userland.powershell.parser import parse_powershell
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import (
     BoundArgument,
     CommandNode,
@@ -35,12 +35,9 @@ from transom.userland.powershell.values import (
 from transom.userland.process import Exit
 from transom.userland.streams import BytesSource, CollectingSink
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
-
 
 async def run_command(
-    evaluator: PowerShellEvaluator, node: CommandNode, given: list[Any] | None
+    evaluator: PowerShellSession, node: CommandNode, given: list[Any] | None
 ) -> None:
     redirects, operator = node.redirects, node.operator
     arguments = _spread(evaluator, node.arguments)
@@ -79,15 +76,13 @@ async def run_command(
         return
     cmdlet = evaluator.cmdlets.find(name)
     if cmdlet is not None:
-        call = CmdletCall(evaluator, cmdlet, name, given)
-        await call.bind(arguments)
-        await call.run()
+        await cmdlet.call(evaluator, name, arguments, given)
         return
     await _native(evaluator, name, arguments, given, dotted=operator == ".")
 
 
 def _spread(
-    evaluator: PowerShellEvaluator, arguments: Sequence[PsArgument]
+    evaluator: PowerShellSession, arguments: Sequence[PsArgument]
 ) -> tuple[BoundArgument, ...]:
     """Replaces splatted variables by the arguments in them."""
     out: list[BoundArgument] = []
@@ -103,12 +98,12 @@ def _spread(
     return tuple(out)
 
 
-async def _is_merged(evaluator: PowerShellEvaluator, redirect: StreamRedirect) -> bool:
+async def _is_merged(evaluator: PowerShellSession, redirect: StreamRedirect) -> bool:
     """2>&1: errors go where the output goes."""
     return to_text(await evaluator.value(redirect.target)).startswith("&")
 
 
-async def _error_sink(evaluator: PowerShellEvaluator, redirect: StreamRedirect) -> Any:
+async def _error_sink(evaluator: PowerShellSession, redirect: StreamRedirect) -> Any:
     path = await evaluator.value(redirect.target)
     if path is None:
         return CollectingSink()
@@ -116,7 +111,7 @@ async def _error_sink(evaluator: PowerShellEvaluator, redirect: StreamRedirect) 
 
 
 async def _call_function(
-    evaluator: PowerShellEvaluator,
+    evaluator: PowerShellSession,
     name: str,
     function: ScriptBlock,
     arguments: Sequence[BoundArgument],
@@ -169,7 +164,7 @@ async def _call_function(
 
 
 async def _native(
-    evaluator: PowerShellEvaluator,
+    evaluator: PowerShellSession,
     name: str,
     arguments: Sequence[BoundArgument],
     given: list[Any] | None,
@@ -230,7 +225,7 @@ async def _native(
 
 
 async def _script_file(
-    evaluator: PowerShellEvaluator, path: str, argv: list[str], dotted: bool
+    evaluator: PowerShellSession, path: str, argv: list[str], dotted: bool
 ) -> None:
     """`dotted`: its definitions are visible to its caller."""
     path = evaluator.process.files.absolute(path)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.userland.powershell.control import Return
 from transom.userland.powershell.defined_types import DefinedType, MethodScope
 from transom.userland.powershell.members import cast_value
 from transom.userland.powershell.parameters import parameter_value
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import ClassMember, ClassStatement, EnumStatement
 from transom.userland.powershell.values import Hashtable, PowerShellError, PsObject, to_text
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 _ZERO = {
     "int": 0,
@@ -25,11 +23,11 @@ _ZERO = {
 }
 
 
-def define_enum(evaluator: PowerShellEvaluator, node: EnumStatement) -> None:
+def define_enum(evaluator: PowerShellSession, node: EnumStatement) -> None:
     evaluator.types[node.name.lower()] = DefinedType(node.name, dict(node.members))
 
 
-async def define_class(evaluator: PowerShellEvaluator, node: ClassStatement) -> None:
+async def define_class(evaluator: PowerShellSession, node: ClassStatement) -> None:
     base = evaluator.types.get(node.base.lower()) if node.base else None
     made = DefinedType(node.name, None, node.members, base)
     evaluator.types[node.name.lower()] = made
@@ -38,7 +36,7 @@ async def define_class(evaluator: PowerShellEvaluator, node: ClassStatement) -> 
             made.statics[member.name.lower()] = await _initial(evaluator, member)
 
 
-async def _initial(evaluator: PowerShellEvaluator, member: ClassMember) -> Any:
+async def _initial(evaluator: PowerShellSession, member: ClassMember) -> Any:
     if member.default is not None:
         value = await evaluator.value(member.default)
         return cast_defined(evaluator, member.type, value) if member.type else value
@@ -60,7 +58,7 @@ def enum_value(made: DefinedType, name: str) -> PsObject:
     )
 
 
-def cast_defined(evaluator: PowerShellEvaluator, kind: str, value: Any) -> Any:
+def cast_defined(evaluator: PowerShellSession, kind: str, value: Any) -> Any:
     """A cast to a type of the script, or of .NET."""
     made = evaluator.types.get(kind.lower())
     if made is None:
@@ -70,7 +68,7 @@ def cast_defined(evaluator: PowerShellEvaluator, kind: str, value: Any) -> Any:
     return value
 
 
-def set_member(evaluator: PowerShellEvaluator, kind: str, name: str, value: Any) -> None:
+def set_member(evaluator: PowerShellSession, kind: str, name: str, value: Any) -> None:
     """`[type]::name = value`"""
     made = evaluator.types.get(kind.lower())
     table = made.statics if made is not None else evaluator.static_values.setdefault(kind, {})
@@ -78,7 +76,7 @@ def set_member(evaluator: PowerShellEvaluator, kind: str, name: str, value: Any)
 
 
 async def _call(
-    evaluator: PowerShellEvaluator, found: list[ClassMember], arguments: list[Any], this: Any
+    evaluator: PowerShellSession, found: list[ClassMember], arguments: list[Any], this: Any
 ) -> Any:
     fitting = [
         one
@@ -114,7 +112,7 @@ def _discard(value: Any) -> None:
     """Only what a method returns is its output."""
 
 
-async def _new(evaluator: PowerShellEvaluator, made: DefinedType, arguments: list[Any]) -> PsObject:
+async def _new(evaluator: PowerShellSession, made: DefinedType, arguments: list[Any]) -> PsObject:
     this = PsObject(made.name, {})
     for member in made.properties():
         this.properties[member.name] = await _initial(evaluator, member)
@@ -127,7 +125,7 @@ async def _new(evaluator: PowerShellEvaluator, made: DefinedType, arguments: lis
 
 
 def defined_static(
-    evaluator: PowerShellEvaluator, made: DefinedType, name: str, arguments: list[Any] | None
+    evaluator: PowerShellSession, made: DefinedType, name: str, arguments: list[Any] | None
 ) -> Any:
     """`[type]::name`, or a call of it."""
     lower = name.lower()
@@ -148,7 +146,7 @@ def defined_static(
 
 
 def defined_method(
-    evaluator: PowerShellEvaluator, target: Any, name: str, arguments: list[Any]
+    evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any]
 ) -> Any:
     """A call of a method of an instance; None if its class has none of this name."""
     made = evaluator.types.get(target.kind.lower()) if isinstance(target, PsObject) else None

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from transom.userland.powershell.control import Thrown
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import BoundArgument, NamedArgument, ParameterArgument
 from transom.userland.powershell.values import PowerShellError, ScriptBlock, to_items, to_text
 from transom.userland.process import Process
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 
 class Cmdlet(NamedTuple):
@@ -21,6 +19,17 @@ class Cmdlet(NamedTuple):
     positional: tuple[str, ...] = ()
     switches: frozenset[str] = frozenset()
     named: tuple[str, ...] = ()
+
+    async def call(
+        self,
+        session: PowerShellSession,
+        name: str,
+        arguments: Sequence[BoundArgument],
+        given: list[Any] | None,
+    ) -> None:
+        call = CmdletCall(session, self, name, given)
+        await call.bind(arguments)
+        await call.run()
 
 
 def cmdlet_row(
@@ -52,7 +61,7 @@ class CmdletCall:
     """One call of a cmdlet."""
 
     def __init__(
-        self, evaluator: PowerShellEvaluator, cmdlet: Cmdlet, name: str, given: list[Any] | None
+        self, evaluator: PowerShellSession, cmdlet: Cmdlet, name: str, given: list[Any] | None
     ) -> None:
         self.evaluator = evaluator
         self.cmdlet = cmdlet

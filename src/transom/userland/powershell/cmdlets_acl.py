@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from transom.machines.security import ADMINISTRATORS, Ace, SecurityDescriptor, sorted_aces
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import PowerShellError, PsObject, to_bool, to_items, to_text
 from transom.userland.windows.acls import granted, inheritance
 from transom.userland.windows.rights import net_flags, net_rights, parse_net_flags, parse_net_rights
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
+from transom.userland.windows.sddl import dacl_text, sid_text
 
 FILE, DIRECTORY = (
     "System.Security.AccessControl.FileSecurity",
@@ -27,7 +26,7 @@ class AclObject(PsObject):
     __slots__ = ("descriptor", "evaluator")
 
     def __init__(
-        self, kind: str, path: str, descriptor: SecurityDescriptor, evaluator: PowerShellEvaluator
+        self, kind: str, path: str, descriptor: SecurityDescriptor, evaluator: PowerShellSession
     ) -> None:
         super().__init__(
             kind,
@@ -61,32 +60,11 @@ class AclObject(PsObject):
         return super().get(name)
 
 
-_ALIASES: Final = {
-    "S-1-5-18": "SY",
-    "S-1-5-32-544": "BA",
-    "S-1-5-32-545": "BU",
-    "S-1-1-0": "WD",
-    "S-1-5-11": "AU",
-    "S-1-3-0": "CO",
-}
-_MASKS: Final = {0x1F01FF: "FA", 0x1200A9: "0x1200a9", 0x120089: "FR"}
-
-
 def sddl(descriptor: SecurityDescriptor) -> str:
-    def entry(ace: Ace) -> str:
-        flags = "".join(
-            name for bit, name in ((1, "OI"), (2, "CI"), (4, "NP"), (8, "IO")) if ace.flags & bit
-        )
-        flags += "ID" if ace.inherited else ""
-        mask = _MASKS.get(ace.mask, f"0x{ace.mask:x}")
-        return f"({'D' if ace.deny else 'A'};{flags};{mask};;;{_ALIASES.get(ace.sid, ace.sid)})"
-
-    owner = _ALIASES.get(descriptor.owner, descriptor.owner)
-    mark = "PAI" if descriptor.protected else "AI"
-    return f"O:{owner}G:BAD:{mark}" + "".join(entry(ace) for ace in descriptor.aces)
+    return f"O:{sid_text(descriptor.owner)}G:BA{dacl_text(descriptor)}"
 
 
-def rule_object(evaluator: PowerShellEvaluator, ace: Ace) -> PsObject:
+def rule_object(evaluator: PowerShellSession, ace: Ace) -> PsObject:
     name = evaluator.process.context.windows.system.accounts.name_of(ace.sid)
     flags, propagation = net_flags(ace.flags)
     return PsObject(
@@ -103,7 +81,7 @@ def rule_object(evaluator: PowerShellEvaluator, ace: Ace) -> PsObject:
     )
 
 
-def new_rule(evaluator: PowerShellEvaluator, arguments: list[Any]) -> PsObject:
+def new_rule(evaluator: PowerShellSession, arguments: list[Any]) -> PsObject:
     """`New-Object System.Security.AccessControl.FileSystemAccessRule(who, rights, [inheritance,
     propagation,] kind)`.
     """
@@ -140,7 +118,7 @@ def new_rule(evaluator: PowerShellEvaluator, arguments: list[Any]) -> PsObject:
     )
 
 
-def _ace(evaluator: PowerShellEvaluator, rule: Any, method: str) -> Ace:
+def _ace(evaluator: PowerShellSession, rule: Any, method: str) -> Ace:
     if not isinstance(rule, PsObject) or rule.kind != RULE:
         raise PowerShellError(
             f'Cannot find an overload for "{method}" and the argument count: "1".'
@@ -165,17 +143,17 @@ def _ace(evaluator: PowerShellEvaluator, rule: Any, method: str) -> Ace:
     return Ace(sid, mask & ~0x100000 if deny else mask, deny, flags)
 
 
-def _add(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _add(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     target.descriptor = granted(target.descriptor, _ace(evaluator, arguments[0], "AddAccessRule"))
 
 
-def _set(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _set(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     target.descriptor = granted(
         target.descriptor, _ace(evaluator, arguments[0], "SetAccessRule"), replace=True
     )
 
 
-def _remove(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> bool:
+def _remove(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> bool:
     ace = _ace(evaluator, arguments[0], "RemoveAccessRule")
     before = target.descriptor.aces
     kept = []
@@ -190,20 +168,20 @@ def _remove(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[A
     return target.descriptor.aces != before
 
 
-def _purge(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _purge(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     sid = evaluator.process.context.windows.system.accounts.sid_of(to_text(arguments[0]))
     aces = tuple(ace for ace in target.descriptor.aces if ace.inherited or ace.sid != sid)
     target.descriptor = target.descriptor._replace(aces=aces)
 
 
-def _protect(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _protect(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     protected, keep = to_bool(arguments[0]), to_bool(arguments[1]) if len(arguments) > 1 else True
     target.descriptor = inheritance(
         target.descriptor, "e" if not protected else "d" if keep else "r"
     )
 
 
-def _set_owner(evaluator: PowerShellEvaluator, target: AclObject, arguments: list[Any]) -> None:
+def _set_owner(evaluator: PowerShellSession, target: AclObject, arguments: list[Any]) -> None:
     sid = evaluator.process.context.windows.system.accounts.sid_of(to_text(arguments[0]))
     if sid is None:
         raise PowerShellError(
@@ -214,7 +192,7 @@ def _set_owner(evaluator: PowerShellEvaluator, target: AclObject, arguments: lis
 
 
 def translate_account(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
 ) -> PsObject:
     """Translates an account's name to its identifier, or back."""
     accounts = evaluator.process.context.windows.system.accounts

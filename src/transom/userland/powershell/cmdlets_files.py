@@ -8,17 +8,26 @@ import contextlib
 import hashlib
 import ntpath
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.machines.api import Stat
 from transom.userland.files import MAX_PATH
 from transom.userland.posix.commands.files import copy_tree
 from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.cmdlets_certificates import (
+    CERTIFICATE_PROVIDER,
+    certificate_children,
+    certificate_items,
+    emit_certificates,
+    is_certificate_path,
+    remove_certificates,
+)
 from transom.userland.powershell.cmdlets_output import write_stream
 from transom.userland.powershell.cmdlets_session import drive_items
 from transom.userland.powershell.members import local_date
 from transom.userland.powershell.operators import matches_wildcard
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     PsObject,
@@ -30,23 +39,21 @@ from transom.userland.powershell.values import (
     unrolled,
 )
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
-
 
 def _paths(call: CmdletCall, name: str = "Path") -> list[str]:
     given = call.get(name, call.get("LiteralPath"))
     if given is None and call.input is not None:
-        return [
-            to_text(value.get("FullName") or value)
-            if isinstance(value, PsObject)
-            else to_text(value)
-            for value in call.input
-        ]
-    return [
-        to_text(value.get("FullName") or value) if isinstance(value, PsObject) else to_text(value)
-        for value in to_items(given)
-    ]
+        return [call.evaluator.resolved(_path_of(value)) for value in call.input]
+    return [call.evaluator.resolved(_path_of(value)) for value in to_items(given)]
+
+
+def _path_of(value: Any) -> str:
+    if not isinstance(value, PsObject):
+        return to_text(value)
+    place = to_text(value.get("PSPath") or "")
+    if place.startswith(CERTIFICATE_PROVIDER):
+        return "Cert:\\" + place.removeprefix(CERTIFICATE_PROVIDER)
+    return to_text(value.get("FullName") or value)
 
 
 def _missing(call: CmdletCall, path: str) -> None:
@@ -209,7 +216,12 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
     }
     if state.kind == "symlink":
         properties["Target"] = files.readlink(full)
-        properties["LinkType"] = "SymbolicLink"
+        properties["LinkType"] = "Junction" if files.is_junction(full) else "SymbolicLink"
+    elif state.kind == "file" and files.link_count(full) > 1:
+        properties["LinkType"] = "HardLink"
+        properties["Target"] = [
+            full[:2] + name for name in files.hard_links(full) if name.lower() != full[2:].lower()
+        ]
     return PsObject(
         "System.IO.DirectoryInfo" if directory else "System.IO.FileInfo", properties, name
     )
@@ -222,6 +234,9 @@ def _children(call: CmdletCall) -> None:
         if items is not None:
             for item in items:
                 call.emit(item)
+            continue
+        if is_certificate_path(given):
+            emit_certificates(call, given, certificate_children(call, given))
             continue
         if given.lower().startswith("env:"):
             wanted = given[4:].strip("\\") or "*"
@@ -320,6 +335,9 @@ def _get_item(call: CmdletCall) -> None:
                 )
             )
             continue
+        if is_certificate_path(given):
+            emit_certificates(call, given, certificate_items(call, given))
+            continue
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
             cmdlets_registry.get_key(call, key)
@@ -356,8 +374,9 @@ def _new_item(call: CmdletCall) -> None:
                     )
                     continue
                 files.mkdir(path, parents=True)
-            elif kind in ("symboliclink", "junction"):
-                files.symlink(call.text("Value", call.text("Target")), path)
+            elif kind in _LINK_KINDS:
+                if not _make_link(call, kind, path):
+                    continue
             else:
                 if files.exists(path) and not call.has("Force"):
                     call.fail(
@@ -382,11 +401,47 @@ def _new_item(call: CmdletCall) -> None:
         call.emit(file_object(call, path, files.stat(path, follow=False)))
 
 
+_LINK_KINDS = ("symboliclink", "junction", "hardlink")
+
+
+def _make_link(call: CmdletCall, kind: str, path: str) -> bool:
+    files, full = call.process.files, call.process.files.absolute(path)
+    target = call.text("Value", call.text("Target"))
+    if kind == "symboliclink" and not call.process.context.windows.account.administrator:
+        call.fail(
+            "Administrator privilege required for this operation.",
+            f"PermissionDenied: ({target}:String) [New-Item], UnauthorizedAccessException",
+            "NewItemSymbolicLinkElevationRequired",
+        )
+        return False
+    if kind != "symboliclink" and not files.exists(target):
+        _missing(call, target)
+        return False
+    try:
+        if kind == "hardlink":
+            files.link(target, path)
+        elif kind == "junction":
+            files.junction(target, path)
+        else:
+            files.symlink(target, path)
+    except FileExistsError:
+        call.fail(
+            f"NewItemIOError : The file '{full}' already exists.",
+            f"WriteError: ({full}:String) [New-Item], IOException",
+            "NewItemIOError",
+        )
+        return False
+    return True
+
+
 def _remove_item(call: CmdletCall) -> None:
     files = call.process.files
     for given in _paths(call):
         if given.lower().startswith("env:"):
             call.evaluator.put(given, None)
+            continue
+        if is_certificate_path(given):
+            remove_certificates(call, given)
             continue
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
@@ -424,6 +479,9 @@ def _test_path(call: CmdletCall) -> None:
         items = drive_items(call, given)
         if items is not None:
             call.emit(bool(items))
+            continue
+        if is_certificate_path(given):
+            call.emit(certificate_items(call, given) is not None)
             continue
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
@@ -493,7 +551,7 @@ def _attribute_letters(shown: str) -> str:
 
 
 def set_file_property(
-    evaluator: PowerShellEvaluator, target: PsObject, name: str, value: Any
+    evaluator: PowerShellSession, target: PsObject, name: str, value: Any
 ) -> bool:
     """`$file.IsReadOnly = $true`; False for properties that files do not have."""
     path = to_text(target.get("FullName"))

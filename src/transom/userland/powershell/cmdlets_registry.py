@@ -341,6 +341,9 @@ def _drives(call: CmdletCall) -> None:
     for drive in process.files.drives():
         size, free = process.files.space(drive + "\\")
         rows.append((drive[0], "FileSystem", drive + "\\", size - free, free))
+    for name, (provider, root) in call.evaluator.drives.items():
+        shown = name.upper() if len(name) == 1 or provider == "Registry" else name
+        rows.append((shown, provider, root, None, None))
     names = [to_text(name) for name in to_items(call.get("Name"))]
     wanted = call.text("PSProvider").lower()
     found = False
@@ -379,4 +382,54 @@ def _drives(call: CmdletCall) -> None:
         )
 
 
-CMDLETS = (cmdlet_row("Get-PSDrive", _drives, "Name", "", "PSProvider Scope"),)
+_PROVIDERS = {"filesystem": "FileSystem", "registry": "Registry"}
+
+
+def _new_drive(call: CmdletCall) -> None:
+    """A drive of this session; with -Persist, a network drive of the machine."""
+    name, root = call.text("Name").rstrip(":"), call.text("Root")
+    provider = _PROVIDERS.get(call.text("PSProvider").lower())
+    taken = [drive[0].lower() for drive in call.process.files.drives()]
+    if provider is None:
+        call.fail(
+            f"Cannot find a provider with the name '{call.text('PSProvider')}'.",
+            f"ObjectNotFound: ({call.text('PSProvider')}:String) [New-PSDrive], "
+            "ProviderNotFoundException",
+            "ProviderNotFound",
+        )
+    elif name.lower() in (*taken, *call.evaluator.drives, "hklm", "hkcu", "env", "cert"):
+        call.fail(
+            f"A drive with the name '{name}' already exists.",
+            f"ResourceExists: ({name}:String) [New-PSDrive], SessionStateException",
+            "DriveAlreadyExists",
+        )
+    elif provider == "FileSystem" and not call.process.files.is_directory(root):
+        call.fail(
+            f'The specified drive root "{root}" either does not exist, or it is not a folder.',
+            f"ReadError: ({name}:PSDriveInfo) [New-PSDrive], IOException",
+            "DriveRootError",
+        )
+    else:
+        call.evaluator.drives[name.lower()] = (provider, root)
+        call.values = {"Name": name}
+        _drives(call)
+
+
+def _remove_drive(call: CmdletCall) -> None:
+    for given in to_items(call.get("Name")):
+        name = to_text(given).rstrip(":")
+        if call.evaluator.drives.pop(name.lower(), None) is None:
+            call.fail(
+                f"Cannot find drive. A drive with the name '{name}' does not exist.",
+                f"ObjectNotFound: ({name}:String) [Remove-PSDrive], DriveNotFoundException",
+                "DriveNotFound",
+            )
+
+
+CMDLETS = (
+    cmdlet_row("Get-PSDrive", _drives, "Name", "", "PSProvider Scope"),
+    cmdlet_row(
+        "New-PSDrive", _new_drive, "Name PSProvider Root", "Persist", "Scope Credential Description"
+    ),
+    cmdlet_row("Remove-PSDrive", _remove_drive, "Name*", "Force", "PSProvider Scope"),
+)

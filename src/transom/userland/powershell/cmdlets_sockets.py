@@ -9,20 +9,22 @@ from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.operators import matches_wildcard
 from transom.userland.powershell.values import DateTime, PsObject, to_items, to_text
 
+_STATES = {"": "Listen", "ESTABLISHED": "Established", "CLOSE_WAIT": "CloseWait"}
 _FILTERS = ("LocalAddress", "LocalPort", "RemoteAddress", "RemotePort", "State", "OwningProcess")
 
 
 def _connection(call: CmdletCall, one: OpenSocket) -> PsObject:
     anywhere = "::" if ":" in one.address else "0.0.0.0"
+    state = _STATES.get(one.state, one.state)
     return PsObject(
         "MSFT_NetTCPConnection",
         {
             "LocalAddress": one.address,
             "LocalPort": one.port,
-            "RemoteAddress": anywhere,
-            "RemotePort": 0,
-            "State": "Listen",
-            "AppliedSetting": "",
+            "RemoteAddress": one.peer or anywhere,
+            "RemotePort": one.peer_port,
+            "State": state,
+            "AppliedSetting": "Internet" if one.peer else "",
             "OwningProcess": one.pid,
             "CreationTime": DateTime(_started(call, one.pid)),
         },

@@ -41,7 +41,7 @@ def _failed(call: CmdletCall, problem: MappingError) -> None:
 
 
 def _mapping(call: CmdletCall, path: str) -> PsObject:
-    local = call.text("LocalPath") or None
+    local = _storage(call).drive_of(path) or None
     return PsObject(
         _CIM.partition(":")[0], {"Status": "OK", "LocalPath": local, "RemotePath": path}, path
     )
@@ -54,7 +54,7 @@ def _new_mapping(call: CmdletCall) -> None:
         user, password = to_text(credential.get("UserName")), credential.secret
     path = call.text("RemotePath")
     try:
-        _storage(call).map_share(path, user, password)
+        _storage(call).map_share(path, user, password, call.text("LocalPath").rstrip("\\"))
     except MappingError as problem:
         _failed(call, problem)
         return
@@ -64,7 +64,10 @@ def _new_mapping(call: CmdletCall) -> None:
 def _get_mapping(call: CmdletCall) -> None:
     wanted = [to_text(path).lower() for path in to_items(call.get("RemotePath"))]
     known = _storage(call).mappings()
+    drives = [to_text(drive).lower().rstrip("\\") for drive in to_items(call.get("LocalPath"))]
     for path in known:
+        if drives and _storage(call).drive_of(path).lower() not in drives:
+            continue
         if not wanted or any(matches_wildcard(path, pattern) for pattern in wanted):
             call.emit(_mapping(call, path))
     for path in wanted:
@@ -83,7 +86,8 @@ def _remove_mapping(call: CmdletCall) -> None:
         value.get("RemotePath") if isinstance(value, PsObject) else value
         for value in call.input or ()
     ]
-    for path in (*to_items(call.get("RemotePath")), *given):
+    wanted = (*to_items(call.get("RemotePath")), *to_items(call.get("LocalPath")), *given)
+    for path in wanted:
         if not _storage(call).unmap_share(to_text(path)):
             _failed(call, MappingError(2250, "This network connection does not exist."))
 

@@ -154,10 +154,8 @@ def _owner(context: ProgramContext, entry: ProcessEntry) -> str:
 
 
 def _stop_process(call: CmdletCall) -> None:
-    ids = [int(to_number(one)) for one in to_items(call.get("Id"))]
-    ids += [
-        int(to_number(value.get("Id"))) for value in call.input or [] if isinstance(value, PsObject)
-    ]
+    given = [*to_items(call.get("Id")), *to_items(call.get("InputObject")), *(call.input or ())]
+    ids = [int(to_number(one.get("Id") if isinstance(one, PsObject) else one)) for one in given]
     names = [to_text(name).lower() for name in to_items(call.get("Name"))]
     guarded = {entry.pid for entry in wmi.wmi_processes(call.process.context) if entry.system}
     for wanted in names:
@@ -524,7 +522,7 @@ CMDLETS = (
     cmdlet_row("Get-Date", _get_date, "Date", "AsUTC", "Format UFormat"),
     cmdlet_row("New-TimeSpan", _new_timespan, "Start End", "", "Days Hours Minutes Seconds"),
     cmdlet_row("Get-Process", _get_process, "Name", "IncludeUserName", "Id"),
-    cmdlet_row("Stop-Process", _stop_process, "Id", "Force PassThru", "Name"),
+    cmdlet_row("Stop-Process", _stop_process, "Id", "Force PassThru", "Name InputObject"),
     cmdlet_row(
         "Invoke-WebRequest",
         _web_request,

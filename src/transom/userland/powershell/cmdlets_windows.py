@@ -44,11 +44,16 @@ class StartedProcess(PsObject):
             case "hasexited":
                 return self.code is not None
             case "exitcode":
-                return self.code
+                return None if self.code is None else _signed(self.code)
         return super().get(name)
 
     async def follow(self) -> None:
         self.code = await self.launched.wait()
+
+
+def _signed(code: int) -> int:
+    """.NET has exit codes as Int32: Stop-Process ends a process with -1."""
+    return code - (1 << 32) if code > 0x7FFFFFFF else code
 
 
 def _failed(text_: str) -> PowerShellError:

@@ -4,8 +4,6 @@ Get-Counter.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any, Final
 
 from transom.kit.argv import parse_command_line
@@ -24,7 +22,7 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
-from transom.userland.windows import wmi
+from transom.userland.windows import counters, wmi
 from transom.userland.windows.wmi import Instance, WmiTimestamp
 
 _CIM: Final = "Microsoft.Management.Infrastructure.CimInstance#root/cimv2/"
@@ -211,55 +209,6 @@ def _rename_computer(call: CmdletCall) -> None:
 
 # ---- performance counters ----
 
-Counter = Callable[[SystemResources, Any], list[tuple[str, float]]]
-
-
-def _single(read: Callable[[SystemResources], float]) -> Counter:
-    return lambda found, context: [("", read(found))]
-
-
-def _of_processes(read: Callable[[Any], float]) -> Counter:
-    def counter(found: SystemResources, context: Any) -> list[tuple[str, float]]:
-        rows = [
-            (wmi.image_name(entry).removesuffix(".exe").lower(), read(entry))
-            for entry in wmi.wmi_processes(context)[1:]
-        ]
-        return [*rows, ("_total", sum(value for _, value in rows))]
-
-    return counter
-
-
-def _of_disks(read: Callable[[int, int], float]) -> Counter:
-    return lambda found, context: [
-        (drive.lower(), read(size, free)) for drive, size, free in wmi.wmi_drives(context)
-    ]
-
-
-_COUNTERS: Final[dict[tuple[str, str], Counter]] = {
-    ("memory", "available bytes"): _single(lambda r: r.free_memory),
-    ("memory", "available kbytes"): _single(lambda r: r.free_memory >> 10),
-    ("memory", "available mbytes"): _single(lambda r: r.free_memory >> 20),
-    ("memory", "committed bytes"): _single(lambda r: r.committed),
-    ("memory", "commit limit"): _single(lambda r: r.commit_limit),
-    ("memory", "% committed bytes in use"): _single(
-        lambda r: r.committed / r.commit_limit * 100 if r.commit_limit else 0.0
-    ),
-    ("paging file", "% usage"): lambda r, c: [
-        ("_total", r.page_file_used / r.page_file * 100 if r.page_file else 0.0)
-    ],
-    ("system", "processes"): lambda r, c: [("", float(len(wmi.wmi_processes(c))))],
-    ("system", "system up time"): lambda r, c: [("", c.clock.time() - r.boot_time)],
-    ("process", "working set"): _of_processes(lambda e: e.memory),
-    ("process", "private bytes"): _of_processes(lambda e: e.memory),
-    ("process", "handle count"): _of_processes(lambda e: e.handles),
-    ("process", "id process"): _of_processes(lambda e: e.pid),
-    ("logicaldisk", "free megabytes"): _of_disks(lambda size, free: free >> 20),
-    ("logicaldisk", "% free space"): _of_disks(
-        lambda size, free: free / size * 100 if size else 0.0
-    ),
-}
-_PATH: Final = re.compile(r"\\?([^\\(]+)(?:\(([^)]*)\))?\\(.+)")
-
 
 async def _counter(call: CmdletCall) -> None:
     context = call.process.context
@@ -273,9 +222,7 @@ async def _counter(call: CmdletCall) -> None:
     for _ in range(count):
         await call.process.sleep(float(to_number(call.get("SampleInterval", 1))))
         found = context.windows.resources
-        share = (found.cpu_seconds - before.cpu_seconds) / max(
-            1e-9, (context.clock.time() - began) * found.cpus
-        )
+        share = counters.processor_share(before, found, context.clock.time() - began)
         before, began = found, context.clock.time()
         samples = []
         for path in asked:
@@ -284,41 +231,22 @@ async def _counter(call: CmdletCall) -> None:
             call.emit(_sample_set(context.clock.time(), samples))
 
 
-def _sampled(call: CmdletCall, path: str, found: SystemResources, share: float) -> list[PsObject]:
-    context, match = call.process.context, _PATH.fullmatch(path)
-    name = match[1].lower() if match is not None else ""
-    counter = match[3].lower() if match is not None else ""
-    instance = (match[2] or "*").lower() if match is not None else ""
-    if (name, counter) in (
-        ("processor", "% processor time"),
-        ("processor information", "% processor time"),
-    ):
-        rows = [("_total", min(100.0, share * 100))]
-    elif (name, counter) in _COUNTERS:
-        rows = _COUNTERS[name, counter](found, context)
-    else:
-        call.fail(
-            "Internal performance counter API call failed. Error: c0000bb8."
-            if match is None
-            else "The specified object was not found on the computer.",
-            "InvalidResult: (:) [Get-Counter], Exception",
-            "CounterApiError",
-        )
+def _sampled(
+    call: CmdletCall, path: str, resources: SystemResources, share: float
+) -> list[PsObject]:
+    try:
+        rows = counters.read_counter(call.process.context, path, resources, share)
+    except counters.UnknownCounter as problem:
+        call.fail(str(problem), "InvalidResult: (:) [Get-Counter], Exception", "CounterApiError")
         return []
-    computer = context.windows.system.computer_name.lower()
-    out = []
-    for one, value in rows:
-        if one and not matches_wildcard(one, instance):
-            continue
-        where = rf"\\{computer}\{name}" + (f"({one})" if one else "") + rf"\{counter}"
-        out.append(
-            PsObject(
-                "Microsoft.PowerShell.Commands.GetCounter.PerformanceCounterSample",
-                {"Path": where, "InstanceName": one, "CookedValue": float(value)},
-                where,
-            )
+    return [
+        PsObject(
+            "Microsoft.PowerShell.Commands.GetCounter.PerformanceCounterSample",
+            {"Path": one.path, "InstanceName": one.instance, "CookedValue": one.value},
+            one.path,
         )
-    return out
+        for one in rows
+    ]
 
 
 def _sample_set(moment: float, samples: list[PsObject]) -> PsObject:
@@ -337,7 +265,7 @@ def _volumes(call: CmdletCall) -> None:
     # Needs packages that Wine's stand-ins do not have.
     numbers = disk_numbers(call)
     for drive, size, free in (
-        wmi.wmi_drives(call.process.context) if numbers is None or 0 in numbers else ()
+        wmi.local_drives(call.process.context) if numbers is None or 0 in numbers else ()
     ):
         if not wanted or drive[0] in wanted:
             call.emit(
@@ -345,7 +273,7 @@ def _volumes(call: CmdletCall) -> None:
                     "MSFT_Volume",
                     {
                         "DriveLetter": drive[0],
-                        "FriendlyName": "",
+                        "FriendlyName": wmi.volume_label(call.process.context, drive),
                         "FileSystemType": "NTFS",
                         "DriveType": "Fixed",
                         "HealthStatus": "Healthy",

@@ -8,9 +8,10 @@ import hashlib
 import ipaddress
 import ntpath
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from transom.userland.powershell.exceptions import full_exception_name, is_exception_type
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Hashtable,
     PowerShellError,
@@ -19,9 +20,6 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 
 class Collection(PsObject):
@@ -105,7 +103,7 @@ def address_object(value: Any) -> PsObject:
     return PsObject(ADDRESS, {"AddressFamily": family, "IPAddressToString": str(found)}, str(found))
 
 
-def file_object(evaluator: PowerShellEvaluator, kind: str, path: str) -> PsObject:
+def file_object(evaluator: PowerShellSession, kind: str, path: str) -> PsObject:
     """FileInfo or DirectoryInfo, also of a file that does not exist."""
     files = evaluator.process.files
     full = files.absolute(path)
@@ -122,7 +120,7 @@ def file_object(evaluator: PowerShellEvaluator, kind: str, path: str) -> PsObjec
     return PsObject(f"System.IO.{kind}", properties, path)
 
 
-def create_dotnet(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any]) -> Any:
+def create_dotnet(evaluator: PowerShellSession, kind: str, arguments: list[Any]) -> Any:
     """`kind` is lower case and without `System.`; None if it is not one of these."""
     first = arguments[0] if arguments else None
     base = kind.partition("[")[0]
@@ -133,19 +131,7 @@ def create_dotnet(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any
     if kind == "text.stringbuilder":
         return StringBuilder(to_text(first) if isinstance(first, str) else "")
     if kind in ("io.streamwriter", "io.streamreader"):
-        shown = "System.IO.StreamWriter" if kind.endswith("writer") else "System.IO.StreamReader"
-        files = evaluator.process.files
-        path = files.absolute(to_text(first))
-        append = len(arguments) > 1 and arguments[1] is True
-        if kind == "io.streamreader" and not files.exists(path):
-            raise PowerShellError(
-                f'Exception calling ".ctor" with "1" argument(s): "Could not find file \'{path}\'."',
-                "NotSpecified: (:) [], MethodInvocationException",
-                "FileNotFoundException",
-            )
-        if kind == "io.streamwriter" and not append:
-            files.write(path, b"")
-        return FileStream(shown, path, append)
+        return _open_stream(evaluator, kind, arguments)
     if kind in ("io.fileinfo", "io.directoryinfo"):
         shown = "FileInfo" if kind == "io.fileinfo" else "DirectoryInfo"
         return file_object(evaluator, shown, to_text(first))
@@ -166,6 +152,23 @@ def create_dotnet(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any
         message = to_text(first) if arguments else f"Exception of type '{kind}' was thrown."
         return PsObject(full_exception_name(kind), {"Message": message}, message)
     return None
+
+
+def _open_stream(evaluator: PowerShellSession, kind: str, arguments: list[Any]) -> FileStream:
+    files = evaluator.process.files
+    path = files.absolute(to_text(arguments[0] if arguments else None))
+    append = len(arguments) > 1 and arguments[1] is True
+    if kind == "io.streamreader":
+        if not files.exists(path):
+            raise PowerShellError(
+                f'Exception calling ".ctor" with "1" argument(s): "Could not find file \'{path}\'."',
+                "NotSpecified: (:) [], MethodInvocationException",
+                "FileNotFoundException",
+            )
+        return FileStream("System.IO.StreamReader", path, append)
+    if not append:
+        files.write(path, b"")
+    return FileStream("System.IO.StreamWriter", path, append)
 
 
 def _hasher(name: str) -> PsObject:
@@ -213,7 +216,7 @@ def _add_to_set(evaluator: Any, target: Collection, arguments: list[Any]) -> boo
 
 
 def _write(newline: bool) -> Callable[..., Any]:
-    def run(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+    def run(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
         shown = (to_text(arguments[0]) if arguments else "") + "\r\n" * newline
         if isinstance(target, FileStream):
             target.pending.append(shown)
@@ -224,17 +227,17 @@ def _write(newline: bool) -> Callable[..., Any]:
     return run
 
 
-def _flush(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+def _flush(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     if isinstance(target, FileStream) and target.pending:
         evaluator.process.files.append(target.path, "".join(target.pending).encode())
         target.pending.clear()
 
 
-def _rest(evaluator: PowerShellEvaluator, target: FileStream) -> str:
+def _rest(evaluator: PowerShellSession, target: FileStream) -> str:
     return evaluator.process.files.text(target.path)[target.position :]
 
 
-def _read_line(evaluator: PowerShellEvaluator, target: FileStream, arguments: list[Any]) -> Any:
+def _read_line(evaluator: PowerShellSession, target: FileStream, arguments: list[Any]) -> Any:
     rest = _rest(evaluator, target)
     if not rest:
         return None
@@ -243,13 +246,13 @@ def _read_line(evaluator: PowerShellEvaluator, target: FileStream, arguments: li
     return line.removesuffix("\r")
 
 
-def _read_to_end(evaluator: PowerShellEvaluator, target: FileStream, arguments: list[Any]) -> str:
+def _read_to_end(evaluator: PowerShellSession, target: FileStream, arguments: list[Any]) -> str:
     rest = _rest(evaluator, target)
     target.position += len(rest)
     return rest
 
 
-def _in_role(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> bool:
+def _in_role(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> bool:
     wanted = to_text(arguments[0]).lower().rpartition("\\")[2]
     account = evaluator.process.context.windows.account
     if wanted in ("administrator", "administrators", "s-1-5-32-544", "544"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from transom.userland.limits import bounded
 from transom.userland.powershell import formatting, members
@@ -93,9 +93,9 @@ from transom.userland.process import Exit, Process
 class PowerShellEvaluator(PowerShellSession):
     """Runs scripts in a session."""
 
-    def fork(self, process: Process) -> PowerShellEvaluator:
+    def fork(self, process: Process) -> Self:
         """A new session in another process."""
-        return PowerShellEvaluator(process, self.cmdlets)
+        return type(self)(process, self.cmdlets)
 
     # Entry points
     async def run_script(self, source: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import PowerShellError, to_text
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 POLICIES: Final = (
     "Unrestricted",
@@ -23,12 +21,12 @@ PROCESS_VARIABLE: Final = "PSExecutionPolicyPreference"
 _SERVER_DEFAULT: Final = "RemoteSigned"
 
 
-def user_policy_key(evaluator: PowerShellEvaluator) -> str:
+def user_policy_key(evaluator: PowerShellSession) -> str:
     sid = evaluator.process.context.windows.account.sid
     return rf"HKU\{sid}\SOFTWARE\Microsoft\PowerShell\1\ShellIds\Microsoft.PowerShell"
 
 
-def scope_policy(evaluator: PowerShellEvaluator, scope: str) -> str:
+def scope_policy(evaluator: PowerShellSession, scope: str) -> str:
     registry = evaluator.process.context.windows.system.registry
     match scope.lower():
         case "process":
@@ -42,7 +40,7 @@ def scope_policy(evaluator: PowerShellEvaluator, scope: str) -> str:
     return "Undefined"
 
 
-def execution_policy(evaluator: PowerShellEvaluator) -> str:
+def execution_policy(evaluator: PowerShellSession) -> str:
     """The first policy that is defined; the default on servers is RemoteSigned."""
     for scope in ("Process", "CurrentUser", "LocalMachine"):
         policy = scope_policy(evaluator, scope)
@@ -51,7 +49,7 @@ def execution_policy(evaluator: PowerShellEvaluator) -> str:
     return _SERVER_DEFAULT
 
 
-def check_script(evaluator: PowerShellEvaluator, path: str) -> None:
+def check_script(evaluator: PowerShellSession, path: str) -> None:
     """Raises PowerShell's error for a script file that the policy blocks."""
     if not evaluator.process.windows or evaluator.process.context.native is not None:
         return

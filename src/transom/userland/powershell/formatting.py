@@ -102,6 +102,18 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         )
     },
     "System.Management.Automation.PathInfo": ("Path",),
+    "System.Security.Cryptography.X509Certificates.X509Certificate2": ("Thumbprint", "Subject"),
+    "Microsoft.Windows.ServerManager.Commands.Feature": (
+        "Display Name",
+        "Name",
+        "Install State",
+    ),
+    "Microsoft.Windows.ServerManager.Commands.FeatureOperationResult": (
+        "Success",
+        "Restart Needed",
+        "Exit Code",
+        "Feature Result",
+    ),
     "System.Management.Automation.PSDriveInfo": (
         "Name",
         "Used (GB)",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Hashtable,
     PowerShellError,
@@ -17,9 +18,6 @@ from transom.userland.powershell.values import (
     to_text,
 )
 from transom.userland.servers.http import ProgramHttpRequest, ProgramHttpResponse, ProgramHttpServer
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 KIND = "System.Net.HttpListener"
 _ANSWER, _STREAM = "System.Net.HttpListenerResponse", "System.Net.HttpResponseStream"
@@ -93,7 +91,7 @@ class _Stream(PsObject):
         self.answer = answer
 
 
-def _start(evaluator: PowerShellEvaluator, listener: HttpListener, _arguments: list[Any]) -> None:
+def _start(evaluator: PowerShellSession, listener: HttpListener, _arguments: list[Any]) -> None:
     if listener.server is not None:
         return
 
@@ -131,7 +129,7 @@ def _start(evaluator: PowerShellEvaluator, listener: HttpListener, _arguments: l
     listener.properties["IsListening"] = True
 
 
-async def _until_the_end(evaluator: PowerShellEvaluator, server: ProgramHttpServer) -> None:
+async def _until_the_end(evaluator: PowerShellSession, server: ProgramHttpServer) -> None:
     """The system sends responses: those given before the process ended are still sent."""
     try:
         await asyncio.get_running_loop().create_future()
@@ -140,7 +138,7 @@ async def _until_the_end(evaluator: PowerShellEvaluator, server: ProgramHttpServ
         evaluator.process.context.clock.call_later(_LAST_ANSWERS, server.close)
 
 
-def _stop(_evaluator: PowerShellEvaluator, listener: HttpListener, _arguments: list[Any]) -> None:
+def _stop(_evaluator: PowerShellSession, listener: HttpListener, _arguments: list[Any]) -> None:
     if listener.server is not None:
         listener.server.stop_listening()
         listener.server = None
@@ -148,7 +146,7 @@ def _stop(_evaluator: PowerShellEvaluator, listener: HttpListener, _arguments: l
 
 
 async def _context(
-    _evaluator: PowerShellEvaluator, listener: HttpListener, _arguments: list[Any]
+    _evaluator: PowerShellSession, listener: HttpListener, _arguments: list[Any]
 ) -> PsObject:
     if listener.server is None:
         raise _fault("GetContext", "Please call the Start() method before calling this method.")
@@ -193,7 +191,7 @@ def _request(request: ProgramHttpRequest) -> PsObject:
     )
 
 
-def _write(_evaluator: PowerShellEvaluator, stream: _Stream, arguments: list[Any]) -> None:
+def _write(_evaluator: PowerShellSession, stream: _Stream, arguments: list[Any]) -> None:
     given = arguments[0]
     data = (
         given

@@ -63,29 +63,35 @@ async def run_powershell(process: Process) -> int:
         elif name in ("file", "f"):
             return await _file(process, arguments)
         elif name in ("encodedcommand", "e", "ec", "enc"):
-            try:
-                return await _script(
-                    process, base64.b64decode(arguments[0]).decode("utf-16-le"), stay
-                )
-            except (IndexError, ValueError):
-                process.complain(
-                    "Cannot process the command because the value specified with "
-                    "-EncodedCommand is not properly encoded."
-                )
-                return 1
+            return await _encoded_command(process, arguments, stay)
     if arguments:
         if core:
             return await _file(process, arguments)
         return await _script(process, " ".join(arguments), stay)
     if process.context.terminal.tty:
-        banner = (
-            f"{_CORE}\r\nCopyright (c) Microsoft Corporation.\r\n"
-            if core
-            else "Windows PowerShell \r\nCopyright (C) Microsoft Corporation. All rights reserved."
-        )
-        note = process.context.image.options.get("note", "")
-        process.write(banner + (f"\r\n({note})" if note else "") + "\r\n\r\n")
+        _print_banner(process, core)
     return await _converse(_session(process))
+
+
+async def _encoded_command(process: Process, arguments: list[str], stay: bool) -> int:
+    try:
+        return await _script(process, base64.b64decode(arguments[0]).decode("utf-16-le"), stay)
+    except (IndexError, ValueError):
+        process.complain(
+            "Cannot process the command because the value specified with "
+            "-EncodedCommand is not properly encoded."
+        )
+        return 1
+
+
+def _print_banner(process: Process, core: bool) -> None:
+    banner = (
+        f"{_CORE}\r\nCopyright (c) Microsoft Corporation.\r\n"
+        if core
+        else "Windows PowerShell \r\nCopyright (C) Microsoft Corporation. All rights reserved."
+    )
+    note = process.context.image.options.get("note", "")
+    process.write(banner + (f"\r\n({note})" if note else "") + "\r\n\r\n")
 
 
 def _unix(sink: ByteSink) -> ByteSink:
@@ -162,7 +168,7 @@ async def _converse(evaluator: PowerShellEvaluator) -> int:
         if not line:
             return code
         collected += line.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-        if _goes_on(collected):
+        if _is_incomplete(collected):
             continue
         source, collected = collected, ""
         try:
@@ -218,7 +224,7 @@ class _Interrupt:
         return isinstance(problem, asyncio.CancelledError)
 
 
-def _goes_on(source: str) -> bool:
+def _is_incomplete(source: str) -> bool:
     try:
         parse_powershell(source)
     except IncompleteScript:

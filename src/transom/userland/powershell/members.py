@@ -6,9 +6,9 @@ import random
 import re
 import socket
 from calendar import timegm
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import gmtime, strptime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland import http_client as netclient
@@ -22,6 +22,7 @@ from transom.userland.powershell import (
     xml_objects,
 )
 from transom.userland.powershell.operators import format_operator, time_span
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Allocated,
     Char,
@@ -39,9 +40,6 @@ from transom.userland.powershell.values import (
     unrolled,
 )
 from transom.userland.powershell.xml_objects import XmlObject, parse_xml
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 
 def item_at(container: Any, index: int) -> Any:
@@ -69,7 +67,7 @@ def parse_date(shown: str) -> DateTime:
     raise PowerShellError(f'Cannot convert value "{shown}" to type "System.DateTime".')
 
 
-def local_date(evaluator: PowerShellEvaluator, moment: float) -> DateTime:
+def local_date(evaluator: PowerShellSession, moment: float) -> DateTime:
     """A moment in the time zone of the container or the machine."""
     offset = offset_seconds(evaluator.process.context.windows.system.registry, moment)
     return DateTime(moment + offset, offset)
@@ -82,45 +80,63 @@ def cast_value(name: str, value: Any) -> Any:
         if inner in ("byte", "char") and isinstance(value, str):
             return list(value) if inner == "char" else [ord(c) for c in value]
         return [cast_value(inner, one) for one in to_items(value)]
-    if kind in ("int", "int32", "int64", "long", "byte", "uint32", "int16"):
-        found = ord(value) if isinstance(value, Char) else to_number(value)
-        return round(found) if isinstance(found, float) else found
-    if kind in ("double", "single", "float", "decimal"):
-        return float(to_number(value))
-    if kind in ("string",):
-        return to_text(value)
-    if kind in ("bool", "boolean", "switch"):
-        return to_bool(value)
-    if kind == "char":
-        return Char(chr(value) if isinstance(value, int) else to_text(value)[:1])
-    if kind in ("xml", "xml.xmldocument"):
-        return parse_xml(value)
-    if kind == "datetime":
-        return value if isinstance(value, DateTime) else parse_date(to_text(value))
-    if kind == "array":
-        return to_items(value)
-    if kind == "version":
-        return value if isinstance(value, PsObject) else dotnet_objects.version_object(value)
-    if kind in ("ipaddress", "net.ipaddress"):
-        return value if isinstance(value, PsObject) else dotnet_objects.address_object(value)
-    if kind == "timespan":
-        return value if isinstance(value, PsObject) else statics.parse_time_span(to_text(value))
-    if kind == "security.principal.windowsprincipal":
-        return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": value})
-    if kind == "hashtable":
-        return value
-    if kind in ("void",):
-        return None
-    if kind == "pscustomobject":
-        found_properties = dict(value) if isinstance(value, Hashtable) else {}
-        return PsObject(
-            "System.Management.Automation.PSCustomObject",
-            {to_text(key): one for key, one in found_properties.items()},
-        )
-    return value
+    convert = _CASTS.get(kind)
+    return convert(value) if convert is not None else value
 
 
-def get_property(evaluator: PowerShellEvaluator, target: Any, name: str) -> Any:
+def _cast_integer(value: Any) -> Any:
+    found = ord(value) if isinstance(value, Char) else to_number(value)
+    return round(found) if isinstance(found, float) else found
+
+
+def _cast_float(value: Any) -> float:
+    return float(to_number(value))
+
+
+def _cast_char(value: Any) -> Char:
+    return Char(chr(value) if isinstance(value, int) else to_text(value)[:1])
+
+
+def _cast_date(value: Any) -> DateTime:
+    return value if isinstance(value, DateTime) else parse_date(to_text(value))
+
+
+def _unless_object(convert: Callable[[Any], PsObject]) -> Callable[[Any], PsObject]:
+    return lambda value: value if isinstance(value, PsObject) else convert(value)
+
+
+def _cast_principal(value: Any) -> PsObject:
+    return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": value})
+
+
+def _cast_custom_object(value: Any) -> PsObject:
+    properties = dict(value) if isinstance(value, Hashtable) else {}
+    return PsObject(
+        "System.Management.Automation.PSCustomObject",
+        {to_text(key): one for key, one in properties.items()},
+    )
+
+
+# A cast to any other type keeps the value.
+_CASTS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("int", "int32", "int64", "long", "byte", "uint32", "int16"), _cast_integer),
+    **dict.fromkeys(("double", "single", "float", "decimal"), _cast_float),
+    "string": to_text,
+    **dict.fromkeys(("bool", "boolean", "switch"), to_bool),
+    "char": _cast_char,
+    **dict.fromkeys(("xml", "xml.xmldocument"), parse_xml),
+    "datetime": _cast_date,
+    "array": to_items,
+    "version": _unless_object(dotnet_objects.version_object),
+    **dict.fromkeys(("ipaddress", "net.ipaddress"), _unless_object(dotnet_objects.address_object)),
+    "timespan": _unless_object(lambda value: statics.parse_time_span(to_text(value))),
+    "security.principal.windowsprincipal": _cast_principal,
+    "void": lambda value: None,
+    "pscustomobject": _cast_custom_object,
+}
+
+
+def get_property(evaluator: PowerShellSession, target: Any, name: str) -> Any:
     lower = name.lower()
     if target is None:
         return 0 if lower in ("count", "length") else None
@@ -144,29 +160,29 @@ def get_property(evaluator: PowerShellEvaluator, target: Any, name: str) -> Any:
     if lower in ("length", "count"):
         return len(target) if isinstance(target, str) and lower == "length" else 1
     if isinstance(target, DateTime):
-        shapes = {
-            "year": "yyyy",
-            "month": "MM",
-            "day": "dd",
-            "hour": "HH",
-            "minute": "mm",
-            "second": "ss",
-        }
-        if lower in shapes:
-            return int(target.format(shapes[lower]))
-        if lower == "dayofweek":
-            return target.format("dddd")
-        if lower == "dayofyear":
-            return gmtime(target.moment).tm_yday
-        if lower == "millisecond":
-            return int(target.moment % 1 * 1000)
-        if lower == "timeofday":
-            return time_span(target.moment % 86400)
-        if lower == "ticks":
-            return int(target.moment * 10_000_000) + 621355968000000000
-        if lower == "date":
-            return DateTime(target.moment - target.moment % 86400, target.offset)
+        read = _DATE_PROPERTIES.get(lower)
+        return read(target) if read is not None else None
     return None
+
+
+def _date_number(shape: str) -> Callable[[DateTime], int]:
+    return lambda date: int(date.format(shape))
+
+
+_DATE_PROPERTIES: dict[str, Callable[[DateTime], Any]] = {
+    "year": _date_number("yyyy"),
+    "month": _date_number("MM"),
+    "day": _date_number("dd"),
+    "hour": _date_number("HH"),
+    "minute": _date_number("mm"),
+    "second": _date_number("ss"),
+    "dayofweek": lambda date: date.format("dddd"),
+    "dayofyear": lambda date: gmtime(date.moment).tm_yday,
+    "millisecond": lambda date: int(date.moment % 1 * 1000),
+    "timeofday": lambda date: time_span(date.moment % 86400),
+    "ticks": lambda date: int(date.moment * 10_000_000) + 621355968000000000,
+    "date": lambda date: DateTime(date.moment - date.moment % 86400, date.offset),
+}
 
 
 def _reflected(target: PsObject) -> PsObject:
@@ -195,7 +211,7 @@ def _reflected(target: PsObject) -> PsObject:
 
 
 async def _for_each(
-    evaluator: PowerShellEvaluator, values: list[Any], arguments: list[Any]
+    evaluator: PowerShellSession, values: list[Any], arguments: list[Any]
 ) -> list[Any]:
     """The method ForEach of arrays, with a block or the name of a property."""
     out: list[Any] = []
@@ -208,7 +224,7 @@ async def _for_each(
 
 
 async def _where(
-    evaluator: PowerShellEvaluator, values: list[Any], arguments: list[Any]
+    evaluator: PowerShellSession, values: list[Any], arguments: list[Any]
 ) -> list[Any]:
     """The method Where of arrays: a block, then a mode and a number."""
     mode = to_text(arguments[1]).lower() if len(arguments) > 1 else "default"
@@ -298,8 +314,17 @@ _ADD_TIME = {
 }
 
 
+def _value_methods(target: Any) -> Mapping[str, Callable[[Any, list[Any]], Any]]:
+    """The methods of strings, arrays and hashtables."""
+    if isinstance(target, str):
+        return _STRING
+    if isinstance(target, list):
+        return _LIST
+    return _HASHTABLE if isinstance(target, Hashtable) else {}
+
+
 def call_method(
-    evaluator: PowerShellEvaluator, target: Any, name: str, arguments: list[Any]
+    evaluator: PowerShellSession, target: Any, name: str, arguments: list[Any]
 ) -> Any | Awaitable[Any]:
     lower = name.lower()
     if target is None:
@@ -333,45 +358,18 @@ def call_method(
     if lower in ("foreach", "where") and arguments and not isinstance(target, Hashtable):
         apply = _for_each if lower == "foreach" else _where
         return apply(evaluator, to_items(target), arguments)
-    try:
-        if isinstance(target, str) and lower in _STRING:
-            return _STRING[lower](target, arguments)
-        if isinstance(target, list) and lower in _LIST:
-            return _LIST[lower](target, arguments)
-        if isinstance(target, Hashtable) and lower in _HASHTABLE:
-            return _HASHTABLE[lower](target, arguments)
-    except IndexError:
-        raise PowerShellError(
-            f'Cannot find an overload for "{name}" and the argument count: "{len(arguments)}".'
-        ) from None
+    of_value = _value_methods(target).get(lower)
+    if of_value is not None:
+        try:
+            return of_value(target, arguments)
+        except IndexError:
+            raise PowerShellError(
+                f'Cannot find an overload for "{name}" and the argument count: "{len(arguments)}".'
+            ) from None
     if isinstance(target, DateTime):
-        if lower in ("addmonths", "addyears"):
-            return statics.add_months(
-                target.moment, int(to_number(arguments[0])) * (1 if lower == "addmonths" else 12)
-            )
-        if lower in _ADD_TIME:
-            return DateTime(
-                target.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], target.offset
-            )
-        if lower == "add":
-            return DateTime(
-                target.moment + float(to_number(arguments[0].get("TotalSeconds"))), target.offset
-            )
-        if lower in (
-            "toshortdatestring",
-            "tolongdatestring",
-            "toshorttimestring",
-            "tolongtimestring",
-        ):
-            return target.format(
-                {"toshortd": "d", "tolongda": "D", "toshortt": "t", "tolongti": "T"}[lower[:8]]
-            )
-        if lower == "touniversaltime":
-            return DateTime(target.moment - target.offset)
-        if lower == "tolocaltime":
-            return target if target.offset else local_date(evaluator, target.moment)
-        if lower == "subtract":
-            return time_span(target.moment - arguments[0].moment)
+        result = _call_date_method(evaluator, target, lower, arguments)
+        if result is not None:
+            return result
     if isinstance(target, ScriptBlock) and lower in ("invoke", "invokereturnasis"):
         return evaluator.invoke_with(target, arguments)
     raise PowerShellError(
@@ -384,19 +382,54 @@ def call_method(
     )
 
 
-async def _download(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:
+_DATE_FORMATS = {
+    "toshortdatestring": "d",
+    "tolongdatestring": "D",
+    "toshorttimestring": "t",
+    "tolongtimestring": "T",
+}
+
+
+def _call_date_method(
+    evaluator: PowerShellSession, date: DateTime, lower: str, arguments: list[Any]
+) -> DateTime | PsObject | str | None:
+    """None if dates do not have the method."""
+    if lower in ("addmonths", "addyears"):
+        return statics.add_months(
+            date.moment, int(to_number(arguments[0])) * (1 if lower == "addmonths" else 12)
+        )
+    if lower in _ADD_TIME:
+        return DateTime(
+            date.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], date.offset
+        )
+    if lower == "add":
+        return DateTime(
+            date.moment + float(to_number(arguments[0].get("TotalSeconds"))), date.offset
+        )
+    if lower in _DATE_FORMATS:
+        return date.format(_DATE_FORMATS[lower])
+    if lower == "touniversaltime":
+        return DateTime(date.moment - date.offset)
+    if lower == "tolocaltime":
+        return date if date.offset else local_date(evaluator, date.moment)
+    if lower == "subtract":
+        return time_span(date.moment - arguments[0].moment)
+    return None
+
+
+async def _download(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
     return (await web_request(evaluator, to_text(arguments[0]))).body.decode("utf-8", "replace")
 
 
 async def _download_file(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
 ) -> None:
     answer = await web_request(evaluator, to_text(arguments[0]))
     evaluator.process.files.write(to_text(arguments[1]), answer.body)
 
 
 async def web_request(
-    evaluator: PowerShellEvaluator, url: str, method: str = "GET", **more: Any
+    evaluator: PowerShellSession, url: str, method: str = "GET", **more: Any
 ) -> netclient.Fetched:
     """Raises PowerShell's errors."""
     context = evaluator.process.context
@@ -442,9 +475,7 @@ def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerSh
     )
 
 
-async def tcp_connect(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
-) -> None:
+async def tcp_connect(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     try:
         connection = await evaluator.process.context.network.connect(
             to_text(arguments[0]), int(to_number(arguments[1]))
@@ -459,13 +490,13 @@ async def tcp_connect(
     target.properties["Connected"] = True
 
 
-def _elapsed(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+def _elapsed(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     seconds = evaluator.process.context.clock.monotonic() - float(target.properties["start"])
     target.properties["Elapsed"] = time_span(seconds)
     target.properties["ElapsedMilliseconds"] = int(seconds * 1000)
 
 
-def _decode(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:
+def _decode(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> str:
     value = arguments[0]
     data = value if isinstance(value, bytes) else bytes(int(one) & 0xFF for one in to_items(value))
     return data.decode(target.text or "utf-8", "replace")
@@ -481,7 +512,7 @@ def credential(user: str, password: Any) -> SecretObject:
 
 
 def _network_credential(
-    evaluator: PowerShellEvaluator, target: SecretObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: SecretObject, arguments: list[Any]
 ) -> PsObject:
     domain, _, user = to_text(target.get("UserName")).rpartition("\\")
     return PsObject(
@@ -490,7 +521,7 @@ def _network_credential(
     )
 
 
-def _delete_item(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+def _delete_item(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     """Removes links, not their targets; a directory that is not empty only if requested."""
     path = to_text(target.get("FullName"))
     try:
@@ -528,12 +559,12 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def console_write_line(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+def console_write_line(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     evaluator.flush()
     evaluator.process.write((to_text(a[0]) if a else "") + "\r\n")
 
 
-def console_write(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+def console_write(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     evaluator.flush()
     evaluator.process.write(to_text(a[0]) if a else "")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from calendar import timegm
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.userland.powershell import cmdlets_acl, listener
 from transom.userland.powershell.arrays import allocate
 from transom.userland.powershell.dotnet_objects import create_dotnet
 from transom.userland.powershell.members import credential, tcp_connect
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     Hashtable,
@@ -19,10 +20,6 @@ from transom.userland.powershell.values import (
     to_text,
 )
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
-
-
 _CREATED = {
     "net.webclient": "System.Net.WebClient",
     "net.sockets.tcpclient": "System.Net.Sockets.TcpClient",
@@ -31,9 +28,7 @@ _CREATED = {
 }
 
 
-def create_powershell_object(
-    evaluator: PowerShellEvaluator, kind: str, arguments: list[Any]
-) -> Any:
+def create_powershell_object(evaluator: PowerShellSession, kind: str, arguments: list[Any]) -> Any:
     """Implements New-Object."""
     kind = kind.lower().removeprefix("system.")
     if kind.endswith("[]"):
@@ -72,8 +67,10 @@ def create_powershell_object(
         )
         return credential(to_text(given[0]), given[1] if len(given) > 1 else None)
     own = create_dotnet(evaluator, kind, arguments)
-    if own is not None:
-        return own
+    return own if own is not None else _create_known(evaluator, kind, arguments)
+
+
+def _create_known(evaluator: PowerShellSession, kind: str, arguments: list[Any]) -> Any:
     known = _CREATED.get(kind)
     if known is None:
         raise PowerShellError(
@@ -93,7 +90,7 @@ def create_powershell_object(
 
 
 async def _connected(
-    evaluator: PowerShellEvaluator, made: PsObject, arguments: list[Any]
+    evaluator: PowerShellSession, made: PsObject, arguments: list[Any]
 ) -> PsObject:
     await tcp_connect(evaluator, made, arguments)
     return made

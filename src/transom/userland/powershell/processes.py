@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import PsObject, to_number
-
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
 
 _STEP: Final = 0.1
 
 
-def _kill(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+def _kill(evaluator: PowerShellSession, target: PsObject, arguments: list[Any]) -> None:
     evaluator.process.context.processes.signal(int(to_number(target.get("Id"))), "SIGKILL")
 
 
 async def _wait(
-    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+    evaluator: PowerShellSession, target: PsObject, arguments: list[Any]
 ) -> bool | None:
     """True if it ended in time, False after the timeout; no output without a limit."""
     pid, context = int(to_number(target.get("Id"))), evaluator.process.context

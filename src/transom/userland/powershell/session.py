@@ -1,16 +1,26 @@
-"""The state of a PowerShell session: its variables, errors and console."""
+"""The state of a PowerShell session: its variables, errors and console.
+
+Cmdlets and .NET types work on it. Running scripts is left to `PowerShellEvaluator`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from transom.userland.powershell import formatting
 from transom.userland.powershell.automatic import AUTOMATIC
-from transom.userland.powershell.cmdlets import CmdletTable
 from transom.userland.powershell.control import Thrown
 from transom.userland.powershell.defined_types import DefinedType
 from transom.userland.powershell.exceptions import error_record
+from transom.userland.powershell.tree import (
+    BoundArgument,
+    CommandNode,
+    PsNode,
+    StatementBlock,
+    StreamRedirect,
+)
 from transom.userland.powershell.values import (
     PowerShellError,
     PsObject,
@@ -25,8 +35,39 @@ _MAXIMUM_ERROR_COUNT = 256  # the default of $MaximumErrorCount
 Emit = Callable[[Any], None]
 
 
-class PowerShellSession:
-    def __init__(self, process: Process, cmdlets: CmdletTable) -> None:
+class SessionCmdlet(Protocol):
+    """A cmdlet, as a session knows it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def positional(self) -> tuple[str, ...]: ...
+    @property
+    def switches(self) -> frozenset[str]: ...
+    @property
+    def named(self) -> tuple[str, ...]: ...
+
+    async def call(
+        self,
+        session: PowerShellSession,
+        name: str,
+        arguments: Sequence[BoundArgument],
+        given: list[Any] | None,
+    ) -> None:
+        """`name` is as written; `given` comes from the pipeline."""
+
+
+class SessionCmdlets(Protocol):
+    """The cmdlets of a session, by name and alias."""
+
+    @property
+    def aliases(self) -> Mapping[str, str]: ...
+    def find(self, name: str) -> SessionCmdlet | None: ...
+    def all(self) -> Sequence[SessionCmdlet]: ...
+
+
+class PowerShellSession(ABC):
+    def __init__(self, process: Process, cmdlets: SessionCmdlets) -> None:
         self.cmdlets = cmdlets
         self.process: Process = process
         self.env: Variables = Variables(process.env)
@@ -45,6 +86,7 @@ class PowerShellSession:
         self.types: dict[str, DefinedType] = {}  # classes and enums, by lower-case name
         self.static_values: dict[str, dict[str, Any]] = {}  # those that a script has set, by type
         self.aliases: dict[str, str] = {}  # by Set-Alias
+        self.drives: dict[str, tuple[str, str]] = {}  # by New-PSDrive: provider and root
         self.script = ""
         self.held: list[Any] = []  # objects for the console, held until one of another kind follows
         self.emit: Emit = self.show
@@ -52,6 +94,69 @@ class PowerShellSession:
         self.location = ""  # a registry key, if it is the current location
         self.locations: list[tuple[str, str]] = []
         self.allocated = 0
+
+    def resolved(self, path: str) -> str:
+        """A path on a drive of this session, on the drive or key that it is for."""
+        name, colon, rest = path.partition(":")
+        found = self.drives.get(name.lower()) if colon else None
+        if found is None:
+            return path
+        provider, root = found
+        start = "Registry::" if provider == "Registry" else ""
+        return start + root.rstrip("\\") + "\\" + rest.strip("\\/")
+
+    @abstractmethod
+    def fork(self, process: Process) -> Self:
+        """A new session in another process."""
+
+    @abstractmethod
+    async def value(self, node: PsNode) -> Any:
+        """The value of an expression."""
+
+    @abstractmethod
+    async def block(self, node: StatementBlock) -> None:
+        """Runs statements in the current scope."""
+
+    @abstractmethod
+    async def collect(self, node: PsNode) -> list[Any]:
+        """The output of a statement."""
+
+    @abstractmethod
+    async def command(self, node: CommandNode, given: list[Any] | None) -> None:
+        """Runs a cmdlet, function or program; `given` comes from the pipeline."""
+
+    @abstractmethod
+    async def redirect(self, redirects: Sequence[StreamRedirect], values: list[Any]) -> None:
+        """Writes the output of a command to files."""
+
+    @abstractmethod
+    async def invoke(
+        self,
+        block: ScriptBlock,
+        arguments: list[Any],
+        item: Any = None,
+        named: dict[str, Any] | None = None,
+    ) -> list[Any]:
+        """The output of a script block."""
+
+    @abstractmethod
+    async def invoke_with(self, block: ScriptBlock, arguments: list[Any]) -> list[Any]:
+        """Like the method Invoke: with arguments, in a new scope."""
+
+    @abstractmethod
+    async def call_block(
+        self,
+        block: ScriptBlock,
+        arguments: list[Any],
+        item: Any = None,
+        named: dict[str, Any] | None = None,
+        *,
+        own_scope: bool = False,
+        variables: dict[str, Any] | None = None,
+        items: list[Any] | None = None,
+        name: str = "",
+    ) -> None:
+        """`items` come from the pipeline: `process` runs for each of them."""
 
     def show(self, value: Any) -> None:
         for item in to_items(value):

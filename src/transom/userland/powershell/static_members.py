@@ -6,7 +6,7 @@ import base64
 import math
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.kit.uuids import random_uuid
 from transom.machines.windows.registry import ExpandString
@@ -20,6 +20,7 @@ from transom.userland.powershell.members import (
 )
 from transom.userland.powershell.new_object import create_powershell_object
 from transom.userland.powershell.operators import format_operator, matches_wildcard
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     Hashtable,
@@ -31,25 +32,22 @@ from transom.userland.powershell.values import (
 )
 from transom.userland.process import Exit
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
-
 
 # Static members, by type and name. `arguments` is None for a property.
-def _now(evaluator: PowerShellEvaluator, a: list[Any] | None) -> DateTime:
+def _now(evaluator: PowerShellSession, a: list[Any] | None) -> DateTime:
     return local_date(evaluator, evaluator.process.context.clock.time())
 
 
-async def _sleep(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+async def _sleep(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     await evaluator.process.sleep(float(to_number(a[0])) / 1000 if a else 0)
 
 
-async def _read_line(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str | None:
+async def _read_line(evaluator: PowerShellSession, a: list[Any] | None) -> str | None:
     line = await evaluator.process.stdin.readline()
     return line.decode("utf-8", "surrogateescape").rstrip("\r\n") if line else None
 
 
-async def _addresses(evaluator: PowerShellEvaluator, a: list[Any] | None) -> list[Any]:
+async def _addresses(evaluator: PowerShellSession, a: list[Any] | None) -> list[Any]:
     try:
         found = await evaluator.process.context.network.resolve(to_text((a or [""])[0]))
     except socket.gaierror:
@@ -59,11 +57,11 @@ async def _addresses(evaluator: PowerShellEvaluator, a: list[Any] | None) -> lis
     return [dotnet_objects.address_object(address) for address in found]
 
 
-def _constant(value: str) -> Callable[[PowerShellEvaluator, list[Any] | None], str]:
+def _constant(value: str) -> Callable[[PowerShellSession, list[Any] | None], str]:
     return lambda evaluator, a: value
 
 
-def _variables_key(evaluator: PowerShellEvaluator, a: list[Any], position: int) -> str:
+def _variables_key(evaluator: PowerShellSession, a: list[Any], position: int) -> str:
     """The registry key of the machine's or the user's variables; "" for those of the process."""
     target = to_text(a[position]).lower() if len(a) > position else "process"
     if target in ("machine", "2"):
@@ -73,7 +71,7 @@ def _variables_key(evaluator: PowerShellEvaluator, a: list[Any], position: int) 
     return ""
 
 
-def _environment_variable(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str | None:
+def _environment_variable(evaluator: PowerShellSession, a: list[Any] | None) -> str | None:
     given = a or [""]
     name, key = to_text(given[0]), _variables_key(evaluator, given, 1)
     if not key:
@@ -82,7 +80,7 @@ def _environment_variable(evaluator: PowerShellEvaluator, a: list[Any] | None) -
     return None if found is None else expand_registry_value(found, evaluator.env)
 
 
-def _environment_variables(evaluator: PowerShellEvaluator, a: list[Any] | None) -> Hashtable:
+def _environment_variables(evaluator: PowerShellSession, a: list[Any] | None) -> Hashtable:
     key = _variables_key(evaluator, a or [], 0)
     if not key:
         return Hashtable(evaluator.env)
@@ -92,11 +90,11 @@ def _environment_variables(evaluator: PowerShellEvaluator, a: list[Any] | None) 
     )
 
 
-def _expand_variables(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _expand_variables(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     return expand_registry_value(ExpandString(to_text((a or [""])[0])), evaluator.env)
 
 
-def _set_environment_variable(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+def _set_environment_variable(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     """Variables of the machine and the user are for later processes, not for this one."""
     given = [*(a or []), "", ""]
     name, value, key = to_text(given[0]), to_text(given[1]), _variables_key(evaluator, a or [], 2)
@@ -119,12 +117,12 @@ def _set_environment_variable(evaluator: PowerShellEvaluator, a: list[Any] | Non
         registry.set(key, name, ExpandString(value) if kind is ExpandString else value)
 
 
-def _exit(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+def _exit(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     evaluator.flush()
     raise Exit(int(to_number((a or [0])[0])) & 0xFFFFFFFF)
 
 
-def _get_files(evaluator: PowerShellEvaluator, a: list[Any] | None) -> list[str]:
+def _get_files(evaluator: PowerShellSession, a: list[Any] | None) -> list[str]:
     """The files of a directory, or the named pipes of the machine, optionally with a pattern."""
     arguments = [to_text(one) for one in a or [""]]
     if len(arguments) > 2:
@@ -146,7 +144,7 @@ def _get_files(evaluator: PowerShellEvaluator, a: list[Any] | None) -> list[str]
     ]
 
 
-def _round(evaluator: PowerShellEvaluator, a: list[Any] | None) -> Any:
+def _round(evaluator: PowerShellSession, a: list[Any] | None) -> Any:
     values = a or [0]
     places = int(to_number(values[1])) if len(values) > 1 else 0
     result = round(float(to_number(values[0])), places)
@@ -154,7 +152,7 @@ def _round(evaluator: PowerShellEvaluator, a: list[Any] | None) -> Any:
 
 
 def _math(function: Callable[..., Any]) -> Callable[[Any, list[Any] | None], Any]:
-    def call(evaluator: PowerShellEvaluator, arguments: list[Any] | None) -> Any:
+    def call(evaluator: PowerShellSession, arguments: list[Any] | None) -> Any:
         try:
             return function(*[to_number(value) for value in arguments or []])
         except OverflowError:
@@ -165,7 +163,7 @@ def _math(function: Callable[..., Any]) -> Callable[[Any, list[Any] | None], Any
     return call
 
 
-def _to_base(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _to_base(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     given = a or [""]
     if len(given) < 2:
         return to_text(given[0])
@@ -177,7 +175,7 @@ def _encoding(name: str) -> Callable[[Any, list[Any] | None], PsObject]:
     return lambda evaluator, a: PsObject("System.Text.Encoding", {"EncodingName": name}, name)
 
 
-def _identity(evaluator: PowerShellEvaluator, a: list[Any] | None) -> PsObject:
+def _identity(evaluator: PowerShellSession, a: list[Any] | None) -> PsObject:
     account = evaluator.process.context.windows.account
     return PsObject(
         "System.Security.Principal.WindowsIdentity",
@@ -305,7 +303,7 @@ def _version(build: str) -> PsObject:
 
 
 def static_member(
-    evaluator: PowerShellEvaluator, kind: str, name: str, arguments: list[Any] | None
+    evaluator: PowerShellSession, kind: str, name: str, arguments: list[Any] | None
 ) -> Any:
     kind = kind.lower().removeprefix("system.")
     key = (kind, name.lower())

@@ -8,10 +8,11 @@ import re
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from transom.machines.styles import windows_error_code
 from transom.userland.powershell.operators import expression, time_span
+from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     DateTime,
     PowerShellError,
@@ -21,10 +22,7 @@ from transom.userland.powershell.values import (
     to_text,
 )
 
-if TYPE_CHECKING:
-    from transom.userland.powershell.evaluator import PowerShellEvaluator
-
-Static = Callable[["PowerShellEvaluator", "list[Any] | None"], Any]
+Static = Callable[[PowerShellSession, "list[Any] | None"], Any]
 
 
 def _failed(name: str, count: int, why: str) -> PowerShellError:
@@ -54,7 +52,7 @@ def _why(path: str, full: str, error: OSError) -> str:
 def _on_file(name: str, work: Callable[[Any, list[Any]], Any]) -> Static:
     """A method whose first argument is a path; its errors are .NET's."""
 
-    def run(evaluator: PowerShellEvaluator, given: list[Any] | None) -> Any:
+    def run(evaluator: PowerShellSession, given: list[Any] | None) -> Any:
         arguments = given or [""]
         files = evaluator.process.files
         try:
@@ -175,7 +173,7 @@ _PATHS: Final[dict[str, Callable[[list[str]], Any]]] = {
 }
 
 
-def _temporary(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _temporary(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     folder = evaluator.env.get("TEMP", r"C:\Windows\Temp")
     path = rf"{folder}\tmp{evaluator.process.context.rng.getrandbits(16):04X}.tmp"
     evaluator.process.files.mkdir(folder, parents=True)
@@ -259,7 +257,7 @@ _SHAPES: Final = (
 )
 
 
-def _exact(evaluator: PowerShellEvaluator, a: list[Any] | None) -> DateTime:
+def _exact(evaluator: PowerShellSession, a: list[Any] | None) -> DateTime:
     given = [to_text(one) for one in a or ["", ""]]
     shape = re.sub(
         "|".join(name for name, _ in _SHAPES), lambda match: dict(_SHAPES)[match[0]], given[1]
@@ -329,35 +327,35 @@ _OWN_FOLDERS: Final = {
 }
 
 
-def _folder(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _folder(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     name = to_text((a or [""])[0]).lower()
     if name in _OWN_FOLDERS:
         return evaluator.process.context.windows.account.profile + _OWN_FOLDERS[name]
     return _FOLDERS.get(name, "")
 
 
-def _random_name(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _random_name(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     return f"{evaluator.process.context.rng.getrandbits(55):011x}"[:8] + ".tmp"
 
 
-def _domain(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _domain(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     return evaluator.process.context.windows.account.domain
 
 
-def _ticks(evaluator: PowerShellEvaluator, a: list[Any] | None) -> int:
+def _ticks(evaluator: PowerShellSession, a: list[Any] | None) -> int:
     return int(evaluator.process.context.clock.monotonic() * 1000) & 0x7FFFFFFF
 
 
-def _held(evaluator: PowerShellEvaluator, a: list[Any] | None) -> int:
+def _held(evaluator: PowerShellSession, a: list[Any] | None) -> int:
     return evaluator.allocated + (8 << 20)
 
 
-def _hex(evaluator: PowerShellEvaluator, a: list[Any] | None) -> str:
+def _hex(evaluator: PowerShellSession, a: list[Any] | None) -> str:
     return "-".join(f"{int(to_number(one)) & 0xFF:02X}" for one in to_items((a or [[]])[0]))
 
 
 def _words(table: dict[str, Callable[[list[str]], Any]], name: str) -> Static:
-    def run(evaluator: PowerShellEvaluator, a: list[Any] | None) -> Any:
+    def run(evaluator: PowerShellSession, a: list[Any] | None) -> Any:
         try:
             return table[name]([to_text(one) for one in a or [""]])
         except IndexError:

@@ -219,7 +219,7 @@ def webhook(context: ProgramContext) -> Program:
             "status": {"metadata": {}, "message": "this webhook allows all requests"},
         }
 
-    opinions: dict[str, Admit] = {
+    admission_handlers: dict[str, Admit] = {
         "/add-label": _add_label,
         "/always-allow-delay-5s": slowly,
         "/always-deny": _deny,
@@ -237,7 +237,7 @@ def webhook(context: ProgramContext) -> Program:
     async def handle(request: ProgramHttpRequest) -> ProgramHttpResponse:
         if request.path == "/readyz":
             return gomux.written("ok")
-        admit = opinions.get(request.path)
+        admit = admission_handlers.get(request.path)
         if admit is None:
             return program_text_response("404 page not found\n", 404)
         if request.headers.get("content-type") != "application/json":

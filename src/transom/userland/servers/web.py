@@ -155,10 +155,81 @@ def file_response(context: ProgramContext, place: str, content: bytes) -> Progra
     return ProgramHttpResponse(200, content, headers)
 
 
+class _NginxSite:
+    """The server block of the configuration: its root, its `return` directives and the files."""
+
+    def __init__(self, server: ServerProgram, configuration: str, version: str) -> None:
+        self._server = server
+        self._version = version
+        roots = directives(_ROOT, configuration)
+        self._root = roots[0][1].strip() if roots else "/usr/share/nginx/html"
+        self._returns = [
+            (exact, path, int(code), (body or "").strip("\"'").replace("\\n", "\n"))
+            for exact, path, code, body in (
+                found.groups() for found in directives(_RETURN, configuration)
+            )
+        ]
+
+    def handle(self, request: ProgramHttpRequest) -> ProgramHttpResponse:
+        response = self._answer(request)
+        user = request.headers.get("user-agent", "-")
+        referer = request.headers.get("referer", "-")
+        forwarded = request.headers.get("x-forwarded-for", "-")
+        self._server.out(
+            f'{_host(request)} - - [{_log_time(self._server.context)}] "{request.method} '
+            f'{request.target} {request.version}" '
+            f'{response.status} {len(response.body)} "{referer}" "{user}" "{forwarded}"'
+        )
+        return response
+
+    def _answer(self, request: ProgramHttpRequest) -> ProgramHttpResponse:
+        for exact, path, code, body in self._returns:
+            if (request.path == path) if exact else request.path.startswith(path):
+                if code in (301, 302, 307, 308):
+                    return ProgramHttpResponse(code, b"", (("Location", body),))
+                return program_text_response(body, code, "text/plain") if body else self._page(code)
+        if request.method not in ("GET", "HEAD"):
+            return self._page(405)
+        context = self._server.context
+        found = find_page(context, self._root, request.path, ("index.html", "index.htm"))
+        if not isinstance(found, int):
+            return file_response(context, *found)
+        if found == 404:
+            self._log_missing(request)
+        response = self._page(found)
+        if found == 301:
+            return response._replace(headers=(*response.headers, ("Location", request.path + "/")))
+        return response
+
+    def _log_missing(self, request: ProgramHttpRequest) -> None:
+        self._server.err(
+            f"{_nginx_time(self._server.context)} [error] 31#31: *1 open() "
+            f'"{self._root + request.path}" failed (2: No such file or directory), '
+            f"client: {_host(request)}, server: localhost, request: "
+            f'"{request.method} {request.target} HTTP/1.1", '
+            f'host: "{request.headers.get("host", "")}"'
+        )
+
+    def _page(self, status: int) -> ProgramHttpResponse:
+        names = {
+            404: "404 Not Found",
+            403: "403 Forbidden",
+            301: "301 Moved Permanently",
+            405: "405 Not Allowed",
+        }
+        name = names.get(status, f"{status} Error")
+        body = (
+            f"<html>\r\n<head><title>{name}</title></head>\r\n<body>\r\n<center><h1>{name}</h1></center>\r\n"
+            f"<hr><center>nginx/{self._version}</center>\r\n</body>\r\n</html>\r\n"
+        )
+        return program_text_response(body, status, "text/html")
+
+
 def nginx(context: ProgramContext) -> Program:
     server = ServerProgram(context)
+    version = context.env.get("NGINX_VERSION", "1.19.6")
     if "-v" in context.argv or "-V" in context.argv:
-        server.err("nginx version: nginx/" + context.env.get("NGINX_VERSION", "1.19.6"))
+        server.err(f"nginx version: nginx/{version}")
         server.exit(0)
         return server
     if "-t" in context.argv:
@@ -172,69 +243,7 @@ def nginx(context: ProgramContext) -> Program:
     ports = sorted({int(found[1]) for found in directives(_LISTEN, configuration)})
     ports = ports or [int(context.image.options.get("port", "80"))]
     secure = {int(found[1]) for found in directives(_LISTEN_SSL, configuration)}
-    roots = directives(_ROOT, configuration)
-    root = roots[0][1].strip() if roots else "/usr/share/nginx/html"
-    version = context.env.get("NGINX_VERSION", "1.19.6")
-    answers = [
-        (exact, path, int(code), (body or "").strip("\"'").replace("\\n", "\n"))
-        for exact, path, code, body in (
-            found.groups() for found in directives(_RETURN, configuration)
-        )
-    ]
-
-    def page(status: int) -> ProgramHttpResponse:
-        names = {
-            404: "404 Not Found",
-            403: "403 Forbidden",
-            301: "301 Moved Permanently",
-            405: "405 Not Allowed",
-        }
-        name = names.get(status, f"{status} Error")
-        body = (
-            f"<html>\r\n<head><title>{name}</title></head>\r\n<body>\r\n<center><h1>{name}</h1></center>\r\n"
-            f"<hr><center>nginx/{version}</center>\r\n</body>\r\n</html>\r\n"
-        )
-        return program_text_response(body, status, "text/html")
-
-    def handle(request: ProgramHttpRequest) -> ProgramHttpResponse:
-        response = answer(request)
-        user = request.headers.get("user-agent", "-")
-        referer = request.headers.get("referer", "-")
-        forwarded = request.headers.get("x-forwarded-for", "-")
-        server.out(
-            f'{_host(request)} - - [{_log_time(context)}] "{request.method} {request.target} '
-            f'{request.version}" '
-            f'{response.status} {len(response.body)} "{referer}" "{user}" "{forwarded}"'
-        )
-        return response
-
-    def answer(request: ProgramHttpRequest) -> ProgramHttpResponse:
-        for exact, path, code, body in answers:
-            if (request.path == path) if exact else request.path.startswith(path):
-                if code in (301, 302, 307, 308):
-                    return ProgramHttpResponse(code, b"", (("Location", body),))
-                return program_text_response(body, code, "text/plain") if body else page(code)
-        if request.method not in ("GET", "HEAD"):
-            return page(405)
-        found = find_page(context, root, request.path, ("index.html", "index.htm"))
-        if isinstance(found, int):
-            if found == 404:
-                target = root + request.path
-                server.err(
-                    f'{_nginx_time(context)} [error] 31#31: *1 open() "{target}" failed (2: '
-                    "No such file or directory), "
-                    f"client: {_host(request)}, server: localhost, request: "
-                    f'"{request.method} {request.target} HTTP/1.1", '
-                    f'host: "{request.headers.get("host", "")}"'
-                )
-            response = page(found)
-            if found == 301:
-                return response._replace(
-                    headers=(*response.headers, ("Location", request.path + "/"))
-                )
-            return response
-        return file_response(context, *found)
-
+    site = _NginxSite(server, configuration, version)
     if context.image.entrypoint and context.main and context.image.program == "nginx":
         for line in _NGINX_START:
             server.out(line)
@@ -242,7 +251,7 @@ def nginx(context: ProgramContext) -> Program:
         try:
             server.serve(
                 port,
-                handle,
+                site.handle,
                 server=f"nginx/{version}",
                 certificate=tls.untrusted_certificate if port in secure else None,
             )

@@ -14,6 +14,7 @@ from transom.machines.windows.accounts import NO_MAPPING
 from transom.userland.process import Command, Process
 from transom.userland.windows import texts
 from transom.userland.windows.rights import parse_rights, show_entry
+from transom.userland.windows.sddl import dacl_text, with_dacl
 
 _NONE_MAPPED: Final = 1332
 _BAD_PARAMETER: Final = 87
@@ -190,6 +191,8 @@ async def icacls(process: Process) -> int:
     options = {word.lower() for word in words[1:]} & {"/t", "/c", "/l", "/q"}
     rest = [word for word in words[1:] if word.lower() not in options]
     done = failed = code = 0
+    if rest and rest[0].lower() in ("/save", "/restore"):
+        return _store(process, words[0], rest, "/t" in options)
     try:
         changes = _changes(process, rest)
     except Misused as error:
@@ -217,6 +220,43 @@ async def icacls(process: Process) -> int:
                 process.complain(f"{path}: {texts.windows_message(error)}")
     process.print_line(f"Successfully processed {done} files; Failed processing {failed} files")
     return code
+
+
+def _store(process: Process, given: str, words: list[str], deep: bool) -> int:
+    """/save writes names and lists to a file, relative to the directory above; /restore reads it."""
+    verb, files = words[0].lower(), process.files
+    if len(words) != 2:
+        process.complain(f'Invalid parameter "{words[0]}"')
+        return _BAD_PARAMETER
+    done = 0
+    try:
+        if verb == "/save":
+            above = files.parent(files.absolute(given))
+            lines = []
+            for path in _below(process, given, deep):
+                name = files.absolute(path)[len(above) :].lstrip("\\")
+                lines += [name, dacl_text(files.descriptor(path))]
+                process.print_line(f"processed file: {path}")
+                done += 1
+            content = "".join(line + "\r\n" for line in lines)
+            files.write(words[1], content.encode("utf-16"))
+        else:
+            rows = files.read(words[1]).decode("utf-16").split("\r\n")
+            for name, text in zip(rows[::2], rows[1::2], strict=False):
+                path = files.join(given, name)
+                files.set_descriptor(path, with_dacl(files.descriptor(path), text))
+                process.print_line(f"processed file: {path}")
+                done += 1
+    except (OSError, ValueError) as error:
+        text = texts.windows_message(error) if isinstance(error, OSError) else _BAD_LIST
+        process.complain(f"{words[1]}: {text}")
+        process.print_line(f"Successfully processed {done} files; Failed processing 1 files")
+        return 1
+    process.print_line(f"Successfully processed {done} files; Failed processing 0 files")
+    return 0
+
+
+_BAD_LIST: Final = "The data is invalid."
 
 
 _CACLS: Final = {"F": "F", "C": "M", "R": "RX", "W": "W", "N": "N"}

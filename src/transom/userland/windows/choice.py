@@ -38,16 +38,9 @@ async def choice(process: Process) -> int:
             case _:
                 return _fail(process, f"Invalid argument/option - '{word}'.")
     keys = choices if sensitive else choices.upper()
-    if not keys.isalnum() or len(set(keys)) < len(keys):
-        return _fail(process, "Invalid choice. The valid choices are: a-z, A-Z, 0-9.")
-    if bool(default) != bool(seconds):
-        missing = "/D" if seconds else "/T"
-        return _fail(process, f"Invalid syntax. {missing} must be specified as well.")
-    if seconds and (not seconds.isdigit() or int(seconds) > _MAX_SECONDS):
-        return _fail(process, "Invalid syntax. Valid range for /T is (0 to 9999) seconds.")
     default = default if sensitive else default.upper()
-    if default and default not in keys:
-        return _fail(process, "Invalid syntax. /D must be one of the choices.")
+    if problem := _invalid(keys, default, seconds):
+        return _fail(process, problem)
     asked = f"[{','.join(keys)}]?" if shown else ""
     process.write(" ".join(part for part in (message, asked) if part))
     while True:
@@ -60,6 +53,20 @@ async def choice(process: Process) -> int:
         if key in keys:
             process.write(f"{key}\r\n")
             return keys.index(key) + 1
+
+
+def _invalid(keys: str, default: str, seconds: str) -> str:
+    """Why the options do not fit together; empty if they do."""
+    if not keys.isalnum() or len(set(keys)) < len(keys):
+        return "Invalid choice. The valid choices are: a-z, A-Z, 0-9."
+    if bool(default) != bool(seconds):
+        missing = "/D" if seconds else "/T"
+        return f"Invalid syntax. {missing} must be specified as well."
+    if seconds and (not seconds.isdigit() or int(seconds) > _MAX_SECONDS):
+        return "Invalid syntax. Valid range for /T is (0 to 9999) seconds."
+    if default and default not in keys:
+        return "Invalid syntax. /D must be one of the choices."
+    return ""
 
 
 async def _read_key(process: Process, seconds: float | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from transom.machines.styles import windows_error_code
 from transom.userland.process import Command, Process
-from transom.userland.windows import texts
+from transom.userland.windows import certificate_tool, texts
 
 _CHUNK: Final = 1 << 20
 _RULE: Final = "-" * 79
@@ -310,6 +310,8 @@ async def certutil(process: Process) -> int:
     verb = words[0].lower().lstrip("-/") if words else ""
     if verb in ("encode", "decode") and len(words) == 3:
         return _recode(process, verb, words[1:])
+    if verb in certificate_tool.VERBS:
+        return certificate_tool.certificate_store_verb(process, verb, words[1:])
     if not words or words[0].lower().lstrip("-/") != "hashfile" or len(words) < 2:
         process.complain(
             "CertUtil: -hashfile command FAILED: 0x80070057 (WIN32: 87 ERROR_INVALID_PARAMETER)\r\n"

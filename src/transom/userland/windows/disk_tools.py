@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Callable
 from typing import Final
 
+from transom.machines.windows.host import CONTROL
 from transom.userland.api import AttachedDisk
 from transom.userland.process import Command, Process
 from transom.userland.windows import texts, wmi
@@ -13,7 +15,8 @@ from transom.userland.windows import texts, wmi
 _FSUTIL_USAGE: Final = (
     "---- Commands Supported ----\r\n\r\n8dot3name       8dot3name management\r\n"
     "dirty           Manage volume dirty bit\r\nfile            File specific commands\r\n"
-    "fsinfo          File system information\r\nvolume          Volume management"
+    "fsinfo          File system information\r\nhardlink        Hardlink management\r\n"
+    "reparsepoint    Reparse point management\r\nvolume          Volume management"
 )
 _CLUSTER: Final = 4096
 
@@ -26,7 +29,7 @@ def _disks(process: Process) -> list[AttachedDisk]:
         return list(storage.disks())
     return [
         AttachedDisk(number, "Virtual HD", "", "", size, free, "MBR", "NTFS", drive[:1], "")
-        for number, (drive, size, free) in enumerate(wmi.wmi_drives(process.context))
+        for number, (drive, size, free) in enumerate(wmi.local_drives(process.context))
     ]
 
 
@@ -231,7 +234,8 @@ def _volume_info(process: Process, words: list[str]) -> int:
         return 1
     serial = wmi.disk_serial_number(process.context, found[0]).lower()
     process.print_line(
-        f"Volume Name : \r\nVolume Serial Number : 0x{serial}\r\nMax Component Length : 255\r\n"
+        f"Volume Name : {wmi.volume_label(process.context, found[0])}\r\n"
+        f"Volume Serial Number : 0x{serial}\r\nMax Component Length : 255\r\n"
         "File System Name : NTFS\r\nIs ReadWrite"
     )
     return 0
@@ -258,8 +262,80 @@ def _ntfs_info(process: Process, words: list[str]) -> int:
     return 0
 
 
+_SHORT_NAME_STATES: Final = {
+    0: "8dot3 name creation is enabled on all volumes",
+    1: "8dot3 name creation is disabled on all volumes",
+    2: "the default - per volume setting",
+    3: "8dot3 name creation is disabled on all volumes except the system volume",
+}
+
+
 def _short_names(process: Process, words: list[str]) -> int:
-    process.print_line("The volume state is: 0 (8dot3 name creation is enabled).")
+    state = process.context.windows.system.registry.get(
+        CONTROL + r"\FileSystem", "NtfsDisable8dot3NameCreation"
+    )
+    number = state if isinstance(state, int) and state in _SHORT_NAME_STATES else 2
+    if words:
+        process.print_line("The volume state is: 0 (8dot3 name creation is enabled).")
+    process.print_line(f"The registry state is: {number} ({_SHORT_NAME_STATES[number]}).")
+    return 0
+
+
+def _create_hard_link(process: Process, words: list[str]) -> int:
+    if len(words) != 2:
+        process.print_line(
+            "Usage : fsutil hardlink create <new filename> <existing filename>\r\n"
+            "   Eg : fsutil hardlink create c:\\foo.txt c:\\bar.txt"
+        )
+        return 1
+    new, existing = words
+    try:
+        process.files.link(existing, new)
+    except OSError as error:
+        process.complain(f"Error:  {texts.windows_message(error)}")
+        return 1
+    shown = (process.files.absolute(path) for path in (new, existing))
+    process.print_line("Hardlink created for {} <<===>> {}".format(*shown))
+    return 0
+
+
+def _list_hard_links(process: Process, words: list[str]) -> int:
+    try:
+        for path in process.files.hard_links(words[0] if words else ""):
+            process.print_line(path)
+    except OSError as error:
+        process.complain(f"Error:  {texts.windows_message(error)}")
+        return 1
+    return 0
+
+
+def _reparse_point(process: Process, words: list[str]) -> int:
+    path = words[0] if words else ""
+    try:
+        target = process.files.readlink(path)
+        junction = process.files.is_junction(path)
+    except OSError as error:
+        text = texts.windows_message(error)
+        if error.errno == errno.EINVAL:
+            text = "The file or directory is not a reparse point."
+        process.complain(f"Error:  {text}")
+        return 1
+    tag, kind = (0xA0000003, "Mount Point") if junction else (0xA000000C, "Symbolic Link")
+    process.print_line(f"Reparse Tag Value : {tag:#x}")
+    process.print_line(f"Tag value: Microsoft\r\nTag value: Name Surrogate\r\nTag value: {kind}")
+    process.print_line(
+        f"Substitute Name:        \\??\\{target}\r\nPrint Name:             {target}"
+    )
+    return 0
+
+
+def _delete_reparse_point(process: Process, words: list[str]) -> int:
+    try:
+        process.files.readlink(words[0] if words else "")
+        process.files.remove(words[0])
+    except OSError as error:
+        process.complain(f"Error:  {texts.windows_message(error)}")
+        return 1
     return 0
 
 
@@ -295,6 +371,10 @@ _FSUTIL: Final[dict[tuple[str, str], Callable[[Process, list[str]], int]]] = {
     ("8dot3name", "query"): _short_names,
     ("file", "createnew"): _create_file,
     ("dirty", "query"): _dirty,
+    ("hardlink", "create"): _create_hard_link,
+    ("hardlink", "list"): _list_hard_links,
+    ("reparsepoint", "query"): _reparse_point,
+    ("reparsepoint", "delete"): _delete_reparse_point,
 }
 
 

@@ -64,7 +64,7 @@ async def windows_nslookup(process: Process) -> int:
     if not asking.dns.servers:
         process.print_line("*** Default servers are not available")
         return 1
-    server = await _greeting(process, asking)
+    server = await _default_server(process, asking)
     name, types = names[0], wanted or (wire.A, wire.AAAA)
     if is_address(name) and not wanted:
         name, types = reverse_text(name) + ".", (wire.PTR,)
@@ -87,7 +87,7 @@ async def windows_nslookup(process: Process) -> int:
     return 0
 
 
-async def _greeting(process: Process, asking: Resolver) -> str:
+async def _default_server(process: Process, asking: Resolver) -> str:
     """Prints the server's name and address."""
     address = asking.dns.servers[0]
     server = "UnKnown"

@@ -4,6 +4,7 @@ time, helpmsg.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +16,9 @@ from transom.userland.windows import wmi
 
 _DONE: Final = "The command completed successfully.\r\n"
 _RULE: Final = "-" * 79
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+SHARES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\LanmanServer\Shares"
+_LETTERS: Final = "ZYXWVUTSRQPONMLKJIHGFED"
 _MESSAGES: Final = {
     2: "The system cannot find the file specified.",
     5: "Access is denied.",
@@ -57,7 +61,8 @@ def _use(process: Process, words: list[str]) -> int:
             return 0
         process.print_line(f"\r\n{'Status':<13}{'Local':<10}{'Remote':<26}Network\r\n\r\n{_RULE}")
         for path in rows:
-            process.print_line(f"{'OK':<23}{path:<26}Microsoft Windows Network")
+            drive = storage.drive_of(path) if storage is not None else ""
+            process.print_line(f"{'OK':<13}{drive:<10}{path:<26}Microsoft Windows Network")
         process.print_line(_DONE)
         return 0
     remote = next((word for word in operands if word.startswith("\\\\")), "")
@@ -76,21 +81,85 @@ def _use(process: Process, words: list[str]) -> int:
     after = operands[operands.index(remote) + 1 :]
     user = switches.get("/user", "").partition(":")[2]
     try:
-        storage.map_share(remote, user, after[0] if after else "")
+        drive = _wanted_drive(process, operands)
+        storage.map_share(remote, user, after[0] if after else "", drive)
     except MappingError as problem:
         return _failed(process, problem.code, str(problem))
+    if operands[0] == "*":
+        process.print_line(f"Drive {drive} is now connected to {remote}.\r\n")
     process.print_line(_DONE)
     return 0
 
 
+def _wanted_drive(process: Process, operands: list[str]) -> str:
+    """The drive letter of `net use X: ...`; `*` is the last free one."""
+    if operands[0] == "*":
+        taken = process.files.drives()
+        return next(drive for letter in _LETTERS if (drive := f"{letter}:") not in taken)
+    return operands[0].upper() if _DRIVE.fullmatch(operands[0]) else ""
+
+
 def _share(process: Process, words: list[str]) -> int:
-    """The administrative shares that every computer has: one for each drive."""
+    """Without arguments, all shares: those of an administrator, and one for each drive."""
+    if words:
+        return _change_share(process, words)
     process.print_line(f"\r\nShare name   Resource                        Remark\r\n\r\n{_RULE}")
-    for drive, _, _ in wmi.wmi_drives(process.context):
+    for drive, _, _ in wmi.local_drives(process.context):
         process.print_line(f"{drive[0] + '$':<13}{drive + chr(92):<32}Default share")
+    for name, path in shares(process).items():
+        process.print_line(f"{name:<13}{path:<32}".rstrip())
     process.print_line(f"{'IPC$':<13}{'':<32}Remote IPC")
     process.print_line(f"{'ADMIN$':<13}{'C:' + chr(92) + 'Windows':<32}Remote Admin")
     process.print_line(_DONE)
+    return 0
+
+
+def shares(process: Process) -> dict[str, str]:
+    """The shares that an administrator has made, with their directories."""
+    values = process.context.windows.system.registry.values(SHARES) or {}
+    out = {}
+    for name, lines in values.items():
+        rows = lines if isinstance(lines, tuple) else ()
+        out[name] = next((row[5:] for row in rows if row.startswith("Path=")), "")
+    return out
+
+
+def _change_share(process: Process, words: list[str]) -> int:
+    """`net share NAME=PATH`, `net share NAME /delete`, `net share NAME`"""
+    name, equals, path = words[0].partition("=")
+    known = {one.lower(): one for one in shares(process)}
+    registry = process.context.windows.system.registry
+    if not process.context.windows.account.administrator:
+        return _failed(process, 5, _MESSAGES[5])
+    if not equals and name.lower() not in known:
+        process.complain(
+            "This shared resource does not exist.\r\n\r\nMore help is available by typing NET "
+            "HELPMSG 2310.\r\n"
+        )
+        return 2
+    if equals and name.lower() in known:
+        process.complain(
+            "The name has already been shared.\r\n\r\nMore help is available by typing NET HELPMSG "
+            "2118.\r\n"
+        )
+        return 2
+    if equals and not process.files.is_directory(path):
+        process.complain(
+            "The device or directory does not exist.\r\n\r\nMore help is available by typing NET "
+            "HELPMSG 2116.\r\n"
+        )
+        return 2
+    if equals:
+        rows = ("CSCFlags=0", "MaxUses=4294967295", f"Path={process.files.real_path(path)}")
+        registry.set(SHARES, name, (*rows, "Permissions=0", f"ShareName={name}", "Type=0"))
+        process.print_line(f"{name} was shared successfully.\r\n")
+    elif any(word.lower() in ("/delete", "/d") for word in words):
+        registry.delete(SHARES, known[name.lower()])
+        process.print_line(f"{known[name.lower()]} was deleted successfully.\r\n")
+    else:
+        target = shares(process)[known[name.lower()]]
+        process.print_line(f"Share name        {known[name.lower()]}\r\nPath              {target}")
+        process.print_line(_DONE)
     return 0
 
 

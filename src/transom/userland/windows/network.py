@@ -11,11 +11,12 @@ from transom.userland.network_view import NetworkInterface, NetworkView
 from transom.userland.posix.commands.network import is_ip_address
 from transom.userland.process import Command, Process
 from transom.userland.windows import routes
+from transom.userland.windows.wmi import image_name
 
 
 async def windows_ping(process: Process) -> int:
-    count, wait, forever, size = 4, 4000, False, 32
-    host = ""
+    numbers = {"-n": 4, "-w": 4000, "-l": 32}
+    host, forever = "", False
     arguments = process.argv[1:]
     position = 0
     only_v4 = False
@@ -30,12 +31,7 @@ async def windows_ping(process: Process) -> int:
                     f"Bad value for option {argument}, valid range is from 1 to 4294967295.",
                 )
                 return 1
-            if argument == "-n":
-                count = int(value)
-            elif argument == "-w":
-                wait = int(value)
-            elif argument == "-l":
-                size = int(value)
+            numbers[argument] = int(value)
         elif argument == "-t":
             forever = True
         elif argument in ("-4", "-6"):
@@ -45,6 +41,7 @@ async def windows_ping(process: Process) -> int:
             return 1
         else:
             host = arguments[position - 1]
+    count, wait, size = numbers["-n"], numbers["-w"], numbers["-l"]
     if not host:
         process.print_line("\r\nUsage: ping [-t] [-a] [-n count] [-l size] [-f] [-i TTL] [-v TOS]")
         return 1
@@ -79,19 +76,20 @@ async def windows_ping(process: Process) -> int:
                 await process.sleep(1)
     finally:
         if not forever:
-            lost = (sent - received) * 100 // sent if sent else 0
-            process.print_line()
-            process.print_line(f"Ping statistics for {address}:")
-            process.print_line(
-                (
-                    f"    Packets: Sent = {sent}, Received = {received}, Lost = "
-                    f"{sent - received} ({lost}% loss),"
-                ),
-            )
-            if received:
-                process.print_line("Approximate round trip times in milli-seconds:")
-                process.print_line("    Minimum = 0ms, Maximum = 0ms, Average = 0ms")
+            _print_ping_statistics(process, address, sent, received)
     return int(received == 0)
+
+
+def _print_ping_statistics(process: Process, address: str, sent: int, received: int) -> None:
+    lost = (sent - received) * 100 // sent if sent else 0
+    process.print_line()
+    process.print_line(f"Ping statistics for {address}:")
+    process.print_line(
+        f"    Packets: Sent = {sent}, Received = {received}, Lost = {sent - received} ({lost}% loss),"
+    )
+    if received:
+        process.print_line("Approximate round trip times in milli-seconds:")
+        process.print_line("    Minimum = 0ms, Maximum = 0ms, Average = 0ms")
 
 
 async def _address(process: Process, host: str, only_v4: bool) -> str | None:
@@ -126,6 +124,10 @@ def _rows(process: Process, name: str, values: Sequence[str]) -> None:
 def ipconfig(process: Process) -> int:
     arguments = [argument.lower().replace("-", "/") for argument in process.argv[1:]]
     everything = "/all" in arguments
+    if arguments and arguments[0] == "/displaydns":
+        process.print_line("\r\nWindows IP Configuration\r\n")
+        process.print_line("Could not display the DNS Resolver Cache.")
+        return 1
     if arguments and arguments[0] in ("/flushdns", "/registerdns"):
         process.print_line(
             "\r\nWindows IP Configuration\r\n\r\nSuccessfully flushed the DNS Resolver Cache.",
@@ -149,7 +151,7 @@ def ipconfig(process: Process) -> int:
         adapter_row(process, "WINS Proxy Enabled", "No")
         _rows(process, "DNS Suffix Search List", suffixes)
     for interface in view.interfaces():
-        if not interface.under_switch:
+        if not interface.under_switch and interface.status != "Disabled":
             _show_interface(process, view, interface, everything=everything)
     return 0
 
@@ -162,6 +164,10 @@ def _show_interface(
     process.print_line()
     process.print_line(f"Ethernet adapter {interface.name}:")
     process.print_line()
+    if interface.status == "Disconnected":
+        adapter_row(process, "Media State", "Media disconnected")
+        adapter_row(process, "Connection-specific DNS Suffix", "")
+        return
     adapter_row(process, "Connection-specific DNS Suffix", suffixes[0] if suffixes else "")
     if everything:
         adapter_row(process, "Description", interface.description)
@@ -207,17 +213,45 @@ def netstat(process: Process) -> int:
             protocols = [name for name in (next(words, "").lower(),) if name in _PROTOCOLS]
     if "r" in switches:
         return routes.print_routes(process, ())
+    if switches & set("es"):
+        return _statistics(process, "s" in switches)
     owner = "           PID" if "o" in switches else ""
     process.print_line("\r\nActive Connections\r\n")
     process.print_line("  Proto  Local Address          Foreign Address        State" + owner)
-    for one in sorted(process.context.network.sockets()) if switches & set("aq") else ():
-        if one.protocol not in protocols:
+    names = {entry.pid: image_name(entry) for entry in process.context.processes.list()}
+    for one in sorted(process.context.network.sockets()):
+        if one.protocol not in protocols or not (one.peer or switches & set("aq")):
             continue
-        remote, state = ("0.0.0.0:0", "LISTENING") if one.protocol == "tcp" else ("*:*", "")
-        if ":" in one.address:
-            remote = remote.replace("0.0.0.0", "[::]")
+        remote, state = _remote_end(one)
         row = f"  {one.protocol.upper():<6} {endpoint_text(one):<22} {remote:<22} {state:<15}"
         process.print_line((row + (f" {one.pid}" if owner else "")).rstrip())
+        if "b" in switches:
+            known = names.get(one.pid, "")
+            process.print_line(f" [{known}]" if known else " Can not obtain ownership information")
+    return 0
+
+
+def _remote_end(one: OpenSocket) -> tuple[str, str]:
+    if one.peer:
+        peer = f"[{one.peer}]" if ":" in one.peer else one.peer
+        return f"{peer}:{one.peer_port}", one.state
+    if one.protocol == "udp":
+        return "*:*", ""
+    return "[::]:0" if ":" in one.address else "0.0.0.0:0", "LISTENING"
+
+
+def _statistics(process: Process, by_protocol: bool) -> int:
+    """The traffic of all adapters, or the connections of each protocol."""
+    sockets = process.context.network.sockets()
+    connected = sum(1 for one in sockets if one.state == "ESTABLISHED")
+    received, sent = process.context.network.traffic()
+    if not by_protocol:
+        process.print_line("Interface Statistics\r\n")
+        process.print_line(f"{'':<27}{'Received':>9}{'Sent':>16}\r\n")
+        process.print_line(f"{'Bytes':<20}{received:>16}{sent:>16}")
+        return 0
+    process.print_line("\r\nTCP Statistics for IPv4\r\n")
+    process.print_line(f"  Current Connections                 = {connected}")
     return 0
 
 

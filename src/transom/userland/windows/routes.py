@@ -22,6 +22,7 @@ from transom.userland.network_view import (
 )
 from transom.userland.process import Command, Process
 from transom.userland.windows import firewall
+from transom.userland.windows.adapter_state import set_adapter_state
 
 _LINE: Final = "=" * 75
 _PROBES: Final = 3
@@ -395,7 +396,32 @@ def _show_adapters(process: Process, words: Sequence[str]) -> int:
     process.print_line("\r\nAdmin State    State          Type             Interface Name")
     process.print_line("-" * 73)
     for interface in process.context.windows.network.interfaces():
-        process.print_line(f"{'Enabled':<15}{'Connected':<15}{'Dedicated':<17}{interface.name}")
+        admin = "Disabled" if interface.status == "Disabled" else "Enabled"
+        state = "Connected" if interface.status == "Up" else "Disconnected"
+        process.print_line(f"{admin:<15}{state:<15}{'Dedicated':<17}{interface.name}")
+    process.print_line()
+    return 0
+
+
+def _set_adapter(process: Process, words: Sequence[str]) -> int:
+    """`set interface "Ethernet" admin=disabled`"""
+    plain, named = _options(words)
+    name = named.get("name") or (plain[0].strip('"') if plain else "")
+    state = named.get("admin", plain[1] if len(plain) > 1 else "").lower()
+    view = process.context.windows.network
+    interface = view.find(name)
+    if not process.context.windows.account.administrator:
+        process.print_line("The requested operation requires elevation (Run as administrator).")
+        return 1
+    if interface is None or state not in ("", "enabled", "enable", "disabled", "disable"):
+        process.print_line(
+            "An interface with this name is not registered with the router."
+            if interface is None
+            else f"{state} is not an acceptable value for admin."
+        )
+        return 1
+    if state:
+        set_adapter_state(view, interface, up=state.startswith("enable"))
     process.print_line()
     return 0
 
@@ -505,6 +531,7 @@ _NETSH: Final = (
         ("interface show interface", "int show interface", "interface show int", "int show int"),
         _show_adapters,
     ),
+    (("interface set interface", "int set interface", "int set int"), _set_adapter),
     (("winhttp show proxy",), _show_proxy),
     (("advfirewall",), firewall.advfirewall),
 )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 
+from transom.userland.limits import MAX_LINES, check_size
+from transom.userland.preemption import check_slice, sort_in_slices
 from transom.userland.process import Command, Process
 from transom.userland.regex import compile_pattern
+
+
+def _split(text: str) -> list[str]:
+    check_size(text.count("\n"), MAX_LINES)
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 async def _lines(process: Process, paths: list[str]) -> list[tuple[str, str]] | None:
     """The lines with their file names; None after an error."""
     if not paths:
         text = (await process.read_all()).decode("utf-8", "surrogateescape")
-        return (
-            [("", line) for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n")]
-            if text
-            else []
-        )
+        return [("", line) for line in _split(text)] if text else []
     out: list[tuple[str, str]] = []
     for path in paths:
         try:
@@ -28,9 +31,8 @@ async def _lines(process: Process, paths: list[str]) -> list[tuple[str, str]] | 
                 else f"File not found - {path.upper()}"
             )
             return None
-        out.extend(
-            (path, line) for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-        )
+        out.extend((path, line) for line in _split(text))
+        check_size(len(out), MAX_LINES)
     return out
 
 
@@ -98,11 +100,11 @@ async def windows_find(process: Process) -> int:
     if found is None:
         return 1
     fold = "/i" in switches
-    hits = [
-        (number, line)
-        for number, (_, line) in enumerate(found, 1)
-        if ((wanted.lower() in line.lower()) if fold else wanted in line) != ("/v" in switches)
-    ]
+    hits = []
+    for number, (_, line) in enumerate(found, 1):
+        check_slice()
+        if ((wanted.lower() in line.lower()) if fold else wanted in line) != ("/v" in switches):
+            hits.append((number, line))
     header = f"\r\n---------- {paths[0].upper()}" if paths else ""
     if "/c" in switches:
         process.write(f"{header}{': ' if header else ''}{len(hits)}\r\n")
@@ -120,7 +122,7 @@ async def windows_sort(process: Process) -> int:
     if found is None:
         return 1
     reverse = any(argument.lower() in ("/r", "/reverse") for argument in process.argv[1:])
-    for _, line in sorted(found, key=lambda row: row[1].lower(), reverse=reverse):
+    for _, line in sort_in_slices(found, lambda row: row[1].lower(), reverse=reverse):
         process.write(line + "\r\n")
     return 0
 

@@ -214,6 +214,20 @@ def wmi_drives(context: ProgramContext) -> list[tuple[str, int, int]]:
     return [(drive, *files.space(drive + "\\")) for drive in files.drives()]
 
 
+def local_drives(context: ProgramContext) -> list[tuple[str, int, int]]:
+    """Without the drive letters of shares and of `subst`."""
+    linked = FileView(context, "C:\\").drive_targets()
+    return [row for row in wmi_drives(context) if row[0] not in linked]
+
+
+LABELS: Final = r"HKLM\SYSTEM\MountedDevices\Labels"
+
+
+def volume_label(context: ProgramContext, drive: str) -> str:
+    """The label that an administrator has set."""
+    return str(context.windows.system.registry.get(LABELS, drive[:2].upper()) or "")
+
+
 def disk_serial_number(context: ProgramContext, drive: str) -> str:
     """The serial number of a volume, eight hexadecimal digits: the same for the same machine and
     drive.
@@ -225,24 +239,30 @@ def disk_serial_number(context: ProgramContext, drive: str) -> str:
     return digest.upper()
 
 
+def _remote_name(target: str) -> str:
+    return target.rstrip("\\") if target.startswith("\\\\") else ""
+
+
 def _logical_disk(context: ProgramContext) -> list[Instance]:
+    linked = FileView(context, "C:\\").drive_targets()
     return [
         {
             "DeviceID": drive,
-            "DriveType": _LOCAL_DISK,
-            "ProviderName": None,
-            "VolumeName": "",
+            "DriveType": _NETWORK_DISK if remote else _LOCAL_DISK,
+            "ProviderName": remote or None,
+            "VolumeName": volume_label(context, drive),
             "Size": size,
             "FreeSpace": free,
             "Caption": drive,
-            "Description": "Local Fixed Disk",
+            "Description": "Network Connection" if remote else "Local Fixed Disk",
             "FileSystem": "NTFS",
             "Name": drive,
             "SystemName": context.windows.system.computer_name,
             "VolumeSerialNumber": disk_serial_number(context, drive),
-            "MediaType": 12,
+            "MediaType": 0 if remote else 12,
         }
         for drive, size, free in wmi_drives(context)
+        for remote in (_remote_name(linked.get(drive, "")),)
     ]
 
 
@@ -250,7 +270,7 @@ def _volume(context: ProgramContext) -> list[Instance]:
     return [
         {
             "DriveLetter": drive,
-            "Label": None,
+            "Label": volume_label(context, drive) or None,
             "Capacity": size,
             "FreeSpace": free,
             "FileSystem": "NTFS",
@@ -259,7 +279,7 @@ def _volume(context: ProgramContext) -> list[Instance]:
             "BlockSize": 4096,
             "SystemName": context.windows.system.computer_name,
         }
-        for drive, size, free in wmi_drives(context)
+        for drive, size, free in local_drives(context)
     ]
 
 

@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from transom.machinery.windows_fields import (
+    WINDOWS_CONTAINER_CONTEXT_FORBIDS,
+    WINDOWS_POD_CONTEXT_FORBIDS,
+)
 from transom.windows.records import RecordField, WindowsLimit
 
 _OS: Final = "spec.os.name"
-_POD_FIELDS: Final = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "sysctls",
-    "runAsUser",
-    "runAsGroup",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-    "seLinuxChangePolicy",
-)
-_CONTAINER_FIELDS: Final = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "capabilities",
-    "readOnlyRootFilesystem",
-    "privileged",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "runAsUser",
-    "runAsGroup",
-)
 _HOST_FIELDS: Final = ("hostPID", "hostIPC")
 
 LIMITS: Final = (
@@ -55,10 +34,10 @@ LIMITS: Final = (
         remedy="Drop them.",
         since=(1, 24),
         fields=(
-            *(RecordField(f"spec.securityContext.{name}") for name in _POD_FIELDS),
+            *(RecordField(f"spec.securityContext.{name}") for name in WINDOWS_POD_CONTEXT_FORBIDS),
             *(
                 RecordField(f"spec.containers[*].securityContext.{name}")
-                for name in _CONTAINER_FIELDS
+                for name in WINDOWS_CONTAINER_CONTEXT_FORBIDS
             ),
             *(RecordField(f"spec.{name}", "is", True) for name in _HOST_FIELDS),
             RecordField("spec.shareProcessNamespace"),

@@ -18,7 +18,7 @@ from tests.runtime.oci.escapes.attack import SHELL, running, tried
 
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.native import commands
-from transom.runtime.native.monitor.loop import keep_descriptors_to_ourselves
+from transom.runtime.native.monitor.loop import close_descriptors_on_exec
 from transom.runtime.native.runc import verifies_directory
 
 Play = Callable[[Any], None]
@@ -111,7 +111,7 @@ def test_what_is_left_inheritable_is_not_inherited() -> None:
     reader, writer = os.pipe()
     try:
         os.set_inheritable(reader, True)
-        keep_descriptors_to_ourselves()
+        close_descriptors_on_exec()
         assert not os.get_inheritable(reader)
     finally:
         os.close(reader)

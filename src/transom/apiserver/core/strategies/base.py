@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.context import RequestContext
 from transom.machinery.kinds import Kind
-from transom.machinery.normalise import normalise_value
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases import Release
+from transom.machinery.schema import schema_table
+from transom.machinery.typed import zero_value
 from transom.store.api import Store
 
 
@@ -25,8 +27,8 @@ class StorageRules(Protocol):
     @property
     def services(self) -> ServiceAllocators: ...
     @property
-    def release(self) -> tuple[int, int]: ...
-    def feature(self, gate: str, since: tuple[int, int]) -> bool: ...
+    def release(self) -> Release: ...
+    def feature(self, gate: str) -> bool: ...
 
 
 CreateHook = Callable[[StorageRules, RequestContext, Object], None]
@@ -74,15 +76,10 @@ class Strategy:
     ttl: float | None = None
 
 
-_EMPTY_STATUS: dict[str, Any] = {}
-
-
-def empty_status(kind: Kind) -> Any:
+def empty_status(kind: Kind, release: Release) -> Any:
     """The initial status of this kind (`{}`, or zero counters where Kubernetes prints them)."""
-    key = kind.key
-    if key not in _EMPTY_STATUS:
-        _EMPTY_STATUS[key] = normalise_value(kind.gvk(), {}).get("status")
-    return copy_object(_EMPTY_STATUS[key])
+    of = schema_table(release).lookup(kind.gvk())
+    return None if of is None else copy_object(zero_value(of).get("status"))
 
 
 def set_status(obj: Object, status: Any) -> None:
@@ -96,7 +93,7 @@ def prepare_create(
     strategy: Strategy, kind: Kind, storage: StorageRules, ctx: RequestContext, obj: Object
 ) -> None:
     if strategy.has_status and not strategy.created_with_status:
-        set_status(obj, empty_status(kind))
+        set_status(obj, empty_status(kind, storage.release))
     if strategy.generation:
         obj["metadata"]["generation"] = 1
     if strategy.on_create is not None:

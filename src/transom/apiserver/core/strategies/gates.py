@@ -1,8 +1,8 @@
 """Fields behind feature gates that a release disables: a new object loses them, an existing one
 keeps them.
 
-Each gate has the first release in which it is enabled. Pods and services have their own rules, in
-their strategies.
+These are the gates of 1.20 and older; fields of later releases name their gate in the table of
+types. Pods and services have their own rules, in their strategies.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.strategies.base import StorageRules
 from transom.machinery.objects import Object
 
-_DUAL_STACK = (1, 21)
-# Field -> the gate, and the release that enabled it.
+# Field -> the gate.
 _CSI_DRIVER_FIELDS = {
-    "storageCapacity": ("CSIStorageCapacity", (1, 21)),
-    "tokenRequests": ("CSIServiceAccountToken", (1, 21)),
-    "requiresRepublish": ("CSIServiceAccountToken", (1, 21)),
+    "storageCapacity": "CSIStorageCapacity",
+    "tokenRequests": "CSIServiceAccountToken",
+    "requiresRepublish": "CSIServiceAccountToken",
 }
-_ANY_DATA_SOURCE = (1, 24)
 # The data sources of a volume while the gate is disabled: kind and API group.
 _DATA_SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
-_CONTAINER_METRICS = (1, 27)
 _TERMINATING_CONDITIONS = ("serving", "terminating")
 
 
@@ -33,8 +30,8 @@ def drop_disabled_csi_driver_fields(
     storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
 ) -> None:
     before = _spec(old)
-    for name, (gate, release) in _CSI_DRIVER_FIELDS.items():
-        if before.get(name) is None and not storage.feature(gate, release):
+    for name, gate in _CSI_DRIVER_FIELDS.items():
+        if before.get(name) is None and not storage.feature(gate):
             new["spec"].pop(name, None)
 
 
@@ -42,7 +39,7 @@ def drop_disabled_data_source(storage: StorageRules, spec: Object, before: Objec
     source = spec.get("dataSource")
     if (
         source is None
-        or storage.feature("AnyVolumeDataSource", _ANY_DATA_SOURCE)
+        or storage.feature("AnyVolumeDataSource")
         or before.get("dataSource") is not None
     ):
         return
@@ -62,7 +59,7 @@ def drop_disabled_node_fields(
     ranges = _spec(new).get("podCIDRs") or ()
     if (
         len(ranges) > 1
-        and not storage.feature("IPv6DualStack", _DUAL_STACK)
+        and not storage.feature("IPv6DualStack")
         and len(_spec(old).get("podCIDRs") or ()) < 2
     ):
         new["spec"]["podCIDRs"] = ranges[:1]
@@ -71,7 +68,7 @@ def drop_disabled_node_fields(
 def drop_disabled_autoscaler_fields(
     storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
 ) -> None:
-    if storage.feature("HPAContainerMetrics", _CONTAINER_METRICS):
+    if storage.feature("HPAContainerMetrics"):
         return
     if any(
         metric.get("containerResource") is not None for metric in _spec(old).get("metrics") or ()

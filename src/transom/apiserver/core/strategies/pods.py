@@ -6,6 +6,7 @@ from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.machinery import podutil
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 
 # The releases that added these fields of pods; earlier API servers do not know them.
 _POD_OS = (1, 23)
@@ -54,10 +55,14 @@ def _create(storage: StorageRules, _ctx: RequestContext, obj: Object) -> None:
     obj["status"] = {"phase": "Pending", "qosClass": podutil.qos_class(obj)}
     drop_disabled_pod_fields(storage, obj, None)
     podutil.sync_seccomp(obj)
+    if has_behaviour(storage.release, "PodGeneration"):
+        obj["metadata"]["generation"] = 1
 
 
 def _update(storage: StorageRules, _ctx: RequestContext, new: Object, old: Object) -> None:
     drop_disabled_pod_fields(storage, new, old)
+    if has_behaviour(storage.release, "PodGeneration") and new["spec"] != old["spec"]:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def _status(_storage: StorageRules, _ctx: RequestContext, new: Object, old: Object) -> None:

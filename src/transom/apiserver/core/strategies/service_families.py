@@ -13,7 +13,7 @@ from transom.machinery.objects import Object
 from transom.machinery.validation.godump import go_dump
 
 IPV4, IPV6 = "IPv4", "IPv6"
-GATE, OPENED = "IPv6DualStack", (1, 21)
+GATE = "IPv6DualStack"
 _OTHER = {IPV4: IPV6, IPV6: IPV4}
 _KIND = GroupResource("", "Service")
 _SINGLE, _PREFER, _REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"

@@ -71,7 +71,7 @@ def _drop_disabled(storage: StorageRules, new: Object, old: Object | None) -> No
 
 
 def _dual_stack(storage: StorageRules) -> bool:
-    return storage.feature(families.GATE, families.OPENED)
+    return storage.feature(families.GATE)
 
 
 def _create(storage: StorageRules, _ctx: RequestContext, svc: Object) -> None:
@@ -179,7 +179,7 @@ class _Reservation:
     def __init__(self, allocators: ServiceAllocators, svc: Object, dry_run: bool) -> None:
         self._allocators = allocators
         self._dry_run = dry_run
-        self._rehearsed: list[int] = []
+        self._dry_run_ports: list[int] = []
         self._name = svc["metadata"].get("name", "")
         self._undo: list[Callable[[], None]] = []
 
@@ -214,7 +214,7 @@ class _Reservation:
         pool = self._allocators.ports
         try:
             if self._dry_run:
-                return self._rehearse(wanted)
+                return self._dry_run_port(wanted)
             if wanted:
                 pool.take(wanted)
             else:
@@ -238,11 +238,11 @@ class _Reservation:
         self._undo.append(lambda: pool.give_back(wanted))
         return wanted
 
-    def _rehearse(self, wanted: int) -> int:
-        if wanted and (wanted in self._allocators.ports.used or wanted in self._rehearsed):
+    def _dry_run_port(self, wanted: int) -> int:
+        if wanted and (wanted in self._allocators.ports.used or wanted in self._dry_run_ports):
             raise AlreadyAllocated
-        self._rehearsed.append(wanted or max(self._rehearsed, default=_MADE_UP_PORT) + 1)
-        return self._rehearsed[-1]
+        self._dry_run_ports.append(wanted or max(self._dry_run_ports, default=_MADE_UP_PORT) + 1)
+        return self._dry_run_ports[-1]
 
     def undo(self) -> None:
         for step in reversed(self._undo):

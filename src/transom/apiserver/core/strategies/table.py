@@ -11,6 +11,7 @@ from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.kit.clock import rfc3339
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 
 EVENT_TTL = 3600.0
 _SPEC = ("spec",)
@@ -96,7 +97,7 @@ def _drop_ttl(storage: StorageRules, new: Object, old: Object | None = None) -> 
     one.
     """
     before = ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished")
-    if before is None and not storage.feature("TTLAfterFinished", (1, 21)):
+    if before is None and not storage.feature("TTLAfterFinished"):
         new["spec"].pop("ttlSecondsAfterFinished", None)
 
 
@@ -118,12 +119,32 @@ def _job_create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None
     labels = dict(given or {})
     labels.setdefault("job-name", meta.get("name", ""))
     labels.setdefault("controller-uid", uid)  # validation rejects an invalid one
+    prefix = ""
+    if has_behaviour(storage.release, "JobControllerLabels"):
+        prefix = "batch.kubernetes.io/"
+        labels.setdefault(f"{prefix}job-name", meta.get("name", ""))
+        labels.setdefault(f"{prefix}controller-uid", uid)
     template["metadata"]["labels"] = labels
     if given and meta.get("labels") is given:
         meta["labels"] = dict(labels)
     match = dict((spec.get("selector") or {}).get("matchLabels") or {})
-    match.setdefault("controller-uid", uid)
+    match.setdefault(f"{prefix}controller-uid", uid)
     spec["selector"] = {**(spec.get("selector") or {}), "matchLabels": match}
+
+
+def _volume_create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
+    if has_behaviour(storage.release, "VolumePhaseTransitionTime"):
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(ctx.now)}
+
+
+def _volume_status(storage: StorageRules, ctx: RequestContext, new: Object, old: Object) -> None:
+    """Notes when the phase changed, unless the client does."""
+    if not has_behaviour(storage.release, "VolumePhaseTransitionTime"):
+        return
+    status, before = new.get("status") or {}, old.get("status") or {}
+    time = "lastPhaseTransitionTime"
+    if status.get("phase") != before.get("phase") and status.get(time) == before.get(time):
+        new["status"] = {**status, time: rfc3339(ctx.now)}
 
 
 def _secret_update(_storage: StorageRules, _ctx: RequestContext, new: Object, old: Object) -> None:
@@ -168,6 +189,23 @@ def _api_service_create(_storage: StorageRules, ctx: RequestContext, obj: Object
         }
 
 
+# Kinds that 1.20 does not have.
+_POLICY = Strategy(has_status=False, unconditional_update=False, generation=("spec",))
+_OF_LATER_RELEASES: dict[str, Strategy] = {
+    "admissionregistration.k8s.io/MutatingAdmissionPolicy": _POLICY,
+    "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding": _POLICY,
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicy": Strategy(
+        unconditional_update=False, generation=("spec",)
+    ),
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding": _POLICY,
+    "networking.k8s.io/IPAddress": Strategy(has_status=False),
+    "networking.k8s.io/ServiceCIDR": Strategy(),
+    "resource.k8s.io/DeviceClass": Strategy(has_status=False, generation=("spec",)),
+    "resource.k8s.io/ResourceClaim": Strategy(),
+    "resource.k8s.io/ResourceClaimTemplate": Strategy(has_status=False),
+    "resource.k8s.io/ResourceSlice": Strategy(has_status=False, generation=("spec",)),
+    "storage.k8s.io/VolumeAttributesClass": Strategy(has_status=False),
+}
 _WORKLOAD = {"generation": _SPEC, "on_create": _template_create, "on_update": _template_update}
 # Beta versions of workloads, whose deletion orphans pods.
 _ORPHANING = ("apps/v1beta1", "apps/v1beta2", "extensions/v1beta1")
@@ -185,7 +223,9 @@ STRATEGIES: dict[str, Strategy] = {
         on_create=gates.drop_disabled_node_fields,
         on_update=gates.drop_disabled_node_fields,
     ),
-    "/PersistentVolume": Strategy(return_deleted=True),
+    "/PersistentVolume": Strategy(
+        return_deleted=True, on_create=_volume_create, on_status=_volume_status
+    ),
     "/PersistentVolumeClaim": Strategy(
         return_deleted=True,
         on_create=gates.drop_disabled_claim_fields,
@@ -249,6 +289,7 @@ STRATEGIES: dict[str, Strategy] = {
     "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": Strategy(
         generation=_SPEC, status_keeps=_RESET
     ),
+    **_OF_LATER_RELEASES,
     "networking.k8s.io/Ingress": Strategy(generation=_SPEC),
     "networking.k8s.io/IngressClass": Strategy(has_status=False, generation=_SPEC),
     "networking.k8s.io/NetworkPolicy": Strategy(has_status=False, generation=_SPEC),

@@ -61,7 +61,7 @@ class EphemeralContainersSubresource:
             return await update_object(self._storage, call, prepare_ephemeral)
         begin_write(call, "UpdateOptions")
         given.obj.setdefault("metadata", {})
-        check_object_name(given.obj, call.info)
+        check_object_name(call.res, given.obj, call.info)
         defaults.apply_defaults(KIND, given.obj)
         # Normalized like the Pod that they become a part of.
         wanted = codec.normalise_object(

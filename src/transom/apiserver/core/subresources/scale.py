@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from transom.apiserver.core.bodies import (
     APPLY_PATCH,
@@ -17,11 +18,17 @@ from transom.apiserver.core.offload import is_large
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
-from transom.machinery import apply, codec, errors, patch, schema, selectors
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, errors, patch, schema, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
 from transom.machinery.validation.scale import validate_scale
+
+if TYPE_CHECKING:
+    from transom.machinery import apply
+else:
+    apply = lazy_import("transom.machinery.apply")
 
 SCALE = GVK("autoscaling", "v1", "Scale")
 
@@ -129,7 +136,7 @@ class ScaleSubresource:
         given = await self._storage.compute(
             call.ctx, lambda: codec.decode_object(raw, media, wanted, strict=False).obj
         )
-        check_object_name(given, call.info)
+        check_object_name(call.res, given, call.info)
         return await self._store(call, lambda _current: copy_object(given), reread=False)
 
     async def patch(self, call: ApiCall) -> DocumentResult:
@@ -146,7 +153,7 @@ class ScaleSubresource:
                 new = _patched(media, raw, current, _served(call))
             else:
                 new = _applied(call, config, current, bool(options.get("force")))
-            check_object_name(new, call.info)
+            check_object_name(call.res, new, call.info)
             return new
 
         return await self._store(call, change, reread=True)
@@ -204,6 +211,7 @@ def _applied(call: ApiCall, config: Object, current: Object, force: bool) -> Obj
         rfc3339(call.ctx.now),
         normalise=lambda obj: codec.normalise_object(gvk, obj),
         kind=gvk.kind,
+        release=call.res.release,
     )
     new["metadata"].pop("managedFields", None)
     return new

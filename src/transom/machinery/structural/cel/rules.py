@@ -17,7 +17,16 @@ from transom.kit.cel.types import optional_type
 from transom.kit.cel.values import NONE, Optional
 from transom.machinery.cel import PER_CALL_LIMIT, RUNTIME_COST_BUDGET, kubernetes_environment
 from transom.machinery.cel.limits import MAX_MESSAGE_BYTES
-from transom.machinery.field import FieldError, duplicate, forbidden, invalid, required
+from transom.machinery.field import (
+    FieldError,
+    GoText,
+    RuleValue,
+    duplicate,
+    forbidden,
+    go_value,
+    invalid,
+    required,
+)
 from transom.machinery.objects import same_json
 from transom.machinery.structural.cel.declarations import (
     DeclType,
@@ -194,9 +203,16 @@ class CompiledRule:
             return forbidden(where, text)
         if reason == "FieldValueRequired":
             return required(where, text)
+        shown = RuleValue(kind, _shown_value(kind, variables["self"]))
         if reason == "FieldValueDuplicate":
-            return duplicate(where, kind)
-        return invalid(where, kind, text)
+            return duplicate(where, shown)
+        return invalid(where, shown, text)
+
+
+def _shown_value(kind: str, value: Any) -> GoText | None:
+    if kind in ("object", "array") or not isinstance(value, str | int | float):
+        return None
+    return GoText(go_value(value))
 
 
 class CompiledRules:

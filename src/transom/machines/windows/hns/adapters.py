@@ -29,6 +29,7 @@ class Adapter:
     switch: str = ""  # GUID of the switch that a physical adapter is bound to
     # for a virtual machine: whether its host allows frames with other MAC addresses (spoofing)
     mac_spoofing: bool = True
+    disabled: bool = False  # by an administrator
 
     @property
     def ip(self) -> str:

@@ -19,7 +19,8 @@ from transom.machines.windows.hns.store import (
     Object,
     without_empty_dns,
 )
-from transom.machines.windows.hns.subnets import DEFAULT_ROUTES, hns_subnets
+from transom.machines.windows.hns.subnets import DEFAULT_ROUTES, HnsSubnet, hns_subnets
+from transom.windows.builds import WindowsBuild
 
 TYPES: Final = ("NAT", "Transparent", "L2Bridge", "L2Tunnel", "ICS", "Private", "Overlay")
 EXTERNAL: Final = ("L2Bridge", "L2Tunnel", "Overlay", "Transparent")
@@ -47,33 +48,15 @@ def check_network_settings(settings: Object) -> None:
 
 
 def create_hns_network(store: HnsStore, settings: Object, v1: Object | None = None) -> Object:
-    network_type = _SPELLED.get(str(settings.get("Type") or "NAT").lower())
-    if network_type is None:
-        raise HnsError(errors.INVALID_NETWORK_TYPE)
-    flags = settings.get("Flags") or 0
-    if flags & DISABLE_HOST_PORT:
-        require_hns_feature(store.build, "DisableHostPort")
-    build = store.build
-    if (
-        network_type == "Overlay"
-        and build.number == _OVERLAY_BUILD[0]
-        and build.ubr < _OVERLAY_BUILD[1]
-    ):
-        raise HnsError(errors.REQUEST_UNSUPPORTED)
+    build, flags = store.build, settings.get("Flags") or 0
+    network_type = _supported_type(build, settings)
     name = str(settings.get("Name") or "")
     if name and name in store.names_of["network"]:
         raise HnsError(errors.NETWORK_EXISTS)
     key = store.new_id("network", settings.get("ID"))
     found = policies.checked_policy(policies.NETWORK, settings.get("Policies"), build, network_type)
     ipams = _ipams(store, settings, network_type, key)
-    try:
-        ranges = hns_subnets(ipams, network_type)
-    except ValueError:
-        raise HnsError(errors.INVALID_PREFIX) from None
-    if any(subnet.network.version == 6 for subnet in ranges):
-        require_hns_feature(build, "IPv6 DualStack")
-        if network_type == "Overlay":
-            raise HnsError(errors.REQUEST_UNSUPPORTED)
+    ranges = _supported_subnets(build, ipams, network_type)
     pool = _mac_pool(store, settings, key)
     adapter = _adapter(store, network_type, found) if network_type in EXTERNAL else None
     record = NetworkRecord(
@@ -118,6 +101,38 @@ def create_hns_network(store: HnsStore, settings: Object, v1: Object | None = No
     if network_type in INTERNAL:
         _internal(store, key, name, record)
     return store.put("network", key, obj)
+
+
+def _supported_type(build: WindowsBuild, settings: Object) -> str:
+    """The type of the new network; raises HnsError if this build does not support it or its
+    flags.
+    """
+    network_type = _SPELLED.get(str(settings.get("Type") or "NAT").lower())
+    if network_type is None:
+        raise HnsError(errors.INVALID_NETWORK_TYPE)
+    if (settings.get("Flags") or 0) & DISABLE_HOST_PORT:
+        require_hns_feature(build, "DisableHostPort")
+    if (
+        network_type == "Overlay"
+        and build.number == _OVERLAY_BUILD[0]
+        and build.ubr < _OVERLAY_BUILD[1]
+    ):
+        raise HnsError(errors.REQUEST_UNSUPPORTED)
+    return network_type
+
+
+def _supported_subnets(
+    build: WindowsBuild, ipams: list[Object], network_type: str
+) -> list[HnsSubnet]:
+    try:
+        subnets = hns_subnets(ipams, network_type)
+    except ValueError:
+        raise HnsError(errors.INVALID_PREFIX) from None
+    if any(subnet.network.version == 6 for subnet in subnets):
+        require_hns_feature(build, "IPv6 DualStack")
+        if network_type == "Overlay":
+            raise HnsError(errors.REQUEST_UNSUPPORTED)
+    return subnets
 
 
 def _ipams(store: HnsStore, settings: Object, network_type: str, key: str) -> list[Object]:

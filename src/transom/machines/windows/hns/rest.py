@@ -59,17 +59,8 @@ def _answer(hns: RestService, method: str, parts: list[str], body: Object) -> An
             return {"Major": hns.version[0], "Minor": hns.version[1]}
         case "GET", ["endpointstats", key]:
             return hns.stats(key)
-        case "GET", ["policylists"]:
-            return [
-                hns_view(hns, kind, key)
-                for kind in ("loadbalancer", "route")
-                for key in hns.store.objects[kind]
-            ]
-        case "POST", ["policylists"]:
-            return _create_policylist(hns, body)
-        case "GET" | "DELETE", ["policylists", key]:
-            kind = "route" if guid(key) in hns.store.objects["route"] else "loadbalancer"
-            return _one(hns, method, kind, key)
+        case _, ["policylists", *rest]:
+            return _answer_policylists(hns, method, rest, body)
         case "GET", ["networks" | "endpoints" | "namespaces" as path]:
             kind = _KINDS[path]
             return [hns_view(hns, kind, key) for key in hns.store.objects[kind]]
@@ -97,6 +88,22 @@ def _answer(hns: RestService, method: str, parts: list[str], body: Object) -> An
             return None
         case "POST", ["namespaces", key, "addresource" | "removeresource" as verb]:
             return _resource(hns, _find(hns, "namespace", key), verb, body)
+    raise HnsError(errors.REQUEST_UNSUPPORTED)
+
+
+def _answer_policylists(hns: RestService, method: str, parts: list[str], body: Object) -> Any:
+    match method, parts:
+        case "GET", []:
+            return [
+                hns_view(hns, kind, key)
+                for kind in ("loadbalancer", "route")
+                for key in hns.store.objects[kind]
+            ]
+        case "POST", []:
+            return _create_policylist(hns, body)
+        case "GET" | "DELETE", [key]:
+            kind = "route" if guid(key) in hns.store.objects["route"] else "loadbalancer"
+            return _one(hns, method, kind, key)
     raise HnsError(errors.REQUEST_UNSUPPORTED)
 
 

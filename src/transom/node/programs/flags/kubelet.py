@@ -140,6 +140,8 @@ _FIELDS: Final = {
     "eviction-soft": "eviction_soft",
     "eviction-soft-grace-period": "eviction_soft_grace_period",
     "feature-gates": "feature_gates",
+    "healthz-bind-address": "healthz_bind_address",
+    "healthz-port": "healthz_port",
     "image-gc-high-threshold": "image_gc_high_threshold_percent",
     "image-gc-low-threshold": "image_gc_low_threshold_percent",
     "image-pull-progress-deadline": "image_pull_progress_deadline",

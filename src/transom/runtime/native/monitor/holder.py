@@ -20,7 +20,7 @@ from transom.runtime.native.monitor.loop import (
     READ,
     RESET,
     MonitorLoop,
-    keep_descriptors_to_ourselves,
+    close_descriptors_on_exec,
 )
 
 _LONGEST: Final = 4096
@@ -66,7 +66,7 @@ def _become(order: dict[str, Any], news: int) -> None:
     """Never returns."""
     try:
         signal.set_wakeup_fd(-1)
-        keep_descriptors_to_ourselves()
+        close_descriptors_on_exec()
         for number in RESET:
             signal.signal(number, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDWR)

@@ -37,7 +37,7 @@ RESET = (
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def keep_descriptors_to_ourselves() -> None:
+def close_descriptors_on_exec() -> None:
     """Programs that this process starts inherit only their three standard descriptors: any other
     one in a container would be a way to escape (CVE-2024-21626). Each is already opened that way;
     this is a safeguard.
@@ -140,7 +140,7 @@ class MonitorLoop:
 
     def spawn(self, argv: Sequence[str], stdio: Sequence[int], done: Callable[[int], None]) -> int:
         """`done` receives its status: an exit code, or 128 plus the signal. Raises OSError."""
-        keep_descriptors_to_ourselves()
+        close_descriptors_on_exec()
         pid = spawn_program(argv, stdio, RESET)
         self._children[pid] = done
         return pid

@@ -8,7 +8,7 @@ and events without one.
 | `launch` id argv folder pid_file runc_log log tty stdin stdin_once oom processes root | runs a container | `pid` or `error` |
 | `launch` id hold folder processes | starts a process that only holds a namespace: see `holder` | `pid` or `error` |
 | `exec` key argv pid_file runc_log [3 descriptors] | starts a command in a container | `pid` or `error` |
-| `kill` id or key, number, everybody | | |
+| `kill` id or key, number, all_processes | | |
 | `reopen`, `watch` id, on | reopens the log; events when it grows | |
 | `mount`, `overlay`, `unmount` | | |
 | `probe_users` folder lower upper work target owner | whether containers can have user namespaces | or `error` |
@@ -82,7 +82,7 @@ class MonitorServer:
         if not self._connections and not self._tasks and not self._launching:
             self._loop.ended = True
 
-    def _tell(self, news: Answer) -> None:
+    def _notify(self, news: Answer) -> None:
         for connection in self._connections:
             if connection.listens:
                 connection.send(news)
@@ -171,7 +171,7 @@ class MonitorServer:
 
     def _task_ended(self, task: MonitorTask) -> None:
         del self._tasks[task.id]
-        self._tell(
+        self._notify(
             {
                 "news": "exit",
                 "id": task.id,
@@ -231,7 +231,7 @@ class MonitorServer:
             self._execs.get(request.get("key", "")),
         )
         if task is not None:
-            task.kill(request["number"], everybody=bool(request.get("everybody")))
+            task.kill(request["number"], all_processes=bool(request.get("all_processes")))
         elif running is not None:
             self._kill(running[0], request["number"])
         answer()
@@ -382,8 +382,8 @@ class MonitorServer:
         self, request: Answer, connection: MonitorConnection, answer: Callable[..., None]
     ) -> None:
         for task in self._tasks.values():
-            task.kill(signal.SIGKILL, everybody=True)
-            task.kill(signal.SIGKILL, everybody=False)
+            task.kill(signal.SIGKILL, all_processes=True)
+            task.kill(signal.SIGKILL, all_processes=False)
         answer()
         self._end_when_done(time.monotonic() + _LAST_SECONDS)
 

@@ -299,10 +299,10 @@ class MountStage:
             if inner is not None and inner.is_shared:
                 slot, rest, at = inner, rest[end:], "/".join([at, *rest[:end]])
                 break
-        self._demand_filled(slot)
+        self._require_filled(slot)
         return slot, rest, "/".join([at, *rest])
 
-    def _demand_filled(self, slot: _Slot) -> None:
+    def _require_filled(self, slot: _Slot) -> None:
         if not slot.path:
             self._fill(slot, pinned=False)
 

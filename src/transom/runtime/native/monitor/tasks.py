@@ -378,8 +378,8 @@ class MonitorTask:
                 self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0)
             )
 
-    def kill(self, number: int, *, everybody: bool) -> None:
-        if everybody:
+    def kill(self, number: int, *, all_processes: bool) -> None:
+        if all_processes:
             self._kill_leftovers(number)
         elif self.pid and not self.finished:
             os.kill(self.pid, number)  # not yet waited for: the pid is still valid

@@ -7,12 +7,12 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from transom.kit.lazy import lazy_import
 from transom.machines.files import FileTree
 from transom.machines.linux import NAME_SERVER
 from transom.machines.machine import HostClock
+from transom.machines.power import PowerSwitch
 from transom.machines.windows.accounts import WindowsUser as Account
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
@@ -30,11 +30,11 @@ from transom.runtime.sim.compute import ComputeSystem, compute_systems
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.environment import PATH
 from transom.runtime.sim.login.machine import HOME, WindowsMachine
-from transom.runtime.sim.login.program_sockets import program_sockets
+from transom.runtime.sim.login.program_sockets import ApiClients, node_sockets
 from transom.runtime.sim.node_storage import NodeStorage
 from transom.runtime.sim.resolve import connect_by_name
 from transom.runtime.sim.sockets import is_loopback_address
-from transom.runtime.sim.streams import ExecClient, ProgramStreams
+from transom.runtime.sim.streams import NO_INPUT, ExecClient, ProgramStreams
 from transom.runtime.sim.systems import machine_resources
 from transom.runtime.sim.table import ProcessIdTable
 from transom.runtime.sim.users import file_user
@@ -45,16 +45,14 @@ from transom.userland.api import (
     Os,
     Program,
     ProgramContext,
+    StackView,
     Stdin,
 )
 from transom.userland.dns import resolve_name, resolver_settings
-from transom.userland.network_view import NetworkView
+from transom.userland.network_view import NetworkView, without_stack
+from transom.userland.posix.scripts import find_in_path
+from transom.userland.process import Command, FindCommand, Process, TaskProgram
 from transom.userland.termination import DOTNET, LINUX_KILLED, termination_code
-
-if TYPE_CHECKING:
-    from transom.runtime.sim.login import session as login_session
-else:
-    login_session = lazy_import("transom.runtime.sim.login.session")
 
 _IMAGES: Final = {
     "windows": ImageInfo("", "windows", userland="windows"),
@@ -123,10 +121,12 @@ class LoginNetwork:
         files: FileTree,
         closers: list[Callable[[], None]],
         pid: Callable[[], int],
-        machine: WindowsMachine | None,
+        processes: ProcessIdTable,
+        clients: ApiClients | None,
     ) -> None:
         """`closers` are called when the program ends."""
-        self._machine = machine
+        self._processes = processes
+        self._clients = clients
         self._pid = pid
         self._core = core
         self._files = files
@@ -157,8 +157,7 @@ class LoginNetwork:
         return self._closing(self._core.node_namespace.answer(port, respond, self._pid()))
 
     def sockets(self) -> Sequence[OpenSocket]:
-        own = () if self._machine is None else program_sockets(self._machine)
-        return [*self._core.node_namespace.sockets(), *own]
+        return node_sockets(self._core, self._clients, self._processes)
 
     def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
         self._closers.append(close)
@@ -167,12 +166,21 @@ class LoginNetwork:
     async def connect(self, host: str, port: int) -> socket.socket:
         namespace = self._core.node_namespace
         try:
-            return await connect_by_name(namespace, host, port, self.resolve)
+            return await connect_by_name(namespace, host, port, self.resolve, self._pid())
         except ConnectionRefusedError:
             if not is_loopback_address(host) or not namespace.addresses:
                 raise
             # A listener on all addresses of the machine is registered at the first of them.
-            return await namespace.connect(namespace.addresses[0], port)
+            return await namespace.connect(namespace.addresses[0], port, self._pid())
+
+    def traffic(self) -> tuple[int, int]:
+        return self._core.node_namespace.received, self._core.node_namespace.sent
+
+    def stack_view(self) -> StackView:
+        core = self._core
+        found = core.stacks.stack("") if core.stacks is not None else None
+        owner = core.stacks.owner if core.stacks is not None else (lambda _address: None)
+        return StackView(found or without_stack(core.host.name, self.ips, os=core.os), owner)
 
     async def resolve(self, name: str) -> list[str]:
         own = self.hostname, self.ips
@@ -243,7 +251,7 @@ class NodeWindows:
         output: Callable[[bytes], None],
     ) -> LaunchedProcess:
         context = self._context
-        pid, client = login_session.detached(context, argv, env, cwd, output, user=account.name)
+        pid, client = _start_detached(context, argv, env, cwd, output, user=account.name)
         return DetachedProcess(pid, client, context.processes)
 
 
@@ -262,6 +270,10 @@ class NodeView:
     @property
     def mounts(self) -> FileTree:
         return self._core.host.files
+
+    @property
+    def power(self) -> PowerSwitch:
+        return self._core.host.power
 
     def set_time(self, moment: float) -> None:
         self._core.host.jump(moment - self._core.host.time())
@@ -289,6 +301,47 @@ def _account(machine: WindowsMachine, user: str) -> Account:
     return found
 
 
+def find_machine_program(process: Process) -> Command:
+    """The program of a process on the machine. Raises OSError when it does not exist."""
+    name = process.argv[0]
+    return process.find_command(name) if process.windows else find_in_path(process, name)
+
+
+async def run_machine_program(process: Process) -> int:
+    """Raises OSError when it does not exist."""
+    command = find_machine_program(process)
+    result = command(process)
+    return result if isinstance(result, int) else await result
+
+
+def _start_detached(
+    parent: LoginContext,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    output: Callable[[bytes], None],
+    user: str = "",
+) -> tuple[int, ExecClient]:
+    """A program in its own window: it outlives the process that started it. Returns its pid, and an
+    awaitable for its end.
+    """
+    client = ExecClient(lambda _stream, data: output(data), None, None)
+    context = LoginContext(
+        parent.core,
+        parent.machine,
+        parent.processes,
+        argv,
+        client,
+        NO_INPUT,
+        parent.find_command,
+        user,
+        parent.api_clients,
+    )
+    context.env, context.cwd = dict(env), cwd
+    context.program = TaskProgram(context, run_machine_program, parent.find_command)
+    return context.pid, client
+
+
 class LoginContext(ProgramStreams):
     """Also the `TerminalAccess`, `Credentials` and `PlatformInfo` of the program. `machine` is
     the Windows machine.
@@ -311,11 +364,15 @@ class LoginContext(ProgramStreams):
         argv: Sequence[str],
         client: ExecClient,
         stdin: Stdin,
+        find_command: FindCommand,
         user: str = "",
+        clients: ApiClients | None = None,
     ) -> None:
+        """`clients` are the node's own programs, which connect to the API server."""
         self.core = core
+        self.find_command = find_command
         self._client = client
-        self._sink = client.said
+        self._sink = client.write_output
         self.pty = client.terminal
         self._closers: list[Callable[[], None]] = []
         self._usage: _Usage | None = None
@@ -341,7 +398,10 @@ class LoginContext(ProgramStreams):
         if machine is not None:
             self.files = self.files.as_user(file_user(_account(machine, self.user)))
         self.pid: int
-        self.network = LoginNetwork(core, self.files, self._closers, lambda: self.pid, machine)
+        self.api_clients = clients
+        self.network = LoginNetwork(
+            core, self.files, self._closers, lambda: self.pid, processes, clients
+        )
         self.node = NodeView(core, machine)
         self.started = core.host.time()
         self.pid = processes.enter(self)
@@ -370,6 +430,10 @@ class LoginContext(ProgramStreams):
     @property
     def memory_limit(self) -> int:
         return self.core.host.hardware.memory
+
+    @property
+    def machine_resources(self) -> SystemResources:
+        return machine_resources(self.core)
 
     @property
     def windows(self) -> NodeWindows:

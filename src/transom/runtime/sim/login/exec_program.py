@@ -9,18 +9,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from transom.kit.argv import quote_argument
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.login.context import LoginContext
-from transom.runtime.sim.login.session import find_machine_program, finder
+from transom.runtime.sim.login.context import LoginContext, find_machine_program
+from transom.runtime.sim.login.machine import WindowsMachine
+from transom.runtime.sim.login.session import LoginMachine, api_clients, finder
 from transom.runtime.sim.streams import NO_INPUT, ExecClient
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.process import Process, TaskProgram
-
-if TYPE_CHECKING:
-    from transom.runtime.sim.login.machine import WindowsMachine
 
 LARGEST_OUTPUT: Final = 1 << 20
 _SCRIPTS: Final = (".cmd", ".bat")
@@ -32,7 +30,7 @@ class FinishedProgram(NamedTuple):
 
 
 async def exec_on_machine(
-    core: SimCore, machine: WindowsMachine | None, argv: Sequence[str], seconds: float
+    core: SimCore, machine: LoginMachine | None, argv: Sequence[str], seconds: float
 ) -> FinishedProgram:
     """Raises OSError when it cannot be started, TimeoutError when it takes longer; it is killed
     then.
@@ -45,11 +43,22 @@ async def exec_on_machine(
             output.extend(data)
 
     client = ExecClient(write, None, None)
+    windows = machine if isinstance(machine, WindowsMachine) else None
     processes = (
-        machine.processes if machine is not None else ProcessIdTable(core.host.time, windows=False)
+        windows.processes if windows is not None else ProcessIdTable(core.host.time, windows=False)
     )
+    find_command = finder(machine)
     words = [argv[0], *(quote_argument(word) for word in argv[1:])] if core.windows else list(argv)
-    context = LoginContext(core, machine, processes, words, client, NO_INPUT)
+    context = LoginContext(
+        core,
+        windows,
+        processes,
+        words,
+        client,
+        NO_INPUT,
+        find_command,
+        clients=api_clients(machine),
+    )
     failure: list[OSError] = []
 
     async def body(process: Process) -> int:
@@ -61,7 +70,7 @@ async def exec_on_machine(
         result = command(process)
         return result if isinstance(result, int) else await result
 
-    context.program = TaskProgram(context, body, finder(machine, core.linux_machine))
+    context.program = TaskProgram(context, body, find_command)
     timer = core.clock.call_later(seconds, context.kill) if seconds else None
     late = core.clock.monotonic() + seconds
     try:

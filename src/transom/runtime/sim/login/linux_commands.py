@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from transom.runtime.sim.login import systemd
+from transom.runtime.sim.login import linux_power, systemd
 from transom.runtime.sim.login.crictl import crictl
 from transom.runtime.sim.login.runtime_client import RuntimeClient
 from transom.runtime.sim.login.units import LinuxMachine
@@ -19,6 +19,8 @@ _COMMANDS: Final[dict[str, Callable[[LinuxMachine, Process], int | Awaitable[int
     "systemctl": systemd.systemctl,
     "journalctl": systemd.journalctl,
     "service": systemd.service,
+    "shutdown": linux_power.shutdown,
+    **dict.fromkeys(linux_power.POWER_VERBS, linux_power.switch_power),
     "crictl": lambda machine, process: crictl(RuntimeClient(process, machine)),
 }
 

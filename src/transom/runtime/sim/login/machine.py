@@ -15,12 +15,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
 from transom.machines.windows import nssm
+from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.services import (
     KEY,
     NOT_FOUND,
+    TIMEOUT,
     Report,
     ServiceError,
     ServiceManager,
@@ -29,11 +32,15 @@ from transom.machines.windows.services import (
 )
 from transom.machines.windows.system import ENVIRONMENT, WindowsSystem
 from transom.machines.windows.variables import INSTALLED, PATH
-from transom.runtime.sim.login import system
+from transom.runtime.sim import windows_services
+from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.login.processes import MachineProcesses
 
 if TYPE_CHECKING:
-    from transom.runtime.sim.engine import SimRuntime
+    from transom.runtime.sim.streams import ExecClient
+    from transom.userland.launch import windows_table
+else:
+    windows_table = lazy_import("transom.userland.launch.windows_table")
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
 HOME: Final = r"C:\k"
@@ -42,6 +49,12 @@ RESTART: Final = (("restart", 10000),)
 RUNTIME_RECOVERY: Final = (("restart", 15000),)
 KILLED: Final = 1  # the exit code that taskkill and Stop-Process set
 _SERVICE_FLAGS: Final = ("--service", "--windows-service")
+_EXECUTABLE: Final = (".exe", ".com", ".bat", ".cmd")
+_WINDOWS_DIRECTORIES: Final = (
+    r"c:\windows\system32",
+    r"c:\windows",
+    r"c:\windows\system32\windowspowershell\v1.0",
+)
 _MOMENT: Final = 0.05  # seconds within which a program that cannot start reports it
 _SYSTEM: Final = (
     "smss.exe",
@@ -73,6 +86,9 @@ class Binaries(Protocol):
         """The variables that it has since boot, in addition to the machine's."""
 
     def running(self, binary: str) -> MachineProgram | None: ...
+    def api_connections(self) -> Sequence[tuple[str, str, int]]:
+        """Each program that is connected to an API server, with its address and port."""
+
     async def launch(
         self,
         binary: str,
@@ -136,7 +152,7 @@ class NodeProcess:
         await self.wait()
 
 
-class RuntimeProcess(system.ResidentProgram):
+class RuntimeProcess(windows_services.ResidentProgram):
     """The process of docker or containerd. When the machine shuts down, docker first stops its
     containers, within the time that the machine gives its services.
     """
@@ -152,6 +168,42 @@ class RuntimeProcess(system.ResidentProgram):
         self.finish()
 
 
+class SystemProgram:
+    """A process that runs a program of Windows, for a service. It never reports that it is one."""
+
+    def __init__(self, pid: int, client: ExecClient, processes: MachineProcesses) -> None:
+        self.pid = pid
+        self._client = client
+        self._processes = processes
+
+    async def ready(self) -> None:
+        await asyncio.Event().wait()
+
+    async def wait(self) -> int:
+        return await self._client.wait()
+
+    async def stop(self) -> None:
+        self._processes.signal(self.pid, "SIGKILL")
+        await self.wait()
+
+
+class WindowsNodeRuntime(NodeRuntime, Protocol):
+    """It also starts the programs of the machine."""
+
+    def start_detached(
+        self,
+        machine: WindowsMachine,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Callable[[bytes], None],
+        user: str,
+    ) -> tuple[int, ExecClient]:
+        """A program that no other process has started. Returns its pid, and an awaitable for its
+        end.
+        """
+
+
 class WindowsMachine:
     """`look` refreshes the networks before they are read. `runtime` runs its containers."""
 
@@ -162,7 +214,7 @@ class WindowsMachine:
         binaries: Binaries,
         look: Callable[[], None],
         runtime: str = "docker",
-        engine: SimRuntime | None = None,
+        engine: WindowsNodeRuntime | None = None,
     ) -> None:
         self.host = host
         self.clock = clock
@@ -191,8 +243,14 @@ class WindowsMachine:
         self._supervisors: set[nssm.NssmSupervisor] = set()
         self._failed_at_boot: set[str] = set()  # until the next boot
         self._usual: dict[str, object] = {}  # the initial services of the node's programs
-        host.on_reboot(self._went_down)
-        self.services.load((*BINARIES, *(row.name for row in system.SERVICES), *system.RUNTIMES))
+        host.on_reboot(self._on_reboot)
+        self.services.load(
+            (
+                *BINARIES,
+                *(row.name for row in windows_services.SERVICES),
+                *windows_services.RUNTIMES,
+            )
+        )
         self.refresh()
         if any(
             service.start == "auto"
@@ -207,7 +265,7 @@ class WindowsMachine:
         self.shutdown_seconds = seconds
         await self.services.shut_down(seconds)
 
-    def _went_down(self) -> None:
+    def _on_reboot(self) -> None:
         self._off = True
         self.shutdown_seconds = None
         self.services.machine_stopped()
@@ -224,13 +282,17 @@ class WindowsMachine:
             pid = self.processes.add((name,), 0, _ignore)
             if name == "services.exe":
                 self._manager = pid
-        for row in system.SERVICES:
+        for row in windows_services.SERVICES:
             service = self.services.find(row.name)
+            if row.name in windows_services.OF_CONTAINERS and not self._has_containers:
+                if service is not None:
+                    self.services.delete(service.name)
+                continue
             if service is None:
                 service = self.services.create(
-                    row.name, system.PROGRAM, display_name=row.display_name, start="auto"
+                    row.name, windows_services.PROGRAM, display_name=row.display_name, start="auto"
                 )
-                service.stoppable = row.name == system.NETWORKING
+                service.stoppable = row.name == windows_services.NETWORKING
             self.services.adopt(service, self._resident())
         self._adopt_runtime()
         for binary in BINARIES:
@@ -243,7 +305,7 @@ class WindowsMachine:
 
     def _adopt_runtime(self) -> None:
         """docker or containerd: runs since boot, unless its service is disabled."""
-        display_name, path = system.RUNTIMES[self.runtime]
+        display_name, path = windows_services.RUNTIMES[self.runtime]
         service = self.services.find(self.runtime)
         if service is None:
             if self.engine is not None and not self.engine.service.running:
@@ -252,12 +314,17 @@ class WindowsMachine:
                 self.runtime, path, display_name=display_name, start="auto"
             )
             service.recovery = service.recovery or RUNTIME_RECOVERY
-        if service.start == "auto" and service.bin_path == path:
+        if service.start == "auto" and service.bin_path == path and self._has_containers:
             self.services.adopt(service, self._runtime_process())
         elif self.engine is not None:
             self.engine.service.stop()
 
-    def _runtime_process(self) -> system.ResidentProgram:
+    @property
+    def _has_containers(self) -> bool:
+        """Whether the feature that container runtimes need is installed."""
+        return has_feature(self.host.registry, CONTAINERS)
+
+    def _runtime_process(self) -> windows_services.ResidentProgram:
         """Its process: while it runs, the runtime responds."""
         table, engine = self.processes, self.engine
 
@@ -267,7 +334,7 @@ class WindowsMachine:
                 engine.service.stop()
 
         pid = table.add(
-            split_command_line(system.RUNTIMES[self.runtime][1]),
+            split_command_line(windows_services.RUNTIMES[self.runtime][1]),
             self._manager,
             lambda _name: self.spawn(process.stop()),
         )
@@ -276,10 +343,10 @@ class WindowsMachine:
             engine.service.start()
         return process
 
-    def _resident(self) -> system.ResidentProgram:
+    def _resident(self) -> windows_services.ResidentProgram:
         table = self.processes
-        pid = table.add((system.PROGRAM,), self._manager, _ignore)
-        return system.ResidentProgram(pid, lambda: table.remove(pid))
+        pid = table.add((windows_services.PROGRAM,), self._manager, _ignore)
+        return windows_services.ResidentProgram(pid, lambda: table.remove(pid))
 
     async def boot(self) -> None:
         """After the machine was switched on again: services keep the users' changes."""
@@ -412,15 +479,36 @@ class WindowsMachine:
         parent: int,
         *,
         service: bool = False,
-    ) -> NodeProcess:
+    ) -> NodeProcess | SystemProgram:
         """A process below `parent`; 0: the caller's. Raises ServiceError when the machine has no
         such program.
         """
         binary = binary_of(path)
+        if binary is None and self.engine is not None and self._finds_program(path):
+            pid, client = self.engine.start_detached(
+                self,
+                (path, *argv),
+                environment,
+                directory or r"C:\Windows\system32",
+                output,
+                SYSTEM,
+            )
+            return SystemProgram(pid, client, self.processes)
         if binary is None or not self.host.files.exists(path):
             raise ServiceError(NOT_FOUND)
         program = await self.binaries.launch(binary, argv, environment, directory, output)
         return NodeProcess(self, program, (path, *argv), parent, service)
+
+    def _finds_program(self, name: str) -> bool:
+        """Whether it is a program or batch file; without a directory, one of Windows' own."""
+        files, extension = self.host.files, ntpath.splitext(name)[1].lower()
+        if extension not in ("", *_EXECUTABLE):
+            return False
+        names = [name] if extension else [name + end for end in _EXECUTABLE]
+        if ntpath.dirname(name) and ntpath.dirname(name).lower() not in _WINDOWS_DIRECTORIES:
+            return any(files.exists(one) for one in names)
+        stem = ntpath.basename(name).lower().removesuffix(".exe")
+        return stem in windows_table.COMMANDS
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Runs in the background."""
@@ -432,11 +520,16 @@ class WindowsMachine:
 
     async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
         words = split_command_line(service.bin_path)
-        if service.bin_path == system.PROGRAM:
-            if service.name == system.NETWORKING:
+        if service.bin_path == windows_services.PROGRAM:
+            if service.name == windows_services.NETWORKING:
                 self.host.hns.restart_service()
             return self._resident()
-        if service.name == self.runtime and service.bin_path == system.RUNTIMES[self.runtime][1]:
+        if (
+            service.name == self.runtime
+            and service.bin_path == windows_services.RUNTIMES[self.runtime][1]
+        ):
+            if not self._has_containers:
+                raise ServiceError(TIMEOUT)
             return self._runtime_process()
         if words and nssm.is_nssm_managed(words[0]):
             if not self.host.files.exists(words[0]):
@@ -459,7 +552,7 @@ class WindowsMachine:
     def _supervise(
         self, service: WindowsService, report: Report, first: NodeProcess | None = None
     ) -> nssm.NssmSupervisor:
-        async def run(given: nssm.NssmSettings) -> NodeProcess:
+        async def run(given: nssm.NssmSettings) -> NodeProcess | SystemProgram:
             environment = {**self.environment(SYSTEM), **given.environment}
             output = self._log(given)
             return await self.run(

@@ -104,21 +104,23 @@ class MachineProcesses(ProcessIdTable):
                 yield (
                     sandbox.id,
                     0,
-                    self._stand_for(sandbox, (WORKER, sandbox.id), "NT VIRTUAL MACHINE", 60 * _MIB),
+                    self._sandbox_process(
+                        sandbox, (WORKER, sandbox.id), "NT VIRTUAL MACHINE", 60 * _MIB
+                    ),
                 )
                 continue
             if core.docker:
                 yield (
                     sandbox.id,
                     0,
-                    self._stand_for(sandbox, (PAUSE,), "ContainerAdministrator", 2 * _MIB),
+                    self._sandbox_process(sandbox, (PAUSE,), "ContainerAdministrator", 2 * _MIB),
                 )
             for container in sandbox.containers:
                 if container.state == "running":
                     for entry in self._table(container).list():
                         yield container.id, entry.pid, entry
 
-    def _stand_for(
+    def _sandbox_process(
         self, sandbox: SimSandbox, argv: tuple[str, ...], user: str, memory: int
     ) -> ProcessEntry:
         return ProcessEntry(self._number(sandbox.id, 0), 0, user, argv, sandbox.created, memory)

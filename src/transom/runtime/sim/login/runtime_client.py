@@ -9,8 +9,8 @@ from typing import Final
 
 from transom.runtime.sim import commands
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.engine import SimRuntime
 from transom.runtime.sim.login.machine import WindowsMachine
+from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.login.units import LinuxMachine
 from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.userland.process import Process
@@ -28,7 +28,7 @@ class RuntimeClient:
         self.machine = machine
 
     @property
-    def engine(self) -> SimRuntime:
+    def engine(self) -> NodeRuntime:
         engine = self.machine.engine
         assert engine is not None, "a machine has a runtime"
         return engine

@@ -14,27 +14,28 @@ from typing import Final
 
 from transom.runtime.api import Output
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.login.context import LoginContext
+from transom.runtime.sim.login.context import LoginContext, run_machine_program
 from transom.runtime.sim.login.linux_commands import find_linux_node_command
 from transom.runtime.sim.login.machine import WindowsMachine
 from transom.runtime.sim.login.node_commands import find_node_command
+from transom.runtime.sim.login.program_sockets import ApiClients
 from transom.runtime.sim.login.units import LinuxMachine
 from transom.runtime.sim.streams import NO_INPUT, ExecClient, begin_program
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.api import ProcessEntry
 from transom.userland.launch.linux_commands import find_linux_command
 from transom.userland.launch.windows_commands import find_windows_command
-from transom.userland.posix.scripts import find_in_path
 from transom.userland.posix.sh.main import run_shell
 from transom.userland.powershell import main
-from transom.userland.process import Command, FindCommand, Process, TaskProgram
+from transom.userland.process import FindCommand, Process, TaskProgram
 
+LoginMachine = WindowsMachine | LinuxMachine
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/\\=*+-]+")
 
 
 def login(
     core: SimCore,
-    machine: WindowsMachine | None,
+    machine: LoginMachine | None,
     command: Sequence[str],
     output: Output,
     *,
@@ -43,6 +44,8 @@ def login(
 ) -> ExecClient:
     """Without a command: a shell."""
     processes = machine.processes if machine is not None else _linux_processes(core)
+    windows = machine if isinstance(machine, WindowsMachine) else None
+    find_command = finder(machine)
 
     def signalled(name: str) -> None:
         context.signalled(name)
@@ -50,46 +53,68 @@ def login(
     client, source = begin_program(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
-    argv, body = _windows(command) if machine is not None else _linux(command)
-    context = LoginContext(core, machine, processes, argv, client, source)
-    context.program = TaskProgram(context, body, finder(machine, core.linux_machine))
+    argv, body = _windows(command) if windows is not None else _linux(command)
+    context = LoginContext(
+        core,
+        windows,
+        processes,
+        argv,
+        client,
+        source,
+        find_command,
+        clients=api_clients(machine),
+    )
+    context.program = TaskProgram(context, body, find_command)
     client.on_close = context.kill
     client.on_resize = lambda: None if core.windows else context.signalled("SIGWINCH")
     return client
 
 
-def detached(
-    parent: LoginContext,
+def start_detached(
+    core: SimCore,
+    machine: WindowsMachine,
     argv: Sequence[str],
     env: Mapping[str, str],
     cwd: str,
     output: Callable[[bytes], None],
-    user: str = "",
+    user: str,
 ) -> tuple[int, ExecClient]:
-    """A program in its own window: it outlives the process that started it. Returns its pid, and an
-    awaitable for its end.
-    """
+    """A program that no other process has started. Returns its pid, and an awaitable for its end."""
     client = ExecClient(lambda _stream, data: output(data), None, None)
+    find_command = finder(machine)
     context = LoginContext(
-        parent.core, parent.machine, parent.processes, argv, client, NO_INPUT, user
+        core,
+        machine,
+        machine.processes,
+        argv,
+        client,
+        NO_INPUT,
+        find_command,
+        user,
+        api_clients(machine),
     )
     context.env, context.cwd = dict(env), cwd
-    context.program = TaskProgram(
-        context, _program, finder(parent.machine, parent.core.linux_machine)
-    )
+    context.program = TaskProgram(context, run_machine_program, find_command)
     return context.pid, client
 
 
-def finder(machine: WindowsMachine | None, linux: LinuxMachine | None) -> FindCommand:
+def api_clients(machine: LoginMachine | None) -> ApiClients | None:
+    """The programs of the node that connect to the API server."""
+    if machine is None:
+        return None
+    return machine.units if isinstance(machine, LinuxMachine) else machine.binaries
+
+
+def finder(machine: LoginMachine | None) -> FindCommand:
     """How programs on the machine find others: nodes have programs that containers lack."""
     if machine is None:
-        return partial(find_linux_node_command, linux) if linux is not None else find_linux_command
+        return find_linux_command
+    if isinstance(machine, LinuxMachine):
+        return partial(find_linux_node_command, machine)
     return partial(find_windows_command, node_command=partial(find_node_command, machine))
 
 
 def _linux_processes(core: SimCore) -> ProcessIdTable:
-    if core.linux_machine is not None:
-        return core.linux_machine.processes
     init = ProcessEntry(1, 0, "root", ("/sbin/init",), core.host.boot_time, 12 << 20)
     return ProcessIdTable(core.host.time, windows=False, first=init)
 
@@ -97,23 +122,10 @@ def _linux_processes(core: SimCore) -> ProcessIdTable:
 Body = Callable[[Process], Awaitable[int]]
 
 
-def find_machine_program(process: Process) -> Command:
-    """The program of a process on the machine. Raises OSError when it does not exist."""
-    name = process.argv[0]
-    return process.find_command(name) if process.windows else find_in_path(process, name)
-
-
-async def _program(process: Process) -> int:
-    """Raises OSError when it does not exist."""
-    command = find_machine_program(process)
-    result = command(process)
-    return result if isinstance(result, int) else await result
-
-
 def _windows(command: Sequence[str]) -> tuple[Sequence[str], Body]:
     async def run(process: Process) -> int:
         try:
-            return await _program(process)
+            return await run_machine_program(process)
         except FileNotFoundError:  # a cmdlet, or nothing
             return await main.run_powershell_line(
                 process, " ".join(_quoted(word) for word in command)
@@ -135,7 +147,7 @@ def _quoted(word: str) -> str:
 def _linux(command: Sequence[str]) -> tuple[Sequence[str], Body]:
     async def run(process: Process) -> int:
         try:
-            return await _program(process)
+            return await run_machine_program(process)
         except OSError:
             process.complain(f"sh: {command[0]}: not found")
             return 127

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from transom.kit.clock import rfc3339_micro
+from transom.runtime.sim.login.linux_power import POWER_VERBS, power_verb
 from transom.runtime.sim.login.units import CONTAINERD, LinuxMachine, UnitState
 from transom.userland.process import Process
 
@@ -63,6 +64,8 @@ class _Systemctl:
             return self._list_units()
         if verb == "list-unit-files":
             return self._list_unit_files()
+        if verb in POWER_VERBS:
+            return power_verb(self._machine, verb)
         if verb in ("daemon-reload", "daemon-reexec", "reset-failed"):
             return 0
         verbs: dict[str, Callable[[str], Awaitable[int]]] = {

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.table import ProcessIdTable
 from transom.userland.api import ProcessEntry
-
-if TYPE_CHECKING:
-    from transom.runtime.sim.core import SimCore
-    from transom.runtime.sim.engine import SimRuntime
 
 CONTAINERD: Final = "containerd"
 _CONTAINERD_PID: Final = 612
@@ -52,6 +50,9 @@ class Units(Protocol):
         """Returns the line that systemctl prints; empty when nothing changes."""
 
     def unit_state(self, binary: str) -> UnitState: ...
+    def api_connections(self) -> Sequence[tuple[str, str, int]]:
+        """Each program that is connected to an API server, with its address and port."""
+
     async def start_service(self, binary: str) -> bool:
         """Returns whether it runs afterwards."""
 
@@ -61,9 +62,9 @@ class Units(Protocol):
 
 
 class LinuxMachine:
-    def __init__(self, units: Units, engine: SimRuntime) -> None:
+    def __init__(self, units: Units, engine: NodeRuntime) -> None:
         self.units = units
-        self.engine: SimRuntime | None = engine
+        self.engine: NodeRuntime | None = engine
         self.core: SimCore = engine.core
         self.runtime = CONTAINERD
         self.processes = LinuxProcesses(self)

@@ -114,6 +114,12 @@ class RealNetwork:
     def sockets(self) -> Sequence[OpenSocket]:
         return network.open_sockets_text()
 
+    def traffic(self) -> tuple[int, int]:
+        return network.stand_in_traffic()
+
+    def stack_view(self) -> None:
+        return None
+
     async def connect(self, host: str, port: int) -> socket.socket:
         return await network.connect_stand_in(await self.resolve(host), port)
 
@@ -301,6 +307,10 @@ class StandInContext:
         if limit != resource.RLIM_INFINITY:
             return limit
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    @property
+    def machine_resources(self) -> SystemResources:
+        raise NotImplementedError("only programs on Linux use it")
 
     @cached_property
     def container_id(self) -> str:

@@ -80,6 +80,9 @@ class Drives:
         assert isinstance(names, list)
         return sorted(names, key=str.lower)
 
+    def some_names(self, path: str, most: int) -> list[str]:
+        return self.listdir(path)[:most]
+
     def readlink(self, path: str) -> str:
         raise WINDOWS.error(errno.EINVAL, path)
 
@@ -123,6 +126,14 @@ class Drives:
 
     def symlink(self, target: str, path: str) -> None:
         self._do(path, lambda at: os.symlink(self.unix(target), at))
+
+    def link(self, existing: str, path: str) -> None:
+        self._do(path, lambda at: os.link(self.unix(existing), at))
+
+    def link_count(self, path: str) -> int:
+        found = self._do(path, os.stat)
+        assert isinstance(found, os.stat_result)
+        return found.st_nlink
 
     def make(self, path: str, kind: Kind, mode: int = 0o600) -> None:
         raise WINDOWS.error(errno.EACCES, path)

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from transom.network.api import Accept, Respond
@@ -19,7 +20,7 @@ from transom.network.resolver import is_address
 from transom.userland.api import OpenSocket
 
 _BACKLOG: Final = 128
-_UDP_PATIENCE: Final = 5.0
+_UDP_TIMEOUT: Final = 5.0
 _LARGEST: Final = 65535
 _ECHO_REQUEST, _ECHO_REPLY = 8, 0
 
@@ -29,6 +30,17 @@ def open_sockets_text() -> list[OpenSocket]:
     tcp = [OpenSocket("tcp", str(address), port) for address, port in waiting_sockets("tcp")]
     udp = [OpenSocket("udp", str(address), port) for address, port in waiting_sockets("udp")]
     return [*tcp, *udp]
+
+
+def stand_in_traffic() -> tuple[int, int]:
+    """Bytes received and sent by all interfaces except the loopback one."""
+    received = sent = 0
+    for line in Path("/proc/net/dev").read_text().splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if name.strip() != "lo" and len(fields) > 8:
+            received, sent = received + int(fields[0]), sent + int(fields[8])
+    return received, sent
 
 
 def listen_stand_in(port: int, accept: Accept, address: str = "") -> Callable[[], None]:
@@ -102,7 +114,7 @@ async def ask_stand_in(server: str, port: int, payload: bytes) -> bytes:
         made.connect((server, port))
         loop = asyncio.get_running_loop()
         made.send(payload)
-        return await asyncio.wait_for(loop.sock_recv(made, _LARGEST), _UDP_PATIENCE)
+        return await asyncio.wait_for(loop.sock_recv(made, _LARGEST), _UDP_TIMEOUT)
 
 
 def answer_stand_in(port: int, respond: Respond) -> Callable[[], None]:

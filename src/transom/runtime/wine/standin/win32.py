@@ -53,9 +53,9 @@ class StandardInput:
         self._ended = False
         self._asked = False
         self._waiting: asyncio.Future[None] | None = None
-        channel.handlers["I"] = self._came
+        channel.handlers["I"] = self._on_message
 
-    def _came(self, data: bytes) -> None:
+    def _on_message(self, data: bytes) -> None:
         self._asked = False
         self._unread += data
         self._ended = not data
@@ -133,17 +133,17 @@ class _Child:
         self.process = process
         self.streams = streams
         self.code: asyncio.Future[int] = loop.create_future()
-        self.said: asyncio.Future[None] = loop.create_future()
+        self.output_ended: asyncio.Future[None] = loop.create_future()
         if not streams:
-            self.said.set_result(None)
+            self.output_ended.set_result(None)
 
     def output(self, stream: int, data: bytes) -> None:
         if data:
             self.streams[stream](data)
             return
         self.streams.pop(stream, None)
-        if not self.streams and not self.said.done():
-            self.said.set_result(None)
+        if not self.streams and not self.output_ended.done():
+            self.output_ended.set_result(None)
 
 
 class Win32Programs:
@@ -214,24 +214,24 @@ class Win32Programs:
         if process.stderr is not error:
             streams[2] = process.stderr.write
         flags = (_OUTPUT if 1 in streams else 0) | (_ERROR if 2 in streams else 0)
-        fed = process.stdin is not given
+        with_input = process.stdin is not given
         child = self._children[number] = _Child(process, streams)
         words = [path, *process.argv[1:]]
         line = join_arguments(
             words if ntpath.splitext(path)[1].lower() not in _BATCH else [_SHELL, "/c", *words]
         )
-        head = encode_numbers(number, flags | (_INPUT if fed else 0))
+        head = encode_numbers(number, flags | (_INPUT if with_input else 0))
         self._channel.send(
             "s", head + encode_texts(line, process.cwd) + encode_variables(process.env.items())
         )
         try:
-            if fed:
+            if with_input:
                 while data := await process.stdin.read():
                     self._channel.send("i", encode_numbers(number) + data)
                     await self._channel.drain()
                 self._channel.send("i", encode_numbers(number))
             code = await child.code
-            await asyncio.wait([child.said], timeout=_LAST_OUTPUT)
+            await asyncio.wait([child.output_ended], timeout=_LAST_OUTPUT)
             return (code + 0x80000000) % 0x100000000 - 0x80000000
         finally:
             del self._children[number]

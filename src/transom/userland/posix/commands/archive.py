@@ -6,9 +6,10 @@ import io
 import posixpath
 import tarfile
 import zlib
+from typing import IO
 
 from transom.machines.api import Kind, Stat
-from transom.userland.files import error_text
+from transom.userland.files import FileView, error_text
 from transom.userland.limits import MAX_FILE, MAX_PIPE, check_size
 from transom.userland.posix.commands.look import mode_text, owner_name
 from transom.userland.posix.commands.options import parse_options
@@ -149,18 +150,7 @@ async def _create(
                     else "tar: removing leading '/' from member names"
                 )
             try:
-                for place, state in files.walk(path):
-                    if any(
-                        place == pattern or posixpath.basename(place) == pattern
-                        for pattern in excluded
-                    ):
-                        continue
-                    if follow and state.kind == "symlink":
-                        state = files.stat(place)
-                    _add(process, made, place, state, files.cwd)
-                    await process.take_turn()
-                    if verbose:
-                        process.complain(place + ("/" if state.kind == "directory" else ""))
+                await _add_tree(process, files, made, path, verbose, excluded, follow)
             except OSError as error:
                 if process.gnu:
                     process.complain(f"tar: {path}: Cannot stat: {error_text(error)}")
@@ -185,6 +175,26 @@ async def _create(
         process.stdout.write(data[start : start + 65536])
         await process.breathe()
     return code
+
+
+async def _add_tree(
+    process: Process,
+    files: FileView,
+    made: tarfile.TarFile,
+    path: str,
+    verbose: bool,
+    excluded: list[str],
+    follow: bool,
+) -> None:
+    for place, state in files.walk(path):
+        if any(place == pattern or posixpath.basename(place) == pattern for pattern in excluded):
+            continue
+        if follow and state.kind == "symlink":
+            state = files.stat(place)
+        _add(process, made, place, state, files.cwd)
+        await process.take_turn()
+        if verbose:
+            process.complain(place + ("/" if state.kind == "directory" else ""))
 
 
 def _add(process: Process, made: tarfile.TarFile, place: str, state: Stat, cwd: str) -> None:
@@ -265,23 +275,8 @@ def _extract(
                 process.stdout.write(content.read())
             continue
         try:
-            if member.isdir():
-                files.mkdir(place, member.mode or 0o755, parents=True)
-                continue
-            parent = files.parent(files.absolute(place))
-            if not files.is_directory(parent):
-                files.mkdir(parent, 0o777, parents=True)
-            if member.issym():
-                if _there(process, files.absolute(place)):
-                    files.remove(place)
-                files.symlink(member.linkname, place)
-            elif content is not None:
-                files.write(place, content.read(), member.mode)
-                if not process.windows:
-                    files.chmod(place, member.mode & 0o7777)
-                    if process.context.credentials.uid == 0:
-                        files.chown(place, member.uid, member.gid)
-            if verbose:
+            _extract_member(process, files, member, place, content)
+            if verbose and not member.isdir():
                 process.write(name + process.newline)
         except OSError as error:
             if process.gnu:
@@ -294,6 +289,31 @@ def _extract(
     if code and process.gnu:
         process.complain("tar: Exiting with failure status due to previous errors")
     return code
+
+
+def _extract_member(
+    process: Process,
+    files: FileView,
+    member: tarfile.TarInfo,
+    place: str,
+    content: IO[bytes] | None,
+) -> None:
+    if member.isdir():
+        files.mkdir(place, member.mode or 0o755, parents=True)
+        return
+    parent = files.parent(files.absolute(place))
+    if not files.is_directory(parent):
+        files.mkdir(parent, 0o777, parents=True)
+    if member.issym():
+        if _there(process, files.absolute(place)):
+            files.remove(place)
+        files.symlink(member.linkname, place)
+    elif content is not None:
+        files.write(place, content.read(), member.mode)
+        if not process.windows:
+            files.chmod(place, member.mode & 0o7777)
+            if process.context.credentials.uid == 0:
+                files.chown(place, member.uid, member.gid)
 
 
 def _there(process: Process, full: str) -> bool:

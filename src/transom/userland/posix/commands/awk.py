@@ -15,6 +15,7 @@ from transom.userland.posix.commands.basic import format_printf
 from transom.userland.posix.commands.expressions import extended_expression
 from transom.userland.posix.commands.text import read_inputs
 from transom.userland.posix.escapes import unescape
+from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Exit, Process
 from transom.userland.regex import compile_pattern
 
@@ -90,9 +91,13 @@ class _Machine:
     def set_record(self, text: str) -> None:
         self.record = text
         separator = _text(self.variables["FS"])
+        check_slice()
         if separator == " ":
             self.fields = text.split()
+        elif not separator:
+            self.fields = list(bounded(text, MAX_ARGUMENTS))
         elif len(separator) == 1 and separator not in "|.*+?^$":
+            check_size(text.count(separator), MAX_ARGUMENTS)
             self.fields = text.split(separator) if text else []
         else:
             self.fields = (
@@ -291,10 +296,15 @@ def _split(machine: _Machine, arguments: list[Node]) -> float:
     )
     if len(arguments) > 2 and arguments[2][0] == "regex":
         pieces = compile_pattern(arguments[2][1]).split(text)
+    elif separator == " ":
+        pieces = text.split()
     else:
-        pieces = text.split() if separator == " " else text.split(_text(separator))
+        separator = _text(separator)
+        check_size(text.count(separator), MAX_ARGUMENTS)
+        pieces = text.split(separator) if separator else list(text)
     if not text:
         pieces = []
+    bounded(pieces, MAX_ARGUMENTS)
     machine.arrays[arguments[1][1]] = {
         str(index): _Field(piece) for index, piece in enumerate(pieces, 1)
     }

@@ -237,10 +237,27 @@ async def ln(process: Process) -> int:
         if "s" in options:
             process.files.symlink(target, place)
         else:
-            await copy_tree(process, target, place, follow=True, preserve=True)
+            process.files.link(target, place)
     except OSError as error:
-        return fault(process, place, f"failed to create symbolic link '{place}'", error)
+        return _link_fault(process, target, place, "s" in options, error)
     return 0
+
+
+def _link_fault(process: Process, target: str, place: str, symbolic: bool, error: OSError) -> int:
+    if symbolic:
+        return fault(process, place, f"failed to create symbolic link '{place}'", error)
+    if process.files.is_directory(target):
+        if process.gnu:
+            process.complain(f"ln: {target}: hard link not allowed for directory")
+            return 1
+        return fault(process, place, "", error)
+    missing = not process.files.exists(target)
+    return fault(
+        process,
+        target if missing else place,
+        f"failed to access '{target}'" if missing else f"failed to create hard link '{place}'",
+        error,
+    )
 
 
 def changed_mode(text: str, old: int, directory: bool) -> int | None:

@@ -8,9 +8,32 @@ from transom.userland.files import error_text
 from transom.userland.posix.commands.expressions import basic_expression, extended_expression
 from transom.userland.posix.commands.options import ParsedOptions, parse_options
 from transom.userland.posix.commands.text import open_input, read_lines
+from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Process
-from transom.userland.regex import Pattern, compile_pattern
+from transom.userland.regex import Pattern, PatternTooComplexError, compile_pattern
 from transom.userland.streams import ByteSource
+
+
+def _expression(process: Process, options: ParsedOptions, patterns: list[str]) -> str:
+    """One regular expression that matches what any of the patterns matches."""
+    extended = "E" in options or process.name == "egrep" or "P" in options
+    fixed = "F" in options or process.name == "fgrep"
+    pieces: list[str] = []
+    for pattern in patterns:
+        check_slice()
+        expression = (
+            re.escape(pattern)
+            if fixed
+            else extended_expression(pattern)
+            if extended
+            else basic_expression(pattern)
+        )
+        if "w" in options:
+            expression = rf"\b(?:{expression})\b"
+        if "x" in options:
+            expression = f"^(?:{expression})$"
+        pieces.append(f"(?:{expression})")
+    return "|".join(pieces)
 
 
 async def grep(process: Process) -> int:
@@ -48,24 +71,12 @@ async def grep(process: Process) -> int:
             )
             return 2
         patterns = operands.pop(0).split("\n")
-    extended = "E" in options or process.name == "egrep" or "P" in options
-    fixed = "F" in options or process.name == "fgrep"
-    pieces: list[str] = []
-    for pattern in patterns:
-        expression = (
-            re.escape(pattern)
-            if fixed
-            else extended_expression(pattern)
-            if extended
-            else basic_expression(pattern)
-        )
-        if "w" in options:
-            expression = rf"\b(?:{expression})\b"
-        if "x" in options:
-            expression = f"^(?:{expression})$"
-        pieces.append(f"(?:{expression})")
     try:
-        compiled = compile_pattern("|".join(pieces), ignore_case="i" in options)
+        compiled = compile_pattern(
+            _expression(process, options, patterns), ignore_case="i" in options
+        )
+    except PatternTooComplexError:
+        raise
     except re.error:
         return process.fail(f"bad regex '{patterns[0]}': Invalid regexp", 2)
     recursive = "r" in options or "R" in options
@@ -130,11 +141,9 @@ async def _grep_one(
                 return True
             if "c" not in options:
                 if "o" in options and match is not None:
-                    for each in compiled.finditer(line):
-                        if each[0]:
-                            process.write(
-                                prefix + (f"{number}:" if "n" in options else "") + each[0] + "\n"
-                            )
+                    start = prefix + (f"{number}:" if "n" in options else "")
+                    for text in (each[0] for each in compiled.finditer(line) if each[0]):
+                        process.write(f"{start}{text}\n")
                 else:
                     if (
                         (before or after)

@@ -81,24 +81,8 @@ async def wget(process: Process) -> int:
                 insecure=True,
             ),
         )
-    except TimeoutError:
-        return process.fail("download timed out")
-    except (ConnectionError, asyncio.IncompleteReadError) as error:
-        if isinstance(error, ConnectionRefusedError):
-            return process.fail(
-                f"can't connect to remote host ({addresses[0]}): Connection refused",
-                4 if process.gnu else 1,
-            )
-        return process.fail(
-            "error getting response" if not process.gnu else "No data received.",
-            4 if process.gnu else 1,
-        )
-    except ssl.SSLError as error:
-        return process.fail(f"error getting response: {error.reason}", 5 if process.gnu else 1)
-    except OSError as error:
-        return process.fail(
-            f"can't connect to remote host ({addresses[0]}): {why(error)}", 4 if process.gnu else 1
-        )
+    except (OSError, asyncio.IncompleteReadError) as error:
+        return _wget_failed(process, addresses[0], error)
     if "S" in options:
         process.complain(f"  {answer.version} {answer.status} {answer.reason}")
         for name, value in answer.headers:
@@ -113,23 +97,43 @@ async def wget(process: Process) -> int:
             process.complain("remote file exists")
         return 0
     name = options.value("O") or address.target.split("?")[0].rpartition("/")[2] or "index.html"
+    return _save(process, name, answer.body, quiet)
+
+
+def _wget_failed(
+    process: Process, address: str, error: OSError | asyncio.IncompleteReadError
+) -> int:
+    """Prints why there is no answer; returns the exit code."""
+    code = 4 if process.gnu else 1
+    if isinstance(error, TimeoutError):
+        return process.fail("download timed out")
+    if isinstance(error, ConnectionRefusedError):
+        return process.fail(f"can't connect to remote host ({address}): Connection refused", code)
+    if isinstance(error, ConnectionError | asyncio.IncompleteReadError):
+        return process.fail("No data received." if process.gnu else "error getting response", code)
+    if isinstance(error, ssl.SSLError):
+        return process.fail(f"error getting response: {error.reason}", 5 if process.gnu else 1)
+    return process.fail(f"can't connect to remote host ({address}): {why(error)}", code)
+
+
+def _save(process: Process, name: str, body: bytes, quiet: bool) -> int:
     if name == "-":
-        process.stdout.write(answer.body)
+        process.stdout.write(body)
         if not quiet:
             process.complain(
                 f"writing to stdout\n{'-':<20} 100% |********************************| "
-                f"{len(answer.body):5d}  0:00:00 ETA\nwritten to stdout"
+                f"{len(body):5d}  0:00:00 ETA\nwritten to stdout"
             )
         return 0
     if not quiet:
         process.complain(f"saving to '{name}'")
     try:
-        process.open_output(name).write(answer.body)
+        process.open_output(name).write(body)
     except OSError as error:
         return process.fail(f"can't open '{name}': {error_text(error)}")
     if not quiet:
         process.complain(
-            f"{name:<20} 100% |********************************| {len(answer.body):5d}  "
+            f"{name:<20} 100% |********************************| {len(body):5d}  "
             f"0:00:00 ETA\n'{name}' saved"
         )
     return 0

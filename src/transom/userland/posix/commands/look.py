@@ -9,6 +9,7 @@ from transom.machines.api import Stat
 from transom.userland.files import error_text
 from transom.userland.posix.commands.basic import run_child
 from transom.userland.posix.commands.options import ParsedOptions, parse_options, parse_size
+from transom.userland.preemption import sort_in_slices
 from transom.userland.process import Command, Process
 
 _KINDS = {
@@ -153,9 +154,9 @@ def _list(
     process: Process, options: ParsedOptions, entries: list[tuple[str, Stat]], directory: str = ""
 ) -> None:
     if "S" in options:
-        entries.sort(key=lambda entry: -entry[1].size)
+        entries = sort_in_slices(entries, lambda entry: -entry[1].size)
     elif "t" in options:
-        entries.sort(key=lambda entry: -entry[1].mtime)
+        entries = sort_in_slices(entries, lambda entry: -entry[1].mtime)
     if "r" in options:
         entries.reverse()
     now = process.context.clock.time()
@@ -180,7 +181,8 @@ def _list(
         owner = str(state.uid) if "n" in options else owner_name(process, state.uid)
         group = str(state.gid) if "n" in options else owner_name(process, state.gid, "/etc/group")
         amount = human(state.size) if "h" in options else str(state.size)
-        links = 2 if state.kind == "directory" else 1
+        place = process.files.join(directory, name) if directory else name
+        links = 2 if state.kind == "directory" else process.files.link_count(place)
         if process.gnu:
             rows.append(f"{mode_text(state)} {links} {owner} {group} {amount:>5} {when} {shown}")
         else:
@@ -233,7 +235,7 @@ def linux_stat(process: Process) -> int:
             "y": when,
             "x": when,
             "z": when,
-            "h": "1",
+            "h": str(process.files.link_count(path)) if state.kind == "file" else "1",
             "i": "1",
             "b": str((state.size + 511) // 512),
             "B": "512",
@@ -250,7 +252,7 @@ def linux_stat(process: Process) -> int:
         process.write(
             f"  File: {path}\n  Size: {state.size:<10}\tBlocks: {values['b']:<10} IO Block: "
             f"4096   {kind}\n"
-            f"Device: 801h/2049d\tInode: 1           Links: 1\n"
+            f"Device: 801h/2049d\tInode: 1           Links: {values['h']}\n"
             f"Access: ({state.mode:04o}/{mode_text(state)})  Uid: "
             f"({state.uid:5d}/{values['U']:>8})   "
             f"Gid: ({state.gid:5d}/{values['G']:>8})\nAccess: {when}\nModify: "
@@ -295,18 +297,13 @@ async def _examine(
         test = tests[position]
         position += 1
         value = tests[position] if position < len(tests) else ""
-        result = True
         if test in ("!", "-not"):
             negate = not negate
             continue
         if test in ("-a", "-follow", "-xdev", "-depth", "(", ")"):
             continue
-        if test == "-print":
-            process.write(place + "\n")
-            acted = True
-            continue
-        if test == "-print0":
-            process.write(place + "\0")
+        if test in ("-print", "-print0"):
+            process.write(place + ("\n" if test == "-print" else "\0"))
             acted = True
             continue
         if test == "-delete":
@@ -330,64 +327,72 @@ async def _examine(
             position = end + 1
             acted = True
             result = await run_child(process, command) == 0
+        elif test in ("-maxdepth", "-mindepth"):
+            position += 1
+            result = depth <= int(value) if test == "-maxdepth" else depth >= int(value)
         else:
             position += 1
-            if test == "-name":
-                result = fnmatch.fnmatchcase(process.files.base(place) or place, value)
-            elif test == "-iname":
-                result = fnmatch.fnmatchcase(process.files.base(place).lower(), value.lower())
-            elif test in ("-path", "-wholename"):
-                result = fnmatch.fnmatchcase(place, value)
-            elif test == "-type":
-                result = _KINDS[state.kind].replace("-", "f") in value.split(",")
-            elif test == "-maxdepth":
-                result = depth <= int(value)
-            elif test == "-mindepth":
-                result = depth >= int(value)
-            elif test == "-size":
-                wanted = value.lstrip("+-")
-                amount = parse_size(wanted) if not wanted.isdigit() else int(wanted) * 512
-                result = (
-                    state.size > amount
-                    if value[0] == "+"
-                    else state.size < amount
-                    if value[0] == "-"
-                    else state.size == amount
-                )
-            elif test in ("-mtime", "-mmin"):
-                age = (now - state.mtime) / (86400 if test == "-mtime" else 60)
-                wanted_age = float(value.lstrip("+-"))
-                result = (
-                    age > wanted_age
-                    if value[0] == "+"
-                    else age < wanted_age
-                    if value[0] == "-"
-                    else int(age) == int(wanted_age)
-                )
-            elif test == "-perm":
-                bits = int(value.lstrip("-/"), 8)
-                result = (
-                    state.mode & bits == bits
-                    if value[0] == "-"
-                    else bool(state.mode & bits)
-                    if value[0] == "/"
-                    else state.mode & 0o7777 == bits
-                )
-            elif test == "-user":
-                result = owner_name(process, state.uid) == value or str(state.uid) == value
-            else:
+            tested = _test_with_value(process, test, value, place, state, now)
+            if tested is None:
                 process.complain(
                     f"find: unrecognized: {test}"
                     if not process.gnu
                     else f"find: unknown predicate '{test}'"
                 )
                 return 1
+            result = tested
         if result == negate:
             return 0
         negate = False
     if not acted:
         process.write(place + "\n")
     return 0
+
+
+def _test_with_value(
+    process: Process, test: str, value: str, place: str, state: Stat, now: float
+) -> bool | None:
+    """The result of a test of `find` that has an argument; None if there is no such test."""
+    if test == "-name":
+        return fnmatch.fnmatchcase(process.files.base(place) or place, value)
+    if test == "-iname":
+        return fnmatch.fnmatchcase(process.files.base(place).lower(), value.lower())
+    if test in ("-path", "-wholename"):
+        return fnmatch.fnmatchcase(place, value)
+    if test == "-type":
+        return _KINDS[state.kind].replace("-", "f") in value.split(",")
+    if test == "-size":
+        wanted = value.lstrip("+-")
+        amount = parse_size(wanted) if not wanted.isdigit() else int(wanted) * 512
+        return (
+            state.size > amount
+            if value[0] == "+"
+            else state.size < amount
+            if value[0] == "-"
+            else state.size == amount
+        )
+    if test in ("-mtime", "-mmin"):
+        age = (now - state.mtime) / (86400 if test == "-mtime" else 60)
+        wanted_age = float(value.lstrip("+-"))
+        return (
+            age > wanted_age
+            if value[0] == "+"
+            else age < wanted_age
+            if value[0] == "-"
+            else int(age) == int(wanted_age)
+        )
+    if test == "-perm":
+        bits = int(value.lstrip("-/"), 8)
+        return (
+            state.mode & bits == bits
+            if value[0] == "-"
+            else bool(state.mode & bits)
+            if value[0] == "/"
+            else state.mode & 0o7777 == bits
+        )
+    if test == "-user":
+        return owner_name(process, state.uid) == value or str(state.uid) == value
+    return None
 
 
 def du(process: Process) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 
 from transom.userland.api import NodeAccess
 from transom.userland.files import error_text
+from transom.userland.posix.commands.options import parse_size
 from transom.userland.process import Process
 
 _FAILED: Final = 32  # "mount failure"
@@ -68,6 +69,16 @@ def mount_on_node(process: Process, node: NodeAccess) -> int:
     return 0
 
 
+def _tmpfs_size(text: str, memory: int) -> int:
+    """`10m` or `25%`; half of the memory if it is not given. Raises OSError."""
+    if not text:
+        return memory // _HALF_OF_MEMORY
+    try:
+        return memory * int(text[:-1]) // 100 if text.endswith("%") else parse_size(text.upper())
+    except ValueError:
+        raise OSError(errno.EINVAL, "wrong fs type, bad option, bad superblock") from None
+
+
 def _mount(
     node: NodeAccess, memory: int, kind: str, source: str, target: str, options: dict[str, str]
 ) -> None:
@@ -76,7 +87,7 @@ def _mount(
     if "bind" in options or "rbind" in options:
         files.bind_mount(posixpath.normpath(source), target, read_only)
     elif kind == "tmpfs" or source in ("tmpfs",):
-        files.mount_tmpfs(target, memory // _HALF_OF_MEMORY)
+        files.mount_tmpfs(target, _tmpfs_size(options.get("size", ""), memory))
     elif kind in ("cifs", "smb3"):
         if node.storage is None:
             raise OSError(errno.EHOSTUNREACH, "could not connect to the server", source)

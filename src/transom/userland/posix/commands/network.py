@@ -47,7 +47,7 @@ async def nc(process: Process) -> int:
     if "u" in options:
         if "z" not in options:
             return await _nc_datagrams(process, host, port, limit)
-        code = await _nc_knock(process, host, port, limit)
+        code = await _nc_check_port(process, host, port, limit)
         if not code and "v" in options:
             process.complain(f"{host} ({host}:{port}) open")
         return code
@@ -77,7 +77,7 @@ async def nc(process: Process) -> int:
     return 0
 
 
-async def _nc_knock(process: Process, host: str, port: int, limit: float | None) -> int:
+async def _nc_check_port(process: Process, host: str, port: int, limit: float | None) -> int:
     """Over UDP, a port counts as open unless it is reported closed."""
     context = process.context
     try:
@@ -216,93 +216,6 @@ async def linux_ping(process: Process) -> int:
     return int(received == 0)
 
 
-_CHANGES = frozenset(("add", "append", "change", "chg", "del", "delete", "flush", "replace", "set"))
-
-
-def ip(process: Process) -> int:
-    context = process.context
-    words = [argument for argument in process.argv[1:] if not argument.startswith("-")]
-    what = words[0] if words else ""
-    if len(words) > 1 and words[1] in _CHANGES:
-        if context.credentials.net_admin:
-            return 0  # its value is not used
-        process.complain(
-            ("" if process.gnu else "ip: ") + "RTNETLINK answers: Operation not permitted"
-        )
-        return 2
-    address = context.network.ips[0] if context.network.ips else "127.0.0.1"
-    six = next((found for found in context.network.ips if ":" in found), "")
-    if what.startswith("a"):
-        process.write(
-            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n"
-            "    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00\n    inet 127.0.0.1/8 "
-            "scope host lo\n"
-            "       valid_lft forever preferred_lft forever\n"
-            "3: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue "
-            "state UP\n"
-            f"    link/ether {mac_address(address)} brd ff:ff:ff:ff:ff:ff\n    inet "
-            f"{address}/24 brd "
-            f"{address.rpartition('.')[0]}.255 scope global eth0\n"
-            "       valid_lft forever preferred_lft forever\n"
-        )
-        if six:
-            process.write(
-                f"    inet6 {six}/64 scope global\n       valid_lft forever preferred_lft forever\n"
-            )
-        return 0
-    if what.startswith("r") and "-6" in process.argv:
-        if six:
-            net = ipaddress.ip_interface(f"{six}/64").network
-            process.write(
-                f"{net} dev eth0  metric 256\ndefault via {net[1]} dev eth0  metric 1024\n"
-            )
-        return 0
-    if what.startswith("r"):
-        prefix = address.rpartition(".")[0]
-        process.write(
-            f"default via {prefix}.1 dev eth0\n{prefix}.0/24 dev eth0 scope link  src {address}\n"
-        )
-        return 0
-    if what.startswith("l"):
-        process.write(
-            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen "
-            "1000\n3: eth0@if7: "
-            "<BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
-        )
-        return 0
-    process.complain("Usage: ip [OPTIONS] address|route|link|neigh|rule [ARGS]")
-    return 1
-
-
-def mac_address(address: str) -> str:
-    """The MAC address that overlay networks derive from an IPv4 address."""
-    pieces = address.split(".")
-    numbers = (
-        [int(piece) for piece in pieces]
-        if len(pieces) == 4 and all(piece.isdigit() for piece in pieces)
-        else [0, 0, 0, 1]
-    )
-    return "0a:58:" + ":".join(f"{number:02x}" for number in numbers)
-
-
-def ifconfig(process: Process) -> int:
-    address = process.context.network.ips[0] if process.context.network.ips else "127.0.0.1"
-    six = "".join(
-        f"          inet6 addr: {found}/64 Scope:Global\n"
-        for found in process.context.network.ips
-        if ":" in found
-    )
-    process.write(
-        f"eth0      Link encap:Ethernet  HWaddr {mac_address(address).upper()}\n          inet "
-        f"addr:{address}  Bcast:{address.rpartition('.')[0]}.255  "
-        f"Mask:255.255.255.0\n{six}          UP BROADCAST RUNNING MULTICAST  MTU:1450  Metric:1\n\n"
-        "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  "
-        "Mask:255.0.0.0\n          "
-        "UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n"
-    )
-    return 0
-
-
 async def redis_cli(process: Process) -> int:
     options = parse_options(process, "hpan", stop_at_operand=True)
     host, port = options.value("h", "127.0.0.1"), int(options.value("p", "6379"))
@@ -344,8 +257,6 @@ async def _redis_answer(reader: asyncio.StreamReader, depth: str = "") -> str:
 
 
 COMMANDS: dict[str, Command] = {
-    "ifconfig": ifconfig,
-    "ip": ip,
     "nc": nc,
     "ncat": nc,
     "netcat": nc,

@@ -12,7 +12,7 @@ from transom.userland.posix.commands.options import parse_options
 from transom.userland.posix.commands.text import read_inputs
 from transom.userland.preemption import check_slice
 from transom.userland.process import Command, Process
-from transom.userland.regex import Pattern, compile_pattern
+from transom.userland.regex import Pattern, PatternTooComplexError, compile_pattern
 
 
 class SedFault(Exception):
@@ -122,6 +122,8 @@ class _Parser:
         try:
             notation = extended_expression if self.extended else basic_expression
             return compile_pattern(notation(pattern), ignore_case=ignore_case)
+        except PatternTooComplexError:
+            raise
         except re.error:
             raise SedFault(f"bad regex '{pattern}'") from None
 
@@ -277,29 +279,19 @@ class _Editor:
             elif name == "s":
                 if self.substitute(step) and "p" in step.flags:
                     yield self.space
-            elif name == "d":
-                self.deleted = True
             elif name == "p":
                 yield self.space
-            elif name in ("q", "Q"):
-                self.quit = True
-                self.code = int(step.text or 0)
-                self.deleted = name == "Q"
             elif name == "=":
                 yield str(self.index + 1)
             elif name == "i":
                 yield step.text
-            elif name == "a":
-                self.after.append(step.text)
             elif name == "c":
                 yield step.text
                 self.deleted = True
-            elif name == "y":
-                self.space = self.space.translate(str.maketrans(step.text, step.flags))
             elif name in ("n", "N"):
                 yield from self.next_line(name)
             else:
-                self.exchange(name)
+                self.apply_silently(step)
             if self.deleted or self.quit:
                 return
 
@@ -314,8 +306,20 @@ class _Editor:
                 yield self.space
             self.space = self.lines[self.index]
 
-    def exchange(self, name: str) -> None:
-        if name == "h":
+    def apply_silently(self, step: SedStep) -> None:
+        """The commands that write nothing immediately."""
+        name = step.name
+        if name == "d":
+            self.deleted = True
+        elif name in ("q", "Q"):
+            self.quit = True
+            self.code = int(step.text or 0)
+            self.deleted = name == "Q"
+        elif name == "a":
+            self.after.append(step.text)
+        elif name == "y":
+            self.space = self.space.translate(str.maketrans(step.text, step.flags))
+        elif name == "h":
             self.hold = self.space
         elif name == "H":
             self.hold += "\n" + self.space
@@ -335,13 +339,14 @@ class _Editor:
 
         def one(match: re.Match[str]) -> str:
             nonlocal seen, done
+            check_slice()
             seen += 1
             if seen < wanted or (seen > wanted and not everywhere):
                 return match[0]
             done = True
             return _replacement(step.text, match)
 
-        self.space = step.pattern.sub(one, self.space)
+        self.space = step.pattern.sub(one, self.space, 0 if everywhere else wanted)
         return done
 
 

@@ -9,14 +9,16 @@ import re
 import time
 from calendar import timegm
 
+from transom.machines.files import MountEntry
 from transom.userland.files import error_text
 from transom.userland.limits import MAX_PIPE
 from transom.userland.posix.commands import mounting
 from transom.userland.posix.commands.basic import run_child
-from transom.userland.posix.commands.look import human, owner_name
+from transom.userland.posix.commands.look import human, owner_name, user_number
 from transom.userland.posix.commands.options import parse_options, parse_size
 from transom.userland.posix.commands.text import cannot_open, open_input, read_inputs
 from transom.userland.process import Command, Process
+from transom.userland.procfs import mount_device
 from transom.userland.regex import compile_pattern
 
 
@@ -98,13 +100,22 @@ def id_command(process: Process) -> int:
     options = parse_options(
         process, long_names={"user": "u", "group": "g", "groups": "G", "name": "n"}
     )
-    user = owner_name(process, context.credentials.uid)
-    group = owner_name(process, context.credentials.gid, "/etc/group")
-    groups = list(dict.fromkeys((context.credentials.gid, *context.credentials.groups)))
+    uid, gid = context.credentials.uid, context.credentials.gid
+    named = options.operands[0] if options.operands else ""
+    if named:
+        found = user_number(process, named)
+        if found is None:
+            return process.fail(
+                f"'{named}': no such user" if process.gnu else f"unknown user {named}"
+            )
+        uid, gid = found, primary_group(process, found)
+    user = owner_name(process, uid)
+    group = owner_name(process, gid, "/etc/group")
+    groups = list(dict.fromkeys((gid, *(() if named else context.credentials.groups))))
     if "u" in options:
-        process.write((user if "n" in options else str(context.credentials.uid)) + "\n")
+        process.write((user if "n" in options else str(uid)) + "\n")
     elif "g" in options:
-        process.write((group if "n" in options else str(context.credentials.gid)) + "\n")
+        process.write((group if "n" in options else str(gid)) + "\n")
     elif "G" in options:
         process.write(
             " ".join(
@@ -123,9 +134,17 @@ def id_command(process: Process) -> int:
             else str(g)
             for g in groups
         )
-        text = f"{shown('uid', context.credentials.uid, user)} {shown('gid', context.credentials.gid, group)}"
+        text = f"{shown('uid', uid, user)} {shown('gid', gid, group)}"
         process.write(f"{text} groups={listed}\n" if listed else f"{text}\n")
     return 0
+
+
+def primary_group(process: Process, uid: int) -> int:
+    for line in process.files.text("/etc/passwd").splitlines():
+        fields = line.split(":")
+        if len(fields) > 3 and fields[2] == str(uid):
+            return int(fields[3])
+    return uid
 
 
 def linux_whoami(process: Process) -> int:
@@ -210,27 +229,41 @@ def ps(process: Process) -> int:
     return 0
 
 
+def _load_text(process: Process) -> str:
+    return process.files.text("/proc/loadavg").strip()
+
+
 async def top(process: Process) -> int:
     options = parse_options(process, "nd")
     rounds = int(
         options.value("n", "1" if "b" in options or not process.context.terminal.tty else "0")
     )
     shown = 0
+    platform, clock = process.context.platform, process.context.clock
+    before, began = platform.machine_resources, platform.machine_resources.boot_time
+    if shown == 0:  # the first round shows the average since the start of the machine
+        before = before._replace(cpu_seconds=0.0)
     while True:
-        total = process.context.platform.memory_limit >> 10
+        found = platform.machine_resources
+        busy = found.cpu_seconds - before.cpu_seconds
+        passed = max(1e-9, clock.time() - began)
+        share = min(100, round(busy * 100 / (passed * found.cpus)))
+        before, began = found, clock.time()
+        cached = max(0, found.committed - found.working_set)
         process.write(
-            f"Mem: {total // 2}K used, {total // 2}K free, 0K shrd, {total // 64}K buff, "
-            f"{total // 4}K cached\n"
+            f"Mem: {found.committed >> 10}K used, {(found.free_memory - cached) >> 10}K free, "
+            f"0K shrd, 0K buff, {cached >> 10}K cached\n"
         )
         process.write(
-            "CPU:   0% usr   0% sys   0% nic 100% idle   0% io   0% irq   0% sirq\nLoad "
-            "average: 0.12 0.10 0.09 1/250 42\n"
+            f"CPU: {share:>3}% usr   0% sys   0% nic {100 - share:>3}% idle   0% io   0% irq   0% "
+            f"sirq\nLoad average: {_load_text(process)}\n"
         )
         process.write("  PID  PPID USER     STAT   VSZ %VSZ CPU %CPU COMMAND\n")
         for entry in sorted(process.context.processes.list()):
+            part = entry.memory * 100 // max(1, found.total_memory)
             process.write(
                 f"{entry.pid:5d} {entry.parent:5d} {entry.user[:8]:<8} S    "
-                f"{entry.memory >> 10:6d}   0% "
+                f"{entry.memory >> 10:6d} {part:>3}% "
                 f"  0   0% {' '.join(entry.argv)}\n"
             )
         shown += 1
@@ -256,23 +289,39 @@ def pidof(process: Process) -> int:
     return int(not found)
 
 
+def _disk_rows(process: Process, paths: list[str]) -> list[MountEntry] | None:
+    """The mounts of these paths, or all; None if a path does not exist."""
+    entries = process.files.mount_table()
+    if not paths:
+        return list({id(entry.space): entry for entry in reversed(entries)}.values())[::-1]
+    out = []
+    for path in paths:
+        if not process.files.exists(path):
+            process.fail(f"{path}: can't find mount point")
+            return None
+        full = process.files.absolute(path)
+        inside = [e for e in entries if f"{full}/".startswith(e.path.rstrip("/") + "/")]
+        out.append(inside[-1])
+    return out
+
+
 def df(process: Process) -> int:
     options = parse_options(process, "t")
-    total = 100 << 30
-    used, _ = process.files.usage("/")
-    used += 12 << 30
-    paths = options.operands or ["/"]
+    rows = _disk_rows(process, options.operands)
+    if rows is None:
+        return 1
     if "h" in options:
         process.write("Filesystem                Size      Used Available Use% Mounted on\n")
     else:
         process.write("Filesystem           1K-blocks      Used Available Use% Mounted on\n")
-    for path in paths:
-        if not process.files.exists(path):
-            return process.fail(f"{path}: can't find mount point")
+    root = process.files.mount_table()[0]
+    for entry in rows:
+        device = mount_device(process.context, entry if entry.path != "/" else root, root)[0]
+        total, used = entry.space.capacity, min(entry.space.used, entry.space.capacity)
         cells = [human(v) if "h" in options else str(v >> 10) for v in (total, used, total - used)]
         process.write(
-            f"{'overlay':<20} {cells[0]:>9} {cells[1]:>9} {cells[2]:>9} "
-            f"{used * 100 // total + 1:>3}% {path}\n"
+            f"{device:<20} {cells[0]:>9} {cells[1]:>9} {cells[2]:>9} "
+            f"{-(-used * 100 // max(1, total)):>3}% {entry.path}\n"
         )
     return 0
 
@@ -315,8 +364,11 @@ def free(process: Process) -> int:
         if "b" in options
         else 1 << 10
     )
-    total = process.context.platform.memory_limit // unit
-    row = [total, total // 4, total // 2, 0, total // 4, total * 3 // 4]
+    found = process.context.platform.machine_resources
+    cached = max(0, found.committed - found.working_set)
+    available = found.free_memory
+    sizes = (found.total_memory, found.working_set, available - cached, 0, cached, available)
+    row = [size // unit for size in sizes]
     header = ("total", "used", "free", "shared", "buff/cache", "available")
     process.write(" " * 6 + "".join(f"{name:>12}" for name in header) + "\n")
     process.write("Mem:  " + "".join(f"{value:>12}" for value in row) + "\n")
@@ -325,10 +377,14 @@ def free(process: Process) -> int:
 
 
 def uptime(process: Process) -> int:
-    now = process.context.clock.time()
+    now, found = process.context.clock.time(), process.context.platform.machine_resources
+    minutes = int(now - found.boot_time) // 60
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    long = f"{days} day{'s' if days != 1 else ''}, " if days else ""
+    time_up = f"{hours:2d}:{minutes:02d}" if hours else f"{minutes} min"
+    load = ", ".join(f"{value:.2f}" for value in found.load)
     process.write(
-        f" {time.strftime('%H:%M:%S', time.gmtime(now))} up 1 day,  load average: 0.12, "
-        "0.10, 0.09\n"
+        f" {time.strftime('%H:%M:%S', time.gmtime(now))} up {long}{time_up},  load average: {load}\n"
     )
     return 0
 
@@ -463,19 +519,37 @@ async def dd(process: Process) -> int:
     return 0
 
 
+_FORWARDING = "net.ipv4.ip_forward"
+
+
 def sysctl(process: Process) -> int:
-    for name in process.argv[1:]:
-        if name.startswith("-"):
+    code = 0
+    for word in process.argv[1:]:
+        if word.startswith("-"):
+            continue
+        name, equals, value = word.partition("=")
+        name = name.strip().replace("/", ".")
+        if equals and name == _FORWARDING:
+            code |= _set_forwarding(process, value.strip())
             continue
         path = "/proc/sys/" + name.replace(".", "/")
         try:
             process.write(f"{name} = {process.files.text(path).strip()}\n")
         except OSError:
-            return process.fail(
+            code = process.fail(
                 f"error: '{path}' is an unknown key"
                 if not process.gnu
                 else f"cannot stat {path}: No such file or directory"
             )
+    return code
+
+
+def _set_forwarding(process: Process, value: str) -> int:
+    view = process.context.network.stack_view()
+    if view is None or not process.context.credentials.privileged:
+        return process.fail(f"error setting key '{_FORWARDING}': Read-only file system")
+    view.stack.set_forwarding(value == "1")
+    process.write(f"{_FORWARDING} = {value}\n")
     return 0
 
 

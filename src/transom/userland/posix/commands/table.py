@@ -11,10 +11,12 @@ from transom.userland.posix.commands import (
     files,
     grep,
     http,
+    ip,
     look,
     names,
     network,
     sed,
+    sockets,
     system,
     text,
 )
@@ -30,10 +32,12 @@ COMMANDS: dict[str, Command] = {
         files,
         grep,
         http,
+        ip,
         look,
         names,
         network,
         sed,
+        sockets,
         system,
         text,
     )
@@ -43,6 +47,7 @@ COMMANDS: dict[str, Command] = {
 # Images of Debian and similar contain these only if they are installed; images of some programs do.
 _NOT_IN_GNU = frozenset(
     [
+        "arp",
         "dig",
         "free",
         "hd",
@@ -54,6 +59,7 @@ _NOT_IN_GNU = frozenset(
         "nc",
         "ncat",
         "netcat",
+        "netstat",
         "nslookup",
         "pgrep",
         "pidof",
@@ -61,6 +67,8 @@ _NOT_IN_GNU = frozenset(
         "pkill",
         "ps",
         "redis-cli",
+        "route",
+        "ss",
         "top",
         "uptime",
         "watch",
@@ -77,7 +85,7 @@ _WITH_PROGRAM = {
     "agnhost": frozenset(("curl", "dig", "getent", "host", "ip", "nc")),
 }
 _NOT_IN_BUSYBOX = frozenset(
-    ["curl", "dig", "gawk", "getent", "host", "mawk", "ncat", "netcat", "redis-cli", "tini"]
+    ["curl", "dig", "gawk", "getent", "host", "mawk", "ncat", "netcat", "redis-cli", "ss", "tini"]
 )
 
 

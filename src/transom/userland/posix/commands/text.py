@@ -12,7 +12,7 @@ from transom.userland.limits import MAX_INPUT, MAX_LINES, check_size
 from transom.userland.posix.commands.basic import run_child
 from transom.userland.posix.commands.options import parse_options, parse_size
 from transom.userland.posix.escapes import unescape
-from transom.userland.preemption import check_slice
+from transom.userland.preemption import check_slice, sort_in_slices
 from transom.userland.process import Command, Process
 from transom.userland.streams import ByteSink, ByteSource
 
@@ -214,11 +214,22 @@ def _last(data: bytes, count: str, size_text: str) -> bytes:
         return (
             data[amount - 1 :] if size_text.startswith("+") else data[-amount:] if amount else b""
         )
-    found = data.splitlines(keepends=True)
     number = _count(count)
     if count.startswith("+"):
-        return b"".join(found[max(0, number - 1) :])
-    return b"".join(found[-number:]) if number else b""
+        begin = 0
+        for _ in range(number - 1):
+            check_slice()
+            begin = data.find(b"\n", begin) + 1
+            if not begin:
+                return b""
+        return data[begin:]
+    position = len(data) - data.endswith(b"\n")
+    for _ in range(number):
+        check_slice()
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
+            return data
+    return data[position + 1 :] if number else b""
 
 
 def _ranges(text: str) -> list[tuple[int, int]]:
@@ -350,7 +361,6 @@ async def linux_sort(process: Process) -> int:
     match = re.match(r"(\d+)(?:\.\d+)?([a-z]*)(?:,(\d+)(?:\.\d+)?([a-z]*))?", specification)
 
     def key(line: str) -> tuple[object, ...]:
-        check_slice()
         part = line
         number = numeric
         if match is not None:
@@ -373,11 +383,12 @@ async def linux_sort(process: Process) -> int:
 
     if match is not None and "r" in match[2] + (match[4] or ""):
         reverse = True
-    found.sort(key=key, reverse=reverse)
+    found = sort_in_slices(found, key, reverse=reverse)
     if "u" in options:
         seen: set[str] = set()
         unique: list[str] = []
         for line in found:
+            check_slice()
             mark = line.lower() if fold else line
             if mark not in seen:
                 seen.add(mark)
@@ -396,6 +407,7 @@ async def uniq(process: Process) -> int:
     data, code = await read_inputs(process, options.operands[:1])
     groups: list[tuple[str, int]] = []
     for line in _lines_of(data):
+        check_slice()
         same = groups and (
             groups[-1][0].lower() == line.lower() if "i" in options else groups[-1][0] == line
         )
@@ -602,9 +614,9 @@ async def fold(process: Process) -> int:
     options = parse_options(process, "w")
     data, code = await read_inputs(process, options.operands)
     width = int(options.value("w", "80"))
-    for line in data.decode("utf-8", "surrogateescape").splitlines():
-        pieces = [line[start : start + width] for start in range(0, len(line), width)] or [""]
-        process.write("".join(piece + "\n" for piece in pieces))
+    for line in _lines_of(data):
+        for start in range(0, len(line) or 1, width):
+            process.write(line[start : start + width] + "\n")
     return code
 
 

@@ -5,29 +5,30 @@ processes.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from transom.userland.files import error_text
+from transom.userland.limits import bounded
 from transom.userland.posix.commands import basic
 from transom.userland.posix.commands.files import pwd
-from transom.userland.posix.sh import arithmetic, words
+from transom.userland.posix.sh import arithmetic
 from transom.userland.posix.sh.control import (
+    ExpansionFault,
     FunctionReturn,
     LoopExit,
     ShellJob,
     signal_name,
 )
+from transom.userland.posix.sh.state import ShellState
+from transom.userland.preemption import check_slice
 from transom.userland.process import SIGNAL_NUMBERS, Command, Exit
 
-if TYPE_CHECKING:
-    from transom.userland.posix.sh.shell import Shell
-
-Builtin = Callable[["Shell", list[str]], int | Awaitable[int]]
+Builtin = Callable[[ShellState, list[str]], int | Awaitable[int]]
 
 
 def _inline(body: Command) -> Builtin:
-    def run(shell: Shell, argv: list[str]) -> int | Awaitable[int]:
+    def run(shell: ShellState, argv: list[str]) -> int | Awaitable[int]:
         process = shell.process.child(argv, shown=False)
         process.env = shell.environment()
         return body(process)
@@ -39,19 +40,19 @@ def _number(text: str, default: int) -> int:
     return int(text) if text.lstrip("-").isdigit() else default
 
 
-def _exit(shell: Shell, argv: list[str]) -> int:
+def _exit(shell: ShellState, argv: list[str]) -> int:
     raise Exit((_number(argv[1], 2) if len(argv) > 1 else shell.status) & 0xFF)
 
 
-def _return(shell: Shell, argv: list[str]) -> int:
+def _return(shell: ShellState, argv: list[str]) -> int:
     raise FunctionReturn(_number(argv[1], 2) & 0xFF if len(argv) > 1 else shell.status)
 
 
-def _break(shell: Shell, argv: list[str]) -> int:
+def _break(shell: ShellState, argv: list[str]) -> int:
     raise LoopExit(max(1, _number(argv[1], 1)) if len(argv) > 1 else 1, argv[0] == "continue")
 
 
-def _cd(shell: Shell, argv: list[str]) -> int:
+def _cd(shell: ShellState, argv: list[str]) -> int:
     arguments = [argument for argument in argv[1:] if argument not in ("-P", "-L", "--")]
     target = arguments[0] if arguments else shell.get("HOME") or "/"
     if target == "-":
@@ -75,11 +76,11 @@ def _cd(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _pwd(shell: Shell, argv: list[str]) -> int:
+def _pwd(shell: ShellState, argv: list[str]) -> int:
     return pwd(shell.process)
 
 
-def _export(shell: Shell, argv: list[str]) -> int:
+def _export(shell: ShellState, argv: list[str]) -> int:
     arguments = [argument for argument in argv[1:] if argument not in ("-p", "--", "-x")]
     if not arguments:
         for name in sorted(shell.exported & shell.variables.keys()):
@@ -98,7 +99,7 @@ def _export(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _readonly(shell: Shell, argv: list[str]) -> int:
+def _readonly(shell: ShellState, argv: list[str]) -> int:
     for argument in argv[1:]:
         name, equals, value = argument.partition("=")
         if equals:
@@ -107,7 +108,7 @@ def _readonly(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _local(shell: Shell, argv: list[str]) -> int:
+def _local(shell: ShellState, argv: list[str]) -> int:
     if not shell.scopes:
         shell.complain(f"{argv[0]}: not in a function")
         return 1
@@ -121,7 +122,7 @@ def _local(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _declare(shell: Shell, argv: list[str]) -> int:
+def _declare(shell: ShellState, argv: list[str]) -> int:
     if shell.scopes and "-g" not in argv:
         return _local(shell, argv)
     exported = any(argument.startswith("-") and "x" in argument for argument in argv[1:])
@@ -136,7 +137,7 @@ def _declare(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _unset(shell: Shell, argv: list[str]) -> int:
+def _unset(shell: ShellState, argv: list[str]) -> int:
     functions = "-f" in argv[1:2]
     for name in argv[1:]:
         if name.startswith("-"):
@@ -152,7 +153,7 @@ def _unset(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _shift(shell: Shell, argv: list[str]) -> int:
+def _shift(shell: ShellState, argv: list[str]) -> int:
     count = _number(argv[1], 1) if len(argv) > 1 else 1
     if count > len(shell.arguments):
         return 1
@@ -173,7 +174,7 @@ _LONG_OPTIONS = {
 }
 
 
-def set_options(shell: Shell, argv: list[str]) -> int:
+def set_options(shell: ShellState, argv: list[str]) -> int:
     """The arguments of `set`: options, then positional parameters."""
     arguments = list(argv)
     while arguments:
@@ -199,7 +200,7 @@ def set_options(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _set(shell: Shell, argv: list[str]) -> int:
+def _set(shell: ShellState, argv: list[str]) -> int:
     if len(argv) == 1:
         for name in sorted(shell.variables):
             value = shell.variables[name].replace("'", "'\"'\"'")
@@ -208,11 +209,11 @@ def _set(shell: Shell, argv: list[str]) -> int:
     return set_options(shell, argv[1:])
 
 
-async def _eval(shell: Shell, argv: list[str]) -> int:
+async def _eval(shell: ShellState, argv: list[str]) -> int:
     return await shell.run_text(" ".join(argv[1:]))
 
 
-async def _source(shell: Shell, argv: list[str]) -> int:
+async def _source(shell: ShellState, argv: list[str]) -> int:
     if len(argv) < 2:
         shell.complain(f"{argv[0]}: filename argument required")
         return 2
@@ -238,7 +239,7 @@ async def _source(shell: Shell, argv: list[str]) -> int:
         shell.arguments = saved
 
 
-async def _command(shell: Shell, argv: list[str]) -> int:
+async def _command(shell: ShellState, argv: list[str]) -> int:
     if len(argv) > 1 and argv[1] in ("-v", "-V"):
         code = 0
         for name in argv[2:]:
@@ -247,7 +248,7 @@ async def _command(shell: Shell, argv: list[str]) -> int:
     return await shell.command(argv[1:], functions=False) if len(argv) > 1 else 0
 
 
-def _describe(shell: Shell, name: str, long: bool) -> int:
+def _describe(shell: ShellState, name: str, long: bool) -> int:
     if name in shell.functions:
         shell.process.write(f"{name} is a function\n" if long else f"{name}\n")
     elif name in BUILTINS:
@@ -262,14 +263,14 @@ def _describe(shell: Shell, name: str, long: bool) -> int:
     return 0
 
 
-def _type(shell: Shell, argv: list[str]) -> int:
+def _type(shell: ShellState, argv: list[str]) -> int:
     code = 0
     for name in argv[1:]:
         code |= _describe(shell, name, True)
     return code
 
 
-def _trap(shell: Shell, argv: list[str]) -> int:
+def _trap(shell: ShellState, argv: list[str]) -> int:
     arguments = [argument for argument in argv[1:] if argument != "--"]
     if not arguments or arguments[0] == "-p":
         for name, text in shell.traps.items():
@@ -297,7 +298,7 @@ def _trap(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _job(shell: Shell, text: str) -> ShellJob | None:
+def _job(shell: ShellState, text: str) -> ShellJob | None:
     if text.startswith("%"):
         number = text[1:]
         for job in shell.jobs.values():
@@ -307,7 +308,7 @@ def _job(shell: Shell, text: str) -> ShellJob | None:
     return shell.jobs.get(_number(text, -1))
 
 
-async def _wait(shell: Shell, argv: list[str]) -> int:
+async def _wait(shell: ShellState, argv: list[str]) -> int:
     if len(argv) > 1 and argv[1] != "-n":
         jobs = [_job(shell, argument) for argument in argv[1:]]
         if any(job is None for job in jobs):
@@ -332,7 +333,7 @@ async def _wait(shell: Shell, argv: list[str]) -> int:
     return code if len(argv) > 1 else 0
 
 
-def _jobs(shell: Shell, argv: list[str]) -> int:
+def _jobs(shell: ShellState, argv: list[str]) -> int:
     for job in list(shell.jobs.values()):
         state = "Done" if job.done.done() else "Running"
         shell.process.write(
@@ -345,7 +346,7 @@ def _jobs(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-async def _foreground(shell: Shell, argv: list[str]) -> int:
+async def _foreground(shell: ShellState, argv: list[str]) -> int:
     job = _job(shell, argv[1] if len(argv) > 1 else "%")
     if job is None:
         shell.complain(f"{argv[0]}: no current job")
@@ -353,7 +354,7 @@ async def _foreground(shell: Shell, argv: list[str]) -> int:
     return await _wait(shell, ["wait", str(job.process.pid)]) if argv[0] == "fg" else 0
 
 
-async def _kill(shell: Shell, argv: list[str]) -> int:
+async def _kill(shell: ShellState, argv: list[str]) -> int:
     replaced = []
     for argument in argv:
         job = _job(shell, argument) if argument.startswith("%") else None
@@ -364,7 +365,7 @@ async def _kill(shell: Shell, argv: list[str]) -> int:
     return code
 
 
-async def _read(shell: Shell, argv: list[str]) -> int:
+async def _read(shell: ShellState, argv: list[str]) -> int:
     arguments = argv[1:]
     raw = False
     while arguments and arguments[0].startswith("-") and len(arguments[0]) > 1:
@@ -374,7 +375,7 @@ async def _read(shell: Shell, argv: list[str]) -> int:
             value = arguments.pop(0)
             if option[-1] == "p" and shell.process.context.terminal.tty:
                 shell.process.stderr.write(value.encode())
-    data = await shell.process.stdin.readline()
+    data = bounded(await shell.process.stdin.readline())
     text = data.decode("utf-8", "surrogateescape")
     ended = text.endswith("\n")
     text = text.removesuffix("\n")
@@ -382,7 +383,7 @@ async def _read(shell: Shell, argv: list[str]) -> int:
         while text.endswith("\\") and ended:
             more = (await shell.process.stdin.readline()).decode("utf-8", "surrogateescape")
             ended = more.endswith("\n")
-            text = text[:-1] + more.removesuffix("\n")
+            text = bounded(text[:-1] + more.removesuffix("\n"))
         text = text.replace("\\\\", "\0").replace("\\", "").replace("\0", "\\")
     names = arguments or ["REPLY"]
     separators = shell.separators()
@@ -396,10 +397,13 @@ def _split_fields(text: str, separators: str, count: int) -> list[str]:
     spaces = "".join(c for c in separators if c.isspace())
     values: list[str] = []
     rest = text.strip(spaces) if spaces else text
-    while rest and len(values) < count - 1:
-        end = next((i for i, c in enumerate(rest) if c in separators), -1)
-        if end < 0:
+    separator = re.compile(f"[{re.escape(separators)}]") if separators else None
+    while separator is not None and rest and len(values) < count - 1:
+        check_slice()
+        found = separator.search(rest)
+        if found is None:
             break
+        end = found.start()
         values.append(rest[:end])
         following = rest[end:]
         stripped = following.lstrip(spaces) if spaces else following
@@ -411,7 +415,7 @@ def _split_fields(text: str, separators: str, count: int) -> list[str]:
     return values
 
 
-def _getopts(shell: Shell, argv: list[str]) -> int:
+def _getopts(shell: ShellState, argv: list[str]) -> int:
     specification, name = argv[1], argv[2]
     arguments = argv[3:] or shell.arguments
     index = int(shell.get("OPTIND") or 1)
@@ -452,7 +456,7 @@ def _getopts(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _umask(shell: Shell, argv: list[str]) -> int:
+def _umask(shell: ShellState, argv: list[str]) -> int:
     if len(argv) == 1:
         shell.process.write(f"{shell.process.umask:04o}\n")
     else:
@@ -460,26 +464,26 @@ def _umask(shell: Shell, argv: list[str]) -> int:
     return 0
 
 
-def _let(shell: Shell, argv: list[str]) -> int:
+def _let(shell: ShellState, argv: list[str]) -> int:
     value = 0
     try:
         for expression in argv[1:]:
             value = arithmetic.evaluate(expression, shell.arithmetic_value, shell.assign)
     except arithmetic.ArithmeticFault as fault:
-        raise words.ExpansionFault(str(fault)) from None
+        raise ExpansionFault(str(fault)) from None
     return int(value == 0)
 
 
-def _times(shell: Shell, argv: list[str]) -> int:
+def _times(shell: ShellState, argv: list[str]) -> int:
     shell.process.write("0m0.000s 0m0.000s\n0m0.000s 0m0.000s\n")
     return 0
 
 
-def _nothing(shell: Shell, argv: list[str]) -> int:
+def _nothing(shell: ShellState, argv: list[str]) -> int:
     return 0
 
 
-def _ulimit(shell: Shell, argv: list[str]) -> int:
+def _ulimit(shell: ShellState, argv: list[str]) -> int:
     if len(argv) <= 2:
         shell.process.write("1048576\n" if "-n" in argv else "unlimited\n")
     return 0

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from transom.userland.posix.commands import basic
 from transom.userland.posix.sh import patterns, words
+from transom.userland.posix.sh.state import ShellState
 from transom.userland.posix.sh.tree import Literal, Word
 from transom.userland.regex import compile_pattern
 
-if TYPE_CHECKING:
-    from transom.userland.posix.sh.shell import Shell
 
-
-async def double_bracket(shell: Shell, operands: tuple[Word, ...]) -> int:
+async def double_bracket(shell: ShellState, operands: tuple[Word, ...]) -> int:
     evaluator = _Evaluator(shell, operands)
     try:
         return int(not await evaluator.either())
@@ -23,7 +19,7 @@ async def double_bracket(shell: Shell, operands: tuple[Word, ...]) -> int:
 
 
 class _Evaluator:
-    def __init__(self, shell: Shell, operands: tuple[Word, ...]) -> None:
+    def __init__(self, shell: ShellState, operands: tuple[Word, ...]) -> None:
         self.shell = shell
         self.operands = operands
         self.position = 0

@@ -22,6 +22,12 @@ class FunctionReturn(Exception):
         self.code = code
 
 
+class ExpansionFault(Exception):
+    """`${x:?text}`, an unset variable with `set -u`, or bad arithmetic. Its text follows the
+    shell's name.
+    """
+
+
 class ShellJob:
     __slots__ = ("done", "number", "process", "text")
 

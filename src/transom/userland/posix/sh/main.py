@@ -26,21 +26,10 @@ async def run_shell(process: Process) -> int:
                 process.write("GNU bash, version 5.0.3(1)-release (x86_64-pc-linux-gnu)\n")
                 return 0
             continue
-        letters = option[1:]
-        for letter in letters:
-            if letter == "c":
-                wants_text = True
-            elif letter == "i":
-                interactive = True
-            elif letter == "o" and arguments:
-                set_options(shell, [option[0] + "o", arguments.pop(0)])
-            elif letter in "ls":
-                continue
-            elif letter in shell.options:
-                shell.options[letter] = option[0] == "-"
-            else:
-                shell.complain(f"illegal option -{letter}")
-                return 2
+        wants_text = wants_text or "c" in option
+        interactive = interactive or "i" in option
+        if not _apply_letters(shell, option, arguments):
+            return 2
     if wants_text:
         if not arguments:
             shell.complain("-c requires an argument")
@@ -49,24 +38,47 @@ async def run_shell(process: Process) -> int:
         if arguments:
             shell.name = shell.zero = arguments.pop(0)
     elif arguments:
-        path = arguments.pop(0)
-        shell.zero = path
-        shell.name = path
-        try:
-            text = process.files.text(path)
-        except OSError as error:
-            shell.name = name
-            shell.complain(
-                f"can't open '{path}': {error_text(error)}"
-                if not shell.bash
-                else f"{path}: {error_text(error)}"
-            )
+        text = _read_script(shell, arguments.pop(0))
+        if text is None:
             return 127 if shell.bash else 2
     shell.arguments = arguments
     if text is not None:
         return await shell.main(text)
     shell.interactive = interactive or process.context.terminal.tty
     return await _converse(shell)
+
+
+def _apply_letters(shell: Shell, option: str, arguments: list[str]) -> bool:
+    """Sets the options of one word, for example `-eo` with its value in `arguments`. False if a
+    letter is unknown.
+    """
+    for letter in option[1:]:
+        if letter in "cils":
+            continue  # those of the program, not of `set`
+        if letter == "o" and arguments:
+            set_options(shell, [option[0] + "o", arguments.pop(0)])
+        elif letter in shell.options:
+            shell.options[letter] = option[0] == "-"
+        else:
+            shell.complain(f"illegal option -{letter}")
+            return False
+    return True
+
+
+def _read_script(shell: Shell, path: str) -> str | None:
+    """The text of a script, which names the shell from now on; None if it cannot be read."""
+    try:
+        text = shell.process.files.text(path)
+    except OSError as error:
+        shell.zero = path
+        shell.complain(
+            f"{path}: {error_text(error)}"
+            if shell.bash
+            else f"can't open '{path}': {error_text(error)}"
+        )
+        return None
+    shell.zero = shell.name = path
+    return text
 
 
 async def _converse(shell: Shell) -> int:

@@ -9,17 +9,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from transom.userland.limits import bounded
-from transom.userland.posix.scripts import DEFAULT_PATH, find_in_path
+from transom.userland.posix.scripts import find_in_path
 from transom.userland.posix.sh import patterns, words
 from transom.userland.posix.sh.builtins import BUILTINS
 from transom.userland.posix.sh.conditions import double_bracket
 from transom.userland.posix.sh.control import (
+    ExpansionFault,
     FunctionReturn,
     LoopExit,
     ShellJob,
 )
 from transom.userland.posix.sh.parser import EMPTY, parse_shell
-from transom.userland.posix.sh.redirects import Descriptors, RedirectFault, redirected
+from transom.userland.posix.sh.redirects import RedirectFault, apply_redirects, redirected
+from transom.userland.posix.sh.state import ShellState
 from transom.userland.posix.sh.tree import (
     AndOr,
     ArithmeticCommand,
@@ -42,39 +44,11 @@ from transom.userland.posix.sh.tree import Sequence as SequenceNode
 from transom.userland.process import Exit, ForkError, Process, connected
 from transom.userland.streams import BytesSource, CollectingSink
 
-OPTION_LETTERS = "aefhmnuvx"
 
-
-class Shell:
+class Shell(ShellState):
     def __init__(self, process: Process, name: str = "sh", *, bash: bool = False) -> None:
-        self.process = process
-        self.name = name  # precedes its messages
-        self.bash = bash
-        self.variables: dict[str, str] = dict(process.env)
-        self.exported: set[str] = set(process.env)
-        self.readonly: set[str] = set()
-        self.functions: dict[str, ShellNode] = {}
-        self.arguments: list[str] = []
-        self.zero = name
-        self.options: dict[str, bool] = dict.fromkeys((*OPTION_LETTERS, "pipefail"), False)
-        self.status = 0
-        self.last_job = 0
-        self.jobs: dict[int, ShellJob] = {}
-        self.traps: dict[str, str] = {}
-        self.pending: list[str] = []
-        self.interactive = False
-        self.prompt = ""  # the last one shown
-        self.waiting: asyncio.Future[None] | None = None
-        self.foreground: Process | None = None
-        self.descriptors = Descriptors(process)
-        self.scopes: list[dict[str, str | None]] = []
-        self.tested = 0  # nesting depth of conditions, in which `set -e` has no effect
-        self.line = 0
+        super().__init__(process, name, bash=bash)
         process.handler = self.on_signal
-        self.variables.setdefault("IFS", " \t\n")
-        self.variables.setdefault("PWD", process.cwd)
-        self.variables.setdefault("PATH", DEFAULT_PATH)
-        self.variables.setdefault("PS4", "+ ")
 
     def fork(self, *, shown: bool = False) -> Shell:
         """A subshell."""
@@ -96,41 +70,6 @@ class Shell:
         new.tested = self.tested
         new.line = self.line
         return new
-
-    # Variables
-    def get(self, name: str) -> str | None:
-        return self.variables.get(name)
-
-    def lookup(self, name: str) -> str | None:
-        """Like `get`, with special and positional parameters."""
-        if name.isdigit():
-            index = int(name)
-            if index == 0:
-                return self.zero
-            return self.arguments[index - 1] if index <= len(self.arguments) else None
-        special = _SPECIAL.get(name)
-        return special(self) if special is not None else self.variables.get(name)
-
-    def arithmetic_value(self, name: str) -> str:
-        return self.lookup(name) or ""
-
-    def assign(self, name: str, value: str) -> None:
-        if name in self.readonly:
-            raise words.ExpansionFault(f"{name}: is read only")
-        self.variables[name] = value
-        if self.options["a"]:
-            self.exported.add(name)
-
-    def environment(self) -> dict[str, str]:
-        variables = self.variables
-        return {name: variables[name] for name in self.exported if name in variables}
-
-    def separators(self) -> str:
-        return self.variables.get("IFS", " \t\n")
-
-    # Messages
-    def complain(self, text: str) -> None:
-        self.process.complain(f"{self.name}: {text}")
 
     # Signals
     def on_signal(self, name: str) -> bool:
@@ -221,10 +160,10 @@ class Shell:
         await self.process.take_turn()
         try:
             self.status = await _RUN[type(node)](self, node)
-        except (words.ExpansionFault, RedirectFault) as fault:
+        except (ExpansionFault, RedirectFault) as fault:
             self.complain(str(fault))
             self.status = 1 if isinstance(fault, RedirectFault) or self.bash else 2
-            if isinstance(fault, words.ExpansionFault) and not self.interactive:
+            if isinstance(fault, ExpansionFault) and not self.interactive:
                 raise Exit(self.status) from None
         if self.pending:
             await self.run_traps()
@@ -510,9 +449,9 @@ class Shell:
         self, argv: list[str], node: Simple, temporary: Sequence[tuple[str, str]]
     ) -> int:
         if not argv:
-            await self.descriptors.apply(self, node.redirects)
+            await apply_redirects(self, node.redirects)
             return 0
-        await self.descriptors.apply(self, node.redirects)
+        await apply_redirects(self, node.redirects)
         try:
             body = find_in_path(self.process, argv[0], self.variables.get("PATH"))
         except OSError as error:
@@ -546,25 +485,6 @@ _DEATHS = {
     6: "Aborted",
     1: "Hangup",
     3: "Quit",
-}
-
-_SPECIAL: dict[str, Callable[[Shell], str | None]] = {
-    "?": lambda shell: str(shell.status),
-    "#": lambda shell: str(len(shell.arguments)),
-    "$": lambda shell: str(shell.process.pid),
-    "!": lambda shell: str(shell.last_job) if shell.last_job else "",
-    "-": lambda shell: "".join(letter for letter in OPTION_LETTERS if shell.options[letter]),
-    "@": lambda shell: " ".join(shell.arguments) if shell.arguments else None,
-    "*": lambda shell: " ".join(shell.arguments) if shell.arguments else None,
-    "PPID": lambda shell: str(shell.process.parent),
-    "RANDOM": lambda shell: str(shell.process.context.rng.randrange(32768)),
-    "SECONDS": lambda shell: str(int(shell.process.context.clock.monotonic())),
-    "HOSTNAME": lambda shell: shell.variables.get(
-        "HOSTNAME", shell.process.context.network.hostname
-    ),
-    "UID": lambda shell: (
-        str(shell.process.context.credentials.uid) if shell.bash else shell.variables.get("UID")
-    ),
 }
 
 _RUN: dict[type, Callable[[Shell, Any], Awaitable[int]]] = {

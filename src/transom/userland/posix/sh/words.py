@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from transom.userland.limits import MAX_ARGUMENTS, bounded, check_size
 from transom.userland.posix.sh import arithmetic, patterns
+from transom.userland.posix.sh.control import ExpansionFault
+from transom.userland.posix.sh.state import ShellState
 from transom.userland.posix.sh.tree import Literal, ParameterExpansion, Part, Substitution, Word
 from transom.userland.preemption import check_slice
 from transom.userland.regex import compile_pattern
 
-if TYPE_CHECKING:
-    from transom.userland.posix.sh.shell import Shell
-
 _BRACES = re.compile(
     r"^(.*?)\{(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\}(.*)$|^(.*?)\{([^{}]*,[^{}]*)\}(.*)$", re.DOTALL
 )
-
-
-class ExpansionFault(Exception):
-    """`${x:?text}`, an unset variable with `set -u`, or bad arithmetic. Its text follows the
-    shell's name.
-    """
 
 
 class _Piece(NamedTuple):
@@ -33,7 +26,7 @@ class _Piece(NamedTuple):
     new_field: bool = False  # between two fields of "$@"
 
 
-async def expand_fields(shell: Shell, words: Iterable[Word]) -> list[str]:
+async def expand_fields(shell: ShellState, words: Iterable[Word]) -> list[str]:
     """Expands words to the arguments of a command."""
     out: list[str] = []
     for word in words:
@@ -50,7 +43,7 @@ async def expand_fields(shell: Shell, words: Iterable[Word]) -> list[str]:
     return bounded(out, MAX_ARGUMENTS)
 
 
-async def expand_text(shell: Shell, word: Word) -> str:
+async def expand_text(shell: ShellState, word: Word) -> str:
     """Expands to one string without splitting and matching: assignments, redirections,
     here-documents.
     """
@@ -61,7 +54,7 @@ async def expand_text(shell: Shell, word: Word) -> str:
     )
 
 
-async def pattern(shell: Shell, word: Word) -> str:
+async def pattern(shell: ShellState, word: Word) -> str:
     """Like `expand_text`, with quoted characters escaped for `patterns`."""
     pieces = await _pieces(shell, word)
     return bounded(
@@ -69,7 +62,7 @@ async def pattern(shell: Shell, word: Word) -> str:
     )
 
 
-async def parse_shell_number(shell: Shell, word: Word) -> int:
+async def parse_shell_number(shell: ShellState, word: Word) -> int:
     expression = await expand_text(shell, word)
     try:
         return arithmetic.evaluate(expression, shell.arithmetic_value, shell.assign)
@@ -77,7 +70,7 @@ async def parse_shell_number(shell: Shell, word: Word) -> int:
         raise ExpansionFault(str(fault)) from None
 
 
-async def _pieces(shell: Shell, word: Sequence[Part]) -> list[_Piece]:
+async def _pieces(shell: ShellState, word: Sequence[Part]) -> list[_Piece]:
     out: list[_Piece] = []
     size = 0
     for index, part in enumerate(word):
@@ -108,58 +101,74 @@ async def _pieces(shell: Shell, word: Sequence[Part]) -> list[_Piece]:
     return out
 
 
-def _to_fields(shell: Shell, pieces: list[_Piece]) -> list[str]:
-    separators = shell.separators()
-    found: list[tuple[str, bool]] = []  # pattern, whether anything was quoted
-    current: list[str] = []
-    there = quoted = False
+class _FieldSplitter:
+    """Splits the pieces of a word into patterns of fields, at the characters of IFS."""
 
-    def end() -> None:
-        nonlocal there, quoted
-        if there:
-            found.append(("".join(current), quoted))
-        current.clear()
-        there = quoted = False
+    def __init__(self, separators: str) -> None:
+        self.found: list[str] = []
+        self._separators = separators
+        self._current: list[str] = []
+        self._there = False
 
+    def end_field(self) -> None:
+        if self._there:
+            self.found.append("".join(self._current))
+        self._current.clear()
+        self._there = False
+
+    def add(self, piece: _Piece) -> None:
+        if piece.new_field:
+            self.end_field()
+            self._there = piece.quoted
+        elif piece.quoted:
+            self._append(patterns.quote_glob(piece.text))
+        elif not piece.splits or not self._separators:
+            self._current.append(piece.text)
+            self._there = self._there or bool(piece.text)
+        elif not self._separators.strip():
+            self._split_at_spaces(piece.text)
+        else:
+            self._split(piece.text)
+
+    def _append(self, text: str) -> None:
+        self._current.append(text)
+        self._there = True
+
+    def _split_at_spaces(self, text: str) -> None:
+        """Any number of white space characters separates."""
+        starts, ends = text[:1] in self._separators, text[-1:] in self._separators
+        for number, part in enumerate(re.findall(f"[^{self._separators}]+", text)):
+            check_slice()
+            if number or starts:
+                self.end_field()
+            self._append(part)
+        if text and ends:
+            self.end_field()
+
+    def _split(self, text: str) -> None:
+        position = 0
+        for match in re.finditer(f"[{re.escape(self._separators)}]", text):
+            check_slice()
+            check_size(len(self.found), MAX_ARGUMENTS)
+            if match.start() > position:
+                self._append(text[position : match.start()])
+            position = match.end()
+            if not match[0].isspace() and not self._there:
+                self.found.append("")
+            self.end_field()
+        if position < len(text):
+            self._append(text[position:])
+
+
+def _to_fields(shell: ShellState, pieces: list[_Piece]) -> list[str]:
+    splitter = _FieldSplitter(shell.separators())
     for piece in pieces:
         check_slice()
-        if piece.new_field:
-            end()
-            there = quoted = piece.quoted
-        elif piece.quoted:
-            current.append(patterns.quote_glob(piece.text))
-            there = quoted = True
-        elif not piece.splits or not separators:
-            current.append(piece.text)
-            there = there or bool(piece.text)
-        else:
-            if not separators.strip():  # white space: any number of characters separates
-                starts, ends = piece.text[:1] in separators, piece.text[-1:] in separators
-                parts = re.findall(f"[^{separators}]+", piece.text)
-                for number, part in enumerate(parts):
-                    if number or starts:
-                        end()
-                    current.append(part)
-                    there = True
-                if piece.text and ends:
-                    end()
-                continue
-            position = 0
-            for match in re.finditer(f"[{re.escape(separators)}]", piece.text):
-                if match.start() > position:
-                    current.append(piece.text[position : match.start()])
-                    there = True
-                position = match.end()
-                if not match[0].isspace() and not there:
-                    found.append(("", True))
-                end()
-            if position < len(piece.text):
-                current.append(piece.text[position:])
-                there = True
-    end()
+        splitter.add(piece)
+    splitter.end_field()
     out: list[str] = []
-    check_size(len(found), MAX_ARGUMENTS)
-    for content, _ in found:
+    check_size(len(splitter.found), MAX_ARGUMENTS)
+    for content in splitter.found:
         check_slice()
         if not patterns.SPECIAL.search(content):
             out.append(content)
@@ -173,7 +182,7 @@ def _to_fields(shell: Shell, pieces: list[_Piece]) -> list[str]:
     return out
 
 
-async def _parameter(shell: Shell, part: ParameterExpansion) -> list[_Piece]:
+async def _parameter(shell: ShellState, part: ParameterExpansion) -> list[_Piece]:
     name, operator, quoted = part.name, part.operator, part.quoted
     if name in ("@", "*") and operator == "":
         return _positional(shell, name, quoted)
@@ -208,14 +217,14 @@ async def _parameter(shell: Shell, part: ParameterExpansion) -> list[_Piece]:
     return [_Piece(value, quoted, not quoted)]
 
 
-async def _operand(shell: Shell, part: ParameterExpansion) -> list[_Piece]:
+async def _operand(shell: ShellState, part: ParameterExpansion) -> list[_Piece]:
     pieces = await _pieces(shell, part.operand)
     if part.quoted:
         return [piece._replace(quoted=True, splits=False) for piece in pieces] or [_Piece("", True)]
     return [piece if piece.quoted else piece._replace(splits=True) for piece in pieces]
 
 
-def _positional(shell: Shell, name: str, quoted: bool) -> list[_Piece]:
+def _positional(shell: ShellState, name: str, quoted: bool) -> list[_Piece]:
     arguments = shell.arguments
     if quoted and name == "*":
         separator = shell.get("IFS")
@@ -229,7 +238,7 @@ def _positional(shell: Shell, name: str, quoted: bool) -> list[_Piece]:
     return out
 
 
-async def _transformed(shell: Shell, part: ParameterExpansion, value: str) -> str:
+async def _transformed(shell: ShellState, part: ParameterExpansion, value: str) -> str:
     operator = part.operator
     if operator in ("#", "##", "%", "%%"):
         return _stripped(value, await pattern(shell, part.operand), operator)

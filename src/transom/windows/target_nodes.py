@@ -50,7 +50,7 @@ class NodeGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Landscape:
+class TargetNodes:
     nodes: tuple[WindowsNode, ...]  # of Windows
     mixed: bool | None = None  # whether there are nodes of both systems; None if unknown
     linux: bool = True
@@ -94,14 +94,14 @@ class Landscape:
         )
 
 
-def landscape_from_options(
+def target_nodes_from_options(
     release: Release | None = None,
     build: int | None = None,
     runtime: Runtime | None = None,
     network: Network | None = None,
     features: Iterable[str] = (),
     mixed: bool | None = None,
-) -> Landscape:
+) -> TargetNodes:
     """From options."""
     if mixed is None and (build is not None or runtime is not None or network is not None):
         mixed = True
@@ -109,12 +109,12 @@ def landscape_from_options(
     target = NodeTarget(
         release, build, runtime or _runtime_of(release), network, frozenset(features)
     )
-    return Landscape((WindowsNode(target),), mixed)
+    return TargetNodes((WindowsNode(target),), mixed)
 
 
-def landscape_of_nodes(
+def target_nodes_of_cluster(
     nodes: Iterable[Mapping[str, Any]], features: Iterable[str] = (), network: Network | None = None
-) -> Landscape:
+) -> TargetNodes:
     """From the Node objects of a cluster; missing facts can be passed."""
     found: list[WindowsNode] = []
     linux = False
@@ -143,7 +143,7 @@ def landscape_of_nodes(
             and not taint.get("key", "").startswith("node.kubernetes.io/")
         )
         found.append(WindowsNode(target, metadata.get("name", ""), labels, taints))
-    return Landscape(tuple(found), bool(found) and linux, linux, live=True)
+    return TargetNodes(tuple(found), bool(found) and linux, linux, live=True)
 
 
 def parse_release(text: str) -> Release | None:

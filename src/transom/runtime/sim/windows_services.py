@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 PROGRAM: Final = r"C:\Windows\System32\svchost.exe"
 NETWORKING: Final = "hns"
+OF_CONTAINERS: Final = (NETWORKING, "vmcompute")  # services of the feature Containers
 
 
 class WindowsServiceRow(NamedTuple):
@@ -39,7 +40,7 @@ class ResidentProgram:
 
     def __init__(self, pid: int, ended: Callable[[], None]) -> None:
         self.pid = pid
-        self._tell = ended
+        self._on_end = ended
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def ready(self) -> None:
@@ -54,4 +55,4 @@ class ResidentProgram:
     def finish(self) -> None:
         if not self._end.done():
             self._end.set_result(0)
-            self._tell()
+            self._on_end()

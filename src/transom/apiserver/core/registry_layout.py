@@ -1,0 +1,126 @@
+"""How objects look in etcd: keys and JSON values as Kubernetes has them.
+
+Kubernetes' keys are `/registry/PLURAL/NAMESPACE/NAME`, with a few old names, and
+`/registry/GROUP/PLURAL/...` for custom resources. A value has no resourceVersion: it is the revision
+that etcd assigns. Values that a kube-apiserver wrote in protobuf can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import orjson
+
+from transom.kit.lazy import lazy_import
+from transom.machinery import conversion
+from transom.machinery.kinds import GVK, Kind
+from transom.machinery.objects import Object
+from transom.machinery.served_since import ALL_SINCE, kinds_of
+
+if TYPE_CHECKING:
+    from transom.machinery import codec, protobuf
+else:
+    codec = lazy_import("transom.machinery.codec")
+    protobuf = lazy_import("transom.machinery.protobuf")
+
+# Kubernetes: SpecialDefaultResourcePrefixes in pkg/kubeapiserver/default_storage_factory_builder.go
+_OLD_NAMES = {
+    "replicationcontrollers": "controllers",
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "services": "services/specs",
+    "ingresses.networking.k8s.io": "ingress",
+    "podsecuritypolicies.policy": "podsecuritypolicy",
+}
+_WITH_GROUP = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+# What Transom and Kubernetes write for built-in kinds: these members come first, in this order.
+_HEAD = re.compile(rb'\{"kind":"[^"\\]+","apiVersion":"([^"\\]+)","metadata":\{(?!\})')
+_PROTOBUF = b"k8s\x00"
+
+
+def _bucket(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def _place(kind: Kind) -> str:
+    old = _OLD_NAMES.get(_bucket(kind))
+    if old is not None:
+        return old
+    return f"{kind.group}/{kind.plural}" if kind.group in _WITH_GROUP else kind.plural
+
+
+class RegistryLayout:
+    """Implements `store.etcd.store.EtcdLayout` for the buckets of the API server."""
+
+    def __init__(self) -> None:
+        self._kinds = {_bucket(kind): kind for kind in kinds_of(ALL_SINCE) if kind.stored}
+        self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
+        self._buckets = {place: bucket for bucket, place in self._places.items()}
+
+    def to_path(self, key: str) -> str:
+        bucket, _, rest = key.partition("/")
+        place = self._places.get(bucket)
+        if place is None:
+            plural, _, group = bucket.partition(".")
+            place = f"{group}/{plural}"
+        return f"{place}/{rest}"
+
+    def from_path(self, path: str) -> str | None:
+        first, _, rest = path.partition("/")
+        second, _, after = rest.partition("/")
+        bucket = self._buckets.get(f"{first}/{second}")
+        if bucket is not None:
+            return f"{bucket}/{after}" if after else None
+        bucket = self._buckets.get(first)
+        if bucket is not None:
+            return f"{bucket}/{rest}" if rest else None
+        # A group has a dot. Kubernetes has other keys of its own, such as ranges/serviceips.
+        return f"{second}.{first}/{after}" if "." in first and after else None
+
+    def to_etcd(self, key: str, value: bytes) -> bytes:
+        return value
+
+    def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
+        kind = self._kinds.get(key[: key.find("/")])
+        head = _HEAD.match(stored)
+        if head is not None and b'"resourceVersion"' not in stored:
+            version = head[1].decode()
+            if kind is None:
+                start = f'{{"apiVersion":"{version}","metadata":{{"resourceVersion":"{revision}",'
+                return start.encode() + stored[head.end() :]
+            if version == kind.gvk().api_version:
+                start = f'{{"metadata":{{"resourceVersion":"{revision}",'
+                return start.encode() + stored[head.end() :]
+        return _complete_value(kind, stored, revision)
+
+
+def _complete_value(kind: Kind | None, stored: bytes, revision: int) -> bytes:
+    """Any other form: members in another order, another version, protobuf."""
+    obj = _decode(stored)
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict):
+        raise ValueError("the value is not an object with metadata")
+    if kind is not None:
+        group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+        obj = conversion.to_storage(kind, obj, GVK(group, version, kind.kind))
+        meta = obj["metadata"]
+        obj.pop("apiVersion", None)
+    obj.pop("kind", None)
+    meta["resourceVersion"] = str(revision)
+    return orjson.dumps(obj)
+
+
+def _decode(stored: bytes) -> Object:
+    if stored.startswith(_PROTOBUF):
+        try:
+            found = protobuf.unwrap_envelope(stored)
+            group, _, version = found.api_version.rpartition("/")
+            gvk = GVK(group, version, found.kind)
+            return codec.decode_object(stored, codec.PROTOBUF, gvk).obj
+        except (protobuf.MalformedProtobuf, codec.DecodeError) as problem:
+            raise ValueError(str(problem)) from problem
+    obj = orjson.loads(stored)
+    if not isinstance(obj, dict):
+        raise ValueError("the value is not an object")
+    return obj

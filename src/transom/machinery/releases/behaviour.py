@@ -1,0 +1,80 @@
+"""Behaviour that changed in a release and has no feature gate of its own in the tables.
+
+Each entry names what servers do since that release. Most releases are those of the source at
+Kubernetes' tags. Four are known from the recorded answers of 1.20, 1.32 and 1.36 only, and the
+change may have come with another release in between: GroupNotFoundAsStatus, NetworkingErrors,
+ServiceDeleteReturnsObject and TrimmedSourcePaths.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from transom.machinery.releases.release import TABLES_SINCE, Release
+
+Behaviour = Literal[
+    "AllocateLoadBalancerNodePorts",
+    "ApplyErrorsNameObject",
+    "DaemonSetSurge",
+    "FieldValidationWarns",
+    "GroupNotFoundAsStatus",
+    "InternalTrafficPolicy",
+    "JobControllerLabels",
+    "JsonValuesInErrors",
+    "ProjectedTokens",
+    "RuleValuesInErrors",
+    "ServiceDeleteReturnsObject",
+    "TypedCustomErrors",
+    "MetadataNameLabel",
+    "NetworkingErrors",
+    "NoTokenSecrets",
+    "ExternalIPsDeprecated",
+    "ObjectWarnings",
+    "PodGeneration",
+    "PreferCloseDeprecated",
+    "VolumeWarnings",
+    "StrictJsonDecoder",
+    "TrimmedSourcePaths",
+    "VolumePhaseTransitionTime",
+    "WebhookErrorsNameCall",
+]
+
+_SINCE: Final[dict[Behaviour, Release]] = {
+    "AllocateLoadBalancerNodePorts": Release(1, 22),
+    "ApplyErrorsNameObject": Release(1, 23),
+    "DaemonSetSurge": Release(1, 22),
+    # `fieldValidation` defaults to Warn.
+    "FieldValidationWarns": Release(1, 25),
+    # An unknown version of a built-in group is a Status, earlier a plain page.
+    "GroupNotFoundAsStatus": Release(1, 21),
+    "InternalTrafficPolicy": Release(1, 22),
+    "JobControllerLabels": Release(1, 27),
+    # Field errors show bad values as JSON, earlier ones in Go syntax.
+    "JsonValuesInErrors": Release(1, 34),
+    "MetadataNameLabel": Release(1, 21),
+    # Errors of ingresses and network policies name their own group, earlier ones `extensions`.
+    "NetworkingErrors": Release(1, 22),
+    "NoTokenSecrets": Release(1, 24),
+    "ExternalIPsDeprecated": Release(1, 36),
+    "ObjectWarnings": Release(1, 22),
+    "PreferCloseDeprecated": Release(1, 35),
+    "VolumeWarnings": Release(1, 28),
+    "PodGeneration": Release(1, 33),
+    # Pods get a projected token, earlier the Secret of their account.
+    "ProjectedTokens": Release(1, 21),
+    # Errors of CEL rules show the value, earlier its type.
+    "RuleValuesInErrors": Release(1, 35),
+    "ServiceDeleteReturnsObject": Release(1, 23),
+    # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
+    "TypedCustomErrors": Release(1, 24),
+    # Bodies are decoded by sigs.k8s.io/json, whose errors are those of encoding/json.
+    "StrictJsonDecoder": Release(1, 23),
+    # Errors that name a source file do so relative to the module.
+    "TrimmedSourcePaths": Release(1, 24),
+    "VolumePhaseTransitionTime": Release(1, 29),
+    "WebhookErrorsNameCall": Release(1, 22),
+}
+
+
+def has_behaviour(release: Release, name: Behaviour) -> bool:
+    return release >= TABLES_SINCE and release >= _SINCE[name]

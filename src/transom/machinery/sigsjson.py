@@ -1,0 +1,141 @@
+"""The errors of sigs.k8s.io/json, which decodes request bodies since release 1.23.
+
+They are those of encoding/json: the first value that does not fit its field, in the order of the
+document. Only for bodies that `normalise` has rejected.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from transom.machinery import gojson, gotime, quantity
+from transom.machinery.ownforms import bad_base64
+from transom.machinery.schema import SchemaType, SchemaValue
+
+_BITS = {"int32": 32, "int64": 64}
+_GO_KINDS = {
+    "string": "string",
+    "bool": "bool",
+    "int32": "int32",
+    "int64": "int64",
+    "float": "float64",
+}
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with its keys in order."""
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+def decode_error(of: SchemaType, data: bytes) -> str:
+    """The error of decoding JSON into a type, "" if there is none."""
+    value = json.loads(
+        gojson.go_json_text(data),
+        object_pairs_hook=_Pairs,
+        parse_int=_Number,
+        parse_float=_Number,
+    )
+    return _struct(of, value, ())
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, _Pairs):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, bool):
+        return "bool"
+    return "number" if isinstance(value, _Number) else "string"
+
+
+def _mismatch(value: Any, struct: str, path: tuple[str, ...], go_type: str, text: str = "") -> str:
+    where = f"Go struct field {struct}.{'.'.join(path)}" if path else "Go value"
+    return f"json: cannot unmarshal {text or _kind_of(value)} into {where} of type {go_type}"
+
+
+def _struct(of: SchemaType, value: Any, path: tuple[str, ...], outer: str = "") -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, _Pairs):
+        return _mismatch(value, outer, path, of.name)
+    name = of.name.rpartition(".")[2]
+    for key, child in value:
+        known = of.properties.get(key)
+        if known is not None:
+            error = _value(known.value, child, (*path, key), name)
+            if error:
+                return error
+    return ""
+
+
+def _value(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str) -> str:
+    if value is None:
+        return ""
+    go_type = of.go_name.removeprefix("*")
+    if of.kind == "struct":
+        return _struct(of.type, value, path, struct)
+    if of.kind in ("list", "map"):
+        return _collection(of, value, path, struct)
+    if of.kind in _GO_KINDS:
+        return _scalar(of.kind, value, path, struct)
+    return _custom(of.kind, value, path, struct, go_type)
+
+
+def _collection(of: SchemaValue, value: Any, path: tuple[str, ...], struct: str) -> str:
+    assert of.item is not None
+    is_list = of.kind == "list"
+    if isinstance(value, _Pairs) is is_list or not isinstance(value, list):
+        return _mismatch(value, struct, path, of.go_name)
+    for child in value if is_list else [child for _, child in value]:
+        error = _value(of.item, child, path, struct)
+        if error:
+            return error
+    return ""
+
+
+def _scalar(kind: str, value: Any, path: tuple[str, ...], struct: str) -> str:
+    found = _kind_of(value)
+    if kind in ("string", "bool"):
+        return "" if found == kind else _mismatch(value, struct, path, kind)
+    if found != "number":
+        return _mismatch(value, struct, path, _GO_KINDS[kind])
+    if kind == "float":
+        return ""
+    try:
+        number = int(value)
+    except ValueError:
+        return _mismatch(value, struct, path, kind, f"number {value}")
+    limit = 1 << (_BITS[kind] - 1)
+    return (
+        "" if -limit <= number < limit else _mismatch(value, struct, path, kind, f"number {value}")
+    )
+
+
+def _custom(kind: str, value: Any, path: tuple[str, ...], struct: str, go_type: str) -> str:
+    """Types that decode themselves: their own errors."""
+    if kind == "bytes":
+        if _kind_of(value) != "string":
+            return _mismatch(value, struct, path, "[]uint8")
+        where = bad_base64(value)
+        return "" if where is None else f"illegal base64 data at input byte {where}"
+    if kind == "quantity":
+        try:
+            quantity.canonical_quantity(str(value))
+        except quantity.QuantityError as problem:
+            return str(problem)
+    elif kind in ("time", "microtime"):
+        if _kind_of(value) != "string":
+            return _mismatch(value, "", (), "string")
+        try:
+            (gotime.canonical_time if kind == "time" else gotime.canonical_micro_time)(value)
+        except gotime.TimeError as problem:
+            return str(problem)
+    elif kind == "int-or-string" and _kind_of(value) not in ("string", "number"):
+        return _mismatch(value, "", (), "int32")
+    elif kind == "duration" and _kind_of(value) != "string":
+        return _mismatch(value, "", (), "string")
+    return ""

@@ -1,0 +1,805 @@
+"""The store on an etcd cluster that other servers use too.
+
+Reads are served from a copy in memory, the same `MvccState` as that of the other engines, which
+follows etcd by a watch of the whole prefix. A write is a transaction that compares the revision of
+the key; its future resolves when the copy shows it. `sync` waits until the copy has everything that
+was committed before, for reads that must not be stale.
+
+Knows nothing of Kubernetes: an `EtcdLayout` maps keys and values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from transom.kit.clock import Clock, RealClock, Timer
+from transom.kit.rpc import RpcError
+from transom.store.api import (
+    KeyQuarantined,
+    PreconditionFailed,
+    RecordPage,
+    RevisionCompacted,
+    StoreError,
+    StoreEvent,
+    StoreHealth,
+    StoreRecord,
+    StoreUnavailable,
+)
+from transom.store.core import CoreSnapshot
+from transom.store.etcd import wire
+from transom.store.etcd.client import EtcdClient
+from transom.store.etcd.compaction import EtcdCompactor
+from transom.store.etcd.leases import EtcdLeases
+from transom.store.mvcc import MvccState, Row
+from transom.store.sealing import NOTHING, Sealing
+
+_log = logging.getLogger(__name__)
+
+_PAGE = 2000  # keys of a range request
+_BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
+_MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
+_PROBE_SECONDS = 2.0
+_WAIT_SECONDS = 15.0
+_START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
+_TRIM_AT_ONCE = 512
+_SEAL_AT_ONCE = 64
+# Own keys below the prefix. Kubernetes has no group of this name, and ignores them.
+_OWN = "transom.io/"
+_MARKER = _OWN + "marker"
+_LOCKS = _OWN + "locks/"
+_QUARANTINE = _OWN + "quarantine/"
+
+
+class EtcdLayout(Protocol):
+    """How keys and values of the store look in etcd."""
+
+    def to_path(self, key: str) -> str:
+        """The key in etcd, below the prefix and without a leading slash."""
+
+    def from_path(self, path: str) -> str | None:
+        """None for a key that does not belong to the store."""
+
+    def to_etcd(self, key: str, value: bytes) -> bytes:
+        """Without the revision, which etcd assigns."""
+
+    def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
+        """The value as `encode` makes it for this revision. Raises ValueError."""
+
+
+class PlainLayout:
+    """Keys and values as they are."""
+
+    def to_path(self, key: str) -> str:
+        return key
+
+    def from_path(self, path: str) -> str | None:
+        return None if path.startswith(_OWN) else path
+
+    def to_etcd(self, key: str, value: bytes) -> bytes:
+        return value
+
+    def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
+        return stored
+
+
+class EtcdStore:
+    follows = True
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        prefix: str = "/registry",
+        layout: EtcdLayout | None = None,
+        sealing: Sealing = NOTHING,
+        clock: Clock | None = None,
+        *,
+        history_seconds: float = 300.0,
+        history_events: int = 100_000,
+        history_bytes: int = 128 << 20,
+        compact_interval: float = 60.0,
+    ) -> None:
+        """History is kept in memory for `history_seconds`, unless one of the bounds is reached
+        first. etcd itself is compacted every five minutes.
+        """
+        self._client = client
+        self._prefix = prefix.rstrip("/") + "/"
+        self._layout = layout or PlainLayout()
+        self._sealing = sealing
+        self._clock = clock or RealClock()
+        self._keep = history_seconds
+        self._interval = compact_interval
+        self._state = MvccState(max_events=history_events, max_bytes=history_bytes)
+        self._leases = EtcdLeases(client, self._clock)
+        self._compactor = EtcdCompactor(client, self._clock)
+        self._marks: deque[tuple[float, int]] = deque()  # (when, revision then)
+        self._timers: dict[str, Timer] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._writing: dict[str, asyncio.Future[Any]] = {}  # the newest write of a key
+        self._locks: dict[str, int] = {}  # mod revisions
+        # Callers that wait until the copy has reached a revision: (revision, number, future).
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._syncing: list[asyncio.Future[None]] = []
+        self._sync_task: asyncio.Task[None] | None = None
+        self._stale = False  # the copy is of another history: etcd was restored from a backup
+        self._newest = (b"", 0)  # the key of the newest write, and its mod revision
+        self._stream_ended: asyncio.Event | None = None
+        self._progress_is_reliable = False
+        self._request_progress: Callable[[], None] | None = None
+        self._quarantined: dict[str, KeyQuarantined] = {}
+        self._quarantine_listeners: list[Callable[[KeyQuarantined], None]] = []
+        self._reset_listeners: list[Callable[[], None]] = []
+        self._to_seal: list[tuple[str, wire.EtcdKeyValue, bytes]] = []
+        self._problem = ""
+        self._last_commit = 0.0
+        self._opened = False
+        self._followers: list[asyncio.Task[None]] = []
+        self.get = self._state.get
+        self.latest: Callable[[str], StoreRecord | None] = self._state.get
+        self.list = self._state.list
+        self.count = self._state.count
+        self.records = self._state.records
+        self.events = self._state.events
+        self.watch = self._state.watch
+
+    # Lifecycle
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _START_SECONDS
+        while True:
+            try:
+                await self._load()
+                break
+            except StoreError:
+                await self._client.close()
+                raise
+            except RpcError as problem:
+                if problem.code not in ("Unavailable", "DeadlineExceeded") or (
+                    loop.time() > deadline
+                ):
+                    await self._client.close()
+                    raise StoreUnavailable(f"etcd: {_text_of(problem)}") from problem
+                _log.warning("etcd is not available, trying again: %s", problem)
+                await asyncio.sleep(1.0)
+        self._opened = True
+        ready = asyncio.Event()
+        self._followers = [
+            asyncio.create_task(self._follow(ready), name="etcd-watch"),
+            asyncio.create_task(self._probe(), name="etcd-health"),
+            asyncio.create_task(self._compactor.run(), name="etcd-compaction"),
+        ]
+        await ready.wait()
+        self._tick()
+        if self._to_seal:
+            await self._seal_again()
+            await self.sync()
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        if self._sync_task is not None:
+            self._sync_task.cancel()
+        for task in self._followers:
+            task.cancel()
+        await asyncio.gather(*self._followers, return_exceptions=True)
+        closed = StoreUnavailable("the store is closed")
+        for future in (*(entry[2] for entry in self._waiting), *self._syncing):
+            if not future.done():
+                future.set_exception(closed)
+                future.exception()
+        await self._client.close()
+
+    # Reading (the state implements get, list, count, records, events and watch)
+
+    @property
+    def revision(self) -> int:
+        return self._state.revision
+
+    @property
+    def compacted(self) -> int:
+        return self._state.compacted
+
+    async def list_past(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int
+    ) -> RecordPage:
+        """Read from etcd: another server may have a longer history, and may have listed there."""
+        end = wire.prefix_end(self._etcd_key(self._layout.to_path(prefix)))
+        start = self._etcd_key(self._layout.to_path(after or prefix)) + (b"\0" if after else b"")
+        try:
+            found = await self._client.range(
+                wire.range_request(start, end, limit=limit, revision=revision)
+            )
+        except RpcError as problem:
+            if "compacted" in problem.description:
+                raise RevisionCompacted(self._state.compacted) from problem
+            raise StoreUnavailable(_text_of(problem)) from problem
+        records = []
+        for kv in found.kvs:
+            key = self._key_of(kv, False)
+            record = None if key is None else self._record(key, kv)
+            if record is not None:
+                records.append(record)
+        return RecordPage(records, revision, found.more, found.total - len(found.kvs))
+
+    async def sync(self) -> None:
+        """Callers that come while a request to etcd is under way share the next one: it must be
+        sent after they asked.
+        """
+        if not self._opened:
+            raise StoreUnavailable("the store is closed")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._syncing.append(waiter)
+        if self._sync_task is None:
+            self._sync_task = asyncio.create_task(self._run_syncs(), name="etcd-sync")
+        await _bounded(waiter)
+
+    async def _run_syncs(self) -> None:
+        try:
+            # Let the other ready callbacks run first: their readers share this request.
+            await asyncio.sleep(0)
+            while self._syncing:
+                waiters, self._syncing = self._syncing, []
+                try:
+                    revision = await self._current_revision()
+                except RpcError as problem:
+                    _fail(waiters, problem)
+                    continue
+                if revision <= self._state.revision and not self._stale:
+                    for waiter in waiters:
+                        if not waiter.done():
+                            waiter.set_result(None)
+                    continue
+                for waiter in waiters:
+                    self._wait_for(revision, waiter)
+                self._nudge_later()
+        finally:
+            self._sync_task = None
+
+    async def _current_revision(self) -> int:
+        known = self._state.revision
+        found = await self._client.range(
+            wire.range_request(self._etcd_key(_MARKER), count_only=True)
+        )
+        if found.revision < known:
+            self._start_over()
+        return found.revision
+
+    def _start_over(self) -> None:
+        """etcd's newest revision is older than ours: it was restored from a backup."""
+        self._stale = True
+        if self._stream_ended is not None:
+            self._stream_ended.set()
+
+    def _wait_for(self, revision: int, waiter: asyncio.Future[None]) -> None:
+        if revision <= self._state.revision and not self._stale:
+            if not waiter.done():
+                waiter.set_result(None)
+            return
+        heapq.heappush(self._waiting, (revision, next(self._numbers), waiter))
+
+    def _nudge_later(self) -> None:
+        """Keys outside of the prefix advance etcd's revision too, without an event for us."""
+        if "nudge" not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers["nudge"] = loop.call_later(_MARK_AFTER, self._nudge)
+
+    def _nudge(self) -> None:
+        del self._timers["nudge"]
+        if not self._waiting or not self._opened:
+            return
+        if self._progress_is_reliable and self._request_progress is not None:
+            self._request_progress()
+        else:
+            self._spawn(self._write_marker())
+        self._nudge_later()
+
+    async def _write_marker(self) -> None:
+        put = wire.op_put(wire.put_request(self._etcd_key(_MARKER), b"{}"))
+        with contextlib.suppress(RpcError):  # tried again while there are waiters
+            await self._client.txn(wire.txn_request((), (put,)))
+
+    def _reached(self) -> None:
+        waiting, revision = self._waiting, self._state.revision
+        while waiting and waiting[0][0] <= revision:
+            waiter = heapq.heappop(waiting)[2]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Writing
+
+    def put(
+        self,
+        key: str,
+        encode: Callable[[int], bytes],
+        *,
+        expected: int | None = None,
+        ttl: float | None = None,
+        cache: Any = None,
+        stamp: Callable[[int], None] | None = None,
+        lock: str = "",
+    ) -> asyncio.Future[StoreRecord]:
+        path = self._check(key)
+        stored = self._sealing.to_disk(key, self._layout.to_etcd(key, encode(0)))
+        locked = self._locks.get(lock, 0)
+        future: asyncio.Future[StoreRecord] = asyncio.get_running_loop().create_future()
+
+        async def write() -> StoreRecord:
+            lease = 0 if ttl is None else await self._leases.find(ttl)
+            compare = [] if expected is None else [wire.compare_mod_revision(path, expected)]
+            success = [wire.op_put(wire.put_request(path, stored, lease))]
+            if lock:
+                guard = self._etcd_key(_LOCKS + lock)
+                compare.append(wire.compare_mod_revision(guard, locked))
+                success.append(wire.op_put(wire.put_request(guard, b"{}")))
+            revision = await self._commit(key, path, compare, success)
+            record = self._find(key, revision)
+            if stamp is not None:
+                stamp(revision)
+            if record.cache is None:
+                record.cache = cache
+            return record
+
+        self._accept(key, future, write())
+        return future
+
+    def delete(
+        self, key: str, *, expected: int | None = None
+    ) -> asyncio.Future[tuple[StoreRecord, int]]:
+        path = self._check(key)
+        future: asyncio.Future[tuple[StoreRecord, int]] = asyncio.get_running_loop().create_future()
+
+        async def write() -> tuple[StoreRecord, int]:
+            found = self._state.get(key)
+            if expected is None and found is None:
+                raise PreconditionFailed(None)
+            wanted = expected if expected is not None or found is None else found.mod_revision
+            compare = [wire.compare_mod_revision(path, wanted or 0)]
+            success = [wire.op_delete(wire.delete_request(path))]
+            revision = await self._commit(key, path, compare, success)
+            return self._deleted_record(key, revision), revision
+
+        self._accept(key, future, write())
+        return future
+
+    def _check(self, key: str) -> bytes:
+        if key.find("/") < 1:
+            raise ValueError(f"a key has the form bucket/rest: {key!r}")
+        path = self._etcd_key(self._layout.to_path(key))
+        if not self._opened:
+            raise StoreUnavailable("the store is closed")
+        return path
+
+    def _accept(
+        self, key: str, future: asyncio.Future[Any], work: Coroutine[Any, Any, Any]
+    ) -> None:
+        """Writes of one key are committed in the order in which they were accepted. Cancelling the
+        future does not cancel the work.
+        """
+        before = self._writing.get(key)
+        self._writing[key] = future
+        self._spawn(self._complete(key, before, future, work))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _complete(
+        self,
+        key: str,
+        before: asyncio.Future[Any] | None,
+        future: asyncio.Future[Any],
+        work: Coroutine[Any, Any, Any],
+    ) -> None:
+        try:
+            if before is not None and not before.done():
+                await asyncio.wait((before,))
+            result = await work
+        except RpcError as problem:
+            _fail((future,), problem)
+        except Exception as problem:
+            if not future.done():
+                future.set_exception(problem)
+        else:
+            if not future.done():
+                future.set_result(result)
+        finally:
+            if self._writing.get(key) is future:
+                del self._writing[key]
+
+    async def _commit(
+        self, key: str, path: bytes, compare: Sequence[bytes], success: Sequence[bytes]
+    ) -> int:
+        """The revision of the transaction, once the copy has reached it."""
+        current = wire.op_range(wire.range_request(path))
+        done = await self._client.txn(wire.txn_request(compare, success, (current,)))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wait_for(done.revision, waiter)
+        if not waiter.done() and not done.succeeded:
+            self._nudge_later()  # nothing was written: there may be no event
+        await _bounded(waiter)
+        if not done.succeeded:
+            raise PreconditionFailed(self._state.get(key))
+        self._last_commit = time.time()
+        return done.revision
+
+    def _find(self, key: str, revision: int) -> StoreRecord:
+        record = self._state.get(key)
+        if record is not None and record.mod_revision == revision:
+            return record
+        # The copy is already ahead: another write followed.
+        record = self._state.find_revision(revision)
+        if record is None or record.key != key:
+            raise StoreUnavailable(f"etcd: the write of revision {revision} was lost")
+        return record
+
+    def _deleted_record(self, key: str, revision: int) -> StoreRecord:
+        events, _ = self._state.events(key[: key.find("/") + 1], revision - 1, 64)
+        for event in events:
+            if event.revision == revision and event.key == key and event.previous is not None:
+                return event.previous
+        raise StoreUnavailable(f"etcd: the deletion of revision {revision} was lost")
+
+    # Following etcd
+
+    async def _follow(self, ready: asyncio.Event) -> None:
+        pause = _BACK_OFF[0]
+        while True:
+            try:
+                if self._stale:
+                    await self._load_again()
+                elif ready.is_set():
+                    await self._check_history()
+                    if self._stale:
+                        continue
+                began = asyncio.get_running_loop().time()
+                await self._watch_until_end(ready)
+                if asyncio.get_running_loop().time() - began > _BACK_OFF[1]:
+                    pause = _BACK_OFF[0]
+            except RpcError as problem:
+                _log.warning("the watch of etcd ended: %s", problem)
+            except wire.MalformedMessage as problem:
+                _log.error("etcd sent a message that cannot be read: %s", problem)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _BACK_OFF[1])
+
+    async def _check_history(self) -> None:
+        """Whether etcd still has the history that the copy follows: a restored backup has not, even
+        if newer writes have brought it to the same revision again.
+        """
+        key, revision = self._newest
+        if not key:
+            await self._current_revision()
+            return
+        try:
+            found = await self._client.range(wire.range_request(key, revision=self._state.revision))
+        except RpcError as problem:
+            if problem.code != "OutOfRange":  # compacted, or of the future
+                raise
+            self._stale = True
+            return
+        actual = found.kvs[0].mod_revision if found.kvs else 0
+        self._stale = self._stale or actual != revision
+
+    async def _watch_until_end(self, ready: asyncio.Event) -> None:
+        ended = self._stream_ended = asyncio.Event()
+        outcome: list[RpcError] = []
+
+        def on_end(problem: RpcError) -> None:
+            outcome.append(problem)
+            ended.set()
+
+        def on_batch(batch: wire.EtcdWatchBatch) -> None:
+            if batch.canceled:
+                self._stale = self._stale or bool(batch.compact_revision)
+                on_end(RpcError("Unavailable", batch.reason or "the watch was compacted"))
+            elif batch.created:
+                ready.set()
+            elif not ended.is_set():
+                self._received(batch)
+
+        start = self._etcd_key("")
+        request = wire.watch_create_request(start, wire.prefix_end(start), self._state.revision + 1)
+        stream = await self._client.watch(request, on_batch, on_end)
+        self._request_progress = lambda: stream.send(wire.watch_progress_request())
+        try:
+            await ended.wait()
+        finally:
+            self._request_progress = None
+            stream.cancel()
+        if outcome:
+            raise outcome[0]
+
+    def _received(self, batch: wire.EtcdWatchBatch) -> None:
+        if not batch.events:
+            if self._progress_is_reliable:
+                self._state.advance(batch.revision)
+                self._reached()
+            return
+        events: list[StoreEvent] = []
+        changed: dict[str, StoreRecord | None] = {}
+        for event in batch.events:
+            kv = event.kv
+            key = self._key_of(kv, event.deleted)
+            if key is None or kv.mod_revision <= self._state.revision:
+                continue
+            previous = changed[key] if key in changed else self._state.get(key)
+            record = None if event.deleted else self._record(key, kv)
+            if record is not None or previous is not None:
+                events.append(StoreEvent(kv.mod_revision, key, record, previous))
+                changed[key] = record
+        last = batch.events[-1]
+        self._newest = (last.kv.key, 0 if last.deleted else last.kv.mod_revision)
+        if events:
+            self._state.apply(events)
+        self._state.advance(last.kv.mod_revision)
+        self._reached()
+
+    def _key_of(self, kv: wire.EtcdKeyValue, deleted: bool) -> str | None:
+        """The key of the store; takes note of own keys."""
+        path = kv.key[len(self._prefix.encode()) :].decode("utf-8", "replace")
+        if not path.startswith(_OWN):
+            return self._layout.from_path(path)
+        if path.startswith(_LOCKS):
+            name = path[len(_LOCKS) :]
+            self._locks[name] = 0 if deleted else kv.mod_revision
+        elif path.startswith(_QUARANTINE):
+            name = path[len(_QUARANTINE) :]
+            if deleted:
+                self._quarantined.pop(name, None)
+            else:
+                reason = "its value could not be decoded"
+                self._quarantined[name] = KeyQuarantined(name, kv.mod_revision, reason, time.time())
+        return None
+
+    def _record(self, key: str, kv: wire.EtcdKeyValue) -> StoreRecord | None:
+        try:
+            value = self._layout.from_etcd(
+                key, self._sealing.from_disk(key, kv.value), kv.mod_revision
+            )
+        except (ValueError, StoreError) as problem:
+            self._notify_quarantined(
+                KeyQuarantined(key, kv.mod_revision, str(problem), time.time())
+            )
+            return None
+        return StoreRecord(key, value, kv.create_revision, kv.mod_revision)
+
+    async def _read_all(self) -> tuple[int, dict[str, wire.EtcdKeyValue]]:
+        """All keys of the store at one revision."""
+        start, end = self._etcd_key(""), wire.prefix_end(self._etcd_key(""))
+        found: dict[str, wire.EtcdKeyValue] = {}
+        revision = 0
+        self._newest = (b"", 0)
+        while True:
+            page = await self._client.range(
+                wire.range_request(start, end, limit=_PAGE, revision=revision)
+            )
+            revision = revision or page.revision
+            for kv in page.kvs:
+                key = self._key_of(kv, False)
+                if key is not None:
+                    found[key] = kv
+                if kv.mod_revision > self._newest[1]:
+                    self._newest = (kv.key, kv.mod_revision)
+            if not page.more:
+                return revision, found
+            start = page.kvs[-1].key + b"\0"
+
+    async def _load(self) -> None:
+        self._to_seal.clear()
+        self._progress_is_reliable = _has_reliable_progress(await self._client.version())
+        revision, found = await self._read_all()
+        # Nobody reads the state yet, and filling it takes long.
+        await asyncio.to_thread(self._fill, revision, found)
+
+    def _fill(self, revision: int, found: dict[str, wire.EtcdKeyValue]) -> None:
+        rows: list[Row] = []
+        for key, kv in found.items():
+            # A value that cannot be decrypted is not corrupt: the key is missing.
+            plain = self._sealing.from_disk(key, kv.value)
+            if self._sealing.is_stale(key, kv.value):
+                self._to_seal.append((key, kv, plain))
+            record = self._record(key, kv)
+            if record is not None:
+                rows.append((kv.mod_revision, key, record.value, kv.create_revision, None))
+        rows.sort()
+        self._state.load(rows, revision)
+
+    async def _seal_again(self) -> None:
+        """Writes values that are not encrypted as they should be, each with a new revision. Another
+        server may do the same.
+        """
+        pending, self._to_seal = self._to_seal, []
+        for at in range(0, len(pending), _SEAL_AT_ONCE):
+            await asyncio.gather(
+                *(self._seal_one(*entry) for entry in pending[at : at + _SEAL_AT_ONCE])
+            )
+
+    async def _seal_one(self, key: str, kv: wire.EtcdKeyValue, plain: bytes) -> None:
+        put = wire.put_request(kv.key, self._sealing.to_disk(key, plain), kv.lease)
+        compare = wire.compare_mod_revision(kv.key, kv.mod_revision)
+        await self._client.txn(wire.txn_request((compare,), (wire.op_put(put),)))
+
+    async def _load_again(self) -> None:
+        """After a compaction or a restored backup: watches of clients end, so that they list again;
+        the watchers inside of the server see what has changed.
+        """
+        self._locks.clear()
+        revision, found = await self._read_all()
+        _log.warning("read all of etcd again, at revision %d", revision)
+        events: list[StoreEvent] = []
+        for old in list(self._state.all_records()):
+            if old.key not in found:
+                events.append(StoreEvent(revision, old.key, None, old))
+        for key, kv in found.items():
+            previous = self._state.get(key)
+            if previous is None or previous.mod_revision != kv.mod_revision:
+                record = self._record(key, kv)
+                if record is not None or previous is not None:
+                    events.append(StoreEvent(revision, key, record, previous))
+        for listener in self._reset_listeners:
+            listener()
+        restored = revision < self._state.revision
+        self._marks.clear()
+        self._state.rewind(revision)
+        if events:
+            self._state.apply(events)
+        self._stale = False
+        if restored:  # whatever callers wait for was of the other history
+            waiting, self._waiting = self._waiting, []
+            _fail([entry[2] for entry in waiting], RpcError("Unavailable", "etcd was restored"))
+        self._reached()
+
+    def on_reset(self, notify: Callable[[], None]) -> None:
+        self._reset_listeners.append(notify)
+
+    def _etcd_key(self, path: str) -> bytes:
+        return (self._prefix + path).encode()
+
+    # Health
+
+    async def _probe(self) -> None:
+        """As Kubernetes does: reads a key every few seconds, with a short deadline."""
+        while True:
+            try:
+                request = wire.range_request(self._etcd_key(_MARKER), count_only=True)
+                await self._client.range(request, _PROBE_SECONDS)
+                self._problem = ""
+            except RpcError as problem:
+                self._problem = f"error getting data from etcd: {_text_of(problem)}"
+            await asyncio.sleep(_PROBE_SECONDS)
+
+    def health(self) -> StoreHealth:
+        return StoreHealth(problem=self._problem, last_commit=self._last_commit)
+
+    def snapshot(self) -> CoreSnapshot:
+        return CoreSnapshot(self._state.revision, list(self._state.all_records()))
+
+    # Corrupt records
+
+    def quarantine(
+        self, key: str, reason: str, placeholder: bytes
+    ) -> asyncio.Future[tuple[StoreRecord, int]]:
+        """The value moves to another key of etcd. Watchers see the deletion of the record itself:
+        they have already seen its value.
+        """
+        path = self._check(key)
+        current = self._state.get(key)
+        if current is None:
+            raise PreconditionFailed(None)
+        aside = self._etcd_key(_QUARANTINE + key)
+        value = self._sealing.to_disk(key, current.value)
+        future: asyncio.Future[tuple[StoreRecord, int]] = asyncio.get_running_loop().create_future()
+
+        async def write() -> tuple[StoreRecord, int]:
+            compare = [wire.compare_mod_revision(path, current.mod_revision)]
+            success = [
+                wire.op_delete(wire.delete_request(path)),
+                wire.op_put(wire.put_request(aside, value)),
+            ]
+            revision = await self._commit(key, path, compare, success)
+            self._notify_quarantined(
+                KeyQuarantined(key, current.mod_revision, reason, self._clock.time())
+            )
+            return current, revision
+
+        self._accept(key, future, write())
+        return future
+
+    def quarantined(self) -> Sequence[KeyQuarantined]:
+        return tuple(self._quarantined.values())
+
+    def on_quarantine(self, notify: Callable[[KeyQuarantined], None]) -> None:
+        self._quarantine_listeners.append(notify)
+
+    def clear_quarantine(self) -> None:
+        self._quarantined.clear()
+        start = self._etcd_key(_QUARANTINE)
+        delete = wire.op_delete(wire.delete_request(start, wire.prefix_end(start)))
+
+        async def clear() -> None:
+            try:
+                await self._client.txn(wire.txn_request((), (delete,)))
+            except RpcError as problem:
+                _log.error("the quarantine could not be cleared: %s", problem)
+
+        self._spawn(clear())
+
+    def _notify_quarantined(self, one: KeyQuarantined) -> None:
+        self._quarantined[one.key] = one
+        _log.error("the record %s of revision %d is corrupt: %s", one.key, one.revision, one.reason)
+        for notify in self._quarantine_listeners:
+            try:
+                notify(one)
+            except Exception:
+                _log.exception("the quarantine of %s could not be reported", one.key)
+
+    # History
+
+    def compact(self, revision: int) -> None:
+        """Only of the copy: other servers still use the history in etcd."""
+        self._state.compact(revision)
+        if "trim" not in self._timers and self._opened:
+            self._timers["trim"] = asyncio.get_running_loop().call_later(0.0, self._trim)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        target = 0
+        while self._marks and self._marks[0][0] <= now - self._keep:
+            target = self._marks.popleft()[1]
+        self._marks.append((now, self._state.revision))
+        if target > self._state.compacted:
+            self.compact(target)
+        self._state.take_garbage()  # etcd frees its own
+        self._timers["tick"] = self._clock.call_later(self._interval, self._tick)
+
+    def _trim(self) -> None:
+        del self._timers["trim"]
+        if self._state.trim(_TRIM_AT_ONCE) and self._opened:
+            self._timers["trim"] = asyncio.get_running_loop().call_later(0.0, self._trim)
+
+
+async def _bounded(waiter: asyncio.Future[None]) -> None:
+    """Waits for the copy, but not forever: the watch may fail while calls succeed."""
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            await waiter
+    except TimeoutError:
+        raise StoreUnavailable("etcdserver: request timed out") from None
+
+
+def _text_of(problem: RpcError) -> str:
+    """Kubernetes shows etcd's own errors without the code of gRPC."""
+    return problem.description if problem.description.startswith("etcdserver:") else str(problem)
+
+
+def _fail(futures: Sequence[asyncio.Future[Any]], problem: RpcError) -> None:
+    for future in futures:
+        if not future.done():
+            error = StoreUnavailable(_text_of(problem))
+            error.__cause__ = problem
+            future.set_exception(error)
+
+
+def _has_reliable_progress(version: str) -> bool:
+    """Before 3.4.31 and 3.5.13, a progress notification could overtake events."""
+    try:
+        major, minor, patch = (int(part) for part in version.partition("-")[0].split("."))
+    except ValueError:
+        return False
+    since = {4: 31, 5: 13}.get(minor, 0 if minor > 5 else 1 << 30)
+    return major > 3 or (major == 3 and patch >= since)

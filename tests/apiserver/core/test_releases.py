@@ -1,0 +1,118 @@
+"""API servers of releases 1.21 to 1.37: they start, and serve what the release serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.apiserver.harness import Api, start
+
+from transom.machinery.releases import BUILDS, TABLES_SINCE, parse_release
+
+TABLED = [name for name in BUILDS if parse_release(name) >= TABLES_SINCE]
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+@asynccontextmanager
+async def on(release: str, **options: Any) -> AsyncIterator[Api]:
+    api = await start(release=release, **options)
+    try:
+        yield api
+    finally:
+        await api.server.stop()
+
+
+@pytest.mark.parametrize("release", TABLED)
+async def test_every_listed_resource_can_be_listed(release: str) -> None:
+    async with on(release) as api:
+        version = await api.ok("GET", "/version")
+        assert version["gitVersion"] == BUILDS[release].git_version
+        groups = (await api.ok("GET", "/apis"))["groups"]
+        paths = [f"/apis/{v['groupVersion']}" for g in groups for v in g["versions"]]
+        for path in ["/api/v1", *paths]:
+            for row in (await api.ok("GET", path))["resources"]:
+                if "/" not in row["name"] and "list" in row["verbs"]:
+                    found = await api.ok("GET", f"{path}/{row['name']}")
+                    assert found["kind"].endswith("List"), row
+
+
+async def test_removed_versions_are_not_found_and_deprecated_ones_warn() -> None:
+    async with on("1.25") as api:
+        for path in ("/apis/batch/v1beta1/cronjobs", "/apis/policy/v1beta1/podsecuritypolicies"):
+            status, body = await api.call("GET", path)
+            assert (status, body["reason"]) == (404, "NotFound")
+
+    async with on("1.24") as api:
+        answer = await api.send("GET", "/apis/batch/v1beta1/cronjobs")
+        assert any(b"unavailable in v1.25+" in value for _, value in answer.headers)
+
+
+async def test_runtime_config_serves_a_beta() -> None:
+    path = "/apis/resource.k8s.io/v1beta1/resourceclaims"
+
+    async with on("1.36") as api:
+        assert (await api.call("GET", path))[0] == 404
+    async with on("1.36", runtime_config={"resource.k8s.io/v1beta1": True}) as api:
+        assert (await api.ok("GET", path))["kind"] == "ResourceClaimList"
+
+
+async def test_pods_have_a_generation_since_1_33() -> None:
+    async def scenario(api: Api, expected: int | None) -> None:
+        await api.ok("POST", "/api/v1/namespaces/default/serviceaccounts", ACCOUNT)
+        pod = await api.ok("POST", "/api/v1/namespaces/default/pods", POD)
+        assert pod["metadata"].get("generation") == expected
+
+    async with on("1.32") as made:
+        await scenario(made, None)
+    async with on("1.33") as made:
+        await scenario(made, 1)
+
+
+ACCOUNT = {"metadata": {"name": "default"}}
+
+
+async def test_pod_security_labels_reject_and_warn_since_1_23() -> None:
+    async def scenario(api: Api, status: int) -> None:
+        labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+        await api.ok(
+            "POST", "/api/v1/namespaces", {"metadata": {"name": "strict", "labels": labels}}
+        )
+        await api.ok("POST", "/api/v1/namespaces/strict/serviceaccounts", ACCOUNT)
+        pod = {**POD, "spec": {**POD["spec"], "hostNetwork": True}}
+        found, body = await api.call("POST", "/api/v1/namespaces/strict/pods", pod)
+        assert found == status, body
+        if status == 403:
+            assert body["message"] == (
+                'pods "p" is forbidden: violates PodSecurity "baseline:latest": host namespaces '
+                "(hostNetwork=true)"
+            )
+
+    async with on("1.22") as made:
+        await scenario(made, 201)
+    async with on("1.23") as made:
+        await scenario(made, 403)
+
+
+async def test_a_namespace_with_an_unknown_level_is_invalid() -> None:
+    async with on("1.36") as api:
+        labels = {"pod-security.kubernetes.io/enforce": "strict"}
+        namespace = {"metadata": {"name": "x", "labels": labels}}
+        status, body = await api.call("POST", "/api/v1/namespaces", namespace)
+        assert status == 422
+        assert body["message"].endswith("must be one of privileged, baseline, restricted")
+
+
+async def test_unknown_fields_warn_since_1_25() -> None:
+    async def scenario(api: Api, expected: int) -> None:
+        answer = await api.send(
+            "POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}, "nope": 1}
+        )
+        assert answer.status == 201
+        assert sum(name.lower() == b"warning" for name, _ in answer.headers) == expected
+
+    async with on("1.24") as made:
+        await scenario(made, 0)
+    async with on("1.25") as made:
+        await scenario(made, 1)

@@ -1,0 +1,64 @@
+"""Labels of nodes as columns, and the selectors of pods on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transom.scheduler.labels import LabelColumns, any_term, has_labels, node_terms
+
+ROWS = np.arange(3)
+
+
+@pytest.fixture
+def labels() -> LabelColumns:
+    columns = LabelColumns()
+    columns.grow(4)
+    columns.set(0, "a", {"zone": "1"})
+    columns.set(1, "b", {"zone": "2", "gpu": "3"})
+    columns.set(2, "c", {})
+    return columns
+
+
+def term(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": [*values]}]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([term("zone", "In", "1")], [True, False, False]),
+        ([term("zone", "NotIn", "1")], [False, True, True]),
+        ([term("absent", "NotIn", "1")], [True, True, True]),
+        ([term("absent", "DoesNotExist")], [True, True, True]),
+        ([term("absent", "Exists")], [False, False, False]),
+        ([term("absent", "Gt", "1"), term("gpu", "Gt", "1")], [False, True, False]),
+        ([term("absent", "In", "1"), term("zone", "Exists")], [True, True, False]),
+    ],
+)
+def test_terms(labels: LabelColumns, terms: list[Any], expected: list[bool]) -> None:
+    assert any_term(node_terms(terms), labels, ROWS).tolist() == expected
+
+
+def test_a_label_that_appears_and_disappears(labels: LabelColumns) -> None:
+    wanted = {"disk": "ssd"}
+    assert not has_labels(wanted, labels, ROWS).any()
+    labels.set(2, "c", wanted)
+    assert has_labels(wanted, labels, ROWS).tolist() == [False, False, True]
+    labels.set(2, "c", {})
+    assert not has_labels(wanted, labels, ROWS).any()
+    assert labels.codes("disk").tolist() == [-1] * 4
+    labels.set(0, "a", {"disk": "ssd"})
+    assert has_labels(wanted, labels, ROWS).tolist() == [True, False, False]
+
+
+def test_keys_that_only_pods_name_are_not_kept(labels: LabelColumns) -> None:
+    """A pod names thousands of them; each would cost memory and time for every node, for ever."""
+    terms = [term(f"k{number}", "Exists") for number in range(1000)]
+    assert not any_term(node_terms(terms), labels, ROWS).any()
+    terms = [term(f"k{number}", "DoesNotExist") for number in range(1000)]
+    assert any_term(node_terms(terms), labels, ROWS).all()
+    assert not has_labels({f"k{number}": "v" for number in range(1000)}, labels, ROWS).any()
+    assert not labels._columns
