@@ -225,6 +225,10 @@ class HttpClient:
     async def get_json(self, path: str) -> Any:
         return await self._json("GET", path)
 
+    async def request_json(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to a path that is not a resource of the API, with a JSON response."""
+        return await self._json(method, path, body=body)
+
     async def get_text(self, path: str) -> str:
         """A document that is not JSON: a log, health status."""
         answer = await self._exchange(self._encode("GET", path, None, None, ""), again=True)

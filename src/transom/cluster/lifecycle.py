@@ -94,9 +94,13 @@ def start_cluster(options: UpOptions, report_progress: ReportProgress) -> Cluste
     return config
 
 
-def serve_in_foreground(options: UpOptions, report_progress: ReportProgress) -> None:
+def serve_in_foreground(
+    options: UpOptions,
+    report_progress: ReportProgress,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
     """Serves in this process until a signal. Changes the user's kubeconfig only if one was
-    specified.
+    specified. Calls `on_ready` when the control plane and the nodes are ready.
     """
     target = options.kubeconfig
     if target is not None:
@@ -114,6 +118,7 @@ def serve_in_foreground(options: UpOptions, report_progress: ReportProgress) -> 
     def report(text: str) -> None:
         if not text:
             configs.commit_config(config)
+            on_ready()
 
     try:
         run_cluster(config, pki, sockets, report)

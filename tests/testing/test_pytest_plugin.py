@@ -1,0 +1,45 @@
+"""The pytest plugin, in a test run of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.e2e
+
+TESTS = """
+import pytest
+
+POD = '''
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: c, image: nginx}]}
+'''
+
+def test_passes(transom_cluster, transom_namespace):
+    assert transom_cluster.client().get("/version")["minor"] == "36"
+    transom_cluster.apply(POD, transom_namespace)
+
+def test_fails(transom_cluster, transom_namespace):
+    assert transom_cluster.list("pods", transom_namespace) == []
+    transom_cluster.apply(POD, transom_namespace)
+    transom_cluster.wait("pod/web", "condition=Ready", transom_namespace)
+    assert False
+"""
+
+
+def test_fixtures_options_and_the_report_of_a_failure(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\ntransom_release = 1.36\ntransom_linux = 1\ntransom_windows = 0\n")
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess("-p", "transom.testing.pytest_plugin", "-p", "no:xdist")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*- Transom -*", "Namespace test-*", "pod/web: Running on *"])
+
+
+def test_a_wrong_option_is_an_error_of_usage(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess(
+        "-p", "transom.testing.pytest_plugin", "--transom-windows", "many"
+    )
+    result.stdout.fnmatch_lines(["*transom_windows: 'many' is not a number*"])
