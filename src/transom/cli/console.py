@@ -172,6 +172,29 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
             "sqlite (default) is a file in the state folder"
         ),
     )
+    several = parser.add_argument_group("several API servers (docs/high-availability.md)")
+    several.add_argument(
+        "--bind-address",
+        metavar="IP",
+        help="address to listen on (default: 127.0.0.1); 0.0.0.0 for all",
+    )
+    several.add_argument(
+        "--advertise-address",
+        metavar="IP",
+        help=(
+            "address of this server in the endpoints of the service kubernetes (default: the bind "
+            "address, with --store and --no-nodes)"
+        ),
+    )
+    several.add_argument(
+        "--cert-dir",
+        type=absolute_path,
+        metavar="DIR",
+        help=(
+            "use the certificate authorities and service account keys of this folder, for "
+            "example the folder pki of another server"
+        ),
+    )
     parser.add_argument(
         "--loop-budget",
         type=_budget,
@@ -260,7 +283,7 @@ def _count(text: str) -> int:
 def add_up_options(args: argparse.Namespace) -> UpOptions:
     """What the options say."""
     from transom.cluster.cluster_file import WindowsOptions
-    from transom.cluster.options import NodeOptions, UpOptions
+    from transom.cluster.options import NodeOptions, ServerSetOptions, UpOptions
     from transom.cluster.protection import Protection
     from transom.node.network_settings import NetworkOptions
 
@@ -282,6 +305,7 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.runtime,
         args.loop_budget,
         args.store,
+        ServerSetOptions(None, args.bind_address, args.advertise_address, args.cert_dir),
     )
 
 

@@ -17,7 +17,7 @@ from transom.cluster import config as configs
 from transom.cluster import daemon, kubeconfig, protection
 from transom.cluster.config import ClusterConfig
 from transom.cluster.options import UpOptions, choose_config, cluster_file
-from transom.cluster.pki import ClusterPki, ensure_cluster_pki
+from transom.cluster.pki import ClusterPki, ensure_cluster_pki, import_shared_keys
 from transom.kit.files import write_atomic
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
@@ -172,6 +172,8 @@ def _settle(
     sockets = daemon.open_sockets(config)
     try:
         config = replace(config, port=sockets[0].getsockname()[1])
+        if options.server_set.cert_dir is not None:
+            import_shared_keys(config, options.server_set.cert_dir)
         pki = ensure_cluster_pki(config)
         parts = {} if machines is None else {"nodes": configs.nodes_document(machines)}
         configs.stage_config(

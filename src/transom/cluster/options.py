@@ -90,6 +90,16 @@ class NodeOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSetOptions:
+    """One of several API servers, or all of them on this machine."""
+
+    servers: int | None = None
+    bind_address: str | None = None
+    advertise_address: str | None = None
+    cert_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UpOptions:
     """The options of `transom up`. None keeps the value of the last start, or the default."""
 
@@ -107,6 +117,7 @@ class UpOptions:
     engine: str | None = None
     loop_budget: str | None = None
     store: str | None = None  # etcd://..., or sqlite
+    server_set: ServerSetOptions = field(default_factory=ServerSetOptions)
 
 
 def choose_config(
@@ -149,6 +160,7 @@ def _apply_options(
         config = replace(config, loop_budget=options.loop_budget)
     if options.store is not None:
         config = replace(config, store=_choose_store(options.store))
+    config = _choose_addresses(config, options.server_set)
     feature_gates = (
         options.feature_gates if options.feature_gates is not None else file.feature_gates
     )
@@ -191,6 +203,32 @@ def _choose_store(wanted: str) -> str:
             f"--store: {problem}", "use etcd://HOST:PORT[,HOST:PORT...][/PREFIX], or sqlite"
         ) from problem
     return wanted
+
+
+def _choose_addresses(config: ClusterConfig, options: ServerSetOptions) -> ClusterConfig:
+    if options.bind_address is not None:
+        _check_address("--bind-address", options.bind_address)
+        config = replace(config, bind=options.bind_address)
+    if options.advertise_address is not None:
+        address = _check_address("--advertise-address", options.advertise_address)
+        if address.is_loopback or address.is_unspecified:
+            raise UserError(
+                f"--advertise-address: {address} cannot be reached from other machines",
+                "give an address of this machine that nodes and pods can reach",
+            )
+        config = replace(config, advertise_address=str(address))
+    elif config.no_nodes and config.store and not config.advertise_address:
+        bind = ipaddress.ip_address(config.bind)
+        if not (bind.is_loopback or bind.is_unspecified):
+            config = replace(config, advertise_address=config.bind)
+    return config
+
+
+def _check_address(option: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError as problem:
+        raise UserError(f"{option}: {problem}", "write it as 10.0.0.1") from problem
 
 
 def cluster_file(options: UpOptions) -> ClusterFile:

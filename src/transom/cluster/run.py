@@ -47,6 +47,7 @@ from transom.kit.pki import load_key_pair
 from transom.kit.process import run_event_loop
 from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
+from transom.kit.uuids import random_uuid
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import parse_release
 from transom.machinery.serviceaccounts import group_names, user_name
@@ -61,6 +62,7 @@ from transom.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from transom.apiserver.crd import definition as crd_definition
     from transom.apiserver.kubelets import streams as kubelet_streams
+    from transom.client import leaderelection
     from transom.cloud import provider as cloud_provider
     from transom.cloud.provider import CloudProvider
     from transom.cluster import components, etcd_store, snapshots
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
 else:
+    leaderelection = lazy_import("transom.client.leaderelection")
     cloud_provider = lazy_import("transom.cloud.provider")
     components = lazy_import("transom.cluster.components")
     etcd_client = lazy_import("transom.store.etcd.client")
@@ -257,6 +260,7 @@ def _build_api_server(
             audit=protection.auditor(config, random.SystemRandom()),
             address=f"{config.bind}:{config.port}",
             advertised_port=0 if nodes is None else API_PORT,
+            advertised_address=config.advertise_address if config.store else "",
             release=config.release,
             service_cidr=config.service_cidr,
             node_ports=config.node_ports,
@@ -552,8 +556,14 @@ async def _run_controllers(
             load_balancers=config.load_balancer_cidr,
             cloud=nodes.cloud(),
         )
-    runner = controller_runner.ControllerRunner(client, api.clock, random.SystemRandom(), settings)
-    await runner.run(early_controllers.EARLY_CONTROLLERS, others)
+
+    async def lead() -> None:
+        runner = controller_runner.ControllerRunner(
+            client, api.clock, random.SystemRandom(), settings
+        )
+        await runner.run(early_controllers.EARLY_CONTROLLERS, others)
+
+    await _run_elected(api, config, "kube-controller-manager", client(""), lead)
 
 
 async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:
@@ -569,4 +579,29 @@ async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:
         if path.exists()
         else scheduler_config.KubeSchedulerConfiguration()
     )
-    await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()
+
+    async def lead() -> None:
+        await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()
+
+    await _run_elected(api, config, "kube-scheduler", client, lead)
+
+
+async def _run_elected(
+    api: ApiServer, config: ClusterConfig, name: str, client: ApiClient, lead: Run
+) -> None:
+    """Runs a component in one of the servers that share a store, as long as this one holds its
+    Lease. A store of one process needs no election.
+    """
+    if not config.store:
+        await lead()
+        return
+    elector = leaderelection.LeaderElector(
+        client,
+        "kube-system",
+        name,
+        f"{socket.gethostname()}_{random_uuid(random.SystemRandom())}",
+        api.clock,
+        random.SystemRandom(),
+        watch_client=InProcessClient(api, SERVER_USER),
+    )
+    await elector.run(lead)

@@ -34,6 +34,8 @@ _OLD_NAMES = {
     "podsecuritypolicies.policy": "podsecuritypolicy",
 }
 _WITH_GROUP = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+# Buckets of the API servers themselves, which no client reads: which servers there are.
+_OF_SERVERS = ("masterleases",)
 # What Transom and Kubernetes write for built-in kinds: these members come first, in this order.
 _HEAD = re.compile(rb'\{"kind":"[^"\\]+","apiVersion":"([^"\\]+)","metadata":\{(?!\})')
 _PROTOBUF = b"k8s\x00"
@@ -56,6 +58,7 @@ class RegistryLayout:
     def __init__(self) -> None:
         self._kinds = {_bucket(kind): kind for kind in kinds_of(ALL_SINCE) if kind.stored}
         self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
+        self._places.update((bucket, bucket) for bucket in _OF_SERVERS)
         self._buckets = {place: bucket for bucket, place in self._places.items()}
 
     def to_path(self, key: str) -> str:
