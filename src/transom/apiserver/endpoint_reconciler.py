@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import orjson
 
+from transom.apiserver.core.integrity import MASTER_LEASES
 from transom.client.api import ApiClient, is_conflict, is_not_found
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, GroupVersionResource
 from transom.kit.clock import Clock
@@ -26,7 +27,7 @@ log = logging.getLogger("transom.apiserver")
 
 INTERVAL_SECONDS = 10.0
 LEASE_SECONDS = 15.0
-BUCKET = "masterleases/"
+BUCKET = MASTER_LEASES + "/"
 _SERVICE = "kubernetes"
 _NAMESPACE = "default"
 _SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"

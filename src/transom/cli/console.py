@@ -98,6 +98,25 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _server_count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 9:
+        raise argparse.ArgumentTypeError("a cluster has 1 to 9 API servers")
+    return value
+
+
+def add_servers_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--servers",
+        type=_server_count,
+        metavar="N",
+        help=(
+            "API servers, each a process, with an etcd of three members behind one address "
+            "(default: 1); see docs/high-availability.md"
+        ),
+    )
+
+
 def add_start_options(parser: argparse.ArgumentParser) -> None:
     """The options of `up` and `apiserver`. An omitted option keeps the value of the cluster's last
     start.
@@ -305,7 +324,7 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.runtime,
         args.loop_budget,
         args.store,
-        ServerSetOptions(None, args.bind_address, args.advertise_address, args.cert_dir),
+        ServerSetOptions(args.servers, args.bind_address, args.advertise_address, args.cert_dir),
     )
 
 

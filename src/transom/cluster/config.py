@@ -47,6 +47,9 @@ class ClusterConfig(ClusterSettings):
     reject_windows: tuple[str, ...] = ()  # ids of limitations; pods that hit one are rejected
     loop_budget: str = ""  # CPU time per event loop callback; "" for no limit
     store: str = ""  # the address of an etcd cluster; "" for the database in the state folder
+    servers: int = 0  # API servers on this machine, each a process; 0: one, with the nodes
+    server_ports: tuple[int, ...] = ()
+    etcd_ports: tuple[int, ...] = ()  # for each member that runs here: for clients, for members
     # The address of this server in the endpoints of `kubernetes`; "" if the nodes keep them.
     advertise_address: str = ""
     kubeconfig: str = ""  # the file with the cluster's context; "" for none

@@ -160,6 +160,7 @@ def _apply_options(
         config = replace(config, loop_budget=options.loop_budget)
     if options.store is not None:
         config = replace(config, store=_choose_store(options.store))
+    config = _choose_servers(before, config, options.server_set)
     config = _choose_addresses(config, options.server_set)
     feature_gates = (
         options.feature_gates if options.feature_gates is not None else file.feature_gates
@@ -203,6 +204,26 @@ def _choose_store(wanted: str) -> str:
             f"--store: {problem}", "use etcd://HOST:PORT[,HOST:PORT...][/PREFIX], or sqlite"
         ) from problem
     return wanted
+
+
+def _choose_servers(
+    before: ClusterConfig | None, config: ClusterConfig, options: ServerSetOptions
+) -> ClusterConfig:
+    """A cluster keeps its number of servers: they share an etcd, one alone has a file."""
+    wanted = config.servers if options.servers is None else options.servers
+    wanted = 0 if wanted == 1 else wanted
+    if before is not None and before.servers and config.store != before.store:
+        raise UserError(
+            f"the {before.servers} API servers of cluster {config.name!r} use their own etcd",
+            "create another cluster with --name and --store",
+        )
+    if before is not None and bool(wanted) != bool(before.servers):
+        raise UserError(
+            f"cluster {config.name!r} was created with {before.servers or 1} API servers",
+            "to change that, create another cluster with --name, or delete this one first",
+            EXIT_USAGE,
+        )
+    return replace(config, servers=wanted)
 
 
 def _choose_addresses(config: ClusterConfig, options: ServerSetOptions) -> ClusterConfig:
@@ -252,7 +273,12 @@ def _choose_nodes(
         return specs_from_file(config, file.nodes)
     if options.given or load_nodes(config) is None:
         return demo_specs(
-            config, options.linux, options.windows, options.build, options.taint_windows
+            config,
+            options.linux,
+            options.windows,
+            options.build,
+            options.taint_windows,
+            max(1, config.servers),
         )
     return None
 

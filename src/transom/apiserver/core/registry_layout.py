@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from transom.apiserver.core.integrity import MASTER_LEASES
 from transom.kit.lazy import lazy_import
 from transom.machinery import conversion
 from transom.machinery.kinds import GVK, Kind
@@ -34,8 +35,6 @@ _OLD_NAMES = {
     "podsecuritypolicies.policy": "podsecuritypolicy",
 }
 _WITH_GROUP = ("apiextensions.k8s.io", "apiregistration.k8s.io")
-# Buckets of the API servers themselves, which no client reads: which servers there are.
-_OF_SERVERS = ("masterleases",)
 # What Transom and Kubernetes write for built-in kinds: these members come first, in this order.
 _HEAD = re.compile(rb'\{"kind":"[^"\\]+","apiVersion":"([^"\\]+)","metadata":\{(?!\})')
 _PROTOBUF = b"k8s\x00"
@@ -58,7 +57,7 @@ class RegistryLayout:
     def __init__(self) -> None:
         self._kinds = {_bucket(kind): kind for kind in kinds_of(ALL_SINCE) if kind.stored}
         self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
-        self._places.update((bucket, bucket) for bucket in _OF_SERVERS)
+        self._places[MASTER_LEASES] = MASTER_LEASES
         self._buckets = {place: bucket for bucket, place in self._places.items()}
 
     def to_path(self, key: str) -> str:
