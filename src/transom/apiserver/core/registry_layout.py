@@ -8,6 +8,7 @@ that etcd assigns. Values that a kube-apiserver wrote in protobuf can be read.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import orjson
@@ -82,6 +83,24 @@ class RegistryLayout:
 
     def to_etcd(self, key: str, value: bytes) -> bytes:
         return value
+
+    def registry_value(self, key: str, value: bytes, custom_kinds: Mapping[str, str]) -> bytes:
+        """A value of a store with its own revisions as it is in etcd: the whole object, without
+        resourceVersion. `custom_kinds`: the kinds of custom resources by bucket. Raises ValueError.
+        """
+        obj = orjson.loads(value)
+        bucket = key[: key.find("/")]
+        kind = self._kinds.get(bucket)
+        meta = {k: v for k, v in obj.pop("metadata").items() if k != "resourceVersion"}
+        own = (obj.pop("kind", None), obj.pop("apiVersion", None))
+        if kind is not None:
+            head = {"kind": kind.kind, "apiVersion": kind.gvk().api_version}
+        else:
+            name = own[0] or custom_kinds.get(bucket)
+            if not name or not own[1]:
+                raise ValueError(f"the kind of {key} is not known")
+            head = {"kind": name, "apiVersion": own[1]}
+        return orjson.dumps({**head, "metadata": meta, **obj})
 
     def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
         kind = self._kinds.get(key[: key.find("/")])
