@@ -6,7 +6,7 @@ BIN := .venv/bin
 JOBS ?= 3
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
-.PHONY: up test lint bench simulate hostile matrix docs clean tools lock audit sbom
+.PHONY: up test lint bench simulate jepsen hostile matrix docs clean tools lock audit sbom
 
 # Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
 up:
@@ -45,6 +45,10 @@ bench: .venv/.installed
 SEEDS ?= 100
 simulate: .venv/.installed-dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+# Faults in three API servers and three etcd members, with a check of what clients saw: make jepsen SEEDS=100
+jepsen: .venv/.installed-dev
+	$(BIN)/python -m tests.jepsen --seeds $(SEEDS)
 
 # Every row of the authorization matrix; `make test` takes a quarter of them
 matrix: .venv/.installed-dev

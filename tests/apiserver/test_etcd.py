@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from tests.apiserver.harness import Api
 from tests.etcd_process import EtcdProcess, eventually, require_etcd
 
@@ -65,10 +67,17 @@ async def answers(api: Api, target: str, status: int, body: Any = None) -> bool:
     return (await api.call("GET" if body is None else "POST", target, body))[0] == status
 
 
-async def start_server(url: str) -> Api:
+async def start_server(url: str, advertised: str = "", key: bytes = b"") -> Api:
     address = parse_etcd_address(url)
     store = EtcdStore(EtcdClient(address), address.prefix, RegistryLayout())
-    server = build_api_server(ServerOptions(store=store, address="127.0.0.1:6443"))
+    server = build_api_server(
+        ServerOptions(
+            store=store,
+            address="127.0.0.1:6443",
+            advertised_address=advertised,
+            service_account_key=key,
+        )
+    )
     await server.start()
     return Api(server, RealClock())
 
@@ -256,6 +265,126 @@ async def test_namespaces_and_definitions_of_one_server_are_used_by_the_other(
         assert (await second.ok("GET", f"{widgets}/w"))["spec"] == {"size": 4}
 
 
+async def test_the_endpoints_of_kubernetes_are_the_servers_that_run(etcd: EtcdProcess) -> None:
+    url = etcd.fresh_url()
+    first, second = await asyncio.gather(
+        start_server(url, "10.0.0.1"), start_server(url, "10.0.0.2")
+    )
+    endpoints = "/api/v1/namespaces/default/endpoints/kubernetes"
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+
+    async def listed(api: Api, *wanted: str) -> bool:
+        status, found = await api.call("GET", endpoints)
+        if status != 200:
+            return False
+        subsets = found.get("subsets") or []
+        there = [one["ip"] for subset in subsets for one in subset["addresses"]]
+        _, part = await api.call("GET", slices)
+        mirrored = [one["addresses"][0] for one in part["endpoints"] or ()]
+        return there == mirrored == list(wanted)
+
+    await eventually(lambda: listed(first, "10.0.0.1", "10.0.0.2"))
+    found = await second.ok("GET", endpoints)
+    assert found["metadata"]["labels"] == {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    port = {"name": "https", "port": 6443, "protocol": "TCP"}
+    assert found["subsets"][0]["ports"] == [port]
+    client = EtcdClient(parse_etcd_address(url))
+    prefix = parse_etcd_address(url).prefix
+    lease = await client.range(wire.range_request(f"{prefix}/masterleases/10.0.0.1".encode()))
+    assert lease.kvs[0].lease  # it expires unless it is renewed
+    assert orjson.loads(lease.kvs[0].value)["subsets"] == [{"addresses": [{"ip": "10.0.0.1"}]}]
+    # An apiserver of Kubernetes that runs beside them writes protobuf; one that died is gone.
+    other = {"metadata": {"generation": 1}, "subsets": [{"addresses": [{"ip": "10.0.0.9"}]}]}
+    value = protobuf.encode_protobuf(other, GVK("", "v1", "Endpoints"))
+    key = f"{prefix}/masterleases/10.0.0.9".encode()
+    await client.txn(wire.txn_request((), (wire.op_put(wire.put_request(key, value)),)))
+    await eventually(lambda: listed(second, "10.0.0.1", "10.0.0.2", "10.0.0.9"))
+    await client.txn(wire.txn_request((), (wire.op_delete(wire.delete_request(key)),)))
+    await eventually(lambda: listed(second, "10.0.0.1", "10.0.0.2"))
+    await client.close()
+    # One that ends removes itself.
+    await first.server.stop()
+    assert await listed(second, "10.0.0.2")
+    await second.server.stop()
+
+
+async def test_a_token_is_not_valid_on_any_server_once_its_pod_is_gone(etcd: EtcdProcess) -> None:
+    url = etcd.fresh_url()
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    first, second = await asyncio.gather(start_server(url, key=key), start_server(url, key=key))
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    await first.ok("POST", accounts, {"metadata": {"name": "robot"}})
+    spec = {
+        "serviceAccountName": "robot",
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "c", "image": "i"}],
+    }
+    pod = await second.ok("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"]}
+    request = {"spec": {"boundObjectRef": bound, "audiences": [], "expirationSeconds": 600}}
+    made = await first.ok("POST", f"{accounts}/robot/token", request)
+    headers = {b"authorization": b"Bearer " + made["status"]["token"].encode()}
+
+    async def valid(api: Api) -> bool:
+        review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        body = {"spec": {"nonResourceAttributes": {"path": "/api", "verb": "get"}}}
+        status, _ = await api.call("POST", review, body, peer=None, headers=headers)
+        return status == 201
+
+    async def refused(api: Api) -> bool:
+        return not await valid(api)
+
+    assert await valid(first) and await valid(second)
+    await first.ok("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    assert not await valid(first)
+    await eventually(lambda: refused(second))
+    await asyncio.gather(first.server.stop(), second.server.stop())
+
+
+async def test_webhooks_and_priority_levels_of_one_server_apply_on_the_other(
+    etcd: EtcdProcess,
+) -> None:
+    async with run_with_servers(etcd) as (first, second):
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["configmaps"],
+        }
+        webhook = {
+            "name": "w.example.com",
+            "rules": [rule],
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "timeoutSeconds": 1,
+        }
+        hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        await first.ok("POST", hooks, {"metadata": {"name": "w"}, "webhooks": [webhook]})
+        await eventually(lambda: answers(second, MAPS, 500, config_map("refused")))
+        await first.ok("DELETE", f"{hooks}/w")
+        await eventually(lambda: answers(second, MAPS, 201, config_map("allowed")))
+        level = {
+            "metadata": {"name": "small"},
+            "spec": {
+                "type": "Limited",
+                "limited": {"assuredConcurrencyShares": 7, "limitResponse": {"type": "Reject"}},
+            },
+        }
+        group = "/apis/flowcontrol.apiserver.k8s.io/v1beta1"
+        await first.ok("POST", f"{group}/prioritylevelconfigurations", level)
+
+        async def has_level() -> bool:
+            _, text = await second.call("GET", "/metrics")
+            return 'priority_level="small"' in text
+
+        await eventually(has_level)
+
+
 async def test_continue_tokens_work_on_every_server(etcd: EtcdProcess) -> None:
     url = etcd.fresh_url()
 
@@ -332,7 +461,9 @@ async def test_values_of_a_kube_apiserver_can_be_read(etcd: EtcdProcess) -> None
         ),
         "secrets/default/k": protobuf.encode_protobuf(secret, GVK("", "v1", "Secret")),
         "ranges/serviceips": b"k8s\x00...",
-        "masterleases/10.0.0.1": b"k8s\x00...",
+        "masterleases/10.0.0.1": protobuf.encode_protobuf(
+            {"subsets": [{"addresses": [{"ip": "10.0.0.1"}]}]}, GVK("", "v1", "Endpoints")
+        ),
     }
     revisions = {}
     for key, value in values.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transom.client.api import ApiUnreachable
+from transom.client.api import ApiUnreachable, WatchEvent
 from transom.client.leaderelection import LeaderElector, LeaseTimes
 from transom.client.resources import LEASES
 from transom.kit.clock import VirtualClock
@@ -28,9 +28,22 @@ class Server:
         self.version = 0
         self.cut: set[str] = set()
         self.stuck: set[str] = set()
+        self.late: set[str] = set()  # its next write is committed, but the answer does not come
+        self.watches: list[_Watch] = []
 
     def client(self, name: str) -> Any:
         return _Client(self, name)
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[list[WatchEvent]] = asyncio.Queue()
+
+    async def next(self) -> list[WatchEvent]:
+        return await self.queue.get()
+
+    def close(self) -> None:
+        self.queue = asyncio.Queue()
 
 
 class _Client:
@@ -59,13 +72,25 @@ class _Client:
         assert self._server.lease is not None
         if obj["metadata"]["resourceVersion"] != self._server.lease["metadata"]["resourceVersion"]:
             raise errors.conflict(LEASES.group_resource, "l", "modified")
-        return self._store(obj)
+        stored = self._store(obj)
+        if self._name in self._server.late:
+            self._server.late.remove(self._name)
+            await asyncio.get_running_loop().create_future()
+        return stored
+
+    async def watch(self, _resource: Any, _namespace: str, *, field_selector: str) -> _Watch:
+        assert field_selector == "metadata.name=l"
+        found = _Watch()
+        self._server.watches.append(found)
+        return found
 
     def _store(self, obj: Object) -> Object:
         server = self._server
         server.version += 1
         server.lease = copy_object(obj)
         server.lease["metadata"]["resourceVersion"] = str(server.version)
+        for one in server.watches:
+            one.queue.put_nowait([WatchEvent("MODIFIED", copy_object(server.lease))])
         return copy_object(server.lease)  # type: ignore[no-any-return]
 
 
@@ -76,9 +101,16 @@ class Candidates:
         self.terms: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *, watch: bool = False) -> None:
+        client = self._server.client(name)
         elector = LeaderElector(
-            self._server.client(name), "kube-system", "l", name, self._clock, random.Random(name)
+            client,
+            "kube-system",
+            "l",
+            name,
+            self._clock,
+            random.Random(name),
+            watch_client=client if watch else None,
         )
 
         async def lead() -> None:
@@ -161,6 +193,30 @@ async def test_a_leader_that_ends_hands_the_lease_over() -> None:
         assert server.lease is not None and server.lease["spec"]["holderIdentity"] == ""
         await clock.run_for(4.5)
         assert candidates.leading == ["b"]
+
+
+async def test_a_candidate_that_watches_the_lease_takes_over_at_once() -> None:
+    async with play() as (server, clock, candidates):
+        candidates.start("a", watch=True)
+        await clock.run_for(5)
+        candidates.start("b", watch=True)
+        await clock.run_for(5)
+        candidates.tasks["a"].cancel()
+        await clock.run_for(0.01)
+        assert candidates.leading == ["b"]
+        assert server.lease is not None and server.lease["spec"]["holderIdentity"] == "b"
+
+
+async def test_a_lease_is_released_even_if_its_last_renewal_was_not_answered() -> None:
+    async with play() as (server, clock, candidates):
+        candidates.start("a")
+        await clock.run_for(5)
+        server.late.add("a")
+        await clock.run_for(2)
+        assert not server.late
+        candidates.tasks["a"].cancel()
+        await clock.run_for(0.01)
+        assert server.lease is not None and server.lease["spec"]["holderIdentity"] == ""
 
 
 def test_times_must_make_sense() -> None:

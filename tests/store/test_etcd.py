@@ -16,6 +16,7 @@ from tests.etcd_process import EtcdProcess, Forwarder, eventually, require_etcd
 from transom.kit.clock import RealClock
 from transom.kit.keyring import KeyRing
 from transom.kit.pki import issue_client, issue_server, make_ca, save_key_pair
+from transom.kit.rpc import RpcError
 from transom.store.api import (
     PreconditionFailed,
     StoreError,
@@ -489,3 +490,55 @@ async def test_user_and_password(own_etcd: EtcdProcess) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable, match="user name is empty"):
         await started(f"etcd://{own_etcd.address}/registry")
+
+
+class LossyClient(EtcdClient):
+    """Commits the first transaction of a key without an answer, as a member does that dies then."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_etcd_address(url))
+        self.lose = 0
+        self.after: list[bytes] = []  # transactions of others, before the retry
+
+    @property
+    def has_several_endpoints(self) -> bool:
+        return True
+
+    async def txn(self, request: bytes, seconds: float = 10.0) -> wire.EtcdTxn:
+        done = await super().txn(request, seconds)
+        if self.lose:
+            self.lose -= 1
+            for other in self.after:
+                await super().txn(other)
+            raise RpcError("Unavailable", "transport is closing")
+        return done
+
+
+async def test_a_write_without_an_answer_is_sent_again_and_happens_once(
+    etcd: EtcdProcess,
+) -> None:
+    url = etcd.fresh_url()
+    prefix = parse_etcd_address(url).prefix
+    client = LossyClient(url)
+    store = EtcdStore(client, prefix)
+    await store.start()
+    seen: list[StoreEvent] = []
+    store.watch("maps/", store.revision, seen.extend)
+    client.lose = 2
+    made = await store.put("maps/a", lambda _: b"1", expected=0, lock="l")
+    assert (made.value, made.mod_revision) == (b"1", seen[0].revision)
+    client.lose = 1
+    changed = await store.put("maps/a", lambda _: b"2", expected=made.mod_revision, lock="l")
+    assert changed.value == b"2"
+    assert [event.record and event.record.value for event in seen] == [b"1", b"2"]
+    # It may have been committed and overwritten: then nobody can tell, and nothing is claimed.
+    client.lose = 1
+    put = wire.op_put(wire.put_request(f"{prefix}/maps/a".encode(), b"other"))
+    client.after = [wire.txn_request((), (put,))]
+    with pytest.raises(StoreUnavailable):
+        await store.put("maps/a", lambda _: b"3", expected=changed.mod_revision)
+    # A write that compares nothing is not sent again.
+    client.lose = 1
+    with pytest.raises(StoreUnavailable):
+        await store.put("maps/a", lambda _: b"4")
+    await store.close()

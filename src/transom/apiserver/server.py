@@ -42,6 +42,7 @@ from transom.apiserver.core.subresources.pods import PodSubresources
 from transom.apiserver.core.subresources.rollback import RollbackSubresource
 from transom.apiserver.core.watch import WatchHub
 from transom.apiserver.crd.controller import DefinitionController
+from transom.apiserver.endpoint_reconciler import EndpointReconciler
 from transom.apiserver.flowcontrol.config_controller import CONSUMER, PRODUCER, FlowConfigController
 from transom.apiserver.flowcontrol.flows import RequestFlows
 from transom.apiserver.flowcontrol.turns import HeavyReadTurns
@@ -79,6 +80,9 @@ class ServerOptions:
     store: Store
     address: str = "127.0.0.1:6443"
     advertised_port: int = 0  # the port of the service `kubernetes`; 0 for that of the address
+    # The address of this server among the endpoints of `kubernetes`, which all servers keep; "" if
+    # something else keeps them.
+    advertised_address: str = ""
     release: str = "1.20"
     service_cidr: str = "10.96.0.0/16"  # or one of each family, separated by a comma
     node_ports: tuple[int, int] = (30000, 32767)
@@ -289,6 +293,18 @@ class ApiServer:
             InProcessClient(in_process, SERVER_USER, user_agent=CONSUMER),
             clock,
         )
+        self._port = options.advertised_port or int(options.address.rpartition(":")[2])
+        self.endpoints = (
+            EndpointReconciler(
+                store,
+                InProcessClient(in_process, SERVER_USER, user_agent="kube-apiserver/transom"),
+                clock,
+                options.advertised_address,
+                self._port,
+            )
+            if options.advertised_address
+            else None
+        )
         self.corruption_events = CorruptionEvents(
             InProcessClient(in_process, SERVER_USER, user_agent="kube-apiserver/transom"),
             self.resources,
@@ -352,8 +368,7 @@ class ApiServer:
         self._mark_services()
         self.definitions.start()
         await show_families(loopback)
-        port = options.advertised_port or int(options.address.rpartition(":")[2])
-        await bootstrap(loopback, options.service_cidr, port)
+        await bootstrap(loopback, options.service_cidr, self._port)
         await self.flow_config.start()
         if self.resource_metrics is not None:
             await self.resource_metrics.start()
@@ -363,6 +378,8 @@ class ApiServer:
         self.admission_webhooks.start()
         self.integrity.start(self.corruption_events.report)
         self.ready = True
+        if self.endpoints is not None:
+            await self.endpoints.start()
 
     def _mark_services(self) -> None:
         """Marks the addresses and ports of stored services as used."""
@@ -390,6 +407,8 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.ready = False
+        if self.endpoints is not None:
+            await self.endpoints.stop()
         self.loop_monitor.stop()
         await self.integrity.stop()
         await self.corruption_events.stop()

@@ -16,11 +16,13 @@ EXAMPLES = """\
   transom apiserver
   transom apiserver --name blue --port 7443
   transom apiserver --kubeconfig ./kubeconfig
+  transom apiserver --no-nodes --bind-address 10.0.0.1 --store etcd://10.0.0.1,10.0.0.2,10.0.0.3
   transom apiserver --audit-policy ./policy.yaml --audit-log ./audit.log"""
 
 
 def add_apiserver_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_start_options(parser)
+    parser.set_defaults(servers=None)
 
 
 def run_apiserver_command(args: argparse.Namespace) -> int:

@@ -98,6 +98,25 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _server_count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 9:
+        raise argparse.ArgumentTypeError("a cluster has 1 to 9 API servers")
+    return value
+
+
+def add_servers_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--servers",
+        type=_server_count,
+        metavar="N",
+        help=(
+            "API servers, each a process, with an etcd of three members behind one address "
+            "(default: 1); see docs/high-availability.md"
+        ),
+    )
+
+
 def add_start_options(parser: argparse.ArgumentParser) -> None:
     """The options of `up` and `apiserver`. An omitted option keeps the value of the cluster's last
     start.
@@ -170,6 +189,29 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
         help=(
             "keep the objects in etcd: etcd://HOST:PORT[,HOST:PORT...][/PREFIX]; "
             "sqlite (default) is a file in the state folder"
+        ),
+    )
+    several = parser.add_argument_group("several API servers (docs/high-availability.md)")
+    several.add_argument(
+        "--bind-address",
+        metavar="IP",
+        help="address to listen on (default: 127.0.0.1); 0.0.0.0 for all",
+    )
+    several.add_argument(
+        "--advertise-address",
+        metavar="IP",
+        help=(
+            "address of this server in the endpoints of the service kubernetes (default: the bind "
+            "address, with --store and --no-nodes)"
+        ),
+    )
+    several.add_argument(
+        "--cert-dir",
+        type=absolute_path,
+        metavar="DIR",
+        help=(
+            "use the certificate authorities and service account keys of this folder, for "
+            "example the folder pki of another server"
         ),
     )
     parser.add_argument(
@@ -260,7 +302,7 @@ def _count(text: str) -> int:
 def add_up_options(args: argparse.Namespace) -> UpOptions:
     """What the options say."""
     from transom.cluster.cluster_file import WindowsOptions
-    from transom.cluster.options import NodeOptions, UpOptions
+    from transom.cluster.options import NodeOptions, ServerSetOptions, UpOptions
     from transom.cluster.protection import Protection
     from transom.node.network_settings import NetworkOptions
 
@@ -282,6 +324,7 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.runtime,
         args.loop_budget,
         args.store,
+        ServerSetOptions(args.servers, args.bind_address, args.advertise_address, args.cert_dir),
     )
 
 

@@ -32,6 +32,8 @@ VERBS = {
     "trace": "follow a packet through the cluster's network and explain why it is dropped",
     "doctor": "find problems in a cluster and suggest fixes",
     "snapshot": "save, verify, list or restore snapshots of a cluster",
+    "migrate": "move the objects of a cluster to an etcd, or back to a file",
+    "upgrade": "restart the processes of a cluster one by one, with the installed version",
     "report": "collect information for a bug report",
     "image": "list, import, load, save, pull or remove images for real containers",
     "hns": "inspect the host networking service (HNS) of a Windows node, or inject faults",

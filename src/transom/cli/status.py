@@ -79,12 +79,28 @@ def _page(report: dict[str, Any]) -> None:
     for label, value in lines.items():
         if value:
             print(f"{label + ':':<12}{value}")
+    _process_lines(report.get("servers"))
     relay_lines(report)
     if state == _DAMAGED:
         option = name_option(report["name"])
         print(f"repair the file, or delete the cluster with: transom delete{option}")
     elif report["state"] == "stopped":
         print(f"start it with: transom up{name_option(report['name'])}")
+
+
+def _process_lines(found: dict[str, Any] | None) -> None:
+    """The processes of a cluster with several API servers."""
+    if found is None:
+        return
+    for one in (*found["servers"], *found["etcd"], *([found["nodes"]] if found["nodes"] else ())):
+        state = f"process {one['pid']}" if one["pid"] else "not running"
+        if one.get("ready") is False:
+            state += ", not ready"
+        if "connections" in one:
+            state += f", {one['address']}, {one['connections']} connections"
+        if one["restarts"]:
+            state += f", restarted {one['restarts']} times"
+        print(f"{one['name'] + ':':<12}{state}")
 
 
 _LOW_SPACE = 64 << 20

@@ -33,12 +33,14 @@ EXAMPLES = """\
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
   transom up --reject-windows WIN-STO-*   reject Windows pods with volumes that Windows cannot mount
+  transom up --servers 3                  three API servers and three etcd members
   transom up --encrypt --audit-policy ./policy.yaml
   transom up --output json"""
 
 
 def add_up_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_start_options(parser)
+    console.add_servers_option(parser)
     console.add_output_option(parser)
 
 

@@ -8,13 +8,14 @@ compared.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from transom.client.api import ApiClient, is_not_found
+from transom.client.api import DELETED, ApiClient, is_conflict, is_not_found
 from transom.client.events import NORMAL, EventRecorder
 from transom.client.resources import LEASES
 from transom.kit.clock import Clock, rfc3339_micro
@@ -50,9 +51,11 @@ class LeaderElector:
         recorder: EventRecorder | None = None,
         release: bool = True,
         on_new_leader: Callable[[str], None] | None = None,
+        watch_client: ApiClient | None = None,
     ) -> None:
         """`release`: release the lease at the end, so that the next leader need not wait for its
-        expiry.
+        expiry. `watch_client`: a client that may watch the lease; with it, a candidate acquires a
+        released lease at once instead of at its next attempt.
         """
         self._client = client
         self._namespace, self._name, self._identity = namespace, name, identity
@@ -62,6 +65,8 @@ class LeaderElector:
         self._recorder = recorder
         self._release = release
         self._on_new_leader = on_new_leader
+        self._watch_client = watch_client
+        self._released = asyncio.Event()
         self._lease: Object = {}
         self._seen: Object = {}  # the spec that was last observed, and when
         self._seen_at = 0.0
@@ -97,10 +102,42 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         log.info("attempting to acquire leader lease %s/%s...", self._namespace, self._name)
-        while not await self._attempt():
-            await self._clock.sleep(self._times.retry * (1 + _JITTER * self._rng.random()))
+        following = (
+            None
+            if self._watch_client is None
+            else asyncio.ensure_future(self._follow(self._watch_client))
+        )
+        try:
+            while True:
+                self._released.clear()
+                if await self._attempt():
+                    break
+                pause = self._times.retry * (1 + _JITTER * self._rng.random())
+                timer = self._clock.call_later(pause, self._released.set)
+                await self._released.wait()
+                timer.cancel()
+        finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
         log.info("successfully acquired lease %s/%s", self._namespace, self._name)
         self._notify("became leader")
+
+    async def _follow(self, client: ApiClient) -> None:
+        """Notices when the lease is released or deleted."""
+        while True:
+            try:
+                watch = await client.watch(
+                    LEASES, self._namespace, field_selector=f"metadata.name={self._name}"
+                )
+                with contextlib.closing(watch):
+                    while events := await watch.next():
+                        held = (events[-1].object.get("spec") or {}).get("holderIdentity")
+                        if events[-1].type == DELETED or not held:
+                            self._released.set()
+            except (ApiError, OSError) as problem:
+                log.info("lease %s/%s: %s", self._namespace, self._name, problem)
+            await self._clock.sleep(self._times.retry)
 
     async def _renew(self) -> None:
         """Keeps renewing; returns when that has failed for too long."""
@@ -187,7 +224,15 @@ class LeaderElector:
             "leaseTransitions": self._seen.get("leaseTransitions", 0),
         }
         try:
-            await self._write(spec)
+            try:
+                await self._write(spec)
+            except ApiError as problem:
+                if not is_conflict(problem):
+                    raise
+                # A renewal was cancelled on its way, and was committed all the same.
+                self._lease = await self._client.get(LEASES, self._namespace, self._name)
+                if (self._lease.get("spec") or {}).get("holderIdentity") == self._identity:
+                    await self._write(spec)
         except (ApiError, OSError) as problem:
             log.info(
                 "the lease %s/%s could not be released: %s", self._namespace, self._name, problem

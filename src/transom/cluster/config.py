@@ -47,6 +47,11 @@ class ClusterConfig(ClusterSettings):
     reject_windows: tuple[str, ...] = ()  # ids of limitations; pods that hit one are rejected
     loop_budget: str = ""  # CPU time per event loop callback; "" for no limit
     store: str = ""  # the address of an etcd cluster; "" for the database in the state folder
+    servers: int = 0  # API servers on this machine, each a process; 0: one, with the nodes
+    server_ports: tuple[int, ...] = ()
+    etcd_ports: tuple[int, ...] = ()  # for each member that runs here: for clients, for members
+    # The address of this server in the endpoints of `kubernetes`; "" if the nodes keep them.
+    advertise_address: str = ""
     kubeconfig: str = ""  # the file with the cluster's context; "" for none
 
     @property
@@ -74,8 +79,10 @@ class ClusterConfig(ClusterSettings):
 
     @property
     def url(self) -> str:
-        host = f"[{self.bind}]" if ":" in self.bind else self.bind
-        return f"https://{host}:{self.port}"
+        host = self.bind
+        if host in ("0.0.0.0", "::"):
+            host = self.advertise_address or "127.0.0.1"
+        return f"https://[{host}]:{self.port}" if ":" in host else f"https://{host}:{self.port}"
 
 
 def check_cluster_name(name: str) -> str:

@@ -17,7 +17,7 @@ from transom.cluster import config as configs
 from transom.cluster import daemon, kubeconfig, protection
 from transom.cluster.config import ClusterConfig
 from transom.cluster.options import UpOptions, choose_config, cluster_file
-from transom.cluster.pki import ClusterPki, ensure_cluster_pki
+from transom.cluster.pki import ClusterPki, ensure_cluster_pki, import_shared_keys
 from transom.kit.files import write_atomic
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
@@ -28,6 +28,8 @@ from transom.node.spec import NodeSpec
 if TYPE_CHECKING:
     from transom.cluster import probe as probes
     from transom.cluster import run as run_module
+    from transom.cluster.ha import layout as server_layout
+    from transom.cluster.ha import supervisor
     from transom.cluster.probe import ClusterProbe
     from transom.kit import logs
     from transom.node import real_runtimes
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 else:
     probes = lazy_import("transom.cluster.probe")
     run_module = lazy_import("transom.cluster.run")
+    server_layout = lazy_import("transom.cluster.ha.layout")
+    supervisor = lazy_import("transom.cluster.ha.supervisor")
     logs = lazy_import("transom.kit.logs")
     scheduler_config = lazy_import("transom.scheduler.config")
     scheduler_errors = lazy_import("transom.scheduler.errors")
@@ -136,6 +140,9 @@ def run_cluster(
 ) -> None:
     """Serves until a signal. Only the serving process imports the API server."""
     logs.set_up_logging()
+    if config.servers:
+        supervisor.run_supervisor(config, pki, sockets, report)
+        return
     run_module.run_cluster_process(config, pki, sockets, report)
 
 
@@ -177,7 +184,13 @@ def _settle(
     sockets = daemon.open_sockets(config)
     try:
         config = replace(config, port=sockets[0].getsockname()[1])
+        if options.server_set.cert_dir is not None:
+            import_shared_keys(config, options.server_set.cert_dir)
         pki = ensure_cluster_pki(config)
+        if config.servers:
+            config = server_layout.choose_layout(config)
+            if config.etcd_ports:
+                server_layout.ensure_etcd_pki(config)
         parts = {} if machines is None else {"nodes": configs.nodes_document(machines)}
         configs.stage_config(
             config, parts if scheduler is None else parts | {"scheduler": scheduler}
@@ -381,6 +394,7 @@ def cluster_status(config: ClusterConfig) -> dict[str, Any]:
         if config.no_nodes
         else {"mode": config.network.mode, "dataplane": config.network.dataplane},
         "relays": None,
+        "servers": None,
     }
     if pid and config.port:
         started = os.stat(config.pid_file).st_mtime
@@ -388,8 +402,18 @@ def cluster_status(config: ClusterConfig) -> dict[str, Any]:
             "%Y-%m-%dT%H:%M:%SZ"
         )
         report["uptimeSeconds"] = max(0, int(time.time() - started))
+        if config.servers:
+            report["servers"] = _processes(config)
         _ask(config, report)
     return report
+
+
+def _processes(config: ClusterConfig) -> dict[str, Any] | None:
+    """The processes of a cluster with several API servers; None if the first does not answer."""
+    try:
+        return supervisor.ask_supervisor(config, "status")
+    except UserError:
+        return None
 
 
 def _reason(probe: ClusterProbe, check: str) -> str:

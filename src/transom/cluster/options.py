@@ -90,6 +90,16 @@ class NodeOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSetOptions:
+    """One of several API servers, or all of them on this machine."""
+
+    servers: int | None = None
+    bind_address: str | None = None
+    advertise_address: str | None = None
+    cert_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UpOptions:
     """The options of `transom up`. None keeps the value of the last start, or the default."""
 
@@ -107,6 +117,7 @@ class UpOptions:
     engine: str | None = None
     loop_budget: str | None = None
     store: str | None = None  # etcd://..., or sqlite
+    server_set: ServerSetOptions = field(default_factory=ServerSetOptions)
 
 
 def choose_config(
@@ -149,6 +160,8 @@ def _apply_options(
         config = replace(config, loop_budget=options.loop_budget)
     if options.store is not None:
         config = replace(config, store=_choose_store(options.store))
+    config = _choose_servers(before, config, options.server_set)
+    config = _choose_addresses(config, options.server_set)
     feature_gates = (
         options.feature_gates if options.feature_gates is not None else file.feature_gates
     )
@@ -193,6 +206,52 @@ def _choose_store(wanted: str) -> str:
     return wanted
 
 
+def _choose_servers(
+    before: ClusterConfig | None, config: ClusterConfig, options: ServerSetOptions
+) -> ClusterConfig:
+    """A cluster keeps its number of servers: they share an etcd, one alone has a file."""
+    wanted = config.servers if options.servers is None else options.servers
+    wanted = 0 if wanted == 1 else wanted
+    if before is not None and before.servers and config.store != before.store:
+        raise UserError(
+            f"the {before.servers} API servers of cluster {config.name!r} use their own etcd",
+            "create another cluster with --name and --store",
+        )
+    if before is not None and bool(wanted) != bool(before.servers):
+        raise UserError(
+            f"cluster {config.name!r} was created with {before.servers or 1} API servers",
+            "to change that, create another cluster with --name, or delete this one first",
+            EXIT_USAGE,
+        )
+    return replace(config, servers=wanted)
+
+
+def _choose_addresses(config: ClusterConfig, options: ServerSetOptions) -> ClusterConfig:
+    if options.bind_address is not None:
+        _check_address("--bind-address", options.bind_address)
+        config = replace(config, bind=options.bind_address)
+    if options.advertise_address is not None:
+        address = _check_address("--advertise-address", options.advertise_address)
+        if address.is_loopback or address.is_unspecified:
+            raise UserError(
+                f"--advertise-address: {address} cannot be reached from other machines",
+                "give an address of this machine that nodes and pods can reach",
+            )
+        config = replace(config, advertise_address=str(address))
+    elif config.no_nodes and config.store and not config.advertise_address:
+        bind = ipaddress.ip_address(config.bind)
+        if not (bind.is_loopback or bind.is_unspecified):
+            config = replace(config, advertise_address=config.bind)
+    return config
+
+
+def _check_address(option: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError as problem:
+        raise UserError(f"{option}: {problem}", "write it as 10.0.0.1") from problem
+
+
 def cluster_file(options: UpOptions) -> ClusterFile:
     file = options.machines.file
     return ClusterFile() if file is None else read_cluster_file(file)
@@ -214,7 +273,12 @@ def _choose_nodes(
         return specs_from_file(config, file.nodes)
     if options.given or load_nodes(config) is None:
         return demo_specs(
-            config, options.linux, options.windows, options.build, options.taint_windows
+            config,
+            options.linux,
+            options.windows,
+            options.build,
+            options.taint_windows,
+            max(1, config.servers),
         )
     return None
 

@@ -104,6 +104,33 @@ def ensure_cluster_pki(config: ClusterConfig) -> ClusterPki:
         ) from problem
 
 
+# What all API servers of a cluster share; the names are kubeadm's.
+_SHARED = ("ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key")
+
+
+def import_shared_keys(config: ClusterConfig, source: Path) -> None:
+    """Copies the authorities and the service account keys of another server of the cluster, or of
+    kubeadm. Raises UserError when one is missing, or differs from what this server already uses.
+    """
+    make_private(config.pki)
+    for name in _SHARED:
+        target = config.pki / name
+        try:
+            content = (source / name).read_bytes()
+        except OSError as problem:
+            raise UserError(
+                f"--cert-dir: {source / name}: {problem.strerror}",
+                f"it needs {', '.join(_SHARED)}, for example the folder pki of another server",
+            ) from problem
+        if not target.exists():
+            write_atomic(target, content, 0o600 if name.endswith(".key") else 0o644)
+        elif target.read_bytes() != content:
+            raise UserError(
+                f"--cert-dir: {name} differs from {target}, which this server already uses",
+                "delete the cluster first (transom delete), or use another one (--name)",
+            )
+
+
 def _ensure(config: ClusterConfig) -> ClusterPki:
     folder = config.pki
     make_private(folder)
@@ -154,8 +181,9 @@ def _server_names(config: ClusterConfig) -> list[str]:
         "::1",
         *service_ips,
     ]
-    if config.bind not in (*names, "0.0.0.0", "::"):
-        names.append(config.bind)
+    for address in (config.bind, config.advertise_address):
+        if address and address not in (*names, "0.0.0.0", "::"):
+            names.append(address)
     return names
 
 

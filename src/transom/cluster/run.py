@@ -16,7 +16,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from transom.apiserver.admission import gmsa_resource
 from transom.apiserver.core.context import UserInfo
@@ -47,6 +47,7 @@ from transom.kit.pki import load_key_pair
 from transom.kit.process import run_event_loop
 from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
+from transom.kit.uuids import random_uuid
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import parse_release
 from transom.machinery.serviceaccounts import group_names, user_name
@@ -54,13 +55,14 @@ from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
 from transom.node.network_settings import API_PORT
 from transom.node.settings import split_cidrs
-from transom.node.spec import control_plane_node
+from transom.node.spec import NodeSpec, control_plane_node, control_plane_nodes
 from transom.store.api import DamagedStore, OutOfSpace, ReadOnlyDisk, Store, StoreError
 from transom.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from transom.apiserver.crd import definition as crd_definition
     from transom.apiserver.kubelets import streams as kubelet_streams
+    from transom.client import leaderelection
     from transom.cloud import provider as cloud_provider
     from transom.cloud.provider import CloudProvider
     from transom.cluster import components, etcd_store, snapshots
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from transom.network.api import Dataplane
     from transom.node import cluster_access, cluster_network, machine_disks
     from transom.node import pool as node_pool
+    from transom.node.cluster_access import MakeClient
     from transom.node.pool import NodePool
     from transom.runtime.sim import catalogue as sim_catalogue
     from transom.runtime.sim import context as sim_context
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
 else:
+    leaderelection = lazy_import("transom.client.leaderelection")
     cloud_provider = lazy_import("transom.cloud.provider")
     components = lazy_import("transom.cluster.components")
     etcd_client = lazy_import("transom.store.etcd.client")
@@ -143,8 +147,8 @@ async def serve_cluster(
     health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
     budget = config.loop_budget
     watchdog = loop_watchdog.LoopWatchdog(parse_duration(budget)) if budget else None
-    api = _build_api_server(config, pki, nodes, health, watchdog)
-    await _start_api_server(config, api)
+    api = build_cluster_api_server(config, pki, nodes, health, watchdog)
+    await start_cluster_api_server(config, api)
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
     server = HttpServer(api.handler, context, bodies=api.handler)
     await server.serve(sockets)
@@ -159,7 +163,7 @@ async def serve_cluster(
     if nodes is None:
         ready()
         await asyncio.sleep(_FIRST_REQUESTS)
-        await asyncio.to_thread(_import_components)
+        await asyncio.to_thread(import_components)
     async with asyncio.TaskGroup() as group:
         running: list[asyncio.Task[None]] = []
 
@@ -169,18 +173,24 @@ async def serve_cluster(
         nodes_ready = asyncio.Event()
         start(
             "controller-manager",
-            lambda: _run_controllers(api, config, pki, nodes, nodes_ready),
+            lambda: run_cluster_controllers(api, config, pki, nodes, nodes_ready),
         )
         if nodes is not None:
-            running.append(group.create_task(nodes.run(api, report)))
+
+            def make_client(user: str, groups: tuple[str, ...], agent: str) -> ApiClient:
+                return InProcessClient(api, UserInfo(user, groups), user_agent=agent)
+
+            running.append(
+                group.create_task(nodes.run(make_client, lambda: api.webhooks.failures, report))
+            )
             await nodes.wait_ready(stopping)
             ready()
             nodes_ready.set()
-            await asyncio.to_thread(_import_components)
-            await _define_credential_specs(api)
-        start("scheduler", lambda: _run_scheduler(api, config))
+            await asyncio.to_thread(import_components)
+            await define_credential_specs(api)
+        start("scheduler", lambda: run_cluster_scheduler(api, config))
         if nodes is not None:
-            await asyncio.to_thread(_import_streams, simulated=config.engine != "oci")
+            await asyncio.to_thread(import_streams, simulated=config.engine != "oci")
         await stopping.wait()
         log.info("stopping")
         if watchdog is not None:
@@ -221,10 +231,10 @@ async def supervised(name: str, start: Run, health: dict[str, str] | None = None
 # ---- API server ----
 
 
-def _build_api_server(
+def build_cluster_api_server(
     config: ClusterConfig,
     pki: ClusterPki,
-    nodes: ClusterNodes | None,
+    nodes: NodesOfCluster | None,
     health: dict[str, str],
     watchdog: LoopWatchdog | None,
 ) -> ApiServer:
@@ -257,6 +267,7 @@ def _build_api_server(
             audit=protection.auditor(config, random.SystemRandom()),
             address=f"{config.bind}:{config.port}",
             advertised_port=0 if nodes is None else API_PORT,
+            advertised_address=config.advertise_address if config.store else "",
             release=config.release,
             service_cidr=config.service_cidr,
             node_ports=config.node_ports,
@@ -275,7 +286,7 @@ def _build_api_server(
     return api
 
 
-async def _start_api_server(config: ClusterConfig, api: ApiServer) -> None:
+async def start_cluster_api_server(config: ClusterConfig, api: ApiServer) -> None:
     try:
         await api.start()
     except StoreError as error:
@@ -319,7 +330,7 @@ def _data_hint(config: ClusterConfig) -> str:
     return "if it is encrypted, pass its keys with --encryption-key-file FILE"
 
 
-async def _define_credential_specs(api: ApiServer) -> None:
+async def define_credential_specs(api: ApiServer) -> None:
     """Installs the custom resource of group-managed service accounts. Runs after the start, because
     schemas are slow to import.
     """
@@ -330,6 +341,19 @@ async def _define_credential_specs(api: ApiServer) -> None:
 
 
 # ---- nodes ----
+
+
+class NodesOfCluster(Protocol):
+    """What the API server and the controllers use of the nodes, which may run in another process."""
+
+    @property
+    def metrics(self) -> MetricsScraper: ...
+
+    async def control(self, request: HttpRequest) -> Answer: ...
+
+    def kubelets(self) -> KubeletOptions: ...
+
+    def cloud(self) -> CloudProvider | None: ...
 
 
 class ClusterNodes:
@@ -343,7 +367,7 @@ class ClusterNodes:
         self._control: ControlHandler | None = None
         self._ready = asyncio.Event()
         self._cloud: CloudProvider | None = None
-        self.metrics = MetricsScraper(self._node_names, self._usage, RealClock())
+        self.metrics = MetricsScraper(self.node_names, self.usage, RealClock())
 
     def cloud(self) -> CloudProvider:
         """The emulated cloud that the nodes and the controllers share."""
@@ -351,11 +375,11 @@ class ClusterNodes:
             self._cloud = _make_cloud(self._config)
         return self._cloud
 
-    def _node_names(self) -> Iterable[str]:
+    def node_names(self) -> Iterable[str]:
         nodes = self._pool.nodes() if self._pool is not None else ()
         return [node.spec.name for node in nodes if node.kubelet is not None]
 
-    async def _usage(self, node: str) -> Mapping[str, Any]:
+    async def usage(self, node: str) -> Mapping[str, Any]:
         kubelet = self._pool.node(node).kubelet if self._pool is not None else None
         if kubelet is None:
             raise ConnectionRefusedError("its kubelet is not running")
@@ -374,15 +398,27 @@ class ClusterNodes:
         """
         if not address_ranges(self._config).contains(host):
             return None
-        return self._connect(host, port)
+        return self.connect(host, port)
 
-    async def _connect(self, address: str, port: int) -> socket.socket:
+    async def connect(self, address: str, port: int) -> socket.socket:
         """Requests wait until the nodes exist."""
         return await (await asyncio.shield(self._dataplane)).connect(address, port)
 
-    async def run(self, api: ApiServer, report: Report) -> None:
+    async def run(
+        self,
+        make_client: MakeClient,
+        webhook_failures: Callable[[], Mapping[str, tuple[float, str]]],
+        report: Report,
+    ) -> None:
         specs = load_starting_nodes(self._config)
-        parts = _make_nodes(self._config, self._pki, api, self.cloud(), self._reporter(report))
+        parts = _make_nodes(
+            self._config,
+            self._pki,
+            make_client,
+            webhook_failures,
+            self.cloud(),
+            self._reporter(report),
+        )
         self._pool, self._control, dataplane, disks = parts
         self._dataplane.set_result(dataplane)
         if self._pool.all_ready():  # there are no nodes, or all are switched off
@@ -442,7 +478,7 @@ def _import_controllers() -> None:
     load_modules(controller_manager)
 
 
-def _import_components() -> None:
+def import_components() -> None:
     # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition.
     load_modules(controller_manager, crd_definition)
 
@@ -451,7 +487,7 @@ def _import_scheduler() -> None:
     components.load_scheduler()
 
 
-def _import_streams(*, simulated: bool) -> None:
+def import_streams(*, simulated: bool) -> None:
     """Preloads what the first `kubectl exec` and the first container need; takes up to 0.4 s on the
     event loop.
     """
@@ -467,6 +503,14 @@ def _save_before_upgrade(
     snapshots.before_upgrade(config)(rows, revision, version)
 
 
+def api_relays(config: ClusterConfig, specs: Iterable[NodeSpec]) -> dict[int, int]:
+    """With several API servers: the number of each control-plane node, and the port of the server
+    that it stands for.
+    """
+    found = control_plane_nodes(specs)
+    return {node.number: port for node, port in zip(found, config.server_ports, strict=False)}
+
+
 def _make_cloud(config: ClusterConfig) -> cloud_provider.CloudProvider:
     return cloud_provider.CloudProvider(RealClock(), config.state / "cloud")
 
@@ -474,23 +518,22 @@ def _make_cloud(config: ClusterConfig) -> cloud_provider.CloudProvider:
 def _make_nodes(
     config: ClusterConfig,
     pki: ClusterPki,
-    api: ApiServer,
+    make_client: MakeClient,
+    webhook_failures: Callable[[], Mapping[str, tuple[float, str]]],
     cloud: CloudProvider,
     on_ready: Callable[[str, int, int], None],
 ) -> tuple[
     node_pool.NodePool, cluster_control.ControlHandler, Dataplane, machine_disks.MachineDisks
 ]:
-    def make_client(user: str, groups: tuple[str, ...], agent: str) -> ApiClient:
-        return InProcessClient(api, UserInfo(user, groups), user_agent=agent)
-
+    clock = RealClock()
     specs = load_starting_nodes(config)
     rng = random.Random(random.SystemRandom().getrandbits(64))
     fabric = cluster_network.make_fabric(address_ranges(config))
-    dataplane = cluster_network.make_dataplane(config, fabric, api.clock, rng)
+    dataplane = cluster_network.make_dataplane(config, fabric, clock, rng)
     disks = machine_disks.MachineDisks(config.state / MACHINE_DISKS, protection.sealing(config))
     cluster = cluster_access.ClusterAccess(
         config,
-        api.clock,
+        clock,
         make_client,
         cluster_access.CertificatePaths(pki.ca, pki.ca_key),
         fabric,
@@ -498,19 +541,20 @@ def _make_nodes(
         cloud,
         supervised,
         control_plane_node(specs),
+        api_relays(config, specs),
     )
     pool = node_pool.NodePool(
         cluster, specs, disks, save=lambda found: save_nodes(config, found), on_ready=on_ready
     )
-    facts = cluster_access.ControlPlaneFacts(pki.certificates(), lambda: api.webhooks.failures)
+    facts = cluster_access.ControlPlaneFacts(pki.certificates(), webhook_failures)
     return pool, cluster_control.ControlHandler(config, pool, facts), dataplane, disks
 
 
-async def _run_controllers(
+async def run_cluster_controllers(
     api: ApiServer,
     config: ClusterConfig,
     pki: ClusterPki,
-    nodes: ClusterNodes | None,
+    nodes: NodesOfCluster | None,
     nodes_ready: asyncio.Event,
 ) -> None:
     """The controllers in this process. Each has the identity that it would have in a separate
@@ -552,11 +596,17 @@ async def _run_controllers(
             load_balancers=config.load_balancer_cidr,
             cloud=nodes.cloud(),
         )
-    runner = controller_runner.ControllerRunner(client, api.clock, random.SystemRandom(), settings)
-    await runner.run(early_controllers.EARLY_CONTROLLERS, others)
+
+    async def lead() -> None:
+        runner = controller_runner.ControllerRunner(
+            client, api.clock, random.SystemRandom(), settings
+        )
+        await runner.run(early_controllers.EARLY_CONTROLLERS, others)
+
+    await _run_elected(api, config, "kube-controller-manager", client(""), lead)
 
 
-async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:
+async def run_cluster_scheduler(api: ApiServer, config: ClusterConfig) -> None:
     await asyncio.to_thread(_import_scheduler)
 
     agent = f"{scheduler_module.USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/scheduler"
@@ -569,4 +619,29 @@ async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:
         if path.exists()
         else scheduler_config.KubeSchedulerConfiguration()
     )
-    await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()
+
+    async def lead() -> None:
+        await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()
+
+    await _run_elected(api, config, "kube-scheduler", client, lead)
+
+
+async def _run_elected(
+    api: ApiServer, config: ClusterConfig, name: str, client: ApiClient, lead: Run
+) -> None:
+    """Runs a component in one of the servers that share a store, as long as this one holds its
+    Lease. A store of one process needs no election.
+    """
+    if not config.store:
+        await lead()
+        return
+    elector = leaderelection.LeaderElector(
+        client,
+        "kube-system",
+        name,
+        f"{socket.gethostname()}_{random_uuid(random.SystemRandom())}",
+        api.clock,
+        random.SystemRandom(),
+        watch_client=InProcessClient(api, SERVER_USER),
+    )
+    await elector.run(lead)

@@ -482,7 +482,8 @@ def restore_snapshot(
     if existing.store:
         raise UserError(
             f"cluster {name!r} keeps its data in etcd, and a snapshot is restored to a file",
-            "restore it as another cluster with --name, or etcd itself with etcdctl",
+            "restore it as another cluster with --name, and move that one to an empty etcd with "
+            "transom migrate --to etcd://...",
         )
     lock = daemon.ClusterLock(existing)
     try:
@@ -561,6 +562,10 @@ def _configuration(
         name=name,
         port=0,
         store="",  # the data of the snapshot is a file, and the etcd may still be in use
+        servers=0,
+        server_ports=(),
+        etcd_ports=(),
+        advertise_address="",
         kubeconfig="",
         encryption_key_file=keys or config.encryption_key_file,
     )

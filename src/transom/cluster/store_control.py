@@ -24,9 +24,11 @@ from transom.store.sealing import Sealing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from transom.cluster import cluster_records
     from transom.store import snapshot_file
     from transom.store.snapshot_file import SnapshotRecord
 else:
+    cluster_records = lazy_import("transom.cluster.cluster_records")
     snapshot_file = lazy_import("transom.store.snapshot_file")
 
 ROOT = "/transom/store"
@@ -92,6 +94,8 @@ class StoreControl:
         while len(self._kept) >= _MOST_KEPT:
             del self._kept[min(self._kept, key=lambda name: self._kept[name].used)]
         found, name = self._store.snapshot(), secrets.token_hex(8)
+        if self._store.follows:
+            found = cluster_records.portable_snapshot(found, time.time())
         self._kept[name] = _Kept(found, now)
         return {"id": name, "revision": found.revision, "records": found.count}
 

@@ -66,9 +66,11 @@ def issue_server(
     dns: Sequence[str] = (),
     ips: Sequence[str] = (),
     *,
+    client: bool = False,
     days: int = LEAF_DAYS,
     now: float | None = None,
 ) -> KeyPair:
+    """`client`: the certificate is also that of a client, as members of a group need."""
     import ipaddress
 
     from cryptography import x509
@@ -76,7 +78,10 @@ def issue_server(
 
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in dns]
     names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
-    return _issue(ca, cn, (), ExtendedKeyUsageOID.SERVER_AUTH, names, days, now)
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+    if client:
+        usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    return _issue(ca, cn, (), usages, names, days, now)
 
 
 def issue_client(
@@ -89,7 +94,7 @@ def issue_client(
 ) -> KeyPair:
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    return _issue(ca, cn, organizations, ExtendedKeyUsageOID.CLIENT_AUTH, [], days, now)
+    return _issue(ca, cn, organizations, [ExtendedKeyUsageOID.CLIENT_AUTH], [], days, now)
 
 
 def save_key_pair(pair: KeyPair, certificate: Path, key: Path, *, sync_names: bool = True) -> None:
@@ -108,7 +113,7 @@ def _issue(
     ca: KeyPair,
     cn: str,
     organizations: Sequence[str],
-    usage: x509.ObjectIdentifier,
+    usages: Sequence[x509.ObjectIdentifier],
     names: list[x509.GeneralName],
     days: int,
     now: float | None,
@@ -126,7 +131,7 @@ def _issue(
     builder = (
         _builder(_name(cn, organizations), issuer.subject, key, days, now)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),

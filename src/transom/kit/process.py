@@ -77,3 +77,11 @@ def _tune_malloc() -> None:
         m_trim_threshold, m_mmap_threshold = -1, -3
         mallopt(m_trim_threshold, 256 * 1024 * 1024)
         mallopt(m_mmap_threshold, 32 * 1024 * 1024)
+
+
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """The kernel sends this process the signal when its parent ends, however that happens. Also
+    usable between fork and exec: it stays in force.
+    """
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(number), 0, 0, 0)

@@ -81,8 +81,12 @@ class ClusterAccess:
         cloud: CloudProvider,
         supervise: Supervise,
         control_plane: NodeSpec | None,
+        api_relays: Mapping[int, int] | None = None,
     ) -> None:
-        """`control_plane` is the node that serves the API server and cluster DNS."""
+        """`control_plane` is the node that serves the API server and cluster DNS. `api_relays`:
+        with several API servers, the numbers of the nodes that stand for them, and their ports on
+        this machine; the servers keep the endpoints of `kubernetes` then.
+        """
         self.settings = settings
         self.clock = clock
         self.client = make_client
@@ -104,6 +108,10 @@ class ClusterAccess:
         self._tasks: asyncio.TaskGroup | None = None
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.control_plane = control_plane
+        self.api_relays = {
+            str(ipaddress.ip_network(cidr_of_family(settings.node_cidr, 4))[number + 1]): port
+            for number, port in (api_relays or {}).items()
+        }
         service = self.service_ip(1)
         urls: tuple[str, ...] = (f"https://{service}:443", f"https://{service}")
         if control_plane is not None:

@@ -51,6 +51,13 @@ async def publish_api_server(
             "ports": [port],
         },
     )
+    return relay_api_server(dataplane, address, real)
+
+
+def relay_api_server(
+    dataplane: Dataplane, address: str, real: tuple[str, int]
+) -> Callable[[], None]:
+    """Forwards connections to an address of the cluster's network to a socket of this machine."""
     return _serve(dataplane, address, API_PORT, lambda near: _join(near, real))
 
 

@@ -5,6 +5,7 @@ changed and deleted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machines.power import PowerAction
 from transom.node.cluster_access import ClusterAccess, pod_cidrs_of
-from transom.node.cluster_services import ClusterDns, publish_api_server
+from transom.node.cluster_services import ClusterDns, publish_api_server, relay_api_server
 from transom.node.machine import NodeMachine, make_emulated_machine, node_hardware
 from transom.node.network import NodeNetwork, NodeStacks
 from transom.node.node import Node, node_pause_image
@@ -181,6 +182,12 @@ class NodePool:
         cluster, settings = self.cluster, self.cluster.settings
         if cluster.control_plane is None:
             return lambda: None
+        if cluster.api_relays:
+            relays = contextlib.ExitStack()
+            for address, port in cluster.api_relays.items():
+                real = ("127.0.0.1", port)
+                relays.callback(relay_api_server(cluster.dataplane, address, real))
+            return relays.close
         bind = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
         address = cluster.node_ips(cluster.control_plane)[0]
         return await publish_api_server(

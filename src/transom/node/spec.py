@@ -116,12 +116,16 @@ def demo_specs(
     windows: int | None,
     build: int | None,
     taint: bool,
+    control_planes: int = 1,
 ) -> list[NodeSpec]:
-    """The nodes of `transom up`: a control-plane node, and by default one Linux and two Windows
-    workers.
+    """The nodes of `transom up`: a control-plane node for each API server, and by default one Linux
+    and two Windows workers.
     """
+    numbers = range(1, control_planes + 1)
+    names = ["control-plane"] if control_planes == 1 else [f"control-plane-{i}" for i in numbers]
     nodes = [
-        NodeSpec("control-plane", labels=_CONTROL_PLANE_LABELS, taints=(_CONTROL_PLANE_TAINT,))
+        NodeSpec(name, labels=_CONTROL_PLANE_LABELS, taints=(_CONTROL_PLANE_TAINT,))
+        for name in names
     ]
     nodes += [NodeSpec(f"linux-{i}") for i in range(1, (1 if linux is None else linux) + 1)]
     taints = (WINDOWS_TAINT,) if taint else ()
@@ -445,6 +449,11 @@ def control_plane_node(nodes: Iterable[NodeSpec]) -> NodeSpec | None:
     return min(
         nodes, key=lambda node: (not node.control_plane, node.windows, node.number), default=None
     )
+
+
+def control_plane_nodes(nodes: Iterable[NodeSpec]) -> list[NodeSpec]:
+    """All control-plane nodes, by number."""
+    return sorted((node for node in nodes if node.control_plane), key=lambda node: node.number)
 
 
 def specs_from_rows(settings: ClusterSettings, rows: Sequence[Any]) -> list[NodeSpec]:

@@ -30,6 +30,8 @@ from transom.store.api import (
 
 log = logging.getLogger("transom.apiserver")
 
+# The API servers' own bucket: which of them run. Its values have no name, as in Kubernetes.
+MASTER_LEASES = "masterleases"
 _AT_START = 500  # records of a bucket that are checked before they are first read
 _SLICE, _PAUSE = 32, 0.1  # of the background check
 _SCAN_PAUSE = 5.0  # between two searches caused by failed requests
@@ -45,7 +47,9 @@ def check_value(key: str, revision: int, value: bytes) -> str:
     meta = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(meta, dict):
         return "the value is not an object with metadata"
-    _, *middle, name = key.split("/")
+    bucket, *middle, name = key.split("/")
+    if bucket == MASTER_LEASES:
+        return ""
     if meta.get("name") != name or meta.get("namespace", "") != "/".join(middle):
         return "the value is that of another object"
     if meta.get("resourceVersion") != str(revision):

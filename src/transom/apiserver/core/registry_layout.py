@@ -8,10 +8,12 @@ that etcd assigns. Values that a kube-apiserver wrote in protobuf can be read.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import orjson
 
+from transom.apiserver.core.integrity import MASTER_LEASES
 from transom.kit.lazy import lazy_import
 from transom.machinery import conversion
 from transom.machinery.kinds import GVK, Kind
@@ -56,6 +58,7 @@ class RegistryLayout:
     def __init__(self) -> None:
         self._kinds = {_bucket(kind): kind for kind in kinds_of(ALL_SINCE) if kind.stored}
         self._places = {bucket: _place(kind) for bucket, kind in self._kinds.items()}
+        self._places[MASTER_LEASES] = MASTER_LEASES
         self._buckets = {place: bucket for bucket, place in self._places.items()}
 
     def to_path(self, key: str) -> str:
@@ -80,6 +83,24 @@ class RegistryLayout:
 
     def to_etcd(self, key: str, value: bytes) -> bytes:
         return value
+
+    def registry_value(self, key: str, value: bytes, custom_kinds: Mapping[str, str]) -> bytes:
+        """A value of a store with its own revisions as it is in etcd: the whole object, without
+        resourceVersion. `custom_kinds`: the kinds of custom resources by bucket. Raises ValueError.
+        """
+        obj = orjson.loads(value)
+        bucket = key[: key.find("/")]
+        kind = self._kinds.get(bucket)
+        meta = {k: v for k, v in obj.pop("metadata").items() if k != "resourceVersion"}
+        own = (obj.pop("kind", None), obj.pop("apiVersion", None))
+        if kind is not None:
+            head = {"kind": kind.kind, "apiVersion": kind.gvk().api_version}
+        else:
+            name = own[0] or custom_kinds.get(bucket)
+            if not name or not own[1]:
+                raise ValueError(f"the kind of {key} is not known")
+            head = {"kind": name, "apiVersion": own[1]}
+        return orjson.dumps({**head, "metadata": meta, **obj})
 
     def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
         kind = self._kinds.get(key[: key.find("/")])

@@ -119,8 +119,12 @@ class EtcdClient:
     async def range(self, request: bytes, seconds: float = _CALL_SECONDS) -> wire.EtcdRange:
         return wire.read_range(await self._read("/etcdserverpb.KV/Range", request, seconds))
 
-    async def txn(self, request: bytes) -> wire.EtcdTxn:
-        return wire.read_txn(await self._write("/etcdserverpb.KV/Txn", request))
+    async def txn(self, request: bytes, seconds: float = _CALL_SECONDS) -> wire.EtcdTxn:
+        return wire.read_txn(await self._call("/etcdserverpb.KV/Txn", request, seconds))
+
+    @property
+    def has_several_endpoints(self) -> bool:
+        return len(self._address.endpoints) > 1
 
     async def compact(self, revision: int) -> None:
         await self._write("/etcdserverpb.KV/Compact", wire.compaction_request(revision))

@@ -48,6 +48,8 @@ _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first t
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
 _WAIT_SECONDS = 15.0
+_WRITE_SECONDS = 10.0  # how long a write is tried at several members
+_ATTEMPT_SECONDS = 3.0  # less than etcd itself waits when its leader is lost
 _START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
 _TRIM_AT_ONCE = 512
 _SEAL_AT_ONCE = 64
@@ -345,7 +347,8 @@ class EtcdStore:
                 guard = self._etcd_key(_LOCKS + lock)
                 compare.append(wire.compare_mod_revision(guard, locked))
                 success.append(wire.op_put(wire.put_request(guard, b"{}")))
-            revision = await self._commit(key, path, compare, success)
+            repeated = None if expected is None else stored
+            revision = await self._commit(key, path, compare, success, repeated)
             record = self._find(key, revision)
             if stamp is not None:
                 stamp(revision)
@@ -422,11 +425,22 @@ class EtcdStore:
                 del self._writing[key]
 
     async def _commit(
-        self, key: str, path: bytes, compare: Sequence[bytes], success: Sequence[bytes]
+        self,
+        key: str,
+        path: bytes,
+        compare: Sequence[bytes],
+        success: Sequence[bytes],
+        repeated: bytes | None = None,
     ) -> int:
-        """The revision of the transaction, once the copy has reached it."""
+        """The revision of the transaction, once the copy has reached it. `repeated`: the value that
+        it writes, if it may be sent again when the answer is lost.
+        """
         current = wire.op_range(wire.range_request(path))
-        done = await self._client.txn(wire.txn_request(compare, success, (current,)))
+        request = wire.txn_request(compare, success, (current,))
+        if repeated is not None and self._client.has_several_endpoints:
+            done = await self._submit_until_known(request, repeated)
+        else:
+            done = await self._client.txn(request)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wait_for(done.revision, waiter)
         if not waiter.done() and not done.succeeded:
@@ -436,6 +450,30 @@ class EtcdStore:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()
         return done.revision
+
+    async def _submit_until_known(self, request: bytes, value: bytes) -> wire.EtcdTxn:
+        """Sends a write that compares the revision of its key again when a member fails before it
+        answers: it cannot be committed twice. If an earlier attempt was committed, the later one
+        finds its value.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _WRITE_SECONDS
+        lost: RpcError | None = None
+        while True:
+            try:
+                done = await self._client.txn(request, _ATTEMPT_SECONDS)
+            except RpcError as problem:
+                refused = problem.code not in ("Unavailable", "DeadlineExceeded", "Canceled")
+                if refused or not self._opened or loop.time() > deadline:
+                    raise
+                lost = problem
+                await asyncio.sleep(_BACK_OFF[0])
+                continue
+            if done.succeeded or lost is None:
+                return done
+            if done.found and done.found[0].value == value:
+                return wire.EtcdTxn(done.found[0].mod_revision, True, (), 0)
+            raise lost  # it may have been committed, and overwritten since
 
     def _find(self, key: str, revision: int) -> StoreRecord:
         record = self._state.get(key)

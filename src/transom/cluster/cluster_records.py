@@ -1,0 +1,50 @@
+"""The records of a cluster independent of the store that keeps them, for snapshots and migrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from transom.apiserver.core.integrity import MASTER_LEASES
+from transom.apiserver.core.strategies.table import EVENT_TTL
+from transom.store.api import StoreRecord, StoreSnapshot
+from transom.store.core import CoreSnapshot
+
+_EVENTS = "events/"
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io/"
+
+
+def all_records(snapshot: StoreSnapshot) -> Iterator[StoreRecord]:
+    for start in range(0, snapshot.count, 1024):
+        yield from snapshot.records(start, 1024)
+
+
+def portable_snapshot(snapshot: StoreSnapshot, now: float) -> CoreSnapshot:
+    """A snapshot of etcd without what concerns only its servers. etcd keeps the expiry of a key with
+    its lease: Events start their time anew.
+    """
+    records = []
+    for record in all_records(snapshot):
+        if record.key.startswith(MASTER_LEASES + "/"):
+            continue
+        if record.expires is None and record.key.startswith(_EVENTS):
+            record = StoreRecord(
+                record.key,
+                record.value,
+                record.create_revision,
+                record.mod_revision,
+                now + EVENT_TTL,
+            )
+        records.append(record)
+    return CoreSnapshot(snapshot.revision, records)
+
+
+def custom_kinds(records: Iterable[StoreRecord]) -> dict[str, str]:
+    """The kinds of custom resources by the bucket of their objects, from their definitions."""
+    out = {}
+    for record in records:
+        if record.key.startswith(_DEFINITIONS):
+            spec = orjson.loads(record.value)["spec"]
+            out[f"{spec['names']['plural']}.{spec['group']}"] = spec["names"]["kind"]
+    return out

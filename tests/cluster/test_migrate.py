@@ -1,0 +1,203 @@
+"""`transom migrate`: every object arrives, and comes back with its revisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.harness import Api
+from tests.etcd_process import EtcdProcess, eventually, require_etcd
+
+from transom.apiserver.server import ServerOptions, build_api_server
+from transom.cluster import config as configs
+from transom.cluster import daemon
+from transom.cluster.config import ClusterConfig
+from transom.cluster.etcd_store import make_etcd_store
+from transom.cluster.migrate import migrate_cluster
+from transom.kit.clock import RealClock
+from transom.kit.keyring import create_key_file
+from transom.kit.user_errors import UserError
+from transom.store.api import Store
+from transom.store.etcd import wire
+from transom.store.etcd.client import EtcdClient, parse_etcd_address
+from transom.store.sealing import NOTHING
+from transom.store.sqlite import SqliteStore
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+DEFINITION = {
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+LISTED = (
+    MAPS,
+    WIDGETS,
+    "/api/v1/namespaces/default/secrets",
+    "/api/v1/namespaces/default/events",
+    "/api/v1/services",
+    "/api/v1/namespaces",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+)
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
+    require_etcd()
+    member = EtcdProcess(tmp_path_factory.mktemp("etcd")).start()
+    yield member
+    member.kill()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterConfig:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    made = ClusterConfig(name="moving", no_nodes=True)
+    configs.save_config(made)
+    return made
+
+
+async def _serve(store: Store) -> Api:
+    server = build_api_server(ServerOptions(store=store))
+    await server.start()
+    return Api(server, RealClock())
+
+
+async def _served(api: Api, path: str) -> bool:
+    return (await api.call("GET", path))[0] == 200
+
+
+async def _lists(api: Api) -> dict[str, list[Any]]:
+    await eventually(lambda: _served(api, WIDGETS))
+    return {path: (await api.ok("GET", path))["items"] for path in LISTED}
+
+
+async def _fill(config: ClusterConfig) -> dict[str, list[Any]]:
+    api = await _serve(SqliteStore(config.database))
+    await api.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+    await eventually(lambda: _served(api, WIDGETS))
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    await api.ok("POST", WIDGETS, {**widget, "spec": {"size": 3}})
+    for number in range(200):
+        await api.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"n": f"{number}"}})
+    await api.ok("DELETE", f"{MAPS}/m7")
+    secret = {"metadata": {"name": "s"}, "data": {"a": "eA=="}}
+    await api.ok("POST", "/api/v1/namespaces/default/secrets", secret)
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default"}}
+    await api.ok("POST", "/api/v1/namespaces/default/events", event)
+    found = await _lists(api)
+    await api.server.stop()
+    return found
+
+
+async def _read(store: Store) -> dict[str, list[Any]]:
+    api = await _serve(store)
+    found = await _lists(api)
+    await api.server.stop()
+    return found
+
+
+async def _stored(url: str, path: str) -> wire.EtcdKeyValue:
+    client = EtcdClient(parse_etcd_address(url))
+    key = f"{parse_etcd_address(url).prefix}/{path}".encode()
+    found = await client.range(wire.range_request(key))
+    await client.close()
+    return found.kvs[0]
+
+
+def without_versions(lists: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    def plain(item: Any) -> Any:
+        meta = {k: v for k, v in item["metadata"].items() if k != "resourceVersion"}
+        return {**item, "metadata": meta}
+
+    return {path: [plain(item) for item in items] for path, items in lists.items()}
+
+
+def test_a_cluster_moves_to_etcd_and_back(etcd: EtcdProcess, config: ClusterConfig) -> None:
+    before = asyncio.run(_fill(config))
+    url = etcd.fresh_url()
+    report = migrate_cluster(config, url, lambda _text: None)
+    assert report["objects"]["configmaps"] == len(before[MAPS])
+    assert report["objects"]["widgets.example.com"] == 1
+    moved = configs.load_config("moving")
+    assert moved is not None and moved.store == url
+    assert not config.database.exists() and Path(report["kept"]).exists()
+    inside = asyncio.run(_read(make_etcd_store(parse_etcd_address(url), NOTHING)))
+    assert without_versions(inside) == without_versions(before)
+    # And back, with the revisions of etcd.
+    back = migrate_cluster(moved, "sqlite", lambda _text: None)
+    assert back["objects"]["configmaps"] == len(before[MAPS])
+    again = configs.load_config("moving")
+    assert again is not None and again.store == ""
+    assert asyncio.run(_read(SqliteStore(config.database))) == inside
+    with pytest.raises(UserError, match="there are objects at this prefix"):
+        migrate_cluster(again, url, lambda _text: None)
+    assert asyncio.run(_read(SqliteStore(config.database))) == inside
+
+
+def test_values_in_etcd_have_kind_and_version_and_events_expire(
+    etcd: EtcdProcess, config: ClusterConfig
+) -> None:
+    asyncio.run(_fill(config))
+    url = etcd.fresh_url()
+    migrate_cluster(config, url, lambda _text: None)
+    widget = asyncio.run(_stored(url, "example.com/widgets/default/w"))
+    assert widget.value.startswith(b'{"kind":"Widget","apiVersion":"example.com/v1","metadata":{')
+    assert b"resourceVersion" not in widget.value
+    assert asyncio.run(_stored(url, "events/default/e")).lease
+
+
+def test_nothing_changes_when_it_is_not_possible(etcd: EtcdProcess, config: ClusterConfig) -> None:
+    with pytest.raises(UserError, match="has no data yet"):
+        migrate_cluster(config, etcd.fresh_url(), lambda _text: None)
+    asyncio.run(_fill(config))
+    with pytest.raises(UserError, match="already keeps"):
+        migrate_cluster(config, "sqlite", lambda _text: None)
+    with pytest.raises(UserError, match="is not an address"):
+        migrate_cluster(config, "http://127.0.0.1", lambda _text: None)
+    lock = daemon.ClusterLock(config)
+    try:
+        with pytest.raises(UserError, match="is running"):
+            migrate_cluster(config, etcd.fresh_url(), lambda _text: None)
+    finally:
+        lock.release()
+    assert config.database.exists()
+
+
+def test_secrets_are_sealed_in_etcd_too(
+    etcd: EtcdProcess, config: ClusterConfig, tmp_path: Path
+) -> None:
+    asyncio.run(_fill(config))
+    keys = tmp_path / "keys.yaml"
+    create_key_file(keys)
+    config = replace(config, encrypt=True, encryption_key_file=str(keys))
+    configs.save_config(config)
+    url = etcd.fresh_url()
+    migrate_cluster(config, url, lambda _text: None)
+    secret = asyncio.run(_stored(url, "secrets/default/s"))
+    assert b"eA==" not in secret.value
+    moved = configs.load_config("moving")
+    assert moved is not None
+    assert migrate_cluster(moved, "sqlite", lambda _text: None)["objects"]["secrets"] == 1
+    assert b"eA==" not in config.database.read_bytes()

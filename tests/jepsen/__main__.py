@@ -1,0 +1,62 @@
+"""Plays seeds of faults against a cluster of three API servers and three etcd members, and checks the
+history of its clients. Exit code 1 when one has violations. Seeds choose the faults and operations;
+timing is real, so that a seed does not replay exactly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.jepsen.faults import FaultCluster, play_seed
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.jepsen", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="how many (10)")
+    parser.add_argument("--first", type=int, default=1, metavar="N", help="the first (1)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="of each (30)")
+    parser.add_argument("--servers", type=int, default=3, metavar="N", help="API servers (3)")
+    parser.add_argument("--log", default="jepsen.log", metavar="FILE", help="for violations")
+    return parser.parse_args()
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    args = _arguments()
+    failed, total = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = FaultCluster(Path(folder), args.servers)
+        try:
+            cluster.start()
+            for seed in range(args.first, args.first + args.seeds):
+                began = time.monotonic()
+                history, violations = asyncio.run(play_seed(cluster, seed, args.seconds))
+                total += len(history.operations)
+                events = sum(len(watch.changes) for watch in history.watches)
+                _tell(
+                    f"seed {seed}: {len(history.operations)} operations, {events} events, "
+                    f"{history.unavailable} without an answer, {len(violations)} violations, "
+                    f"{time.monotonic() - began:.0f} s"
+                )
+                for text in violations[:20]:
+                    _tell(f"  {text}")
+                failed += bool(violations)
+            if failed:
+                Path(args.log).write_text(cluster.log())
+        finally:
+            cluster.delete()
+    _tell(f"{args.seeds} seeds, {total} operations, {failed} with violations")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

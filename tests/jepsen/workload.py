@@ -1,0 +1,345 @@
+"""Clients that use a cluster while it fails, and write down what they saw."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from tests.jepsen.history import (
+    CREATE,
+    DELETE,
+    LIST,
+    OK,
+    READ,
+    REFUSED,
+    UPDATE,
+    Change,
+    Operation,
+    WatchLog,
+)
+
+from transom.client.api import ApiUnreachable
+from transom.client.connection import ApiConnection, open_api_connection
+from transom.client.kubeconfig import RestConfig
+from transom.kit.http_message import encode_request
+
+_CALL_SECONDS = 6.0
+_PAUSE_SECONDS = 0.02
+_SILENT_SECONDS = 5  # then the server may be paused: the watch is opened again
+_KEYS = 6
+_SERVICES = 8
+MAPS, SERVICES = "configmaps", "services"
+
+
+class ConnectionClient:
+    """One connection at a time to one of several servers. Repeats nothing."""
+
+    def __init__(self, targets: Sequence[RestConfig], rng: random.Random) -> None:
+        self._targets = targets
+        self._rng = rng
+        self._connection: ApiConnection | None = None
+        self._target = targets[0]
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and decoded answer; OSError if there is none."""
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                connection = await self._connected()
+                answer = await connection.exchange(self.request(method, path, body))
+        except (OSError, ApiUnreachable):
+            self.close()
+            raise
+        return answer.status, orjson.loads(answer.body) if answer.body else {}
+
+    async def stream(self, path: str) -> tuple[int, ApiConnection]:
+        async with asyncio.timeout(_CALL_SECONDS):
+            connection = await self._connected()
+            answer = await connection.open_stream(self.request("GET", path))
+        return answer.status, connection
+
+    async def _connected(self) -> ApiConnection:
+        if self._connection is None or not self._connection.usable:
+            self._target = self._rng.choice(self._targets)
+            self._connection = await open_api_connection(self._target, lambda _connection: None)
+        return self._connection
+
+    def request(self, method: str, path: str, body: Any = None) -> bytes:
+        headers = [*self._target.request_headers(), ("Accept", "application/json")]
+        if body is None:
+            return encode_request(method, path, headers)
+        headers.append(("Content-Type", "application/json"))
+        return encode_request(method, path, headers, orjson.dumps(body))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+
+@dataclass(slots=True)
+class History:
+    operations: list[Operation]
+    watches: list[WatchLog]
+    unavailable: int = 0  # calls without an answer, or with a server error
+
+
+class WorkloadClient:
+    """Random operations on a few ConfigMaps and Services of one namespace."""
+
+    def __init__(
+        self,
+        name: str,
+        namespace: str,
+        client: ConnectionClient,
+        rng: random.Random,
+        history: History,
+    ) -> None:
+        self._name = name
+        self._root = f"/api/v1/namespaces/{namespace}"
+        self._client = client
+        self._rng = rng
+        self._history = history
+        self._count = 0
+        self._known: dict[str, int] = {}  # newest revision that this client saw
+
+    async def run(self, until: asyncio.Event) -> None:
+        try:
+            while not until.is_set():
+                step = self._rng.choices(
+                    (self._read, self._update, self._create, self._delete, self._list, self._grant),
+                    (30, 30, 14, 8, 8, 10),
+                )[0]
+                await step()
+                await asyncio.sleep(self._rng.random() * _PAUSE_SECONDS)
+        finally:
+            self._client.close()
+
+    def _value(self) -> str:
+        self._count += 1
+        return f"{self._name}-{self._count}"
+
+    def _key(self) -> str:
+        return f"{MAPS}/k{self._rng.randrange(_KEYS)}"
+
+    async def _call(
+        self, operation: Operation, method: str, path: str, body: Any = None
+    ) -> Any | None:
+        """The answer of a call that succeeded."""
+        operation.start = time.monotonic()
+        self._history.operations.append(operation)
+        try:
+            status, found = await self._client.call(method, self._root + path, body)
+        except (OSError, ValueError):
+            operation.end = time.monotonic()
+            self._history.unavailable += 1
+            return None
+        operation.end = time.monotonic()
+        if status < 300:
+            operation.outcome = OK
+            return found
+        if status < 500 and status not in (408, 429):
+            operation.outcome = REFUSED
+            if status == 404 and operation.kind == READ:
+                operation.outcome = OK
+        else:
+            self._history.unavailable += 1
+        return None
+
+    async def _read(self) -> None:
+        key = self._key()
+        cached = self._rng.random() < 0.2
+        operation = Operation(READ, key, 0.0, linearizable=not cached)
+        found = await self._call(
+            operation, "GET", f"/{key}" + ("?resourceVersion=0" if cached else "")
+        )
+        if found is not None:
+            operation.value = content_of(found)
+            operation.revision = revision_of(found)
+            self._known[key] = operation.revision
+
+    async def _list(self) -> None:
+        resource = self._rng.choice((MAPS, MAPS, SERVICES))
+        cached = self._rng.random() < 0.3
+        operation = Operation(LIST, f"{resource}/", 0.0, linearizable=not cached)
+        found = await self._call(
+            operation, "GET", f"/{resource}" + ("?resourceVersion=0" if cached else "")
+        )
+        if found is not None:
+            take_list(operation, resource, found)
+
+    async def _create(self) -> None:
+        key = self._key()
+        operation = Operation(CREATE, key, 0.0, value=self._value())
+        body = {"metadata": {"name": key.partition("/")[2]}, "data": {"v": operation.value}}
+        found = await self._call(operation, "POST", f"/{MAPS}", body)
+        if found is not None:
+            operation.revision = self._known[key] = revision_of(found)
+            operation.uid = found["metadata"]["uid"]
+
+    async def _update(self) -> None:
+        key = self._key()
+        base = self._known.get(key, 0)
+        if not base:
+            await self._read()
+            return
+        operation = Operation(UPDATE, key, 0.0, value=self._value(), base=base)
+        meta = {"name": key.partition("/")[2], "resourceVersion": str(base)}
+        body = {"metadata": meta, "data": {"v": operation.value}}
+        found = await self._call(operation, "PUT", f"/{key}", body)
+        if found is not None:
+            operation.revision = self._known[key] = revision_of(found)
+        else:
+            self._known.pop(key, None)
+
+    async def _delete(self, key: str = "") -> None:
+        key = key or self._key()
+        operation = Operation(DELETE, key, 0.0)
+        found = await self._call(operation, "DELETE", f"/{key}")
+        self._known.pop(key, None)
+        if found is not None:
+            details = found.get("details") or found["metadata"]
+            operation.uid = details["uid"]
+
+    async def _grant(self) -> None:
+        """Services: their addresses and ports are granted by the servers."""
+        key = f"{SERVICES}/s{self._rng.randrange(_SERVICES)}"
+        if self._rng.random() < 0.4:
+            await self._delete(key)
+            return
+        operation = Operation(CREATE, key, 0.0, value=self._value())
+        body = {
+            "metadata": {"name": key.partition("/")[2], "annotations": {"v": operation.value}},
+            "spec": {"type": "NodePort", "ports": [{"port": 80}]},
+        }
+        if self._rng.random() < 0.3:  # ask for one that others ask for too
+            body["spec"]["clusterIP"] = f"10.96.77.{self._rng.randrange(1, 4)}"  # type: ignore[index]
+        found = await self._call(operation, "POST", f"/{SERVICES}", body)
+        if found is not None:
+            operation.revision = revision_of(found)
+            operation.uid = found["metadata"]["uid"]
+
+
+def revision_of(obj: Mapping[str, Any]) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+def content_of(obj: Mapping[str, Any]) -> str:
+    data: dict[str, str] = obj.get("data") or obj["metadata"].get("annotations") or {}
+    return data.get("v", "")
+
+
+def grants_of(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    spec = obj.get("spec") or {}
+    ports = [f"port {port['nodePort']}" for port in spec.get("ports") or () if "nodePort" in port]
+    return tuple(sorted([*ports, *([spec["clusterIP"]] if "clusterIP" in spec else [])]))
+
+
+def take_list(operation: Operation, resource: str, found: Mapping[str, Any]) -> None:
+    operation.revision = revision_of(found)
+    operation.items = {
+        f"{resource}/{item['metadata']['name']}": (revision_of(item), content_of(item))
+        for item in found["items"]
+        if content_of(item)
+    }
+
+
+class Watcher:
+    """Follows one resource at one server, or through the load balancer, until it sees the end."""
+
+    def __init__(
+        self,
+        name: str,
+        namespace: str,
+        resource: str,
+        targets: Sequence[RestConfig],
+        rng: random.Random,
+        history: History,
+    ) -> None:
+        self._name = name
+        self._resource = resource
+        self._path = f"/api/v1/namespaces/{namespace}/{resource}"
+        self._targets = targets
+        self._rng = rng
+        self._history = history
+        self._log: WatchLog | None = None
+        self.last = 0
+
+    async def run(self, end: asyncio.Future[int]) -> None:
+        """`end` becomes the revision after which there are no more changes."""
+        while not (end.done() and self.last >= end.result()):
+            with contextlib.suppress(OSError, ValueError, ApiUnreachable):
+                await self._follow(end)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self, end: asyncio.Future[int]) -> None:
+        client = ConnectionClient(self._targets, self._rng)
+        try:
+            if self._log is None:
+                operation = Operation(LIST, f"{self._resource}/", time.monotonic())
+                status, found = await client.call("GET", self._path)
+                operation.end = time.monotonic()
+                if status != 200:
+                    return
+                operation.outcome = OK
+                take_list(operation, self._resource, found)
+                self._history.operations.append(operation)
+                self.last = operation.revision
+                self._log = WatchLog(
+                    f"{self._name} {self._resource}", self.last, self.last, f"{self._resource}/"
+                )
+                self._history.watches.append(self._log)
+                client.close()
+            status, connection = await client.stream(
+                f"{self._path}?watch=1&allowWatchBookmarks=true&resourceVersion={self.last}"
+            )
+            if status != 200:
+                return
+            await self._read(connection, end)
+        finally:
+            client.close()
+
+    async def _read(self, connection: ApiConnection, end: asyncio.Future[int]) -> None:
+        silent = 0
+        while not (end.done() and self.last >= end.result()) and silent < _SILENT_SECONDS:
+            try:
+                async with asyncio.timeout(1.0):
+                    lines = await connection.read_lines()
+            except TimeoutError:
+                silent += 1
+                continue
+            silent = 0
+            if not lines:
+                return
+            for line in lines:
+                if line and not self._take(orjson.loads(line)):
+                    return
+
+    def _take(self, event: Mapping[str, Any]) -> bool:
+        """Whether the watch goes on."""
+        obj = event["object"]
+        if event["type"] == "ERROR":
+            if obj.get("code") == 410:
+                self._log = None  # the history is gone: list again
+            return False
+        assert self._log is not None
+        revision = revision_of(obj)
+        if event["type"] != "BOOKMARK" and content_of(obj):
+            key = f"{self._resource}/{obj['metadata']['name']}"
+            self._log.changes.append(
+                Change(
+                    revision,
+                    key,
+                    event["type"],
+                    content_of(obj),
+                    obj["metadata"]["uid"],
+                    grants_of(obj),
+                )
+            )
+        self.last = self._log.until = max(self.last, revision)
+        return True
