@@ -289,7 +289,7 @@ class ServiceTracker:
 
     def _read_slice(self, endpoint_slice: Mapping[str, Any]) -> _Slice:
         ports = []
-        for port in endpoint_slice.get("ports") or ():
+        for port in (endpoint_slice.get("ports") or ())[:MOST_PORTS]:
             number = port.get("port")
             if not number:
                 log.warning("ignoring invalid endpoint port %s", port.get("name", ""))
