@@ -34,6 +34,7 @@ class ApiUnreachable(ConnectionError):
 class ObjectList(NamedTuple):
     items: list[Object]
     resource_version: str
+    large: frozenset[int] = frozenset()  # positions of items that take long to process, if known
 
 
 class WatchEvent(NamedTuple):

@@ -185,7 +185,7 @@ class Informer:
             self._version_lost = True
             listing = await self._list_at("")
         self._version_lost = False
-        await self._replace(listing.items)
+        await self._replace(listing.items, listing.large)
         self._version = listing.resource_version
         self._synced.set()
 
@@ -198,15 +198,15 @@ class Informer:
             resource_version=version,
         )
 
-    async def _replace(self, items: Iterable[Object]) -> None:
+    async def _replace(self, items: Iterable[Object], large: frozenset[int]) -> None:
         fresh = {object_key(obj): obj for obj in items}
         for obj in self.store.list():
             if object_key(obj) not in fresh:
                 self.store.remove(object_key(obj))
                 self._notify_delete(LastKnownState(obj))
-        for count, (key, obj) in enumerate(fresh.items(), 1):
+        for count, (key, obj) in enumerate(fresh.items()):
             self._put(key, obj)
-            if count % _TURN == 0:
+            if count % _TURN == _TURN - 1 or count in large:
                 await asyncio.sleep(0)
 
     async def _follow(self) -> None:

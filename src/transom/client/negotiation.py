@@ -86,7 +86,8 @@ class NegotiatingClient:
         )
         if served.kind is None:
             return listing
-        return ObjectList([_received(resource, served, item) for item in listing.items], listing[1])
+        items = [_received(resource, served, item) for item in listing.items]
+        return listing._replace(items=items)
 
     async def watch(
         self,

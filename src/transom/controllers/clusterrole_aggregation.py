@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from transom.client.resources import CLUSTER_ROLES
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
+from transom.kit.large_work import compute_for_object
 from transom.machinery.objects import Object
 from transom.machinery.rbac import aggregated_rules
 
@@ -35,6 +38,8 @@ class ClusterRoleAggregation:
         role = self._roles.get("", name)
         if role is None or not role.get("aggregationRule"):
             return
-        rules = aggregated_rules(role, self._roles.list())
+        others = list(self._roles.list())
+        longest = max((other.get("rules") or [] for other in others), key=len, default=[])
+        rules = await compute_for_object([role, longest], partial(aggregated_rules, role, others))
         if rules != (role.get("rules") or []):
             await self._client.update(CLUSTER_ROLES, {**role, "rules": rules or None})

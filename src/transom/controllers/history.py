@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import orjson
 
@@ -10,6 +11,7 @@ from transom.client.api import ApiClient, is_already_exists
 from transom.client.resources import CONTROLLER_REVISIONS, GroupVersionResource
 from transom.controllers.ownership import controller_ref
 from transom.controllers.template_hash import fnv32, safe_encode
+from transom.kit.large_work import compute_for_object
 from transom.machinery import gojson
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, same_json
@@ -93,7 +95,8 @@ async def create_revision(
     """The created or existing revision, and the collision count that its name needed."""
     namespace = owner["metadata"]["namespace"]
     while True:
-        name, _ = revision_name(owner, revision["data"], collisions)
+        data = revision["data"]
+        name, _ = await compute_for_object(data, partial(revision_name, owner, data, collisions))
         try:
             named = {**revision, "metadata": {**revision["metadata"], "name": name}}
             return await client.create(CONTROLLER_REVISIONS, namespace, named), collisions

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 from transom.client.discovery import preferred_resources
 from transom.client.resources import (
@@ -24,6 +25,7 @@ from transom.client.resources import (
 from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
+from transom.kit.large_work import compute_for_object
 from transom.machinery import quota as quotas
 from transom.machinery.kinds import KINDS
 from transom.machinery.objects import Object
@@ -113,9 +115,15 @@ class ResourceQuotas:
         if quota is None:
             return
         spec, status = quota.get("spec") or {}, quota.get("status") or {}
-        if not await self._know(spec.get("hard") or {}):
-            self._queue.add_after(key, _DISCOVERY_SECONDS)
-        total = quotas.QuotaTotal(quota, self._resources)
+        hard = spec.get("hard") or {}
+        if not await compute_for_object(hard, partial(_all_known, hard, tuple(self._resources))):
+            await self._find_resources()
+            if not await compute_for_object(
+                hard, partial(_all_known, hard, tuple(self._resources))
+            ):
+                self._queue.add_after(key, _DISCOVERY_SECONDS)
+        resources = tuple(self._resources)
+        total = await compute_for_object(quota, partial(quotas.QuotaTotal, quota, resources))
         self._observe(total.evaluators)
         await self._count(total, quota["metadata"]["namespace"])
         before = quotas.parse_amounts(status.get("used"))
@@ -136,31 +144,29 @@ class ResourceQuotas:
             listing = await self._client.list(self._resources[evaluator], namespace, limit=500)
             for number, obj in enumerate(listing.items, 1):
                 total.count(evaluator, obj, now)
-                if number % _TURN == 0:
+                if number % _TURN == 0 or number - 1 in listing.large:
                     await asyncio.sleep(0)
 
-    async def _know(self, hard: Iterable[str]) -> bool:
-        """Finds custom resources with limits; returns whether all are known now."""
-        if not _unknown(hard, self._resources):
-            return True
+    async def _find_resources(self) -> None:
+        """Finds custom resources with limits."""
         found, _ = await preferred_resources(self._client)
         for resource, verbs in found:
             evaluator = quotas.evaluator_for(resource.group, resource.plural)
             if evaluator is not None and resource.namespaced and verbs >= _VERBS:
                 self._resources.setdefault(evaluator, resource)
-        return not _unknown(hard, self._resources)
 
 
 def _hard(part: Object) -> quotas.Amounts:
     return quotas.parse_amounts(part.get("hard"))
 
 
-def _unknown(hard: Iterable[str], evaluators: Iterable[QuotaEvaluator]) -> set[str]:
+def _all_known(hard: Iterable[str], evaluators: Iterable[QuotaEvaluator]) -> bool:
+    """Whether each limited resource has an evaluator."""
     rest = set(hard)
     for evaluator in evaluators:
         if rest:
             rest -= set(evaluator.matching(rest))
-    return rest
+    return not rest
 
 
 def _costs_less(resource: GroupVersionResource, old: Object, new: Object, now: float) -> bool:

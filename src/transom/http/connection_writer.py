@@ -17,6 +17,7 @@ from transom.http.encode import (
     END_OF_STREAM,
     GZIP_THRESHOLD,
     GzipReader,
+    ThreadReader,
     gzip,
     head,
     status_response,
@@ -162,6 +163,10 @@ class AnswerWriter(TransportLayer):
         if request.method == "HEAD" or status == 204 or status == 304:
             self._write(start)
             self._done()
+        elif not isinstance(body, bytes | list) and body.slow:
+            self._write(start)
+            reader = ThreadReader(body.open())
+            self._task = self.server.loop.create_task(self._send_later(request, reader))
         elif small:
             self._write(start + body)  # type: ignore[operator]
             self._done()
@@ -180,12 +185,7 @@ class AnswerWriter(TransportLayer):
         headers = [*response.headers, (b"Content-Encoding", b"gzip"), (b"Vary", b"Accept-Encoding")]
         body = response.body
         if not isinstance(body, bytes | list) or body_size(body) > _COMPRESSED_AT_ONCE:
-            try:
-                await self._send_compressed(request, response.status, headers, body)
-            except Exception:
-                log.exception("compressing the answer to %r failed", request)
-                self.abort()
-            self._task = None
+            await self._send_compressed(request, response.status, headers, body)
             return
         try:
             compressed = await self.server.loop.run_in_executor(None, gzip, body)
@@ -204,27 +204,42 @@ class AnswerWriter(TransportLayer):
         headers: Headers,
         body: bytes | list[bytes] | LazyBody,
     ) -> None:
-        """Compresses in a thread, one piece at a time, each after the client has read the previous
-        one.
-        """
         keep = self._keep_alive = (
             request.keep_alive and not request.http10 and not self.server.stopping
         )
         tail = b"\r\n" if request.http10 else b"Transfer-Encoding: chunked\r\n\r\n"
         if not keep:
             tail = b"Connection: close\r\n" + tail
+        self._chunked = not request.http10
         self._write(head(status, headers, self.server.date.line, tail))
+        reader = (
+            GzipReader(BytesReader(body))
+            if isinstance(body, bytes | list)
+            else GzipReader(body.open(), body.slow)
+        )
+        await self._send_later(request, reader, _COMPRESSED_WINDOWS)
+
+    async def _send_later(
+        self, request: HttpRequest, reader: GzipReader | ThreadReader, windows: int = 1
+    ) -> None:
+        """Writes a body that is made in a thread, one piece at a time, each after the client has
+        read the previous one.
+        """
         self._begin_body()
-        reader = GzipReader(BytesReader(body) if isinstance(body, bytes | list) else body.open())
-        while self.transport is not None:
-            compressed = await reader.next(self.server.loop, _COMPRESSED_WINDOWS * self.window())
-            if not compressed or self.transport is None:
-                break
-            self._sent += len(compressed)
-            self.transport.write(compressed if request.http10 else encode_chunk(compressed))
-            await self._writes_resumed()
+        try:
+            while self.transport is not None:
+                piece = await reader.next(self.server.loop, windows * self.window())
+                if not piece or self.transport is None:
+                    break
+                self._sent += len(piece)
+                self.transport.write(encode_chunk(piece) if self._chunked else piece)
+                await self._writes_resumed()
+        except Exception:
+            log.exception("encoding the answer to %r failed", request)
+            self.abort()
+        self._task = None
         if self.transport is not None:
-            if not request.http10:
+            if self._chunked:
                 self.transport.write(END_OF_STREAM)
             self._done()
             self._advance()

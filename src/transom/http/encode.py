@@ -78,13 +78,14 @@ def gzip(body: bytes | list[bytes]) -> list[bytes]:
 class GzipReader:
     """A body compressed piece by piece. Between two pieces it keeps only a checksum and no
     compressor, whose tables take 256 KiB: each piece consists of separate deflate blocks, and all
-    of them together form one gzip stream.
+    of them together form one gzip stream. A slow body is also read in the thread.
     """
 
-    __slots__ = ("_body", "_crc", "_ended", "_size")
+    __slots__ = ("_body", "_crc", "_ended", "_size", "_slow")
 
-    def __init__(self, body: BodyReader) -> None:
+    def __init__(self, body: BodyReader, slow: bool = False) -> None:
         self._body = body
+        self._slow = slow
         self._crc = 0
         self._size = 0
         self._ended = False
@@ -95,17 +96,39 @@ class GzipReader:
         """
         if self._ended:
             return b""
-        parts, size = [], 0
-        while size < most and (piece := self._body.read(most - size)):
-            parts.append(piece)
-            size += len(piece)
+        if self._slow:
+            parts = await loop.run_in_executor(None, _read_parts, self._body, most)
+        else:
+            parts = _read_parts(self._body, most)
         start = b"" if self._size else _GZIP_HEAD
         if not parts:
             self._ended = True
             return start + _LAST_BLOCK + struct.pack("<LL", self._crc, self._size & 0xFFFFFFFF)
         packed, self._crc = await loop.run_in_executor(None, _deflate, parts, self._crc)
-        self._size += size
+        self._size += sum(map(len, parts))
         return start + packed
+
+
+class ThreadReader:
+    """A slow body, read piece by piece in a thread."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, body: BodyReader) -> None:
+        self._body = body
+
+    async def next(self, loop: asyncio.AbstractEventLoop, most: int) -> Buffer:
+        """The next piece, of about `most` bytes; empty at the end."""
+        return await loop.run_in_executor(None, self._body.read, most)
+
+
+def _read_parts(body: BodyReader, most: int) -> list[Buffer]:
+    parts: list[Buffer] = []
+    size = 0
+    while size < most and (piece := body.read(most - size)):
+        parts.append(piece)
+        size += len(piece)
+    return parts
 
 
 def _deflate(parts: list[Buffer], crc: int) -> tuple[bytes, int]:

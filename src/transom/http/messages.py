@@ -115,6 +115,7 @@ class LazyBody(Protocol):
     """
 
     size: int | None  # None: only known at the end
+    slow: bool  # encoding a piece takes long: it is read in a thread
 
     @property
     def estimate(self) -> int:

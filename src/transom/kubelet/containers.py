@@ -108,7 +108,7 @@ class ContainerBuilder:
         raw = volume_devices(env, container, volumes)
         variables = await make_environment_variables(env, self._objects, pod, container, pod_ips)
         values = dict(variables)
-        mounts = volume_mounts(env, container, volumes, values)
+        mounts = await volume_mounts(env, container, volumes, values)
         hosts = self._hosts_file(pod, container, pod_ips, hostname, domain)
         if hosts is not None:
             mounts.append(hosts)

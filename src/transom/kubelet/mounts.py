@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from transom.kit.goquote import go_quote
@@ -12,18 +13,22 @@ from transom.kubelet.volumes.plugin import MountedVolume
 from transom.machinery.objects import Object
 from transom.runtime.api import Mount
 
+_TURN = 500  # mounts before other tasks run
 
-def volume_mounts(
+
+async def volume_mounts(
     env: KubeletContext,
     container: Object,
     volumes: Mapping[str, MountedVolume],
     variables: Mapping[str, str],
 ) -> list[Mount]:
-    """Raises ContainerFailure."""
-    return [
-        _mount(env, container, mount, volumes, variables)
-        for mount in container.get("volumeMounts") or ()
-    ]
+    """Raises ContainerFailure. Yields to other tasks: a container can have thousands of mounts."""
+    mounts: list[Mount] = []
+    for mount in container.get("volumeMounts") or ():
+        mounts.append(_mount(env, container, mount, volumes, variables))
+        if len(mounts) % _TURN == 0:
+            await asyncio.sleep(0)
+    return mounts
 
 
 def _mount(

@@ -266,7 +266,7 @@ def go_errno_text(problem: OSError) -> str:
 
 
 def _cgroup_parent(pod: Object) -> str:
-    uid, qos = pod["metadata"]["uid"], podutil.qos_class(pod)
+    uid, qos = pod["metadata"]["uid"], podutil.persisted_qos_class(pod)
     return f"/kubepods/pod{uid}" if qos == "Guaranteed" else f"/kubepods/{qos.lower()}/pod{uid}"
 
 
@@ -315,7 +315,7 @@ def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
 def oom_score_adjustment(pod: Object, container: Object, memory: int) -> int:
     if _is_critical(pod):
         return _OOM_GUARANTEED
-    match podutil.qos_class(pod):
+    match podutil.persisted_qos_class(pod):
         case "Guaranteed":
             return _OOM_GUARANTEED
         case "BestEffort":

@@ -5,7 +5,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, ContainerRuntime, Sandbox
@@ -13,18 +13,29 @@ from transom.runtime.api import Container, ContainerRuntime, Sandbox
 TERMINAL = ("Failed", "Succeeded")
 
 
-class PodState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PodState:
     """Sandboxes and containers of a pod, newest first."""
 
     sandboxes: Sequence[Sandbox]
     containers: Sequence[Container]
+    # A pod can have thousands of containers, and each is looked up several times.
+    _by_name: dict[str, list[Container]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        for container in self.containers:
+            self._by_name.setdefault(container.name, []).append(container)
 
     def container(self, name: str) -> Container | None:
         """The newest container of this name."""
-        for container in self.containers:
-            if container.name == name:
-                return container
-        return None
+        found = self._by_name.get(name)
+        return found[0] if found else None
+
+    def containers_named(self, name: str) -> Sequence[Container]:
+        """All containers of this name, newest first."""
+        return self._by_name.get(name, ())
 
     def running(self) -> list[Container]:
         return [c for c in self.containers if c.state == "running"]
@@ -65,9 +76,9 @@ _LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 def container_specs(pod: Object) -> Iterator[tuple[Object, str]]:
     """Each container with the path by which events point to it: `spec.containers{app}`."""
-    for field in _LISTS:
-        for container in pod["spec"].get(field) or ():
-            yield container, f"spec.{field}{{{container['name']}}}"
+    for kind in _LISTS:
+        for container in pod["spec"].get(kind) or ():
+            yield container, f"spec.{kind}{{{container['name']}}}"
 
 
 def container_spec(pod: Object, name: str) -> Object | None:
@@ -85,10 +96,10 @@ def field_path(pod: Object, name: str) -> str:
 def _find(pod: Object, name: str) -> tuple[Object, str] | None:
     """The container of this name and the list that contains it."""
     spec = pod["spec"]
-    for field in _LISTS:
-        for container in spec.get(field) or ():
+    for kind in _LISTS:
+        for container in spec.get(kind) or ():
             if container["name"] == name:
-                return container, field
+                return container, kind
     return None
 
 

@@ -180,7 +180,7 @@ class ContainerStarter:
 
     def _back_off(self, worker: PodWorker, pod: Object, spec: Object, state: PodState) -> None:
         name = spec["name"]
-        ended = next((c for c in state.containers if c.name == name and c.state == "exited"), None)
+        ended = next((c for c in state.containers_named(name) if c.state == "exited"), None)
         if ended is None:
             return
         if worker.backoff is None:

@@ -14,7 +14,7 @@ from transom.kit.clock import rfc3339
 from transom.kubelet.actions import should_restart
 from transom.kubelet.podstate import TERMINAL, PodState, is_deleted, is_host_network
 from transom.machinery.objects import Object
-from transom.machinery.podutil import qos_class
+from transom.machinery.podutil import persisted_qos_class
 from transom.runtime.api import Container
 
 OWN_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized", "ContainersReady"))
@@ -107,7 +107,7 @@ def containers_only(
     """
     spec = pod["spec"]
     status = pod.get("status") or {}
-    out: Object = {"qosClass": status.get("qosClass") or qos_class(pod)}
+    out: Object = {"qosClass": persisted_qos_class(pod)}
     ips = state.ips()
     if ips:
         out["podIP"] = ips[0]
@@ -166,7 +166,7 @@ class _Converter:
         return [self._one(spec, before.get(spec["name"]), init) for spec in specs]
 
     def _one(self, spec: Object, old: Object | None, init: bool) -> Object:
-        found = [c for c in self._state.containers if c.name == spec["name"]]
+        found = self._state.containers_named(spec["name"])
         if found:
             entry = self._converted(found[0], old)
             if len(found) > 1:

@@ -53,6 +53,13 @@ def qos_class(pod: dict[str, Any]) -> str:
     return "Burstable"
 
 
+def persisted_qos_class(pod: dict[str, Any]) -> str:
+    """The class that the API server computed when the pod was created; static pods have none yet.
+    It does not visit all containers, so it can be used once for each of them.
+    """
+    return str((pod.get("status") or {}).get("qosClass") or qos_class(pod))
+
+
 def _seccomp_annotation(profile: dict[str, Any]) -> str:
     kind = profile.get("type")
     if kind == "Unconfined":

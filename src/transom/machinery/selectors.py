@@ -170,7 +170,7 @@ _FEW = 8  # requirements, and values of one, that are checked one by one
 class LabelSelector:
     """All requirements must hold. Immutable; build it with the functions below."""
 
-    __slots__ = ("_equal", "_index", "_other", "_selectable", "requirements")
+    __slots__ = ("_equal", "_index", "_other", "_selectable", "_wanted", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement], *, selectable: bool = True) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda r: r.key))
@@ -180,10 +180,15 @@ class LabelSelector:
         self._equal = tuple((r.key, r.values[0]) for r in self.requirements if r.operator in equal)
         self._other = tuple(r for r in self.requirements if r.operator not in equal)
         large = len(self.requirements) > _FEW or any(len(r.values) > _FEW for r in self._other)
-        self._index = _Index(self.requirements) if large else None
+        wanted = dict(self._equal) if large and not self._other else None
+        # Of different values for one key, none matches: the index knows.
+        self._wanted = wanted if wanted and len(wanted) == len(self._equal) else None
+        self._index = _Index(self.requirements) if large and self._wanted is None else None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         labels = labels or {}
+        if self._wanted is not None:
+            return self._wanted.items() <= labels.items()
         if self._index is not None:
             return self._index.matches(labels)
         for key, value in self._equal:

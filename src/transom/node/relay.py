@@ -28,6 +28,7 @@ _LOOPBACK, _LOOPBACK6 = "127.0.0.1", "::1"
 _CHUNK = 65536
 _LARGEST = 65535
 _STAGGER = 0.1  # seconds before another node is tried in parallel
+MOST_RELAYS = 256  # of one service: each is a listener on this machine
 
 
 class RelayLine(NamedTuple):
@@ -62,6 +63,9 @@ def wanted_relays(service: Object) -> list[_Wanted]:
     )
     ways = []
     for port in spec.get("ports") or ():
+        if len(ways) >= MOST_RELAYS:
+            log.warning("service %s: only %d ports are relayed to this machine", key, MOST_RELAYS)
+            break
         protocol = port.get("protocol", "TCP")
         if protocol not in ("TCP", "UDP"):
             continue
@@ -69,7 +73,7 @@ def wanted_relays(service: Object) -> list[_Wanted]:
         behind = int(port.get("nodePort") or 0)
         ways += [
             _Wanted(key, name, protocol, address, int(port["port"]), behind, ":" in address)
-            for address in addresses
+            for address in addresses[: MOST_RELAYS - len(ways)]
         ]
         if port.get("nodePort") and spec.get("type") in ("NodePort", "LoadBalancer"):
             ways.append(
@@ -133,8 +137,9 @@ class PortRelay:
         before = self._of.pop(key, [])
         if now:
             self._of[key] = now
+        kept = set(now)
         for way in before:
-            if way not in now and way in self._open:
+            if way not in kept and way in self._open:
                 self._open.pop(way)[1]()
         for way in now:
             if way not in self._open:

@@ -28,6 +28,8 @@ DEFAULT_AFFINITY_SECONDS = 10800
 _HOSTNAME = "kubernetes.io/hostname"
 _SUPPORTED_ADDRESSES = ("IPv4", "IPv6")
 _TOMBSTONES = 10_000
+MOST_PORTS = 2_000  # of one service; proxiers of all nodes program each
+MOST_ENDPOINTS = 20_000  # of all ports of one service; the same for its external addresses
 
 Source = Literal["slices", "endpoints"]
 ServiceName = tuple[str, str]
@@ -192,7 +194,9 @@ class ServiceTracker:
 
     def put_service(self, service: Mapping[str, Any]) -> bool:
         """Returns whether anything that a proxier reads has changed."""
-        return self._set_service(_name_of(service), _ports_of(service))
+        name = _name_of(service)
+        known = next(iter(self._of_service.get(name, {}).values()), None)
+        return self._set_service(name, _ports_of(service, known))
 
     def remove_service(self, service: Mapping[str, Any]) -> bool:
         return self._set_service(_name_of(service), {})
@@ -285,7 +289,7 @@ class ServiceTracker:
 
     def _read_slice(self, endpoint_slice: Mapping[str, Any]) -> _Slice:
         ports = []
-        for port in endpoint_slice.get("ports") or ():
+        for port in (endpoint_slice.get("ports") or ())[:MOST_PORTS]:
             number = port.get("port")
             if not number:
                 log.warning("ignoring invalid endpoint port %s", port.get("name", ""))
@@ -360,7 +364,10 @@ def _skipped(labels: Mapping[str, str]) -> bool:
     return any(label in labels for label in SKIPPED_LABELS)
 
 
-def _ports_of(service: Mapping[str, Any]) -> dict[PortName, ServicePort]:
+def _ports_of(
+    service: Mapping[str, Any], known: ServicePort | None = None
+) -> dict[PortName, ServicePort]:
+    """`known` is a port that the service had before: equal lists of addresses are reused."""
     metadata, spec = service["metadata"], service.get("spec") or {}
     kind, cluster_ip = spec.get("type") or "ClusterIP", spec.get("clusterIP") or ""
     if (
@@ -383,21 +390,35 @@ def _ports_of(service: Mapping[str, Any]) -> dict[PortName, ServicePort]:
             log.error("Service %s/%s has no healthcheck nodeport", namespace, name)
     annotations = metadata.get("annotations") or {}
     status = (service.get("status") or {}).get("loadBalancer") or {}
+    entries = spec.get("ports") or ()
+    if len(entries) > MOST_PORTS:
+        log.warning("Service %s/%s: only the first %d ports are used", namespace, name, MOST_PORTS)
+        entries = entries[:MOST_PORTS]
+    most = MOST_ENDPOINTS // (len(entries) or 1)  # addresses that each port is programmed for
+    external_ips = tuple(spec.get("externalIPs") or ())[:most]
+    ingress_ips = tuple(i["ip"] for i in status.get("ingress") or () if i.get("ip"))[:most]
+    source_ranges = tuple(r.strip() for r in spec.get("loadBalancerSourceRanges") or ())[:most]
+    if known is not None:  # then ports are compared by identity
+        external_ips = known.external_ips if known.external_ips == external_ips else external_ips
+        ingress_ips = known.ingress_ips if known.ingress_ips == ingress_ips else ingress_ips
+        source_ranges = (
+            known.source_ranges if known.source_ranges == source_ranges else source_ranges
+        )
     shared: dict[str, Any] = {
         "cluster_ips": tuple(spec.get("clusterIPs") or (cluster_ip,)),
-        "external_ips": tuple(spec.get("externalIPs") or ()),
-        "ingress_ips": tuple(i["ip"] for i in status.get("ingress") or () if i.get("ip")),
+        "external_ips": external_ips,
+        "ingress_ips": ingress_ips,
         "external_local": local and kind in ("LoadBalancer", "NodePort"),
         "internal_local": spec.get("internalTrafficPolicy") == "Local",
         "affinity": affinity,
         "affinity_seconds": seconds,
-        "source_ranges": tuple(r.strip() for r in spec.get("loadBalancerSourceRanges") or ()),
+        "source_ranges": source_ranges,
         "health_check_node_port": check,
         "type": kind,
         "annotations": {key: annotations[key] for key in READ_ANNOTATIONS if key in annotations},
     }
     ports = {}
-    for port in spec.get("ports") or ():
+    for port in entries:
         protocol = port.get("protocol") or "TCP"
         ports[PortName(namespace, name, port.get("name") or "", protocol)] = ServicePort(
             port=port["port"],
@@ -414,9 +435,14 @@ def _merge(
 ) -> dict[PortName, tuple[ProxyEndpoint, ...]]:
     """The endpoints of all slices of a service; an address in two slices counts once."""
     by_port: dict[PortName, dict[str, ProxyEndpoint]] = {}
+    left = MOST_ENDPOINTS
     for name in sorted(slices):
         ports, endpoints = slices[name]
         for port_name, protocol, number in ports:
+            left -= len(endpoints) or 1
+            if left < 0:
+                _warn_of_endpoints(service)
+                break
             found = by_port.setdefault(PortName(*service, port_name, protocol), {})
             for address, node, ready, serving, terminating in endpoints:
                 known = found.get(address)
@@ -431,11 +457,20 @@ def _merge(
     }
 
 
+def _warn_of_endpoints(service: ServiceName) -> None:
+    log.warning("Service %s/%s: only %d endpoints are used", *service, MOST_ENDPOINTS)
+
+
 def _of_subsets(service: ServiceName, subsets: Any) -> dict[PortName, tuple[ProxyEndpoint, ...]]:
     """Endpoints are used as they are: in order, and twice if listed twice."""
     found: dict[PortName, list[ProxyEndpoint]] = {}
+    left = MOST_ENDPOINTS
     for subset in subsets:
         for port in subset.get("ports") or ():
+            left -= len(subset.get("addresses") or ()) or 1
+            if left < 0:
+                _warn_of_endpoints(service)
+                return {name: tuple(endpoints) for name, endpoints in found.items()}
             number = port.get("port")
             if not number:
                 log.warning("ignoring invalid endpoint port %s", port.get("name", ""))

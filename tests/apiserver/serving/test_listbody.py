@@ -48,7 +48,7 @@ async def test_a_lazy_list_has_the_bytes_of_a_whole_one(
 ) -> None:
     api = await start()
     await fill(api, 20 if "yaml" in accept else 80)
-    for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML"):
+    for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML", "_BIG_BYTES"):
         monkeypatch.setattr(responses, limit, 10**9)
     whole = await api.send("GET", CM + query, accept=accept)
     for limit in ("_BIG", "_BIG_DECODED", "_BIG_YAML"):

@@ -162,13 +162,15 @@ async def read_apply_config(storage: Storage, call: ApiCall) -> Object:
     """The body of an apply request. Most clients send JSON, which is much faster than other
     YAML.
     """
-    config = apply.parse_json_config(call.body)
-    if config is not None:
-        return config
     if not is_large(call.body, APPLY_PATCH):
-        return apply.parse_config(call.body)
+        return _parse_apply_config(call.body)
     call.ctx.large = True
-    return await storage.compute(call.ctx, partial(apply.parse_config, call.body))
+    return await storage.compute(call.ctx, partial(_parse_apply_config, call.body))
+
+
+def _parse_apply_config(body: bytes) -> Object:
+    config = apply.parse_json_config(body)
+    return apply.parse_config(body) if config is None else config
 
 
 async def read_delete_options(storage: Storage, call: ApiCall) -> Object:

@@ -23,7 +23,8 @@ from transom.store.api import FutureRevision, RecordPage, RevisionCompacted, Sto
 _TOKEN_VERSION = "meta.k8s.io/v1"
 _NOT_CACHED = ("/Event",)  # kinds that Kubernetes always reads from etcd
 _TURN = 0.005  # seconds of work before other tasks run
-_CHECK = 32  # objects between two checks of the clock
+_CHECK = 32  # objects between two checks of the clock, which comes after each large one
+_LARGE = 64 * 1024  # bytes
 _SHARED_FROM = 512  # larger lists are shared snapshots
 _SCAN = 2048  # records read at a time to fill a filtered page
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -219,7 +220,9 @@ def _scan(
                     found.append(record)
                     if limit and len(found) > limit:
                         break
-                if not number % _CHECK and perf_counter() > pause_at:
+                if (not number % _CHECK or len(record.value) > _LARGE) and (
+                    perf_counter() > pause_at
+                ):
                     yield
                     pause_at = perf_counter() + _TURN
             if not page.more or (limit and len(found) > limit):

@@ -408,13 +408,26 @@ def _at(event: StoreEvent, previous: StoreRecord) -> StoreRecord:
     cache = _cache(event)
     gone: StoreRecord | None = cache.get("gone")
     if gone is None:
-        body = orjson.loads(previous.value)
-        body["metadata"]["resourceVersion"] = str(event.revision)
         gone = StoreRecord(
-            previous.key, orjson.dumps(body), previous.create_revision, event.revision
+            previous.key,
+            _with_version(previous, event.revision),
+            previous.create_revision,
+            event.revision,
         )
         cache["gone"] = gone
     return gone
+
+
+def _with_version(record: StoreRecord, revision: int) -> bytes:
+    """The stored object with another resourceVersion."""
+    # Quotes in strings are escaped, so these bytes are a field and its value. Once is almost always:
+    # then it is the one in the metadata, and a large object is not decoded.
+    field = b'"resourceVersion":"%d"' % record.mod_revision
+    if record.value.count(field) == 1:
+        return record.value.replace(field, b'"resourceVersion":"%d"' % revision)
+    body = orjson.loads(record.value)
+    body["metadata"]["resourceVersion"] = str(revision)
+    return orjson.dumps(body)
 
 
 def _cache(event: StoreEvent) -> dict[Any, Any]:

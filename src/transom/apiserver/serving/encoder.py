@@ -92,8 +92,8 @@ class ResponseEncoder:
         res, records = result.res, result.listing.records
         if not responses.needs_thread(res, records, form):
             return _list_response(call, form, result)
-        work = functools.partial(_prepared_list, call, form, result)
-        if responses.is_long_protobuf_list(records, form):
+        work = functools.partial(_list_response, call, form, result)
+        if responses.is_long_protobuf_list(res, records, form):
             # Many small objects: no CPU time limit applies.
             return asyncio.get_running_loop().run_in_executor(None, work)
         return compute_in_worker(self._workers, call.ctx, work)
@@ -117,11 +117,6 @@ def _list_response(call: ApiCall, form: OutputForm, result: ListResult) -> HttpR
     if ctx.warnings:
         response.headers = response.headers + responses.warning_headers(ctx.warnings)
     return response
-
-
-def _prepared_list(call: ApiCall, form: OutputForm, result: ListResult) -> HttpResponse:
-    response = _list_response(call, form, result)
-    return responses.prepare_large_items(result.res, response, form)
 
 
 class _HttpSink:

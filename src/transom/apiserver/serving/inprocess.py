@@ -62,6 +62,8 @@ from transom.store.api import RevisionCompacted, StoreRecord
 log = logging.getLogger("transom.apiserver")
 
 _BATCH = 256  # objects decoded before other tasks run
+_BATCH_BYTES = 512 * 1024  # or bytes of them
+_LARGE = 64 * 1024  # bytes of an object that takes long to process
 _QUEUED = 2048  # events queued for a watcher; later ones stay in the history of the store
 _READS_IN_A_ROW = 32
 _LOCAL_IP = ("127.0.0.1",)
@@ -181,9 +183,15 @@ class InProcessExchange(ApiExchange[Any]):
     async def _decode_list(self, result: ListResult) -> ObjectList:
         res, listing = result
         items: list[Object] = []
-        for count, record in enumerate(listing.records, 1):
+        large: list[int] = []
+        size = 0
+        for count, record in enumerate(listing.records):
             items.append(self._lean_object(res, record))
-            if count % _BATCH == 0:
+            size += len(record.value)
+            if len(record.value) > _LARGE:
+                large.append(count)
+            if count % _BATCH == _BATCH - 1 or size >= _BATCH_BYTES:
+                size = 0
                 await asyncio.sleep(0)
         if self.event is not None and self.event.shows_responses:
             size = sum(len(record.value) for record in listing.records)
@@ -191,7 +199,7 @@ class InProcessExchange(ApiExchange[Any]):
             self._audited = ResponseBody(
                 _JSON, size, lambda: orjson.dumps(list_object(res, items, meta))
             )
-        return ObjectList(items, str(listing.revision))
+        return ObjectList(items, str(listing.revision), frozenset(large))
 
     def _lean_object(self, res: Resource, record: StoreRecord) -> Object:
         """For lists and watches, which fill caches: without managedFields."""
@@ -518,6 +526,17 @@ class _RecordEvents:
         return parts
 
 
+def _fitting_events(batch: list[tuple[str, StoreRecord | Object]]) -> int:
+    """How many events are decoded, and passed to handlers, before other tasks run."""
+    size = 0
+    for count, (_, record) in enumerate(batch[:_BATCH], 1):
+        if isinstance(record, StoreRecord):
+            size += len(record.value)
+            if size >= _BATCH_BYTES:
+                return count
+    return min(len(batch), _BATCH)
+
+
 class InProcessWatch(BatchedWatch):
     """A sink of the hub on one side, a client's watch on the other."""
 
@@ -565,9 +584,10 @@ class InProcessWatch(BatchedWatch):
             finally:
                 self._waiter = None
         batch = self._batches.popleft()
-        if len(batch) > _BATCH:  # a long history is delivered in pieces
-            self._batches.appendleft(batch[_BATCH:])
-            batch = batch[:_BATCH]
+        fitting = _fitting_events(batch)
+        if fitting < len(batch):  # a long history is delivered in pieces
+            self._batches.appendleft(batch[fitting:])
+            batch = batch[:fitting]
             await asyncio.sleep(0)
         self._size -= len(batch)
         if self._size < _QUEUED:

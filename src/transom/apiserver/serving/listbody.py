@@ -30,28 +30,34 @@ else:
 
 Encode = Callable[[StoreRecord], bytes]
 _PIECE = 64 * 1024
-_PREPARED = 16 * 1024 * 1024  # bytes of large items that one list may hold
 _MARK = "@items@"
 _WHOLE = (
     4 * 1024 * 1024
 )  # a list whose size must be known first is cached up to this size, otherwise it is encoded twice
 
 
+def stored_size(records: Collection[StoreRecord]) -> int:
+    """The bytes of all records."""
+    if isinstance(records, RecordSet):
+        return records.size
+    return sum([len(record.value) for record in records])
+
+
 class ListBody:
     """`encode` returns the bytes of an item, None for the stored bytes. At most `batch` items are
-    encoded without yielding.
+    encoded without yielding. `slow`: encoding one of them takes long.
     """
 
     __slots__ = (
         "_batch",
         "_encode",
         "_head",
-        "_prepared",
         "_records",
         "_separator",
         "_tail",
         "estimate",
         "size",
+        "slow",
     )
 
     def __init__(
@@ -63,6 +69,8 @@ class ListBody:
         encode: Encode | None = None,
         batch: int = 4096,
         size: int | None = None,
+        *,
+        slow: bool = False,
     ) -> None:
         self._records = records
         self._head = head
@@ -70,12 +78,8 @@ class ListBody:
         self._separator = separator
         self._encode = encode
         self._batch = batch
-        self._prepared: dict[int, bytes] = {}  # encoded items, by the id() of their records
-        stored = (
-            records.size
-            if isinstance(records, RecordSet)
-            else sum([len(record.value) for record in records])
-        )
+        self.slow = slow
+        stored = stored_size(records)
         self.estimate = stored if size is None else size
         self.size = size
         if encode is None:
@@ -83,26 +87,10 @@ class ListBody:
                 len(head) + len(tail) + stored + len(separator) * max(len(records) - 1, 0)
             )
 
-    def prepare(self, is_large: Callable[[StoreRecord], bool]) -> None:
-        """Encodes large items before the client reads. Runs in a worker thread."""
-        if self._encode is None:
-            return
-        total = 0
-        for record in self._records:
-            if total < _PREPARED and is_large(record):
-                value = self._prepared[id(record)] = self._encode(record)
-                total += len(value)
-
     def open(self) -> _ListReader:
-        encode = self._encode_prepared if self._prepared else self._encode
         return _ListReader(
-            iter(self._records), self._head, self._tail, self._separator, encode, self._batch
+            iter(self._records), self._head, self._tail, self._separator, self._encode, self._batch
         )
-
-    def _encode_prepared(self, record: StoreRecord) -> bytes:
-        assert self._encode is not None
-        value = self._prepared.get(id(record))
-        return self._encode(record) if value is None else value
 
     def __iter__(self) -> Iterator[Buffer]:
         reader = self.open()
@@ -197,7 +185,12 @@ def items_at_once(form: OutputForm) -> int:
 
 
 def protobuf_list(
-    records: Collection[StoreRecord], gvk: GVK, meta: Object, item: Callable[[StoreRecord], Object]
+    records: Collection[StoreRecord],
+    gvk: GVK,
+    meta: Object,
+    item: Callable[[StoreRecord], Object],
+    *,
+    slow: bool,
 ) -> ListBody | list[bytes]:
     """A list as protobuf, which starts with its length: the items are encoded here, and again if
     they are many. Runs in a worker thread.
@@ -225,4 +218,5 @@ def protobuf_list(
     if total <= _WHOLE:
         return [b"".join([head, *kept, tail])]
     size = len(head) + total + len(tail)
-    return ListBody(records, head, tail, b"", encode, items_at_once(OutputForm(PROTOBUF)), size)
+    batch = items_at_once(OutputForm(PROTOBUF))
+    return ListBody(records, head, tail, b"", encode, batch, size, slow=slow)

@@ -20,6 +20,7 @@ from transom.apiserver.serving.listbody import (
     document_frame,
     items_at_once,
     protobuf_list,
+    stored_size,
 )
 from transom.apiserver.serving.negotiate import OutputForm
 from transom.http.messages import Buffer, Headers, HttpResponse, encode_chunk
@@ -42,6 +43,7 @@ else:
 # Lists of more objects than this are encoded while the client reads: of stored bytes, of decoded
 # objects, as YAML.
 _BIG, _BIG_DECODED, _BIG_YAML = 64, 100, 8
+_BIG_BYTES = 256 * 1024  # and lists of more bytes than this
 # Objects of more bytes than this are encoded in the worker thread, unless the stored bytes are sent
 # unchanged.
 _LARGE, _LARGE_YAML = 64 * 1024, 16 * 1024
@@ -197,7 +199,7 @@ def list_response(
     if form.transform == "PartialObjectMetadata":
         raise partial.is_a_list(res.kind)
     records = listing.records
-    if len(records) > _lazy_from(res, form) and res.kind.key not in _REORDERED:
+    if _is_lazy(res, records, form):
         return _many_lazily(res, records, meta, form, now, include_object)
     if form.transform:
         objs = [decode_value(res, r.value) for r in records]
@@ -214,29 +216,31 @@ def list_response(
     return HttpResponse(200, _JSON_HEADERS, head + b",".join(values) + b"]}\n")
 
 
-def _lazy_from(res: Resource, form: OutputForm) -> int:
+def _is_lazy(res: Resource, records: Collection[StoreRecord], form: OutputForm) -> bool:
+    """Whether the items are encoded while the client reads."""
+    if res.kind.key in _REORDERED:
+        return False
     if joins(res, form):
-        return _BIG
-    return _BIG_YAML if form.media == YAML else _BIG_DECODED
+        most = _BIG
+    else:
+        most = _BIG_YAML if form.media == YAML else _BIG_DECODED
+    return len(records) > most or (len(records) > 1 and stored_size(records) > _BIG_BYTES)
 
 
 def needs_thread(res: Resource, records: Collection[StoreRecord], form: OutputForm) -> bool:
-    """Whether `list_response` is slow, or encoding one of its items later would be: then call
-    `prepare_large_items` after it.
-    """
+    """Whether `list_response` is slow."""
     if joins(res, form):
         return False
-    limit = _LARGE_YAML if form.media == YAML else _LARGE
-    if len(records) > _lazy_from(res, form):
-        return is_long_protobuf_list(records, form) or any(
-            len(record.value) > limit for record in records
-        )
-    return sum([len(record.value) for record in records]) > limit
+    if _is_lazy(res, records, form):
+        return form.media == PROTOBUF
+    return stored_size(records) > (_LARGE_YAML if form.media == YAML else _LARGE)
 
 
-def is_long_protobuf_list(records: Collection[StoreRecord], form: OutputForm) -> bool:
+def is_long_protobuf_list(
+    res: Resource, records: Collection[StoreRecord], form: OutputForm
+) -> bool:
     """Protobuf encodes the length of a list before its items."""
-    return form.media == PROTOBUF and len(records) > _BIG_DECODED
+    return form.media == PROTOBUF and _is_lazy(res, records, form)
 
 
 def takes_long(res: Resource, record: StoreRecord, form: OutputForm) -> bool:
@@ -244,13 +248,6 @@ def takes_long(res: Resource, record: StoreRecord, form: OutputForm) -> bool:
     return len(record.value) > (_LARGE_YAML if form.media == YAML else _LARGE) and not joins(
         res, form
     )
-
-
-def prepare_large_items(res: Resource, answer: HttpResponse, form: OutputForm) -> HttpResponse:
-    """Encodes the large objects of a list. Runs in the worker thread."""
-    if isinstance(answer.body, ListBody):
-        answer.body.prepare(lambda record: takes_long(res, record, form))
-    return answer
 
 
 def _many_lazily(
@@ -262,11 +259,13 @@ def _many_lazily(
     include_object: str,
 ) -> HttpResponse:
     headers = {YAML: _YAML_HEADERS, PROTOBUF: _PROTOBUF_HEADERS}.get(form.media, _JSON_HEADERS)
+    slow = not joins(res, form) and any(takes_long(res, record, form) for record in records)
     if not form.transform and not form.pretty and form.media == JSON:
         encode = _item_bytes(res)
         batch = 4096 if encode is None else items_at_once(form)
+        head = _list_head(res, meta)
         return HttpResponse(
-            200, headers, ListBody(records, _list_head(res, meta), b"]}\n", b",", encode, batch)
+            200, headers, ListBody(records, head, b"]}\n", b",", encode, batch, slow=slow)
         )
     item: Callable[[StoreRecord], Object]
     if form.transform == "Table":
@@ -290,9 +289,8 @@ def _many_lazily(
 
     if form.media == PROTOBUF:
         group, _, version = skeleton["apiVersion"].rpartition("/")
-        return HttpResponse(
-            200, headers, protobuf_list(records, GVK(group, version, skeleton["kind"]), meta, item)
-        )
+        gvk = GVK(group, version, skeleton["kind"])
+        return HttpResponse(200, headers, protobuf_list(records, gvk, meta, item, slow=slow))
     head, tail, separator, encode_item = document_frame(skeleton, key, form)
     body = ListBody(
         records,
@@ -301,6 +299,7 @@ def _many_lazily(
         separator,
         lambda record: encode_item(item(record)),
         items_at_once(form),
+        slow=slow,
     )
     return HttpResponse(200, headers, body)
 

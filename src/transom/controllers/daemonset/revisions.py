@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
@@ -11,6 +12,7 @@ from transom.client.workqueue import RetryLater
 from transom.controllers import history, template_hash
 from transom.controllers.daemonset.template import HASH_LABEL
 from transom.controllers.ownership import controller_ref
+from transom.kit.large_work import compute_for_object
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, same_json, with_metadata
 
@@ -49,7 +51,9 @@ async def _snapshot(client: ApiClient, daemon_set: Object, patch: Object, number
     meta = daemon_set["metadata"]
     template = daemon_set["spec"].get("template") or {}
     collisions = (daemon_set.get("status") or {}).get("collisionCount")
-    hashed = template_hash.compute_template_hash(template, collisions)
+    hashed = await compute_for_object(
+        template, partial(template_hash.compute_template_hash, template, collisions)
+    )
     labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: hashed}
     name = f"{meta['name']}-{hashed}"
     new_meta = {

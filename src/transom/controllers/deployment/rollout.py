@@ -7,6 +7,7 @@ writes, so that a second write does not conflict with the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from transom.client.api import ApiClient, is_already_exists, is_namespace_terminating, is_not_found
 from transom.client.events import NORMAL, WARNING, EventRecorder
@@ -17,6 +18,7 @@ from transom.controllers.deployment import status as statuses
 from transom.controllers.deployment.sets import spec_replicas, template_without_hash
 from transom.controllers.ownership import controller_ref
 from transom.kit.clock import Clock
+from transom.kit.large_work import compute_for_object
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of, with_metadata
 
@@ -174,7 +176,12 @@ class Rollout:
         deployment = self.deployment
         old = self._old
         number = sets.max_revision(old) + 1
-        planned = self._plan_new(old, number)
+        template = template_without_hash(deployment)
+        collisions = (deployment.get("status") or {}).get("collisionCount")
+        hashed = await compute_for_object(
+            template, partial(template_hash.compute_template_hash, template, collisions)
+        )
+        planned = self._plan_new(old, number, template, hashed)
         name, size = planned["metadata"]["name"], spec_replicas(planned)
         existed = False
         try:
@@ -208,15 +215,12 @@ class Rollout:
             await self._write_status(status)
         return made
 
-    def _plan_new(self, old: Sequence[Object], number: int) -> Object:
+    def _plan_new(
+        self, old: Sequence[Object], number: int, template: Object, template_hashed: str
+    ) -> Object:
         deployment = self.deployment
-        meta, spec, template = (
-            deployment["metadata"],
-            deployment["spec"],
-            template_without_hash(deployment),
-        )
-        collisions = (deployment.get("status") or {}).get("collisionCount")
-        hashed = {sets.HASH_LABEL: template_hash.compute_template_hash(template, collisions)}
+        meta, spec = deployment["metadata"], deployment["spec"]
+        hashed = {sets.HASH_LABEL: template_hashed}
         labels = {**((template.get("metadata") or {}).get("labels") or {}), **hashed}
         selector = spec.get("selector") or {}
         planned: Object = {

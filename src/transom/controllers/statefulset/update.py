@@ -7,6 +7,7 @@ when all its successors are gone, unless the set allows parallel management.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from transom.client.api import ApiClient, is_already_exists, is_not_found
 from transom.client.events import NORMAL, WARNING, EventRecorder
@@ -21,6 +22,7 @@ from transom.client.workqueue import RetryLater
 from transom.controllers import history, pods
 from transom.controllers.statefulset import identity
 from transom.controllers.statefulset.identity import ordinal_of, revision_of
+from transom.kit.large_work import compute_for_object
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -80,7 +82,12 @@ class StatefulSetUpdate:
     async def _current_and_update(self) -> tuple[Object, Object]:
         revisions = self._revisions
         following = history.revision_number(revisions[-1]) + 1 if revisions else 1
-        update = history.planned_revision(self._set, STATEFUL_SETS, following, self._collisions)
+        update = await compute_for_object(
+            self._set,
+            partial(
+                history.planned_revision, self._set, STATEFUL_SETS, following, self._collisions
+            ),
+        )
         equal = [revision for revision in revisions if history.same_revision_data(revision, update)]
         if not equal:
             update, self._collisions = await history.create_revision(

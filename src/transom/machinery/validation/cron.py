@@ -89,7 +89,8 @@ def _parse_every(text: str) -> int:
 def _parse_field(text: str, bounds: _Bounds) -> CronField:
     values: set[int] = set()
     star = False
-    for expression in filter(None, text.split(",")):
+    # Each expression once: a schedule can repeat one a hundred thousand times.
+    for expression in dict.fromkeys(filter(None, text.split(","))):
         values.update(_parse_range(expression, bounds))
         star = star or expression[0] in "*?"
     return CronField(frozenset(values), star)

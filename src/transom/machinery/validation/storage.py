@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
+from transom.machinery.field import (
+    duplicate,
+    errors_are_omitted,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from transom.machinery.validation.checks import (
     check_each,
     dns_subdomain,
@@ -61,7 +70,7 @@ def _topologies(terms: Sequence[Mapping[str, Any]]) -> Errors:
     errors: Errors = []
     # As many empty terms as there are terms count as seen from the start, so every empty term is a
     # duplicate.
-    seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    seen = Counter({frozenset[tuple[str, frozenset[str]]](): len(terms)})
     for i, term in enumerate(terms):
         path = f"allowedTopologies[{i}].matchLabelExpressions"
         held: dict[str, frozenset[str]] = {}
@@ -69,17 +78,21 @@ def _topologies(terms: Sequence[Mapping[str, Any]]) -> Errors:
             key, values = expression.get("key", ""), expression.get("values") or ()
             if not values:
                 errors.append(required(f"{path}[{j}].values"))
-            errors += [
-                duplicate(f"{path}[{j}].values[{n}]", v)
-                for n, v in enumerate(values)
-                if v in values[:n]
-            ]
+            before: set[str] = set()
+            for n, v in enumerate(values):
+                if v in before:
+                    errors.append(duplicate(f"{path}[{j}].values[{n}]", v))
+                before.add(v)
             errors += validate_label_name(key, f"{path}[{j}].key")
             if key in held:
                 errors.append(duplicate(f"{path}[{j}].key", key))
             held[key] = frozenset(values)
-        errors += [duplicate(path, "") for other in seen if other == held]
-        seen.append(held)
+        same = frozenset(held.items())
+        for _ in range(seen[same]):
+            if errors_are_omitted():
+                break
+            errors.append(duplicate(path, ""))
+        seen[same] += 1
     return errors
 
 
@@ -209,11 +222,14 @@ def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> E
 def update_csi_node(new: Object, old: Object) -> Errors:
     errors = validate_csi_node(new) + validate_csi_node(new)
     drivers = (new.get("spec") or {}).get("drivers") or ()
+    named: dict[str, list[Mapping[str, Any]]] = {}
+    for driver in drivers:
+        named.setdefault(driver.get("name", ""), []).append(driver)
     for was in (old.get("spec") or {}).get("drivers") or ():
         errors += [
             invalid("CSINodeDriver", go_dump("storage.CSINodeDriver", driver), IMMUTABLE)
-            for driver in drivers
-            if driver.get("name") == was.get("name") and driver != was
+            for driver in named.get(was.get("name", ""), ())
+            if driver != was
         ]
     return errors
 

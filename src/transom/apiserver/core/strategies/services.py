@@ -179,7 +179,8 @@ class _Reservation:
     def __init__(self, allocators: ServiceAllocators, svc: Object, dry_run: bool) -> None:
         self._allocators = allocators
         self._dry_run = dry_run
-        self._dry_run_ports: list[int] = []
+        self._dry_run_ports: set[int] = set()
+        self._made_up_port = _MADE_UP_PORT
         self._name = svc["metadata"].get("name", "")
         self._undo: list[Callable[[], None]] = []
 
@@ -241,8 +242,12 @@ class _Reservation:
     def _dry_run_port(self, wanted: int) -> int:
         if wanted and (wanted in self._allocators.ports.used or wanted in self._dry_run_ports):
             raise AlreadyAllocated
-        self._dry_run_ports.append(wanted or max(self._dry_run_ports, default=_MADE_UP_PORT) + 1)
-        return self._dry_run_ports[-1]
+        first = not self._dry_run_ports
+        port = wanted or self._made_up_port + 1
+        self._dry_run_ports.add(port)
+        # One more than the largest port so far, however small the first requested one is.
+        self._made_up_port = port if first else max(self._made_up_port, port)
+        return port
 
     def undo(self) -> None:
         for step in reversed(self._undo):
@@ -312,19 +317,16 @@ def _reserve_node_ports(taken: _Reservation, new: Object, old: Object | None) ->
     free_to_use = set(_node_ports(old)) if old is not None else set()
     by_port: dict[int, int] = {}
     ports = new["spec"].get("ports") or []
+    requested: dict[int, int] = {}
+    for port in ports:
+        if port.get("nodePort"):
+            requested.setdefault(port.get("port", 0), port["nodePort"])
     for index, port in enumerate(ports):
         number, wanted = port.get("port", 0), port.get("nodePort", 0)
         if old is None:
             # A UDP and a TCP port of the same number share a node port, also one that a later entry
             # requests.
-            wanted = (
-                wanted
-                or by_port.get(number)
-                or next(
-                    (p["nodePort"] for p in ports if p.get("port") == number and p.get("nodePort")),
-                    0,
-                )
-            )
+            wanted = wanted or by_port.get(number) or requested.get(number, 0)
             free_to_use = {by_port[number]} if number in by_port else set()
         port["nodePort"] = (
             wanted if wanted in free_to_use else taken.port(wanted, f"spec.ports[{index}].nodePort")
