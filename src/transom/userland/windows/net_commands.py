@@ -12,12 +12,17 @@ from typing import Final
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.api import MappingError, RemoteStorage
 from transom.userland.process import Process
-from transom.userland.windows import wmi
+from transom.userland.windows import wmi, wmi_query
+from transom.userland.windows.wmi_devices import (
+    SHARES,
+    add_share,
+    share_remark,
+    shared_directories,
+)
 
 _DONE: Final = "The command completed successfully.\r\n"
 _RULE: Final = "-" * 79
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-SHARES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\LanmanServer\Shares"
 _LETTERS: Final = "ZYXWVUTSRQPONMLKJIHGFED"
 _MESSAGES: Final = {
     2: "The system cannot find the file specified.",
@@ -106,28 +111,19 @@ def _share(process: Process, words: list[str]) -> int:
     process.print_line(f"\r\nShare name   Resource                        Remark\r\n\r\n{_RULE}")
     for drive, _, _ in wmi.local_drives(process.context):
         process.print_line(f"{drive[0] + '$':<13}{drive + chr(92):<32}Default share")
-    for name, path in shares(process).items():
-        process.print_line(f"{name:<13}{path:<32}".rstrip())
+    for name, path in shared_directories(process.context).items():
+        remark = share_remark(process.context, name)
+        process.print_line(f"{name:<13}{path:<32}{remark}".rstrip())
     process.print_line(f"{'IPC$':<13}{'':<32}Remote IPC")
     process.print_line(f"{'ADMIN$':<13}{'C:' + chr(92) + 'Windows':<32}Remote Admin")
     process.print_line(_DONE)
     return 0
 
 
-def shares(process: Process) -> dict[str, str]:
-    """The shares that an administrator has made, with their directories."""
-    values = process.context.windows.system.registry.values(SHARES) or {}
-    out = {}
-    for name, lines in values.items():
-        rows = lines if isinstance(lines, tuple) else ()
-        out[name] = next((row[5:] for row in rows if row.startswith("Path=")), "")
-    return out
-
-
 def _change_share(process: Process, words: list[str]) -> int:
     """`net share NAME=PATH`, `net share NAME /delete`, `net share NAME`"""
     name, equals, path = words[0].partition("=")
-    known = {one.lower(): one for one in shares(process)}
+    known = {one.lower(): one for one in shared_directories(process.context)}
     registry = process.context.windows.system.registry
     if not process.context.windows.account.administrator:
         return _failed(process, 5, _MESSAGES[5])
@@ -150,14 +146,14 @@ def _change_share(process: Process, words: list[str]) -> int:
         )
         return 2
     if equals:
-        rows = ("CSCFlags=0", "MaxUses=4294967295", f"Path={process.files.real_path(path)}")
-        registry.set(SHARES, name, (*rows, "Permissions=0", f"ShareName={name}", "Type=0"))
+        remark = next((w[8:] for w in words if w.lower().startswith("/remark:")), "")
+        add_share(process.context, name, process.files.real_path(path), remark)
         process.print_line(f"{name} was shared successfully.\r\n")
     elif any(word.lower() in ("/delete", "/d") for word in words):
         registry.delete(SHARES, known[name.lower()])
         process.print_line(f"{known[name.lower()]} was deleted successfully.\r\n")
     else:
-        target = shares(process)[known[name.lower()]]
+        target = shared_directories(process.context)[known[name.lower()]]
         process.print_line(f"Share name        {known[name.lower()]}\r\nPath              {target}")
         process.print_line(_DONE)
     return 0
@@ -165,7 +161,7 @@ def _change_share(process: Process, words: list[str]) -> int:
 
 def _config(process: Process, words: list[str]) -> int:
     context = process.context
-    _, found = wmi.instances(context, "Win32_OperatingSystem")
+    _, found = wmi_query.instances(context, "Win32_OperatingSystem")
     account = context.windows.account
     rows = (
         ("Computer name", "\\\\" + context.windows.system.computer_name),
