@@ -106,6 +106,8 @@ def _wanted_drive(process: Process, operands: list[str]) -> str:
 
 def _share(process: Process, words: list[str]) -> int:
     """Without arguments, all shares: those of an administrator, and one for each drive."""
+    if not _running(process, "LanmanServer", "Server"):
+        return 2
     if words:
         return _change_share(process, words)
     process.print_line(f"\r\nShare name   Resource                        Remark\r\n\r\n{_RULE}")
@@ -159,8 +161,22 @@ def _change_share(process: Process, words: list[str]) -> int:
     return 0
 
 
+def _running(process: Process, name: str, shown: str) -> bool:
+    """Whether a service that these commands need runs."""
+    service = process.context.windows.system.services.find(name)
+    if service is None or service.state == "RUNNING":
+        return True
+    process.complain(
+        f"The {shown} service is not started.\r\n\r\nMore help is available by typing NET "
+        "HELPMSG 2114.\r\n"
+    )
+    return False
+
+
 def _config(process: Process, words: list[str]) -> int:
     context = process.context
+    if words and words[0].lower().startswith("serv"):
+        return _config_server(process)
     _, found = wmi_query.instances(context, "Win32_OperatingSystem")
     account = context.windows.account
     rows = (
@@ -177,6 +193,26 @@ def _config(process: Process, words: list[str]) -> int:
     return 0
 
 
+def _config_server(process: Process) -> int:
+    context = process.context
+    if not _running(process, "LanmanServer", "Server"):
+        return 2
+    (found,) = wmi_query.instances(context, "Win32_OperatingSystem")[1]
+    rows = (
+        ("Server Name", "\\\\" + context.windows.system.computer_name),
+        ("Server Comment", ""),
+        ("Software version", str(found["Caption"]).removeprefix("Microsoft ")),
+        ("Server hidden", "No"),
+        ("Maximum Logged On Users", "16777216"),
+        ("Maximum open files per session", "16384"),
+        ("Idle session time (min)", "15"),
+    )
+    for name, value in rows:
+        process.print_line(f"{name:<37} {value}".rstrip())
+    process.print_line(_DONE)
+    return 0
+
+
 def _local(process: Process, moment: float) -> str:
     offset = offset_seconds(process.context.windows.system.registry, moment)
     return time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(moment + offset))
@@ -185,8 +221,11 @@ def _local(process: Process, moment: float) -> str:
 def _statistics(process: Process, words: list[str]) -> int:
     booted = process.context.windows.resources.boot_time
     name = process.context.windows.system.computer_name
+    server = bool(words) and words[0].lower().startswith("serv")
+    if server and not _running(process, "LanmanServer", "Server"):
+        return 2
     process.print_line(
-        f"Workstation Statistics for \\\\{name}\r\n\r\n\r\nStatistics since "
+        f"{'Server' if server else 'Workstation'} Statistics for \\\\{name}\r\n\r\n\r\nStatistics since "
         f"{_local(process, booted)}\r\n"
     )
     process.print_line(_DONE)
@@ -217,8 +256,40 @@ def _none_listed(process: Process, words: list[str]) -> int:
     return 0
 
 
+def _domain_only(process: Process, words: list[str]) -> int:
+    process.complain(
+        "This command can be used only on a Windows Domain Controller.\r\n\r\n"
+        "More help is available by typing NET HELPMSG 3515.\r\n"
+    )
+    return 2
+
+
+def _view(process: Process, words: list[str]) -> int:
+    """`net view`, `net view \\\\SERVER`: this computer's own shares; others have none to show."""
+    if not words:
+        return _failed(process, 1231, "The network location cannot be reached.")
+    name = words[0].lstrip("\\").lower()
+    own = (process.context.windows.system.computer_name.lower(), "localhost", "127.0.0.1")
+    if name not in own:
+        return _failed(process, 53, _MESSAGES[53])
+    found = shared_directories(process.context)
+    if not found:
+        process.print_line("There are no entries in the list.\r\n")
+        return 0
+    process.print_line(f"Shared resources at {words[0]}\r\n\r\n\r\n")
+    process.print_line(f"Share name  Type  Used as  Comment\r\n\r\n{_RULE}")
+    for share in sorted(found):
+        remark = share_remark(process.context, share)
+        process.print_line(f"{share:<12}Disk           {remark}".rstrip())
+    process.print_line(_DONE)
+    return 0
+
+
 NET: Final[dict[str, Callable[[Process, list[str]], int]]] = {
+    "computer": _domain_only,
     "config": _config,
+    "group": _domain_only,
+    "view": _view,
     "file": _none_listed,
     "helpmsg": _help_message,
     "session": _none_listed,

@@ -404,6 +404,8 @@ async def net(process: Process) -> int:
     verb = words[0].lower() if words else ""
     if verb in ("user", "users"):
         return accounts.net_user(process, words[1:])
+    if verb == "accounts":
+        return accounts.net_accounts(process, words[1:])
     if verb == "localgroup":
         return accounts.net_localgroup(process, words[1:])
     if verb in net_commands.NET:

@@ -417,8 +417,10 @@ class WindowsMachine:
             or self._described(service) != self._usual.get(binary)
         ):
             return
-        process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
-        if nssm.is_nssm_managed(service.bin_path):
+        supervised = nssm.is_nssm_managed(service.bin_path)
+        line = (path, *arguments) if supervised else split_command_line(service.bin_path)
+        process = NodeProcess(self, program, line, self._manager, service=True)
+        if supervised:
             self.services.adopt(
                 service, self._supervise(service, self.services.report(service), process)
             )
