@@ -122,7 +122,10 @@ def real_name(files: FileTree, path: str) -> str:
     place = files._walk(path, follow=False)
     if place.node is None:
         raise files._style.error(errno.ENOENT, path)
-    return place.node.called(place.keys[-1] if place.keys else "")
+    if place.parent is None or type(place.parent.data) is not dict or not place.keys:
+        return place.node.called(place.keys[-1] if place.keys else "")
+    # what is mounted there has a name of its own
+    return place.parent.data[place.keys[-1]].called(place.keys[-1])
 
 
 def hard_links(files: FileTree, path: str) -> list[str]:

@@ -158,8 +158,8 @@ class ProcessEntry(NamedTuple):
     argv: tuple[str, ...]
     started: float  # clock.time()
     memory: int
-    handles: int = 250
-    cpu: float = 0.5  # seconds
+    handles: int = 60
+    cpu: float = 0.03  # seconds
     system: bool = False  # a process of Windows itself, which cannot be terminated
 
 

@@ -35,6 +35,13 @@ MAX_POSIX_PATH = 4096  # Linux' PATH_MAX, including the NUL
 MAX_PATH = 260  # characters of a path on Windows, unless it begins with \\?\
 
 
+def decode_text(data: bytes) -> str:
+    """The text of a file: UTF-8, or what its byte order mark says."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+
+
 def windows_error(code: int, path: str) -> OSError:
     return WINDOWS.error(code, path)
 
@@ -96,7 +103,7 @@ class FileView:
         return BytesSource(self.read(path))
 
     def text(self, path: str) -> str:
-        return self.read(path).decode("utf-8", "surrogateescape")
+        return decode_text(self.read(path))
 
     # Writing
     def write(self, path: str, data: bytes, mode: int = 0o666) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from tests.runtime.sim import rig
@@ -29,7 +30,10 @@ class Started(NamedTuple):
 
 
 class Program:
+    _pids = count(2_000_000, 4)  # not those of the machine
+
     def __init__(self) -> None:
+        self.pid = next(self._pids)
         self.code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> int:

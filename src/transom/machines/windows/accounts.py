@@ -159,6 +159,12 @@ class LocalUser:
     description: str = ""
     password_expires: bool = True
     created: float = 0.0
+    password_set: float = 0.0  # 0: when it was created
+    expires: float = 0.0  # the account; 0: never
+    last_logon: float = 0.0
+
+    def set_password(self, password: str, now: float) -> None:
+        self.password, self.password_set = password, now
 
 
 @dataclass(slots=True, eq=False)
@@ -168,6 +174,18 @@ class LocalGroup:
     description: str = ""
     members: list[str] = field(default_factory=list)
     """SIDs."""
+
+
+class AccountPolicy(NamedTuple):
+    """The rules for passwords, as `net accounts` shows and changes them."""
+
+    minimum_days: int = 0
+    maximum_days: int = 42  # 0: unlimited
+    minimum_length: int = 0
+    history: int = 0
+    lockout_threshold: int = 0  # 0: never
+    lockout_minutes: int = 30
+    lockout_window: int = 30
 
 
 class AccountError(Exception):
@@ -195,6 +213,7 @@ class AccountDatabase:
         self._next = 1000
         self._users: dict[str, LocalUser] = {}
         self._groups: dict[str, LocalGroup] = {}
+        self.policy = AccountPolicy()
         for name, number, text in _BUILTIN_GROUPS:
             self._groups[name.lower()] = LocalGroup(name, f"S-1-5-32-{number}", text)
         for name, number, enabled, text in _BUILTIN_USERS:
@@ -203,6 +222,7 @@ class AccountDatabase:
             )
             self._users[name.lower()] = user
         self._groups["administrators"].members.append(self._users["administrator"].sid)
+        self._groups["users"].members += ["S-1-5-4", security.AUTHENTICATED]
         self._groups["guests"].members.append(self._users["guest"].sid)
         for name in local:
             if name.lower() not in self._users:
@@ -222,16 +242,21 @@ class AccountDatabase:
                 u.description,
                 u.password_expires,
                 u.created,
+                u.password_set,
+                u.expires,
+                u.last_logon,
             ]
             for u in self._users.values()
         ]
         groups = [[g.name, g.sid, g.description, list(g.members)] for g in self._groups.values()]
-        return {"next": self._next, "users": users, "groups": groups}
+        policy = self.policy._asdict()
+        return {"next": self._next, "users": users, "groups": groups, "policy": policy}
 
     def restore(self, saved: Any) -> None:
         self._next = int(saved["next"])
         self._users = {row[0].lower(): LocalUser(*row) for row in saved["users"]}
         self._groups = {row[0].lower(): LocalGroup(*row) for row in saved["groups"]}
+        self.policy = AccountPolicy(**saved.get("policy", {}))
 
     # Users
 
@@ -252,10 +277,20 @@ class AccountDatabase:
             raise AccountError(2202, "The user name or group name parameter is invalid.")
         if name.lower() in self._users or name.lower() in self._groups:
             raise AccountError(2224, "The account already exists.")
+        self.check_password(password)
         user = LocalUser(name, self._new_sid(), password, created=created)
         self._users[name.lower()] = user
         self._groups["users"].members.append(user.sid)
         return user
+
+    def check_password(self, password: str) -> None:
+        """Raises AccountError for one that the policy forbids."""
+        if len(password) < self.policy.minimum_length:
+            raise AccountError(
+                2245,
+                "The password does not meet the password policy requirements. Check the minimum "
+                "password length, password complexity and password history requirements.",
+            )
 
     def remove_user(self, name: str) -> None:
         user = self.user(name)

@@ -36,6 +36,7 @@ class ScheduledTask:
     next_run: float | None = None
     last_run: float | None = None
     last_result: int = 267011  # the task has not yet run
+    every: float = 0.0  # seconds between two runs; 0: it is not repeated
 
 
 @dataclass(slots=True)

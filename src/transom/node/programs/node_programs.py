@@ -10,6 +10,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -43,7 +44,8 @@ from transom.runtime.sim.login.units import UnitState
 
 log = logging.getLogger("transom.node")
 
-_FIRST_PID: Final = 1300
+_PIDS: Final = range(500, 1040, 4)  # below those of the machine's process table
+_LATER_PIDS: Final = 1_000_000
 _POWER_LOSS: Final = 1  # the exit code of programs that ran when the machine was switched off
 _PANIC: Final = 2  # the exit code of a Go program that panicked
 _NO_COMMAND: Final = 203  # systemd's exit code for a unit whose program cannot be executed
@@ -101,7 +103,7 @@ class ProgramProcess:
 class NodePrograms:
     def __init__(self, node: ProgramHost) -> None:
         self._node = node
-        self._pids = _FIRST_PID
+        self._pids = chain(_PIDS, count(_LATER_PIDS, 4))
         self._processes: dict[str, list[ProgramProcess]] = {binary: [] for binary in BINARIES}
         self._logs: dict[str, ProgramLog] = {}
         self._output: dict[str, deque[tuple[float, int, bytes]]] = {}
@@ -472,10 +474,10 @@ class NodePrograms:
             self._ended(process, code)
 
     def _new_process(self, binary: str, argv: Sequence[str], *, at_boot: bool) -> ProgramProcess:
-        self._pids += 4
+        pid = next(self._pids)
         if at_boot and binary != "kubelet":
-            return _LazyProcess(binary, argv, self._pids, self._catch_up)
-        return ProgramProcess(binary, argv, self._pids, at_boot=at_boot)
+            return _LazyProcess(binary, argv, pid, self._catch_up)
+        return ProgramProcess(binary, argv, pid, at_boot=at_boot)
 
     def _catch_up(self) -> None:
         """Brings the node up to date before an agent that was started at boot ends: the agent is

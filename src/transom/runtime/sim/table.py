@@ -9,29 +9,31 @@ from transom.userland.api import ProcessEntry
 
 
 class SystemProcess(NamedTuple):
-    """A process that every Windows container has. `weight`: its share of the system's usage."""
+    """A process that every Windows container has. `weight`: its share of the system's usage.
+    `parent`: the position of the process that started it; -1: the kernel.
+    """
 
     pid: int
     name: str
     user: str
     weight: int
+    parent: int
 
 
+KERNEL_PROCESS: Final = 4  # "System"
+_SMSS, _WININIT, _SERVICES = 0, 2, 3
 WINDOWS_PROCESSES: Final = (
-    SystemProcess(872, "smss.exe", "SYSTEM", 2),
-    SystemProcess(908, "csrss.exe", "SYSTEM", 9),
-    SystemProcess(944, "wininit.exe", "SYSTEM", 11),
-    SystemProcess(980, "services.exe", "SYSTEM", 13),
-    SystemProcess(996, "lsass.exe", "SYSTEM", 22),
-    SystemProcess(1004, "svchost.exe", "SYSTEM", 14),
-    SystemProcess(1012, "svchost.exe", "NETWORK SERVICE", 12),
-    SystemProcess(1020, "svchost.exe", "LOCAL SERVICE", 10),
-    SystemProcess(1028, "CExecSvc.exe", "SYSTEM", 7),
+    SystemProcess(872, "smss.exe", "SYSTEM", 2, -1),
+    SystemProcess(908, "csrss.exe", "SYSTEM", 9, _SMSS),
+    SystemProcess(944, "wininit.exe", "SYSTEM", 11, _SMSS),
+    SystemProcess(980, "services.exe", "SYSTEM", 13, _WININIT),
+    SystemProcess(996, "lsass.exe", "SYSTEM", 22, _WININIT),
+    SystemProcess(1004, "svchost.exe", "SYSTEM", 14, _SERVICES),
+    SystemProcess(1012, "svchost.exe", "NETWORK SERVICE", 12, _SERVICES),
+    SystemProcess(1020, "svchost.exe", "LOCAL SERVICE", 10, _SERVICES),
+    SystemProcess(1028, "CExecSvc.exe", "SYSTEM", 7, _SERVICES),
 )
 SERVICES_PROCESS: Final = 980
-_SERVICES: Final = next(
-    place for place, row in enumerate(WINDOWS_PROCESSES) if row.pid == SERVICES_PROCESS
-)
 _SYSTEM_CPU: Final = 0.03  # seconds of each, since the start
 _SMALLEST: Final = 1 << 20  # memory of a process that does not specify it
 
@@ -70,7 +72,7 @@ class TableProcess(Protocol):
 class _Child:
     """What a program shows as a process of its own."""
 
-    __slots__ = ("argv", "memory", "parent", "pid", "signalled", "started", "user")
+    __slots__ = ("argv", "memory", "parent", "pid", "signalled", "started", "system", "user")
 
     def __init__(
         self,
@@ -86,6 +88,7 @@ class _Child:
         self.user = ""
         self.started = started
         self.memory = 0
+        self.system = False  # of Windows itself: it cannot be terminated
         self.signalled = signalled
 
 
@@ -157,14 +160,22 @@ class ProcessIdTable:
             return self._with_system(self._use())
         rows = [self.first] if self.first is not None else []
         rows += [
-            ProcessEntry(m.pid, 0, m.user, m.argv, m.started, m.memory)
+            ProcessEntry(m.pid, 0, m.user, m.argv, m.started, m.memory, cpu=m.cpu)
             for m in self._members.values()
         ]
         for child in self._children.values():
             owner = self._members.get(child.parent)
             user = owner.user if owner is not None else child.user
             rows.append(
-                ProcessEntry(child.pid, child.parent, user, child.argv, child.started, child.memory)
+                ProcessEntry(
+                    child.pid,
+                    child.parent,
+                    user,
+                    child.argv,
+                    child.started,
+                    child.memory,
+                    system=child.system,
+                )
             )
         return sorted(rows)
 
@@ -183,11 +194,11 @@ class ProcessIdTable:
         """
         weights = sum(row.weight for row in WINDOWS_PROCESSES)
         numbers = self.system_pids()
-        services, agent = numbers[_SERVICES], numbers[-1]
+        agent = numbers[-1]
         rows = [
             ProcessEntry(
                 pid,
-                services if position > _SERVICES else 0,
+                KERNEL_PROCESS if row.parent < 0 else numbers[row.parent],
                 row.user,
                 (row.name,),
                 self._started,
@@ -196,7 +207,7 @@ class ProcessIdTable:
                 _SYSTEM_CPU,
                 True,
             )
-            for position, (pid, row) in enumerate(zip(numbers, WINDOWS_PROCESSES, strict=True))
+            for pid, row in zip(numbers, WINDOWS_PROCESSES, strict=True)
         ]
         first = min(self._members, default=0)
         for member in self._members.values():
@@ -237,11 +248,36 @@ class ProcessIdTable:
         )
 
     def add(self, argv: Sequence[str], parent: int, signal: Callable[[str], None]) -> int:
-        pid = self._take()
-        child = self._children[pid] = _Child(pid, parent, tuple(argv), self._now(), signal)
         above = self._members.get(parent) or self._children.get(parent)
-        child.user = above.user if above is not None else ""
-        return pid
+        return self._add_child(argv, parent, signal, above.user if above is not None else "").pid
+
+    def add_system(
+        self, argv: Sequence[str], parent: int, user: str, signal: Callable[[str], None] | None
+    ) -> int:
+        """A process of Windows itself. Without `signal` it cannot be terminated."""
+        child = self._add_child(argv, parent, signal or _ignore, user)
+        child.system = signal is None
+        return child.pid
+
+    def add_numbered(
+        self, pid: int, argv: Sequence[str], parent: int, signal: Callable[[str], None]
+    ) -> None:
+        """A process whose pid is decided elsewhere. It runs as its parent's user."""
+        above = self._children.get(parent)
+        self._add_child(argv, parent, signal, above.user if above is not None else "", pid)
+
+    def _add_child(
+        self,
+        argv: Sequence[str],
+        parent: int,
+        signal: Callable[[str], None],
+        user: str,
+        pid: int = 0,
+    ) -> _Child:
+        pid = pid or self._take()
+        child = self._children[pid] = _Child(pid, parent, tuple(argv), self._now(), signal)
+        child.user = user
+        return child
 
     def remove(self, pid: int) -> None:
         self._children.pop(pid, None)
@@ -261,3 +297,7 @@ class ProcessIdTable:
         if not (pid == 1 and name == "SIGKILL"):
             target.signalled(name)
         return True
+
+
+def _ignore(_signal: str) -> None:
+    """It cannot be terminated."""

@@ -10,6 +10,7 @@ from transom.machines.styles import device_name
 from transom.userland.cmd import associations, listing
 from transom.userland.cmd.control import BatchGoto, split_arguments
 from transom.userland.cmd.state import CmdState
+from transom.userland.files import decode_text
 from transom.userland.posix.sh import arithmetic
 from transom.userland.process import Exit
 from transom.userland.windows import texts
@@ -132,7 +133,9 @@ def _type(shell: CmdState, rest: str) -> int:
                     continue
                 if len(names) > 1 or len(paths) > 1:
                     shell.complain(f"\r\n{name}\r\n\r\n")
-                shell.process.stdout.write(files.read(name))
+                data = files.read(name)
+                wide = data[:2] == b"\xff\xfe"  # only such text is converted
+                shell.process.stdout.write(decode_text(data).encode() if wide else data)
             except OSError as error:
                 parent = files.parent(files.absolute(name))
                 code = shell.fail(

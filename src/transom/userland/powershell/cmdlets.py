@@ -12,6 +12,27 @@ from transom.userland.powershell.tree import BoundArgument, NamedArgument, Param
 from transom.userland.powershell.values import PowerShellError, ScriptBlock, to_items, to_text
 from transom.userland.process import Process
 
+# Cmdlets with these verbs act once for each object of the pipeline: not at all if it is empty.
+_PER_OBJECT = frozenset(
+    (
+        "Clear",
+        "Copy",
+        "Disable",
+        "Enable",
+        "Get",
+        "Invoke",
+        "Move",
+        "Remove",
+        "Rename",
+        "Resolve",
+        "Restart",
+        "Start",
+        "Stop",
+        "Test",
+        "Unregister",
+    )
+)
+
 
 class Cmdlet(NamedTuple):
     name: str
@@ -29,7 +50,8 @@ class Cmdlet(NamedTuple):
     ) -> None:
         call = CmdletCall(session, self, name, given)
         await call.bind(arguments)
-        await call.run()
+        if given != [] or self.name.partition("-")[0] not in _PER_OBJECT:
+            await call.run()
 
 
 def cmdlet_row(

@@ -170,7 +170,7 @@ def _set_user(call: CmdletCall, user: LocalUser) -> None:
         call.text("Description", user.description),
     )
     if call.has("Password"):
-        user.password = secure_text(call.get("Password"))
+        user.set_password(secure_text(call.get("Password")), call.process.context.clock.time())
 
 
 def _enable(call: CmdletCall, user: LocalUser) -> None:

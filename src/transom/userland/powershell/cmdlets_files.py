@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from transom.machines.api import Stat
-from transom.userland.files import MAX_PATH
+from transom.userland.files import MAX_PATH, decode_text
 from transom.userland.posix.commands.files import copy_tree
 from transom.userland.powershell import cmdlets_registry
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
@@ -112,7 +112,7 @@ async def _get_content(call: CmdletCall) -> None:
         except OSError:
             _denied(call, path)
             continue
-        content = data.decode("utf-8-sig", "surrogateescape")
+        content = decode_text(data)
         if call.has("Raw"):
             call.emit(content)
             continue
@@ -507,12 +507,13 @@ def _item_property(call: CmdletCall) -> None:
                 except OSError:
                     _missing(call, path)
             continue
-        picked = cmdlets_registry.properties(call, key)
-        if call.cmdlet.name == "Get-ItemPropertyValue":
-            for value in picked.values():
-                call.emit(value)
-        else:
-            call.emit(cmdlets_registry.with_place(key, picked))
+        for one in cmdlets_registry.expand_key(call, key):
+            picked = cmdlets_registry.properties(call, one)
+            if call.cmdlet.name == "Get-ItemPropertyValue":
+                for value in picked.values():
+                    call.emit(value)
+            else:
+                call.emit(cmdlets_registry.with_place(one, picked))
 
 
 def _set_item_property(call: CmdletCall) -> None:
@@ -569,21 +570,30 @@ def set_file_property(
     return True
 
 
-def _remove_item_property(call: CmdletCall) -> None:
+_PROPERTY_CHANGES = {
+    "Clear-ItemProperty": cmdlets_registry.clear_property,
+    "Remove-ItemProperty": cmdlets_registry.remove_property,
+    "Rename-ItemProperty": cmdlets_registry.rename_property,
+}
+
+
+def _change_item_property(call: CmdletCall) -> None:
     for given in _paths(call):
         key = cmdlets_registry.registry_key_path(call, given)
         if key is not None:
-            (
-                cmdlets_registry.rename_property
-                if call.has("NewName")
-                else cmdlets_registry.remove_property
-            )(call, key)
+            _PROPERTY_CHANGES[call.cmdlet.name](call, key)
 
 
 async def _copy_item(call: CmdletCall) -> None:
     files = call.process.files
     target = call.text("Destination", ".")
     for given in _paths(call):
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            place = cmdlets_registry.registry_key_path(call, target) or target
+            for one in cmdlets_registry.expand_key(call, key):
+                cmdlets_registry.copy_key(call, one, place)
+            continue
         for path in expand_wildcards(call, given):
             place = (
                 files.join(target, files.base(files.absolute(path)))
@@ -774,10 +784,11 @@ CMDLETS = (
         "Force",
         "LiteralPath PropertyType Type Value",
     ),
-    cmdlet_row("Remove-ItemProperty", _remove_item_property, "Path Name", "Force", "LiteralPath"),
+    cmdlet_row("Clear-ItemProperty", _change_item_property, "Path Name", "Force", "LiteralPath"),
+    cmdlet_row("Remove-ItemProperty", _change_item_property, "Path Name", "Force", "LiteralPath"),
     cmdlet_row(
         "Rename-ItemProperty",
-        _remove_item_property,
+        _change_item_property,
         "Path Name NewName",
         "PassThru Force",
         "LiteralPath",

@@ -100,7 +100,7 @@ def _writable(call: CmdletCall, written: str) -> str:
     return key
 
 
-def _plain(value: Value) -> Any:
+def plain_value(value: Value) -> Any:
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, bytes):
@@ -123,7 +123,7 @@ def key_object(call: CmdletCall, written: str) -> PsObject:
             "SubKeyCount": len(registry.keys(key)),
             "ValueCount": len(values),
             "FullName": drive_path(written),
-            "Values": {known: _plain(value) for known, value in values.items()},
+            "Values": {known: plain_value(value) for known, value in values.items()},
         },
         name,
     )
@@ -138,7 +138,48 @@ def exists(call: CmdletCall, written: str) -> bool:
         return False
 
 
+def expand_key(call: CmdletCall, written: str) -> list[str]:
+    """The keys that a path with wildcards names; the path itself without any."""
+    if not set("*?") & set(written):
+        return [written]
+    root, *names = written.split("\\")
+    found = [root]
+    for name in names:
+        if not set("*?") & set(name):
+            found = [rf"{above}\{name}" for above in found]
+            continue
+        found = [
+            rf"{above}\{one}"
+            for above in found
+            for one in call.process.context.windows.system.registry.keys(_key(call, above))
+            if matches_wildcard(one, name)
+        ]
+    return [key for key in found if exists(call, key)]
+
+
+def copy_key(call: CmdletCall, written: str, target: str) -> None:
+    """With -Recurse also the keys below. An existing target gets the copy as a key of its own."""
+    registry, source = call.process.context.windows.system.registry, _key(call, written)
+    if not exists(call, written):
+        raise missing_path_error(call, written)
+    if exists(call, target):
+        target = rf"{target}\{ntpath.basename(written)}"
+    place = _writable(call, target)
+    todo = [(source, place)]
+    while todo:
+        old, new = todo.pop()
+        registry.create(new)
+        for name, value in (registry.values(old) or {}).items():
+            registry.set(new, name, value)
+        if call.has("Recurse"):
+            todo += [(rf"{old}\{name}", rf"{new}\{name}") for name in registry.keys(old)]
+
+
 def registry_children(call: CmdletCall, written: str) -> None:
+    if set("*?") & set(written):
+        for key in expand_key(call, written):
+            call.emit(key_object(call, key))
+        return
     if not exists(call, written):
         raise missing_path_error(call, written)
     for name in call.process.context.windows.system.registry.keys(_key(call, written)):
@@ -150,9 +191,10 @@ def registry_children(call: CmdletCall, written: str) -> None:
 
 
 def get_key(call: CmdletCall, written: str) -> None:
-    if not exists(call, written):
-        raise missing_path_error(call, written)
-    call.emit(key_object(call, written))
+    for key in expand_key(call, written):
+        if not exists(call, key):
+            raise missing_path_error(call, key)
+        call.emit(key_object(call, key))
 
 
 def new_key(call: CmdletCall, written: str) -> None:
@@ -252,7 +294,7 @@ def properties(call: CmdletCall, written: str) -> dict[str, Any]:
     values = registry.values(key) or {}
     names = [to_text(name) for name in to_items(call.get("Name"))]
     picked = {
-        known or "(default)": _plain(value)
+        known or "(default)": plain_value(value)
         for known, value in values.items()
         if not names or any(matches_wildcard(known or "(default)", name) for name in names)
     }
@@ -300,7 +342,7 @@ def set_property(call: CmdletCall, written: str) -> None:
         kind = _KINDS[value_type_name(old)]
     _set(call, key, name, call.get("Value"), kind)
     if new or call.has("PassThru"):
-        call.emit(with_place(written, {name: _plain(registry.get(key, name) or "")}))
+        call.emit(with_place(written, {name: plain_value(registry.get(key, name) or "")}))
 
 
 def remove_property(call: CmdletCall, written: str) -> None:
@@ -313,6 +355,17 @@ def remove_property(call: CmdletCall, written: str) -> None:
                 "System.Management.Automation.PSArgumentException,Microsoft.PowerShell.Commands.RemoveItemPropertyCommand",
                 where=call.cmdlet.name,
             )
+
+
+def clear_property(call: CmdletCall, written: str) -> None:
+    """The value stays, with no content."""
+    key, registry = _writable(call, written), call.process.context.windows.system.registry
+    old = registry.get(key, call.text("Name"))
+    if old is not None:
+        empty: Value = "" if isinstance(old, str) else 0
+        if isinstance(old, bytes | tuple):
+            empty = old[:0]
+        registry.set(key, call.text("Name"), empty)
 
 
 def rename_property(call: CmdletCall, written: str) -> None:

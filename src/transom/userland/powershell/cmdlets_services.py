@@ -62,7 +62,9 @@ def _object(call: CmdletCall, service: WindowsService) -> PsObject:
             "ServicesDependedOn": list(service.depends),
             "RequiredServices": list(service.depends),
             "DependentServices": needing,
-            "CanStop": service.state == "RUNNING",
+            "CanStop": service.state == "RUNNING" and service.stoppable,
+            "CanPauseAndContinue": False,
+            "CanShutdown": service.state == "RUNNING",
             "MachineName": ".",
         },
         service.name,
@@ -111,7 +113,16 @@ def _get(call: CmdletCall) -> None:
         real_services(call)
         return
     named = call.has("Name") or call.has("DisplayName") or call.input
-    for service in _meant(call) if named else _manager(call).all():
+    found = _meant(call) if named else _manager(call).all()
+    if call.has("RequiredServices") or call.has("RS"):
+        wanted = [name.lower() for service in found for name in service.depends]
+        found = [one for one in _manager(call).all() if one.name.lower() in wanted]
+    elif call.has("DependentServices") or call.has("DS"):
+        names = {service.name.lower() for service in found}
+        found = [
+            one for one in _manager(call).all() if names & {name.lower() for name in one.depends}
+        ]
+    for service in found:
         call.emit(_object(call, service))
 
 
@@ -246,7 +257,11 @@ def _remove(call: CmdletCall) -> None:
 CMDLETS = (
     cmdlet_row("Remove-Service", _remove, "Name", "", "InputObject"),
     cmdlet_row(
-        "Get-Service", _get, "Name", "DependentServices RequiredServices", "DisplayName InputObject"
+        "Get-Service",
+        _get,
+        "Name",
+        "DependentServices DS RequiredServices RS",
+        "DisplayName InputObject",
     ),
     cmdlet_row("Start-Service", _each(_begin), "Name", "PassThru", "InputObject DisplayName"),
     cmdlet_row(

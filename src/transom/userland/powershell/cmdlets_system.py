@@ -98,13 +98,14 @@ def _get_process(call: CmdletCall) -> None:
         kib = entry.memory >> 10
         call.emit(
             PsObject(
-                "System.Diagnostics.Process",
+                "System.Diagnostics.Process"
+                + ("#IncludeUserName" if call.has("IncludeUserName") else ""),
                 {
                     "Handles": entry.handles,
-                    "NPM(K)": 12,
+                    "NPM(K)": wmi.non_paged_pool(entry),
                     "PM(K)": kib,
                     "WS(K)": kib,
-                    "CPU(s)": entry.cpu,
+                    "CPU(s)": round(entry.cpu, 2),
                     "Id": entry.pid,
                     "SI": session(entry),
                     "ProcessName": name,
@@ -116,7 +117,16 @@ def _get_process(call: CmdletCall) -> None:
                     "PrivateMemorySize64": entry.memory,
                     "VM": entry.memory * 4,
                     "CPU": entry.cpu,
+                    "TotalProcessorTime": time_span(entry.cpu),
                     "HandleCount": entry.handles,
+                    "NPM": wmi.non_paged_pool(entry) << 10,
+                    "Threads": [
+                        PsObject("System.Diagnostics.ProcessThread", {"Id": entry.pid + 4 * number})
+                        for number in range(1, wmi.thread_count(entry) + 1)
+                    ],
+                    "Responding": True,
+                    "MainWindowTitle": "",
+                    "Company": None,
                     "StartTime": members.local_date(call.evaluator, entry.started),
                     "Path": wmi.executable_path(context, entry),
                     "SessionId": session(entry),

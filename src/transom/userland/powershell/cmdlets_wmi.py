@@ -4,16 +4,15 @@ Get-Counter.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from transom.kit.argv import parse_command_line
 from transom.machines.windows.host import CURRENT_VERSION, TCPIP
 from transom.machines.windows.registry import Value
 from transom.machines.windows.system import COMPUTER_NAME, SystemResources
 from transom.machines.windows.time_zones import current_zone
 from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
 from transom.userland.powershell.cmdlets_storage import attached_volumes, disk_numbers
-from transom.userland.powershell.operators import matches_wildcard
+from transom.userland.powershell.operators import matches_wildcard, time_span
 from transom.userland.powershell.values import (
     DateTime,
     PowerShellError,
@@ -22,11 +21,14 @@ from transom.userland.powershell.values import (
     to_number,
     to_text,
 )
-from transom.userland.windows import counters, wmi
+from transom.userland.powershell.wmi_objects import (
+    CIM_KIND,
+    WMI_KIND,
+    invoke_wmi_method,
+    wmi_class_of,
+)
+from transom.userland.windows import counters, wmi, wmi_query
 from transom.userland.windows.wmi import Instance, WmiTimestamp
-
-_CIM: Final = "Microsoft.Management.Infrastructure.CimInstance#root/cimv2/"
-_WMI: Final = "System.Management.ManagementObject#root\\cimv2\\"
 
 
 def _object(call: CmdletCall, name: str, row_: Instance) -> PsObject:
@@ -37,17 +39,23 @@ def _object(call: CmdletCall, name: str, row_: Instance) -> PsObject:
         else value
         for key, value in row_.items()
     }
-    return PsObject((_WMI if old else _CIM) + name, properties, f"{name}")
+    return PsObject((WMI_KIND if old else CIM_KIND) + name, properties, f"{name}")
 
 
 def _instances(call: CmdletCall) -> None:
+    if call.has("List"):
+        pattern = call.text("Class", call.text("ClassName", "*"))
+        for found, _ in sorted(wmi_query.CLASSES.values()):
+            if matches_wildcard(found, pattern):
+                call.emit(PsObject("CimClass", {"Name": found}, found))
+        return
     condition, name = call.text("Filter"), call.text("ClassName", call.text("Class"))
     try:
         if call.has("Query"):
-            name, rows = wmi.wmi_query(call.process.context, call.text("Query"))
+            name, rows = wmi_query.wmi_query(call.process.context, call.text("Query"))
         else:
-            name, rows = wmi.instances(call.process.context, name, condition)
-    except wmi.NoClassError:
+            name, rows = wmi_query.instances(call.process.context, name, condition)
+    except wmi_query.NoClassError:
         kind = "ManagementException" if call.cmdlet.name == "Get-WmiObject" else "CimException"
         message = (
             f'Invalid class "{name}"' if call.cmdlet.name == "Get-WmiObject" else "Invalid class "
@@ -61,7 +69,7 @@ def _instances(call: CmdletCall) -> None:
             ),
         )
         return
-    except wmi.QueryError:
+    except wmi_query.QueryError:
         raise PowerShellError(
             "Invalid query ",
             f"InvalidArgument: (:) [{call.cmdlet.name}], CimException",
@@ -78,50 +86,61 @@ def _instances(call: CmdletCall) -> None:
 
 def _classes(call: CmdletCall) -> None:
     pattern = call.text("ClassName", "*")
-    for name, _ in sorted(wmi.CLASSES.values()):
+    for name, _ in sorted(wmi_query.CLASSES.values()):
         if matches_wildcard(name, pattern):
             call.emit(PsObject("CimClass", {"CimClassName": name, "NameSpace": "ROOT/cimv2"}, name))
 
 
 def _computer_info(call: CmdletCall) -> None:
     context = call.process.context
-    (system,) = wmi.instances(context, "Win32_OperatingSystem")[1]
-    (computer,) = wmi.instances(context, "Win32_ComputerSystem")[1]
+    (system,) = wmi_query.instances(context, "Win32_OperatingSystem")[1]
+    (computer,) = wmi_query.instances(context, "Win32_ComputerSystem")[1]
 
     def version(name: str) -> Value:
         found: Value | None = context.windows.system.registry.get(CURRENT_VERSION, name)
         return found if found is not None else ""
 
+    (bios,) = wmi_query.instances(context, "Win32_BIOS")[1]
+    processors = wmi_query.instances(context, "Win32_Processor")[1]
+    adapters = wmi_query.instances(context, "Win32_NetworkAdapter")[1]
+    boot = float(system["LastBootUpTime"])
+    zone = current_zone(context.windows.system.registry)
     properties: dict[str, Any] = {
         "WindowsBuildLabEx": f"{system['BuildNumber']}.1.amd64fre.rs5_release.180914-1434",
         "WindowsCurrentVersion": version("CurrentVersion"),
         "WindowsEditionId": version("EditionID"),
         "WindowsInstallationType": version("InstallationType"),
+        "WindowsInstallDateFromRegistry": DateTime(float(system["InstallDate"])),
+        "WindowsProductId": system["SerialNumber"],
         "WindowsProductName": version("ProductName"),
+        "WindowsRegisteredOrganization": system["Organization"],
+        "WindowsRegisteredOwner": system["RegisteredUser"],
         "WindowsSystemRoot": r"C:\Windows",
         "WindowsVersion": version("ReleaseId"),
+        "BiosManufacturer": bios["Manufacturer"],
+        "BiosName": bios["Name"],
+        "BiosSeralNumber": bios["SerialNumber"],
+        "BiosVersion": bios["Version"],
+        **_prefixed("Cs", computer),
         "CsCaption": computer["Name"],
-        "CsDNSHostName": computer["DNSHostName"],
-        "CsDomain": computer["Domain"],
-        "CsManufacturer": computer["Manufacturer"],
-        "CsModel": computer["Model"],
-        "CsName": computer["Name"],
-        "CsNumberOfLogicalProcessors": computer["NumberOfLogicalProcessors"],
-        "CsTotalPhysicalMemory": computer["TotalPhysicalMemory"],
+        "CsNetworkAdapters": [str(one["NetConnectionID"]) for one in adapters],
         "CsPhyicallyInstalledMemory": computer["TotalPhysicalMemory"] >> 10,
+        "CsProcessors": [str(one["Name"]) for one in processors],
+        **_prefixed("Os", system),
         "OsName": system["Caption"],
-        "OsVersion": system["Version"],
-        "OsBuildNumber": system["BuildNumber"],
-        "OsTotalVisibleMemorySize": system["TotalVisibleMemorySize"],
-        "OsFreePhysicalMemory": system["FreePhysicalMemory"],
-        "OsTotalVirtualMemorySize": system["TotalVirtualMemorySize"],
-        "OsFreeVirtualMemory": system["FreeVirtualMemory"],
-        "OsSizeStoredInPagingFiles": system["SizeStoredInPagingFiles"],
-        "OsNumberOfProcesses": system["NumberOfProcesses"],
-        "OsLastBootUpTime": DateTime(float(system["LastBootUpTime"])),
         "OsArchitecture": system["OSArchitecture"],
-        "TimeZone": current_zone(call.process.context.windows.system.registry).display_name,
+        "OsHotFixes": [
+            one["HotFixID"] for one in wmi_query.instances(context, "Win32_QuickFixEngineering")[1]
+        ],
+        "OsLastBootUpTime": DateTime(boot),
+        "OsLocalDateTime": DateTime(float(system["LocalDateTime"])),
+        "OsInstallDate": DateTime(float(system["InstallDate"])),
+        "OsUptime": time_span(context.clock.time() - boot),
+        "OsServerLevel": str(version("InstallationType")).replace(" ", ""),
+        "KeyboardLayout": "en-US",
+        "TimeZone": zone.display_name,
         "LogonServer": None,
+        "HyperVisorPresent": True,
     }
     wanted = [to_text(one) for one in to_items(call.get("Property"))]
     if wanted:
@@ -133,8 +152,29 @@ def _computer_info(call: CmdletCall) -> None:
     call.emit(PsObject("Microsoft.PowerShell.Commands.ComputerInfo", properties))
 
 
+def _prefixed(prefix: str, row: Instance) -> dict[str, Any]:
+    return {
+        prefix + (name.removeprefix("OS") if prefix == "Os" else name): value
+        for name, value in row.items()
+        if not isinstance(value, WmiTimestamp)
+    }
+
+
 def _hotfix(call: CmdletCall) -> None:
-    for row_ in wmi.instances(call.process.context, "Win32_QuickFixEngineering")[1]:
+    wanted = [to_text(one).lower() for one in to_items(call.get("Id"))]
+    rows = wmi_query.instances(call.process.context, "Win32_QuickFixEngineering")[1]
+    known = {str(row["HotFixID"]).lower() for row in rows}
+    for one in wanted:
+        if one not in known:
+            call.fail(
+                "Cannot find the requested hotfix on the 'localhost' computer. Verify the input "
+                "and run the command again.",
+                "ObjectNotFound: (:) [Get-HotFix], ArgumentException",
+                "GetHotFixNoEntriesFound",
+            )
+    for row_ in rows:
+        if wanted and str(row_["HotFixID"]).lower() not in wanted:
+            continue
         call.emit(
             PsObject(
                 "System.Management.ManagementObject#root\\cimv2\\Win32_QuickFixEngineering",
@@ -143,52 +183,65 @@ def _hotfix(call: CmdletCall) -> None:
         )
 
 
-def _cim_method(call: CmdletCall) -> None:
-    """The methods Create and Terminate of processes."""
-    context, method = call.process.context, call.text("MethodName", call.text("Name")).lower()
+async def _cim_method(call: CmdletCall) -> None:
+    """Invoke-CimMethod and Invoke-WmiMethod: of a class, or of each instance."""
+    loose = [value for value in call.rest if not wmi_class_of(value)]
+    method = call.text("MethodName", call.text("Name"))
+    first = call.get("ClassName", call.get("Class"))
+    targets = [*(call.input or []), *to_items(call.get("InputObject"))]
+    if wmi_class_of(first):  # an instance takes the first place
+        targets = to_items(first)
+    elif call.input is not None or call.has("InputObject"):
+        method = method or to_text(first or "")
+    if not method and loose:
+        method = to_text(loose[0])
+    named, positional = _method_arguments(call)
+    if first is not None and not targets:
+        found = wmi_query.CLASSES.get(to_text(first).lower())
+        if found is None:
+            call.fail(
+                "Invalid class ",
+                f"InvalidType: ({to_text(first)}:String) [{call.cmdlet.name}], CimException",
+                "HRESULT 0x80041010",
+            )
+            return
+        if call.has("Query") or call.has("Filter"):
+            targets = [
+                _object(call, found[0], one)
+                for one in wmi_query.instances(call.process.context, found[0], call.text("Filter"))[
+                    1
+                ]
+            ]
+        else:
+            call.emit(
+                await invoke_wmi_method(call.evaluator, found[0], None, method, named, positional)
+            )
+            return
+    for value in targets:
+        name = wmi_class_of(value)
+        call.emit(await invoke_wmi_method(call.evaluator, name, value, method, named, positional))
+
+
+def _method_arguments(call: CmdletCall) -> tuple[dict[str, Any], list[Any]]:
     given = call.get("Arguments")
-    if method == "create" and isinstance(given, dict):
-        line = next(
-            (
-                to_text(value)
-                for key, value in given.items()
-                if to_text(key).lower() == "commandline"
-            ),
-            "",
-        )
-        try:
-            started = context.windows.launch(
-                parse_command_line(line, " \t"),
-                context.windows.account,
-                call.evaluator.env.plain(),
-                "C:\\",
-                _discard,
-            )
-            call.emit(
-                PsObject(
-                    "CimMethodResult",
-                    {"ProcessId": started.pid, "ReturnValue": 0, "PSComputerName": None},
-                )
-            )
-        except OSError:
-            call.emit(
-                PsObject(
-                    "CimMethodResult", {"ProcessId": None, "ReturnValue": 9, "PSComputerName": None}
-                )
-            )
-        return
+    named = {to_text(key): value for key, value in given.items()} if isinstance(given, dict) else {}
+    return named, to_items(call.get("ArgumentList"))
+
+
+async def _set_instance(call: CmdletCall) -> None:
+    """Set-CimInstance and Set-WmiInstance, for what can be changed that way: services."""
+    named = _method_arguments(call)[0]
+    changes = call.get("Property")
+    if isinstance(changes, dict):
+        named |= {to_text(key): value for key, value in changes.items()}
     for value in [*(call.input or []), *to_items(call.get("InputObject"))]:
-        if method == "terminate" and isinstance(value, PsObject):
-            done = context.processes.signal(int(to_number(value.get("ProcessId"))), "SIGKILL")
-            call.emit(
-                PsObject(
-                    "CimMethodResult", {"ReturnValue": 0 if done else 2, "PSComputerName": None}
-                )
-            )
+        await invoke_wmi_method(call.evaluator, wmi_class_of(value), value, "Change", named, [])
 
 
-def _discard(_data: bytes) -> None:
-    """Its console is not visible."""
+async def _remove_instance(call: CmdletCall) -> None:
+    """Remove-CimInstance and Remove-WmiObject."""
+    for value in [*(call.input or []), *to_items(call.get("InputObject"))]:
+        await invoke_wmi_method(call.evaluator, wmi_class_of(value), value, "Delete", {}, [])
 
 
 def _rename_computer(call: CmdletCall) -> None:
@@ -210,7 +263,35 @@ def _rename_computer(call: CmdletCall) -> None:
 # ---- performance counters ----
 
 
+def _counter_sets(call: CmdletCall) -> None:
+    """Get-Counter -ListSet"""
+    sets: dict[str, list[str]] = {}
+    for path in counters.counter_paths():
+        sets.setdefault(path[1:].partition("\\")[0].partition("(")[0], []).append(path)
+    patterns = [to_text(one) for one in to_items(call.get("ListSet"))]
+    for name, paths in sorted(sets.items()):
+        if any(matches_wildcard(name, pattern) for pattern in patterns):
+            several = "(*)" in paths[0]
+            call.emit(
+                PsObject(
+                    "Microsoft.PowerShell.Commands.GetCounter.CounterSet",
+                    {
+                        "CounterSetName": name,
+                        "MachineName": ".",
+                        "CounterSetType": "MultiInstance" if several else "SingleInstance",
+                        "Paths": paths,
+                        "PathsWithInstances": [],
+                        "Counter": paths,
+                    },
+                    name,
+                )
+            )
+
+
 async def _counter(call: CmdletCall) -> None:
+    if call.has("ListSet"):
+        _counter_sets(call)
+        return
     context = call.process.context
     asked = [to_text(one) for one in to_items(call.get("Counter"))] or [
         r"\processor(_total)\% processor time",
@@ -307,17 +388,21 @@ CMDLETS = (
     cmdlet_row(
         "Invoke-CimMethod",
         _cim_method,
-        "ClassName MethodName",
+        "ClassName MethodName Arguments",
         "",
-        "Arguments InputObject Namespace",
+        "InputObject Namespace Filter Query",
     ),
     cmdlet_row(
         "Invoke-WmiMethod",
         _cim_method,
-        "Class Name",
+        "Class Name ArgumentList",
         "",
-        "ArgumentList InputObject Namespace MethodName Arguments",
+        "InputObject Namespace MethodName Arguments Filter",
     ),
+    cmdlet_row("Remove-CimInstance", _remove_instance, "InputObject"),
+    cmdlet_row("Remove-WmiObject", _remove_instance, "InputObject"),
+    cmdlet_row("Set-CimInstance", _set_instance, "InputObject", "PassThru", "Property"),
+    cmdlet_row("Set-WmiInstance", _set_instance, "InputObject", "PassThru", "Arguments"),
     cmdlet_row("Get-ComputerInfo", _computer_info, "Property*"),
     cmdlet_row("Get-HotFix", _hotfix, "Id"),
     cmdlet_row(

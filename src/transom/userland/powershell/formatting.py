@@ -20,6 +20,14 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "SI",
         "ProcessName",
     ),
+    "System.Diagnostics.Process#IncludeUserName": (
+        "Handles",
+        "WS(K)",
+        "CPU(s)",
+        "Id",
+        "UserName",
+        "ProcessName",
+    ),
     "System.ServiceProcess.ServiceController": ("Status", "Name", "DisplayName"),
     "MSFT_Disk": (
         "Number",
@@ -30,6 +38,18 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "Total Size",
         "Partition Style",
     ),
+    "MSFT_PhysicalDisk": (
+        "Number",
+        "FriendlyName",
+        "SerialNumber",
+        "MediaType",
+        "CanPool",
+        "OperationalStatus",
+        "HealthStatus",
+        "Usage",
+        "Size",
+    ),
+    "MSFT_SmbShare": ("Name", "ScopeName", "Path", "Description"),
     "MSFT_Partition": ("PartitionNumber", "DriveLetter", "Offset", "Size", "Type"),
     "MSFT_NetAdapter": (
         "Name",

@@ -19,6 +19,7 @@ from transom.userland.powershell import (
     listener,
     processes,
     statics,
+    wmi_objects,
     xml_objects,
 )
 from transom.userland.powershell.operators import format_operator, time_span
@@ -542,6 +543,7 @@ METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     ("System.Management.Automation.PSCredential", "getnetworkcredential"): _network_credential,
     **cmdlets_acl.METHODS,
     **processes.METHODS,
+    **wmi_objects.METHODS,
     ("System.Net.WebClient", "downloadstring"): _download,
     ("System.Net.WebClient", "downloadfile"): _download_file,
     ("System.Net.Sockets.TcpClient", "connect"): tcp_connect,

@@ -31,8 +31,12 @@ async def _wait(
 
 
 METHODS: Final = {
-    ("System.Diagnostics.Process", "kill"): _kill,
-    ("System.Diagnostics.Process", "waitforexit"): _wait,
-    ("System.Diagnostics.Process", "refresh"): lambda evaluator, target, arguments: None,
-    ("System.Diagnostics.Process", "close"): lambda evaluator, target, arguments: None,
+    (kind, name): method
+    for kind in ("System.Diagnostics.Process", "System.Diagnostics.Process#IncludeUserName")
+    for name, method in {
+        "kill": _kill,
+        "waitforexit": _wait,
+        "refresh": lambda evaluator, target, arguments: None,
+        "close": lambda evaluator, target, arguments: None,
+    }.items()
 }

@@ -11,7 +11,7 @@ from typing import Any
 from transom.kit.uuids import random_uuid
 from transom.machines.windows.registry import ExpandString
 from transom.machines.windows.variables import MACHINE, expand_registry_value, user_key
-from transom.userland.powershell import dotnet_objects, statics
+from transom.userland.powershell import dotnet_objects, machine_statics, statics
 from transom.userland.powershell.members import (
     console_write,
     console_write_line,
@@ -309,7 +309,8 @@ def static_member(
     key = (kind, name.lower())
     if arguments is None and key[1] in evaluator.static_values.get(kind, {}):
         return evaluator.static_values[kind][key[1]]
-    found = _STATIC.get(key) or statics.STATICS.get(key) or dotnet_objects.STATICS.get(key)
+    tables = (_STATIC, statics.STATICS, dotnet_objects.STATICS, machine_statics.STATICS)
+    found = next((table[key] for table in tables if key in table), None)
     if found is not None:
         return found(evaluator, arguments)
     if name.lower() == "new":

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from transom.kit.argv import parse_command_line
 from transom.machines import security
 from transom.machines.windows.accounts import AccountDatabase, AccountError, LocalUser, WindowsUser
+from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.api import ProgramContext
 from transom.userland.files import FileView
 from transom.userland.process import Command, Process
 
+_DAY: Final = 86400.0
 _DONE: Final = "The command completed successfully.\r\n"
 _COLUMN: Final = 25
 
@@ -84,13 +87,28 @@ def _change_user(
         user = database.add_user(plain[0], password, created=process.context.clock.time())
     else:
         user = database.user(plain[0])
-        user.password = password or user.password
+        if password:
+            database.check_password(password)
+            user.set_password(password, process.context.clock.time())
     if "/active" in switches:
         user.enabled = switches["/active"].lower() in ("yes", "y")
     user.full_name = switches.get("/fullname", user.full_name).strip('"')
     user.description = switches.get("/comment", user.description).strip('"')
-    if switches.get("/expires", "").lower() == "never":
-        user.password_expires = False
+    expires = switches.get("/expires", "")
+    if expires:
+        user.expires = _expiry(expires)
+
+
+def _expiry(text: str) -> float:
+    """`never` or `12/31/2026`. Raises AccountError."""
+    if text.lower() == "never":
+        return 0.0
+    for shape in ("%m/%d/%Y", "%m/%d/%y", "%Y-%m-%d"):
+        try:
+            return datetime.strptime(text, shape).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    raise AccountError(3952, "The /EXPIRES option was entered incorrectly.")
 
 
 def _list(process: Process, title: str, names: Sequence[str]) -> None:
@@ -100,8 +118,15 @@ def _list(process: Process, title: str, names: Sequence[str]) -> None:
     process.print_line(_DONE)
 
 
+def _local_moment(process: Process, moment: float) -> str:
+    offset = offset_seconds(process.context.windows.system.registry, moment)
+    return time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(moment + offset))
+
+
 def _show_user(process: Process, database: AccountDatabase, user: LocalUser) -> None:
-    when = time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(user.created))
+    changed = user.password_set or user.created
+    when, policy = _local_moment(process, changed), database.policy
+    lasts = user.password_expires and policy.maximum_days
     groups = [group.name for group in database.groups() if user.sid in group.members]
     rows = (
         ("User name", user.name),
@@ -110,11 +135,14 @@ def _show_user(process: Process, database: AccountDatabase, user: LocalUser) -> 
         ("User's comment", ""),
         ("Country/region code", "000 (System Default)"),
         ("Account active", "Yes" if user.enabled else "No"),
-        ("Account expires", "Never"),
+        ("Account expires", _local_moment(process, user.expires) if user.expires else "Never"),
         ("", ""),
         ("Password last set", when),
-        ("Password expires", "Never" if not user.password_expires else when),
-        ("Password changeable", when),
+        (
+            "Password expires",
+            _local_moment(process, changed + policy.maximum_days * _DAY) if lasts else "Never",
+        ),
+        ("Password changeable", _local_moment(process, changed + policy.minimum_days * _DAY)),
         ("Password required", "Yes"),
         ("User may change password", "Yes"),
         ("", ""),
@@ -122,7 +150,7 @@ def _show_user(process: Process, database: AccountDatabase, user: LocalUser) -> 
         ("Logon script", ""),
         ("User profile", ""),
         ("Home directory", ""),
-        ("Last logon", "Never"),
+        ("Last logon", _local_moment(process, user.last_logon) if user.last_logon else "Never"),
         ("", ""),
         ("Logon hours allowed", "All"),
         ("", ""),
@@ -186,6 +214,53 @@ def _show_group(process: Process, database: AccountDatabase, name: str) -> None:
         shown = database.name_of(sid)
         process.print_line(shown.removeprefix(f"{database.computer}\\"))
     process.print_line(_DONE)
+
+
+_POLICY: Final = {
+    "/minpwage": "minimum_days",
+    "/maxpwage": "maximum_days",
+    "/minpwlen": "minimum_length",
+    "/uniquepw": "history",
+    "/lockoutthreshold": "lockout_threshold",
+    "/lockoutduration": "lockout_minutes",
+    "/lockoutwindow": "lockout_window",
+}
+
+
+def net_accounts(process: Process, words: Sequence[str]) -> int:
+    """The rules for passwords."""
+    database = process.context.windows.system.accounts
+    policy = database.policy
+    try:
+        for word in words:
+            name, _, value = word.lower().partition(":")
+            if name not in _POLICY:
+                raise AccountError(3505, "The option is unknown.")
+            demand_administrator(process.context)
+            number = "0" if value in ("unlimited", "never") else value
+            if not number.isdigit() or int(number) > 999:
+                raise AccountError(3952, f"The value for {name.upper()} is not valid.")
+            policy = policy._replace(**{_POLICY[name]: int(number)})
+    except AccountError as error:
+        return _refused(process, error)
+    database.policy = policy
+    if not words:
+        limit = policy.lockout_threshold
+        rows = (
+            ("Force user logoff how long after time expires?:", "Never"),
+            ("Minimum password age (days):", str(policy.minimum_days)),
+            ("Maximum password age (days):", str(policy.maximum_days or "Unlimited")),
+            ("Minimum password length:", str(policy.minimum_length)),
+            ("Length of password history maintained:", str(policy.history or "None")),
+            ("Lockout threshold:", str(limit or "Never")),
+            ("Lockout duration (minutes):", str(policy.lockout_minutes)),
+            ("Lockout observation window (minutes):", str(policy.lockout_window)),
+            ("Computer role:", "SERVER"),
+        )
+        for label, shown in rows:
+            process.print_line(f"{label:<54} {shown}")
+    process.print_line(_DONE)
+    return 0
 
 
 # ---- whoami and runas ----

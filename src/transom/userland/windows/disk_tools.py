@@ -11,6 +11,7 @@ from transom.machines.windows.host import CONTROL
 from transom.userland.api import AttachedDisk
 from transom.userland.process import Command, Process
 from transom.userland.windows import texts, wmi
+from transom.userland.windows.wmi_devices import wmi_disks
 
 _FSUTIL_USAGE: Final = (
     "---- Commands Supported ----\r\n\r\n8dot3name       8dot3name management\r\n"
@@ -19,18 +20,6 @@ _FSUTIL_USAGE: Final = (
     "reparsepoint    Reparse point management\r\nvolume          Volume management"
 )
 _CLUSTER: Final = 4096
-
-
-def _disks(process: Process) -> list[AttachedDisk]:
-    """The machine's disks; in a container the disk of its drives."""
-    node = process.context.node
-    storage = node.storage if node is not None else None
-    if storage is not None:
-        return list(storage.disks())
-    return [
-        AttachedDisk(number, "Virtual HD", "", "", size, free, "MBR", "NTFS", drive[:1], "")
-        for number, (drive, size, free) in enumerate(wmi.local_drives(process.context))
-    ]
 
 
 def _amount(size: int) -> str:
@@ -82,7 +71,7 @@ class _DiskPart:
         write = self._process.print_line
         write("\r\n  Disk ###  Status         Size     Free     Dyn  Gpt")
         write("  --------  -------------  -------  -------  ---  ---")
-        for one in _disks(self._process):
+        for one in wmi_disks(self._process.context):
             gpt = "*" if one.partition_style == "GPT" else " "
             free = one.size if one.partition_style == "RAW" else 0
             unused = _amount(free) if free else "   0 B"
@@ -95,7 +84,7 @@ class _DiskPart:
         write = self._process.print_line
         write("\r\n  Volume ###  Ltr  Label        Fs     Type        Size     Status     Info")
         write("  ----------  ---  -----------  -----  ----------  -------  ---------  --------")
-        formatted = [one for one in _disks(self._process) if one.file_system]
+        formatted = [one for one in wmi_disks(self._process.context) if one.file_system]
         for number, one in enumerate(formatted):
             info = "Boot" if one.letter == "C" else ""
             write(
@@ -126,7 +115,7 @@ class _DiskPart:
         return found[int(wanted)] if int(wanted) < len(found) else None
 
     def _select_disk(self, words: list[str]) -> None:
-        self.disk = self._chosen(words, _disks(self._process))
+        self.disk = self._chosen(words, wmi_disks(self._process.context))
         shown = (
             f"\r\nDisk {self.disk.number} is now the selected disk."
             if self.disk is not None
@@ -135,7 +124,7 @@ class _DiskPart:
         self._process.print_line(shown)
 
     def _select_volume(self, words: list[str]) -> None:
-        formatted = [one for one in _disks(self._process) if one.file_system]
+        formatted = [one for one in wmi_disks(self._process.context) if one.file_system]
         self.volume = self.disk = self._chosen(words, formatted)
         shown = (
             f"\r\nVolume {formatted.index(self.volume)} is the selected volume."
@@ -187,7 +176,7 @@ def mountvol(process: Process) -> int:
     """Without arguments: the volumes and where they are mounted. `DRIVE /L` shows one."""
     words = process.argv[1:]
     rows = []
-    for one in _disks(process):
+    for one in wmi_disks(process.context):
         own = uuid.uuid5(uuid.NAMESPACE_OID, f"{process.context.network.hostname}{one.number}")
         name = one.volume.rstrip("\\") or rf"\\?\Volume{{{own}}}"
         place = f"{one.letter}:\\" if one.letter else "*** NO MOUNT POINTS ***"

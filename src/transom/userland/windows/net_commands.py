@@ -12,12 +12,17 @@ from typing import Final
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.api import MappingError, RemoteStorage
 from transom.userland.process import Process
-from transom.userland.windows import wmi
+from transom.userland.windows import wmi, wmi_query
+from transom.userland.windows.wmi_devices import (
+    SHARES,
+    add_share,
+    share_remark,
+    shared_directories,
+)
 
 _DONE: Final = "The command completed successfully.\r\n"
 _RULE: Final = "-" * 79
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-SHARES: Final = r"HKLM\SYSTEM\CurrentControlSet\Services\LanmanServer\Shares"
 _LETTERS: Final = "ZYXWVUTSRQPONMLKJIHGFED"
 _MESSAGES: Final = {
     2: "The system cannot find the file specified.",
@@ -101,33 +106,26 @@ def _wanted_drive(process: Process, operands: list[str]) -> str:
 
 def _share(process: Process, words: list[str]) -> int:
     """Without arguments, all shares: those of an administrator, and one for each drive."""
+    if not _running(process, "LanmanServer", "Server"):
+        return 2
     if words:
         return _change_share(process, words)
     process.print_line(f"\r\nShare name   Resource                        Remark\r\n\r\n{_RULE}")
     for drive, _, _ in wmi.local_drives(process.context):
         process.print_line(f"{drive[0] + '$':<13}{drive + chr(92):<32}Default share")
-    for name, path in shares(process).items():
-        process.print_line(f"{name:<13}{path:<32}".rstrip())
+    for name, path in shared_directories(process.context).items():
+        remark = share_remark(process.context, name)
+        process.print_line(f"{name:<13}{path:<32}{remark}".rstrip())
     process.print_line(f"{'IPC$':<13}{'':<32}Remote IPC")
     process.print_line(f"{'ADMIN$':<13}{'C:' + chr(92) + 'Windows':<32}Remote Admin")
     process.print_line(_DONE)
     return 0
 
 
-def shares(process: Process) -> dict[str, str]:
-    """The shares that an administrator has made, with their directories."""
-    values = process.context.windows.system.registry.values(SHARES) or {}
-    out = {}
-    for name, lines in values.items():
-        rows = lines if isinstance(lines, tuple) else ()
-        out[name] = next((row[5:] for row in rows if row.startswith("Path=")), "")
-    return out
-
-
 def _change_share(process: Process, words: list[str]) -> int:
     """`net share NAME=PATH`, `net share NAME /delete`, `net share NAME`"""
     name, equals, path = words[0].partition("=")
-    known = {one.lower(): one for one in shares(process)}
+    known = {one.lower(): one for one in shared_directories(process.context)}
     registry = process.context.windows.system.registry
     if not process.context.windows.account.administrator:
         return _failed(process, 5, _MESSAGES[5])
@@ -150,22 +148,36 @@ def _change_share(process: Process, words: list[str]) -> int:
         )
         return 2
     if equals:
-        rows = ("CSCFlags=0", "MaxUses=4294967295", f"Path={process.files.real_path(path)}")
-        registry.set(SHARES, name, (*rows, "Permissions=0", f"ShareName={name}", "Type=0"))
+        remark = next((w[8:] for w in words if w.lower().startswith("/remark:")), "")
+        add_share(process.context, name, process.files.real_path(path), remark)
         process.print_line(f"{name} was shared successfully.\r\n")
     elif any(word.lower() in ("/delete", "/d") for word in words):
         registry.delete(SHARES, known[name.lower()])
         process.print_line(f"{known[name.lower()]} was deleted successfully.\r\n")
     else:
-        target = shares(process)[known[name.lower()]]
+        target = shared_directories(process.context)[known[name.lower()]]
         process.print_line(f"Share name        {known[name.lower()]}\r\nPath              {target}")
         process.print_line(_DONE)
     return 0
 
 
+def _running(process: Process, name: str, shown: str) -> bool:
+    """Whether a service that these commands need runs."""
+    service = process.context.windows.system.services.find(name)
+    if service is None or service.state == "RUNNING":
+        return True
+    process.complain(
+        f"The {shown} service is not started.\r\n\r\nMore help is available by typing NET "
+        "HELPMSG 2114.\r\n"
+    )
+    return False
+
+
 def _config(process: Process, words: list[str]) -> int:
     context = process.context
-    _, found = wmi.instances(context, "Win32_OperatingSystem")
+    if words and words[0].lower().startswith("serv"):
+        return _config_server(process)
+    _, found = wmi_query.instances(context, "Win32_OperatingSystem")
     account = context.windows.account
     rows = (
         ("Computer name", "\\\\" + context.windows.system.computer_name),
@@ -181,6 +193,26 @@ def _config(process: Process, words: list[str]) -> int:
     return 0
 
 
+def _config_server(process: Process) -> int:
+    context = process.context
+    if not _running(process, "LanmanServer", "Server"):
+        return 2
+    (found,) = wmi_query.instances(context, "Win32_OperatingSystem")[1]
+    rows = (
+        ("Server Name", "\\\\" + context.windows.system.computer_name),
+        ("Server Comment", ""),
+        ("Software version", str(found["Caption"]).removeprefix("Microsoft ")),
+        ("Server hidden", "No"),
+        ("Maximum Logged On Users", "16777216"),
+        ("Maximum open files per session", "16384"),
+        ("Idle session time (min)", "15"),
+    )
+    for name, value in rows:
+        process.print_line(f"{name:<37} {value}".rstrip())
+    process.print_line(_DONE)
+    return 0
+
+
 def _local(process: Process, moment: float) -> str:
     offset = offset_seconds(process.context.windows.system.registry, moment)
     return time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(moment + offset))
@@ -189,8 +221,11 @@ def _local(process: Process, moment: float) -> str:
 def _statistics(process: Process, words: list[str]) -> int:
     booted = process.context.windows.resources.boot_time
     name = process.context.windows.system.computer_name
+    server = bool(words) and words[0].lower().startswith("serv")
+    if server and not _running(process, "LanmanServer", "Server"):
+        return 2
     process.print_line(
-        f"Workstation Statistics for \\\\{name}\r\n\r\n\r\nStatistics since "
+        f"{'Server' if server else 'Workstation'} Statistics for \\\\{name}\r\n\r\n\r\nStatistics since "
         f"{_local(process, booted)}\r\n"
     )
     process.print_line(_DONE)
@@ -221,8 +256,40 @@ def _none_listed(process: Process, words: list[str]) -> int:
     return 0
 
 
+def _domain_only(process: Process, words: list[str]) -> int:
+    process.complain(
+        "This command can be used only on a Windows Domain Controller.\r\n\r\n"
+        "More help is available by typing NET HELPMSG 3515.\r\n"
+    )
+    return 2
+
+
+def _view(process: Process, words: list[str]) -> int:
+    """`net view`, `net view \\\\SERVER`: this computer's own shares; others have none to show."""
+    if not words:
+        return _failed(process, 1231, "The network location cannot be reached.")
+    name = words[0].lstrip("\\").lower()
+    own = (process.context.windows.system.computer_name.lower(), "localhost", "127.0.0.1")
+    if name not in own:
+        return _failed(process, 53, _MESSAGES[53])
+    found = shared_directories(process.context)
+    if not found:
+        process.print_line("There are no entries in the list.\r\n")
+        return 0
+    process.print_line(f"Shared resources at {words[0]}\r\n\r\n\r\n")
+    process.print_line(f"Share name  Type  Used as  Comment\r\n\r\n{_RULE}")
+    for share in sorted(found):
+        remark = share_remark(process.context, share)
+        process.print_line(f"{share:<12}Disk           {remark}".rstrip())
+    process.print_line(_DONE)
+    return 0
+
+
 NET: Final[dict[str, Callable[[Process, list[str]], int]]] = {
+    "computer": _domain_only,
     "config": _config,
+    "group": _domain_only,
+    "view": _view,
     "file": _none_listed,
     "helpmsg": _help_message,
     "session": _none_listed,

@@ -301,6 +301,38 @@ def _copy(process: Process, options: RegOptions) -> int:
     return 0
 
 
+def _compare(process: Process, options: RegOptions) -> int:
+    """2 if they differ."""
+    context, registry = process.context, process.context.windows.system.registry
+    keys = [registry_key_of(context, name) for name in (options.key, options.target)]
+    if not all(registry.exists(key) for key in keys):
+        raise RegError(MISSING)
+    deep, same, rows = "/s" in options.switches, True, list[str]()
+    left, right = (
+        {
+            path[len(key) :]: registry.values(path) or {}
+            for path, _ in _tree(registry, key, "", deep)
+        }
+        for key in keys
+    )
+    for below in dict.fromkeys((*left, *right)):
+        for name in dict.fromkeys((*left.get(below, {}), *right.get(below, {}))):
+            values = [side.get(below, {}).get(name) for side in (left, right)]
+            equal = values[0] == values[1]
+            same = same and equal
+            for mark, key, value in zip("<>", (options.key, options.target), values, strict=True):
+                if value is not None and not equal and "/os" not in options.switches:
+                    rows.append(
+                        f"{mark} Value:  {full_key_name(key)}{below}  {name or '(Default)'}  "
+                        f"{value_type_name(value)}  {value_text(value)}"
+                    )
+    for row in rows:
+        process.print_line(row)
+    result = "Identical" if same else "Different"
+    process.print_line(f"\r\nResult Compared: {result}\r\n\r\n{_DONE}")
+    return 0 if same else 2
+
+
 def _file_value(value: Value) -> str:
     match value_type_name(value):
         case "REG_SZ":
@@ -395,6 +427,7 @@ def _import(process: Process, options: RegOptions) -> int:
 
 _VERBS: Final[dict[str, Callable[[Process, RegOptions], int | Awaitable[int]]]] = {
     "add": _add,
+    "compare": _compare,
     "copy": _copy,
     "delete": _delete,
     "export": _export,

@@ -13,7 +13,7 @@ from transom.userland.windows import accounts, net_commands
 _USAGE_ERROR: Final = 1639
 _FILTERS: Final = ("type=", "state=", "bufsize=", "ri=", "group=")
 _CHANGES: Final = frozenset(
-    ("create", "delete", "config", "description", "failure", "start", "stop")
+    ("create", "delete", "config", "description", "failure", "start", "stop", "pause", "continue")
 )
 _STARTS: Final[dict[str, services.Start]] = {
     "auto": "auto",
@@ -50,7 +50,9 @@ _USAGE: Final = {
     "failure": ("Changes the actions upon failure.", "<option1> <option2>..."),
 }
 _VERBS: Final = (
-    "query, queryex, start, stop, create, delete, config, qc, description, failure, qfailure"
+    "query, queryex, start, stop, create, delete, config, qc, description, qdescription, failure,\r\n"
+    "        qfailure, enumdepend, getdisplayname, getkeyname, interrogate, control, pause,\r\n"
+    "        continue, sdshow"
 )
 _HELP: Final = (
     "ERROR:  Unrecognized command\r\n\r\nDESCRIPTION:\r\n        SC is a command line "
@@ -58,7 +60,11 @@ _HELP: Final = (
     "        communicating with the Service Control Manager and services.\r\nUSAGE:\r\n"
     f"        sc <server> [command] [service name] <option1> <option2>...\r\n\r\n        {_VERBS}"
 )
-_TAKES: Final = {"RUNNING": "STOPPABLE, NOT_PAUSABLE, ACCEPTS_SHUTDOWN"}
+_TAKES: Final = "STOPPABLE, NOT_PAUSABLE, ACCEPTS_SHUTDOWN"
+_NEW_SERVICE: Final = (
+    "D:(A;;CCLCSWRPWPDTLOCRRC;;;SY)(A;;CCDCLCSWRPWPDTLOCRSDRCWDWO;;;BA)(A;;CCLCSWLOCRRC;;;IU)"
+    "(A;;CCLCSWLOCRRC;;;SU)"
+)
 _TAKES_NOTHING: Final = "NOT_STOPPABLE, NOT_PAUSABLE, IGNORES_SHUTDOWN"
 
 Options = Mapping[str, str]
@@ -214,6 +220,61 @@ def _query_failure(process: Process, name: str, _words: Sequence[str]) -> str:
     return "\r\n".join(lines)
 
 
+def _query_description(process: Process, name: str, _words: Sequence[str]) -> str:
+    service = manager(process).get(name)
+    return (
+        "[SC] QueryServiceConfig2 SUCCESS\r\n\r\n"
+        f"SERVICE_NAME: {service.name}\r\nDESCRIPTION:  {service.description}"
+    )
+
+
+def _dependents(process: Process, name: str, _words: Sequence[str]) -> str:
+    service = manager(process).get(name)
+    wanted = service.name.lower()
+    found = [
+        other
+        for other in manager(process).all()
+        if wanted in (needed.lower() for needed in other.depends)
+    ]
+    shown = "\r\n".join(
+        service_status(other, extended=False).replace(
+            "        TYPE ", f"DISPLAY_NAME: {other.display_name}\r\n        TYPE ", 1
+        )
+        for other in found
+    )
+    return f"[SC] EnumDependentServices: entriesread = {len(found)}\r\n{shown}"
+
+
+def _display_name(process: Process, name: str, _words: Sequence[str]) -> str:
+    service = manager(process).get(name)
+    return f"[SC] GetServiceDisplayName SUCCESS\r\nName = {service.display_name}"
+
+
+def _key_name(process: Process, name: str, _words: Sequence[str]) -> str:
+    service = manager(process).get(name)
+    return f"[SC] GetServiceKeyName SUCCESS\r\nName = {service.name}"
+
+
+def _interrogate(process: Process, name: str, _words: Sequence[str]) -> str:
+    service = manager(process).get(name)
+    if service.state == "STOPPED":
+        raise ServiceError(services.NOT_STARTED)
+    return service_status(service, extended=False)
+
+
+def _pause(process: Process, name: str, _words: Sequence[str]) -> str:
+    """No service can be paused."""
+    service = manager(process).get(name)
+    stopped = service.state == "STOPPED"
+    raise ServiceError(services.NOT_STARTED if stopped else services.NOT_VALID)
+
+
+def _descriptor(process: Process, name: str, _words: Sequence[str]) -> str:
+    """What Windows gives a new service; nothing changes it."""
+    manager(process).get(name)
+    return f"\r\n{_NEW_SERVICE}"
+
+
 def _delete(process: Process, name: str, _words: Sequence[str]) -> str:
     manager(process).delete(name)
     return "[SC] DeleteService SUCCESS"
@@ -273,7 +334,9 @@ def service_status(
 ) -> str:
     """`extended`: with the number of the process."""
     shown = state or service.state
-    takes = _TAKES.get(shown, _TAKES_NOTHING)
+    takes = _TAKES if shown == "RUNNING" else _TAKES_NOTHING
+    if shown == "RUNNING" and not service.stoppable:
+        takes = f"NOT_{takes}"
     code = 0 if state else service.exit_code
     rows = [
         "",
@@ -304,6 +367,15 @@ _SC: Final[Mapping[str, tuple[_Verb, tuple[str, str]]]] = {
     "config": (_config, ("OpenService", "ChangeServiceConfig")),
     "description": (_description, ("OpenService", "ChangeServiceConfig2")),
     "failure": (_failure, ("OpenService", "ChangeServiceConfig2")),
+    "qdescription": (_query_description, ("OpenService", "QueryServiceConfig2")),
+    "enumdepend": (_dependents, ("EnumDependentServices: OpenService", "EnumDependentServices")),
+    "getdisplayname": (_display_name, ("GetServiceDisplayName", "GetServiceDisplayName")),
+    "getkeyname": (_key_name, ("GetServiceKeyName", "GetServiceKeyName")),
+    "interrogate": (_interrogate, ("OpenService", "ControlService")),
+    "control": (_interrogate, ("OpenService", "ControlService")),
+    "pause": (_pause, ("OpenService", "ControlService")),
+    "continue": (_pause, ("OpenService", "ControlService")),
+    "sdshow": (_descriptor, ("OpenService", "QueryServiceObjectSecurity")),
     "qc": (_query_config, ("OpenService", "QueryServiceConfig")),
     "qfailure": (_query_failure, ("OpenService", "QueryServiceConfig2")),
 }
@@ -332,6 +404,8 @@ async def net(process: Process) -> int:
     verb = words[0].lower() if words else ""
     if verb in ("user", "users"):
         return accounts.net_user(process, words[1:])
+    if verb == "accounts":
+        return accounts.net_accounts(process, words[1:])
     if verb == "localgroup":
         return accounts.net_localgroup(process, words[1:])
     if verb in net_commands.NET:

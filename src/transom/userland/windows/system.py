@@ -47,6 +47,9 @@ def tasklist(process: Process) -> int:
     if "/fi" in arguments and not rows:
         process.print_line("INFO: No tasks are running which match the specified criteria.")
         return 0
+    if "/m" in arguments:
+        _with_modules(process, rows, arguments)
+        return 0
     if "/svc" in arguments:
         _with_services(process, rows, "/nh" in arguments)
         return 0
@@ -140,12 +143,34 @@ def _in_detail(
     widths = (25, 8, 16, 11, 12, 15, 50, 12, 72)
     right = (False, True, False, True, True, False, False, True, False)
     rule = ["=" * width for width in widths]
+    if "/nh" not in arguments:
+        process.print_line()
     for line in lines if "/nh" in arguments else [heading, rule, *lines]:
         cells = [
             cell[:width].rjust(width) if end else cell[:width].ljust(width)
             for cell, width, end in zip(line, widths, right, strict=False)
         ]
         process.print_line(" ".join(cells).rstrip())
+
+
+_MODULES = ("ntdll.dll", "KERNEL32.DLL", "KERNELBASE.dll")  # that every program loads
+
+
+def _with_modules(
+    process: Process, rows: list[tuple[str, int, int, int]], arguments: list[str]
+) -> None:
+    """`/m [pattern]`"""
+    after = arguments[arguments.index("/m") + 1 :]
+    pattern = after[0] if after and not after[0].startswith("/") else "*"
+    found = [name for name in _MODULES if fnmatchcase(name.lower(), pattern)]
+    process.print_line("\r\nImage Name                     PID Modules")
+    process.print_line("========================= ======== " + "=" * 44)
+    for name, pid, *_ in rows:
+        shown = ", ".join((name, *found)) if pid > 4 and pattern == "*" else ", ".join(found)
+        if pid <= 4:
+            shown = "N/A" if pattern == "*" else ""
+        if shown:
+            process.print_line(f"{name[:25]:<25} {pid:>8} {shown}")
 
 
 def _with_services(process: Process, rows: list[tuple[str, int, int, int]], bare: bool) -> None:

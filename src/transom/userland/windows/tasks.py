@@ -8,10 +8,12 @@ from typing import Final
 
 from transom.kit.argv import parse_command_line
 from transom.machines.windows.journal import ScheduledTask
+from transom.machines.windows.time_zones import offset_seconds
 from transom.userland.process import Command, Process
 
 _MISSING: Final = "ERROR: The system cannot find the file specified."
 DAY: Final = 86400.0
+_REPEATED: Final = {"minute": 60.0, "hourly": 3600.0, "daily": DAY, "weekly": 7 * DAY}
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
@@ -90,28 +92,44 @@ def _create(process: Process, options: dict[str, str], name: str) -> int:
         return 1
     now = context.clock.time()
     hours, _, minutes = options.get("/st", "00:00").partition(":")
-    start = now // DAY * DAY + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0
+    schedule, count = options["/sc"].lower(), options.get("/mo", "1")
+    every = _REPEATED.get(schedule, 0.0) * (int(count) if count.isdigit() else 1)
+    offset = offset_seconds(context.windows.system.registry, now)  # /st is local time
+    local = now + offset
+    start = local // DAY * DAY + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 - offset
+    if "/st" not in options:
+        start = now // 60 * 60
+    while start <= now:
+        start += every or DAY
     task = ScheduledTask(
         name,
         options["/tr"],
-        options["/sc"].lower(),
+        schedule,
         user,
-        next_run=start if start > now else start + DAY,
+        next_run=start if every or schedule == "once" else None,
+        every=every,
     )
     context.windows.system.tasks[name.lower()] = task
     process.print_line(f'SUCCESS: The scheduled task "{name}" has successfully been created.')
-    if task.schedule in ("once", "daily"):
-        context.clock.call_later((task.next_run or now) - now, task_due, process, task)
+    if task.next_run is not None:
+        context.clock.call_later(task.next_run - now, task_due, process, task)
     return 0
 
 
 def task_due(process: Process, task: ScheduledTask) -> None:
-    """Runs the task, unless it was deleted."""
-    if process.context.windows.system.tasks.get(task.name.lower()) is task and task.enabled:
+    """Runs the task, unless it was deleted or disabled, or the service is stopped."""
+    system = process.context.windows.system
+    if system.tasks.get(task.name.lower()) is not task:
+        return
+    scheduler = system.services.find("Schedule")
+    if task.enabled and (scheduler is None or scheduler.state == "RUNNING"):
         run_task(process, task)
-        if task.schedule == "daily":
-            task.next_run = (task.next_run or 0.0) + DAY
-            process.context.clock.call_later(DAY, task_due, process, task)
+    every = task.every or (DAY if task.schedule == "daily" else 0.0)
+    if every:
+        task.next_run = (task.next_run or 0.0) + every
+        process.context.clock.call_later(every, task_due, process, task)
+    else:
+        task.next_run = None
 
 
 def run_task(process: Process, task: ScheduledTask) -> None:
@@ -133,10 +151,11 @@ def run_task(process: Process, task: ScheduledTask) -> None:
         task.last_result = 0x80070002
 
 
-def _moment(value: float | None) -> str:
-    return (
-        time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(value)) if value is not None else "N/A"
-    )
+def _moment(process: Process, value: float | None) -> str:
+    if value is None:
+        return "N/A"
+    local = value + offset_seconds(process.context.windows.system.registry, value)
+    return time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(local))
 
 
 def _query(process: Process, options: dict[str, str], name: str) -> int:
@@ -159,10 +178,10 @@ def _query(process: Process, options: dict[str, str], name: str) -> int:
                 ("Folder", "\\"),
                 ("HostName", process.context.windows.system.computer_name),
                 ("TaskName", f"\\{task.name}"),
-                ("Next Run Time", _moment(task.next_run)),
+                ("Next Run Time", _moment(process, task.next_run)),
                 ("Status", task.state),
                 ("Logon Mode", "Interactive/Background"),
-                ("Last Run Time", _moment(task.last_run)),
+                ("Last Run Time", _moment(process, task.last_run)),
                 ("Last Result", str(task.last_result)),
                 ("Task To Run", task.command),
                 ("Run As User", task.user),
@@ -176,7 +195,9 @@ def _query(process: Process, options: dict[str, str], name: str) -> int:
     process.print_line(f"{'TaskName':<40} {'Next Run Time':<22} {'Status':<15}")
     process.print_line(f"{'=' * 40} {'=' * 22} {'=' * 15}")
     for task in tasks:
-        process.print_line(f"{task.name:<40} {_moment(task.next_run):<22} {task.state:<15}")
+        process.print_line(
+            f"{task.name:<40} {_moment(process, task.next_run):<22} {task.state:<15}"
+        )
     return 0
 
 

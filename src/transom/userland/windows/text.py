@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ntpath
 import re
+from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from transom.userland.limits import MAX_LINES, check_size
 from transom.userland.preemption import check_slice, sort_in_slices
 from transom.userland.process import Command, Process
-from transom.userland.regex import compile_pattern
+from transom.userland.regex import Pattern, compile_pattern
 
 
 def _split(text: str) -> list[str]:
@@ -25,6 +28,8 @@ async def _lines(process: Process, paths: list[str]) -> list[tuple[str, str]] | 
         try:
             text = process.files.text(path)
         except OSError:
+            if len(paths) > 1 and process.files.is_directory(path):
+                continue
             process.complain(
                 f"FINDSTR: Cannot open {path}"
                 if process.name == "findstr"
@@ -36,31 +41,65 @@ async def _lines(process: Process, paths: list[str]) -> list[tuple[str, str]] | 
     return out
 
 
-async def findstr(process: Process) -> int:
-    switches: set[str] = set()
-    patterns: list[str] = []
-    paths: list[str] = []
-    literal = False
+def _expand(process: Process, pattern: str, deep: bool) -> list[str]:
+    """The files of a path with wildcards; with `deep` also those in the directories below."""
+    folder, mask = ntpath.split(pattern.replace("/", "\\"))
+    if not deep and not set("*?") & set(pattern):
+        return [pattern]
+    mask = "*" if mask == "*.*" else mask.lower()
+    out: list[str] = []
+    todo = [folder]
+    while todo:
+        here = todo.pop(0)
+        try:
+            names = process.files.listdir(here or ".")
+        except OSError:
+            continue
+        for name in names:
+            path = ntpath.join(here, name)
+            if process.files.is_directory(path):
+                if deep:
+                    todo.append(path)
+            elif fnmatchcase(name.lower(), mask):
+                out.append(path)
+        check_size(len(out) + len(todo), MAX_LINES)
+    return out
+
+
+class _FindOptions(NamedTuple):
+    switches: set[str]
+    patterns: list[str]
+    paths: list[str]
+    folders: list[str]
+    literal: bool
+
+
+def _find_options(process: Process) -> _FindOptions:
+    switches, patterns, paths = set[str](), list[str](), list[str]()
+    folders, literal = [""], False
     for argument in process.argv[1:]:
         lower = argument.lower()
         if lower.startswith("/c:"):
             patterns.append(argument[3:].strip('"'))
             literal = True
-        elif lower.startswith(("/r:", "/g:")):
+        elif lower.startswith("/r:"):
             patterns.append(argument[3:])
+        elif lower.startswith("/g:"):
+            patterns += [line for line in _split(process.files.text(argument[3:])) if line]
+        elif lower.startswith("/d:"):
+            folders = argument[3:].strip('"').split(";")
         elif argument.startswith("/"):
             switches.update(lower[1:])
         elif not patterns:
             patterns = argument.split()
         else:
             paths.append(argument)
-    if not patterns:
-        process.complain("FINDSTR: Bad command line")
-        return 2
-    found = await _lines(process, paths)
-    if found is None:
-        return 1
-    escape = "l" in switches or (literal and "r" not in switches)
+    return _FindOptions(switches, patterns, paths, folders, literal)
+
+
+def _find_expression(options: _FindOptions) -> Pattern:
+    switches, patterns = options.switches, options.patterns
+    escape = "l" in switches or (options.literal and "r" not in switches)
     pieces = [
         re.escape(p) if escape else p.replace("\\<", "\\b").replace("\\>", "\\b") for p in patterns
     ]
@@ -71,21 +110,41 @@ async def findstr(process: Process) -> int:
     if "x" in switches:
         pieces = [f"^(?:{piece})$" for piece in pieces]
     try:
-        expression = compile_pattern("|".join(pieces), ignore_case="i" in switches)
+        return compile_pattern("|".join(pieces), ignore_case="i" in switches)
     except re.error:
-        expression = compile_pattern(
-            "|".join(re.escape(p) for p in patterns), ignore_case="i" in switches
-        )
-    hit = False
-    for number, (path, line) in enumerate(found, 1):
+        literal = "|".join(re.escape(p) for p in patterns)
+        return compile_pattern(literal, ignore_case="i" in switches)
+
+
+async def findstr(process: Process) -> int:
+    options = _find_options(process)
+    switches, asked = options.switches, options.paths
+    if not options.patterns:
+        process.complain("FINDSTR: Bad command line")
+        return 2
+    within = [ntpath.join(folder, path) for folder in options.folders for path in asked]
+    paths = [one for path in within for one in _expand(process, path, "s" in switches)]
+    if asked and not paths:
+        process.complain(f"FINDSTR: Cannot open {asked[0]}")
+        return 1
+    found = await _lines(process, paths)
+    if found is None:
+        return 1
+    several = len(paths) > 1 or "s" in switches or any(set("*?") & set(one) for one in asked)
+    expression = _find_expression(options)
+    hit, shown, before, number = False, set[str](), "", 0
+    for path, line in found:
+        number = number + 1 if path == before else 1
+        before = path
         if (expression.search(line) is not None) == ("v" in switches):
             continue
         hit = True
-        if "m" in switches:
+        if "m" not in switches:
+            prefix = f"{path}:" if several else ""
+            process.write(f"{prefix}{f'{number}:' if 'n' in switches else ''}{line}\r\n")
+        elif path not in shown:
             process.write(f"{path}\r\n")
-            break
-        prefix = f"{path}:" if len(paths) > 1 else ""
-        process.write(f"{prefix}{f'{number}:' if 'n' in switches else ''}{line}\r\n")
+            shown.add(path)
     return int(not hit)
 
 
@@ -95,25 +154,32 @@ async def windows_find(process: Process) -> int:
     if not operands:
         process.complain("FIND: Parameter format not correct")
         return 2
-    wanted, paths = operands[0], operands[1:]
+    wanted = operands[0]
+    paths = [one for path in operands[1:] for one in _expand(process, path, False)]
+    if operands[1:] and not paths:
+        process.complain(f"File not found - {operands[1].upper()}")
+        return 1
     found = await _lines(process, paths)
     if found is None:
         return 1
     fold = "/i" in switches
-    hits = []
-    for number, (_, line) in enumerate(found, 1):
+    hits: dict[str, list[tuple[int, str]]] = {path: [] for path in paths or [""]}
+    counts = dict.fromkeys(hits, 0)
+    for path, line in found:
         check_slice()
+        counts[path] += 1
         if ((wanted.lower() in line.lower()) if fold else wanted in line) != ("/v" in switches):
-            hits.append((number, line))
-    header = f"\r\n---------- {paths[0].upper()}" if paths else ""
-    if "/c" in switches:
-        process.write(f"{header}{': ' if header else ''}{len(hits)}\r\n")
-    else:
+            hits[path].append((counts[path], line))
+    for path, rows in hits.items():
+        header = f"\r\n---------- {path.upper()}" if path else ""
+        if "/c" in switches:
+            process.write(f"{header}{': ' if header else ''}{len(rows)}\r\n")
+            continue
         if header:
             process.write(header + "\r\n")
-        for number, line in hits:
+        for number, line in rows:
             process.write((f"[{number}]" if "/n" in switches else "") + line + "\r\n")
-    return int(not hits)
+    return int(not any(hits.values()))
 
 
 async def windows_sort(process: Process) -> int:

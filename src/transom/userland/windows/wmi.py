@@ -1,5 +1,6 @@
-"""Windows Management Instrumentation: its classes as rows of the current state, and queries on
-them.
+"""Windows Management Instrumentation: the classes of the system, its processes, services, drives
+and accounts, as rows of the current state. `wmi_devices.py` has the others, `wmi_query.py` the
+table of all.
 
 systeminfo, wmic, Get-CimInstance, Get-WmiObject and Get-ComputerInfo all use these classes, so they
 cannot disagree.
@@ -9,15 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import ntpath
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from transom.machines.windows.host import CURRENT_VERSION, MEMORY_MANAGEMENT, PROCESSOR
+from transom.machines.windows.time_zones import current_zone, offset_seconds
 from transom.userland.api import ProcessEntry, ProgramContext
 from transom.userland.files import FileView
-from transom.userland.regex import compile_pattern
 from transom.userland.windows.domain import credential_spec
 from transom.userland.windows.priorities import priority_of, sessions_of
 
@@ -54,14 +53,18 @@ def _version(context: ProgramContext, name: str) -> str:
     return str(context.windows.system.registry.get(CURRENT_VERSION, name) or "")
 
 
-def _operating_system(context: ProgramContext) -> list[Instance]:
+def _minutes_east(context: ProgramContext) -> int:
+    return offset_seconds(context.windows.system.registry, context.clock.time()) // 60
+
+
+def wmi_operating_system(context: ProgramContext) -> list[Instance]:
     found, build = context.windows.resources, _version(context, "CurrentBuildNumber")
     return [
         {
             "SystemDirectory": r"C:\Windows\system32",
-            "Organization": "",
+            "Organization": _version(context, "RegisteredOrganization"),
             "BuildNumber": build,
-            "RegisteredUser": "",
+            "RegisteredUser": _version(context, "RegisteredOwner"),
             "SerialNumber": "00430-00000-00000-AA" + f"{int(build or 0) % 1000:03d}",
             "Version": f"10.0.{build}",
             "Caption": f"Microsoft {_version(context, 'ProductName')}",
@@ -69,7 +72,7 @@ def _operating_system(context: ProgramContext) -> list[Instance]:
             "BuildType": "Multiprocessor Free",
             "CSName": context.windows.system.computer_name,
             "CountryCode": "1",
-            "CurrentTimeZone": 0,
+            "CurrentTimeZone": _minutes_east(context),
             "FreePhysicalMemory": found.free_memory >> 10,
             "FreeSpaceInPagingFiles": (found.page_file - found.page_file_used) >> 10,
             "FreeVirtualMemory": max(0, found.commit_limit - found.committed) >> 10,
@@ -99,12 +102,12 @@ def domain(context: ProgramContext) -> str:
     return credential_spec(context).get("DnsName", "WORKGROUP")
 
 
-def _computer_system(context: ProgramContext) -> list[Instance]:
+def wmi_computer_system(context: ProgramContext) -> list[Instance]:
     found, joined = context.windows.resources, domain(context)
     return [
         {
             "Name": context.windows.system.computer_name,
-            "PrimaryOwnerName": "",
+            "PrimaryOwnerName": _version(context, "RegisteredOwner"),
             "Domain": joined,
             "TotalPhysicalMemory": found.total_memory,
             "Model": "Virtual Machine",
@@ -117,7 +120,7 @@ def _computer_system(context: ProgramContext) -> list[Instance]:
             "UserName": None,
             "Workgroup": joined,
             "AutomaticManagedPagefile": True,
-            "CurrentTimeZone": 0,
+            "CurrentTimeZone": _minutes_east(context),
             "DomainRole": 3 if joined != "WORKGROUP" else 2,
             "BootupState": "Normal boot",
             "Status": "OK",
@@ -138,7 +141,7 @@ def wmi_processes(context: ProgramContext) -> list[ProcessEntry]:
     ]
 
 
-def _process(context: ProgramContext) -> list[Instance]:
+def wmi_process_rows(context: ProgramContext) -> list[Instance]:
     rows, session = [], sessions_of(context)
     for entry in wmi_processes(context):
         program = entry.pid > 4
@@ -162,11 +165,21 @@ def _process(context: ProgramContext) -> list[Instance]:
                 "Priority": priority_of(entry.argv).base,
                 "PrivatePageCount": entry.memory,
                 "SessionId": session(entry),
-                "ThreadCount": 1 + (entry.handles >> 6),
+                "ThreadCount": thread_count(entry),
+                "QuotaNonPagedPoolUsage": non_paged_pool(entry),
                 "UserModeTime": int(entry.cpu * 7e6),
             }
         )
     return rows
+
+
+def thread_count(entry: ProcessEntry) -> int:
+    return 1 + (entry.handles >> 6)
+
+
+def non_paged_pool(entry: ProcessEntry) -> int:
+    """In KiB: what its handles need."""
+    return 1 + entry.handles // 40 if entry.pid else 0
 
 
 def executable_path(context: ProgramContext, entry: ProcessEntry) -> str | None:
@@ -185,7 +198,7 @@ def executable_path(context: ProgramContext, entry: ProcessEntry) -> str | None:
     return rf"C:\Windows\System32\{base}"
 
 
-def _service(context: ProgramContext) -> list[Instance]:
+def wmi_service(context: ProgramContext) -> list[Instance]:
     return [
         {
             "ProcessId": service.pid,
@@ -199,6 +212,9 @@ def _service(context: ProgramContext) -> list[Instance]:
             "DisplayName": service.display_name,
             "PathName": service.bin_path,
             "ServiceType": "Own Process",
+            "AcceptPause": False,
+            "ErrorControl": "Normal",
+            "TagId": 0,
             "Started": service.state == "RUNNING",
             "StartName": service.account,
             "SystemName": context.windows.system.computer_name,
@@ -243,7 +259,7 @@ def _remote_name(target: str) -> str:
     return target.rstrip("\\") if target.startswith("\\\\") else ""
 
 
-def _logical_disk(context: ProgramContext) -> list[Instance]:
+def wmi_logical_disk(context: ProgramContext) -> list[Instance]:
     linked = FileView(context, "C:\\").drive_targets()
     return [
         {
@@ -266,7 +282,7 @@ def _logical_disk(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _volume(context: ProgramContext) -> list[Instance]:
+def wmi_volume(context: ProgramContext) -> list[Instance]:
     return [
         {
             "DriveLetter": drive,
@@ -283,7 +299,7 @@ def _volume(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _page_file(context: ProgramContext) -> list[Instance]:
+def wmi_page_file(context: ProgramContext) -> list[Instance]:
     found = context.windows.resources
     used = found.page_file_used >> 20
     return [
@@ -300,7 +316,7 @@ def _page_file(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _page_file_setting(context: ProgramContext) -> list[Instance]:
+def wmi_page_file_setting(context: ProgramContext) -> list[Instance]:
     rows = context.windows.system.registry.get(MEMORY_MANAGEMENT, "PagingFiles")
     out = []
     for row in rows if isinstance(rows, tuple) else ():
@@ -311,7 +327,7 @@ def _page_file_setting(context: ProgramContext) -> list[Instance]:
     return out
 
 
-def _processor(context: ProgramContext) -> list[Instance]:
+def wmi_processor_rows(context: ProgramContext) -> list[Instance]:
     return [
         {
             "DeviceID": "CPU0",
@@ -325,18 +341,18 @@ def _processor(context: ProgramContext) -> list[Instance]:
             "AddressWidth": 64,
             "Architecture": 9,
             "CurrentClockSpeed": 2594,
-            "LoadPercentage": round(min(1.0, _average_load(context)) * 100),
+            "LoadPercentage": round(min(1.0, average_load(context)) * 100),
             "Status": "OK",
         }
     ]
 
 
-def _average_load(context: ProgramContext) -> float:
+def average_load(context: ProgramContext) -> float:
     found = context.windows.resources
     return found.cpu_seconds / max(1.0, (context.clock.time() - found.boot_time) * found.cpus)
 
 
-def _user_account(context: ProgramContext) -> list[Instance]:
+def wmi_user_account(context: ProgramContext) -> list[Instance]:
     database = context.windows.system.accounts
     return [
         {
@@ -356,7 +372,7 @@ def _user_account(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _group(context: ProgramContext) -> list[Instance]:
+def wmi_group(context: ProgramContext) -> list[Instance]:
     database = context.windows.system.accounts
     return [
         {
@@ -372,7 +388,7 @@ def _group(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _bios(context: ProgramContext) -> list[Instance]:
+def wmi_bios(context: ProgramContext) -> list[Instance]:
     return [
         {
             "SMBIOSBIOSVersion": "090007 ",
@@ -384,7 +400,7 @@ def _bios(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _fixes(context: ProgramContext) -> list[Instance]:
+def wmi_fixes(context: ProgramContext) -> list[Instance]:
     """The update that this build includes."""
     revision = _version(context, "UBR")
     return [
@@ -398,26 +414,33 @@ def _fixes(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _environment(context: ProgramContext) -> list[Instance]:
+def wmi_environment(context: ProgramContext) -> list[Instance]:
     return [
         {"Name": name, "UserName": "<SYSTEM>", "VariableValue": value, "SystemVariable": True}
         for name, value in context.windows.system.variables().items()
     ]
 
 
-def _time_zone(context: ProgramContext) -> list[Instance]:
-    name = "Coordinated Universal Time"
-    return [{"Bias": 0, "SettingID": "", "Caption": f"(UTC) {name}", "StandardName": name}]
+def wmi_time_zone(context: ProgramContext) -> list[Instance]:
+    zone = current_zone(context.windows.system.registry)
+    return [
+        {
+            "Bias": zone.minutes,
+            "SettingID": "",
+            "Caption": zone.display_name,
+            "StandardName": zone.standard_name,
+        }
+    ]
 
 
-def _scheduled(context: ProgramContext) -> list[Instance]:
+def wmi_scheduled(context: ProgramContext) -> list[Instance]:
     return [
         {"Name": task.name, "Command": task.command, "State": task.state}
         for task in context.windows.system.tasks.values()
     ]
 
 
-def _adapter_configuration(context: ProgramContext) -> list[Instance]:
+def wmi_adapter_configuration(context: ProgramContext) -> list[Instance]:
     view = context.windows.network
     return [
         {
@@ -445,7 +468,7 @@ def _adapter_configuration(context: ProgramContext) -> list[Instance]:
     ]
 
 
-def _memory_counters(context: ProgramContext) -> list[Instance]:
+def wmi_memory_counters(context: ProgramContext) -> list[Instance]:
     found = context.windows.resources
     return [
         {
@@ -459,29 +482,6 @@ def _memory_counters(context: ProgramContext) -> list[Instance]:
     ]
 
 
-CLASSES: Final[Mapping[str, tuple[str, Callable[[ProgramContext], list[Instance]]]]] = {
-    name.lower(): (name, function)
-    for name, function in {
-        "Win32_BIOS": _bios,
-        "Win32_ComputerSystem": _computer_system,
-        "Win32_Environment": _environment,
-        "Win32_Group": _group,
-        "Win32_LogicalDisk": _logical_disk,
-        "Win32_NetworkAdapterConfiguration": _adapter_configuration,
-        "Win32_OperatingSystem": _operating_system,
-        "Win32_PerfFormattedData_PerfOS_Memory": _memory_counters,
-        "Win32_PageFileSetting": _page_file_setting,
-        "Win32_PageFileUsage": _page_file,
-        "Win32_Process": _process,
-        "Win32_Processor": _processor,
-        "Win32_QuickFixEngineering": _fixes,
-        "Win32_ScheduledJob": _scheduled,
-        "Win32_Service": _service,
-        "Win32_TimeZone": _time_zone,
-        "Win32_UserAccount": _user_account,
-        "Win32_Volume": _volume,
-    }.items()
-}
 SHOWN: Final = {  # properties that PowerShell shows by default
     "Win32_ComputerSystem": 6,
     "Win32_LogicalDisk": 6,
@@ -498,153 +498,12 @@ SHOWN: Final = {  # properties that PowerShell shows by default
     "Win32_PageFileSetting": 3,
     "Win32_Volume": 5,
     "Win32_Environment": 3,
+    "Win32_DiskDrive": 4,
+    "Win32_DiskPartition": 6,
+    "Win32_NetworkAdapter": 7,
+    "Win32_NTEventlogFile": 4,
+    "Win32_Product": 4,
+    "Win32_Share": 3,
+    "Win32_StartupCommand": 3,
+    "Win32_Account": 4,
 }
-
-
-class QueryError(Exception):
-    """The query is not valid."""
-
-
-class NoClassError(QueryError):
-    """The class does not exist."""
-
-
-def instances(
-    context: ProgramContext, name: str, condition: str = ""
-) -> tuple[str, list[Instance]]:
-    """The name of a class as WMI writes it, and its instances that meet a condition. Raises
-    QueryError.
-    """
-    found = CLASSES.get(name.lower())
-    if found is None:
-        raise NoClassError(name)
-    rows = found[1](context)
-    if condition.strip():
-        meets = parse_condition(condition)
-        rows = [row for row in rows if meets(row)]
-    return found[0], rows
-
-
-def wmi_query(context: ProgramContext, text: str) -> tuple[str, list[Instance]]:
-    """`SELECT a, b FROM Win32_Process WHERE c = 'd'`. Raises QueryError."""
-    words = text.strip().replace("\t", " ").replace("\r", " ").replace("\n", " ")
-    place = words.lower().find(" from ")
-    if not words.lower().startswith("select ") or place < 0:
-        raise QueryError(text)
-    name, _, rest = words[place + 6 :].strip().partition(" ")
-    rest = rest.strip()
-    if rest and not rest.lower().startswith("where "):
-        raise QueryError(text)
-    name, rows = instances(context, name, rest[6:])
-    wanted = [word.strip().lower() for word in words[7:place].split(",")]
-    if wanted != ["*"]:
-        rows = [{key: value for key, value in row.items() if key.lower() in wanted} for row in rows]
-    return name, rows
-
-
-_TOKEN: Final = re.compile(
-    r"\s*(?:(\()|(\))|(and\b|or\b|not\b)|([A-Za-z_]\w*)\s*(<>|!=|<=|>=|=|<|>|like\b|is\s+not\b|is\b)\s*"
-    r"(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([^\s()]+)))",
-    re.IGNORECASE,
-)
-Test = Callable[[Instance], bool]
-
-
-def parse_condition(text: str) -> Test:
-    """`Name = 'x' AND (State <> 'Running' OR ProcessId > 4)`. Raises QueryError."""
-    tokens: list[re.Match[str]] = []
-    position = 0
-    while position < len(text.rstrip()):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise QueryError(text)
-        tokens.append(match)
-        position = match.end()
-    if not tokens or len(tokens) > 200:
-        raise QueryError(text)
-    test, rest = _either(tokens, 0)
-    if rest != len(tokens):
-        raise QueryError(text)
-    return test
-
-
-def _word(tokens: Sequence[re.Match[str]], index: int) -> str:
-    return (tokens[index][3] or "").lower() if index < len(tokens) else ""
-
-
-def _either(tokens: Sequence[re.Match[str]], index: int) -> tuple[Test, int]:
-    test, index = _both(tokens, index)
-    tests = [test]
-    while _word(tokens, index) == "or":
-        test, index = _both(tokens, index + 1)
-        tests.append(test)
-    return (lambda row: any(one(row) for one in tests)), index
-
-
-def _both(tokens: Sequence[re.Match[str]], index: int) -> tuple[Test, int]:
-    test, index = _one(tokens, index)
-    tests = [test]
-    while _word(tokens, index) == "and":
-        test, index = _one(tokens, index + 1)
-        tests.append(test)
-    return (lambda row: all(one(row) for one in tests)), index
-
-
-def _one(tokens: Sequence[re.Match[str]], index: int) -> tuple[Test, int]:
-    if index >= len(tokens):
-        raise QueryError("")
-    token = tokens[index]
-    if _word(tokens, index) == "not":
-        test, index = _one(tokens, index + 1)
-        return (lambda row: not test(row)), index
-    if token[1]:
-        test, index = _either(tokens, index + 1)
-        if index >= len(tokens) or not tokens[index][2]:
-            raise QueryError("")
-        return test, index + 1
-    if not token[4]:
-        raise QueryError("")
-    value = next((part for part in (token[6], token[7], token[8]) if part is not None), "")
-    return _comparison(
-        token[4].lower(), re.sub(r"\s+", " ", token[5].lower()), value.replace("\\\\", "\\")
-    ), index + 1
-
-
-def _comparison(name: str, operator: str, wanted: str) -> Test:
-    def test(row: Instance) -> bool:
-        key = next((key for key in row if key.lower() == name), None)
-        if key is None:
-            raise QueryError(name)
-        value = row[key]
-        if operator in ("is", "is not"):
-            return (value is None) == (operator == "is")
-        if operator == "like":
-            pattern = re.escape(wanted).replace("%", ".*").replace("_", ".")
-            return (
-                compile_pattern(f"^(?:{pattern})$", ignore_case=True).search(str(value or ""))
-                is not None
-            )
-        a, b = _comparable(value, wanted)
-        order = (a > b) - (a < b)
-        return {
-            "=": order == 0,
-            "<>": order != 0,
-            "!=": order != 0,
-            "<": order < 0,
-            "<=": order <= 0,
-            ">": order > 0,
-            ">=": order >= 0,
-        }[operator]
-
-    return test
-
-
-def _comparable(value: Any, wanted: str) -> tuple[Any, Any]:
-    if isinstance(value, bool):
-        return value, wanted.lower() in ("true", "1")
-    if isinstance(value, int | float):
-        try:
-            return value, float(wanted)
-        except ValueError:
-            return str(value), wanted
-    return str(value if value is not None else "").lower(), wanted.lower()

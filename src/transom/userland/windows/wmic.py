@@ -6,16 +6,29 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from transom.kit.argv import parse_command_line
-from transom.machines.windows.services import ServiceError
+from transom.userland.network_view import NetworkInterface
 from transom.userland.process import Command, Process
-from transom.userland.windows import wmi
+from transom.userland.windows import wmi_query
 from transom.userland.windows.wmi import Instance, WmiTimestamp
+from transom.userland.windows.wmi_methods import NoMethodError, call_wmi_method
 
 _ALIASES: Final = {
     "bios": "Win32_BIOS",
     "computersystem": "Win32_ComputerSystem",
     "cpu": "Win32_Processor",
+    "csproduct": "Win32_ComputerSystemProduct",
+    "datafile": "CIM_DataFile",
+    "diskdrive": "Win32_DiskDrive",
+    "fsdir": "Win32_Directory",
+    "memorychip": "Win32_PhysicalMemory",
+    "netlogin": "Win32_LogonSession",
+    "nic": "Win32_NetworkAdapter",
+    "ntevent": "Win32_NTLogEvent",
+    "nteventlog": "Win32_NTEventlogFile",
+    "partition": "Win32_DiskPartition",
+    "product": "Win32_Product",
+    "share": "Win32_Share",
+    "startup": "Win32_StartupCommand",
     "environment": "Win32_Environment",
     "group": "Win32_Group",
     "logicaldisk": "Win32_LogicalDisk",
@@ -26,7 +39,7 @@ _ALIASES: Final = {
     "process": "Win32_Process",
     "qfe": "Win32_QuickFixEngineering",
     "service": "Win32_Service",
-    "sysaccount": "Win32_Group",
+    "sysaccount": "Win32_Account",
     "timezone": "Win32_TimeZone",
     "useraccount": "Win32_UserAccount",
     "volume": "Win32_Volume",
@@ -66,7 +79,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def wmic(process: Process) -> int:
+async def wmic(process: Process) -> int:
     """`wmic [path] ALIAS [where CONDITION] [get A,B | list brief|full | call METHOD ... | delete]
     [/value | /format:F]`.
     """
@@ -81,7 +94,7 @@ def wmic(process: Process) -> int:
         process.complain("Invalid GET Expression.")
         return 1
     alias, rest = words[0].lower(), words[1:]
-    name = _ALIASES.get(alias, words[0] if alias.startswith("win32_") else "")
+    name = _ALIASES.get(alias, words[0] if alias.startswith(("win32_", "cim_")) else "")
     condition = ""
     if rest and rest[0].lower() == "where":
         condition, rest = _condition(rest[1:])
@@ -89,25 +102,25 @@ def wmic(process: Process) -> int:
         condition, rest = rest[0], rest[1:]
     try:
         if not name:
-            raise wmi.NoClassError(alias)
-        name, rows = wmi.instances(process.context, name, condition)
-    except wmi.NoClassError:
+            raise wmi_query.NoClassError(alias)
+        name, rows = wmi_query.instances(process.context, name, condition)
+    except wmi_query.NoClassError:
         process.complain(
             f"{words[0]} - Alias not found.\r\n"
-            if not alias.startswith("win32_")
+            if not alias.startswith(("win32_", "cim_"))
             else "Node - "
             + process.context.windows.system.computer_name
             + "\r\nERROR:\r\nDescription = Invalid class"
         )
-        return 0x80041010 if alias.startswith("win32_") else 44135
-    except wmi.QueryError:
+        return 0x80041010 if alias.startswith(("win32_", "cim_")) else 44135
+    except wmi_query.QueryError:
         process.complain(
             f"Node - {process.context.windows.system.computer_name}\r\nERROR:\r\nDescription = Invalid query"
         )
         return 0x80041017
     verb = rest[0].lower() if rest else ""
     if verb in ("call", "delete"):
-        return _call(process, name, rows, rest)
+        return await _call(process, name, rows, rest)
     if not rows:
         process.complain(_NOTHING)
         return 0
@@ -169,74 +182,57 @@ def _show(process: Process, alias: str, rows: list[Instance], words: Sequence[st
     return 0
 
 
-def _call(process: Process, name: str, rows: list[Instance], words: Sequence[str]) -> int:
-    context = process.context
-    method = words[1].lower() if len(words) > 1 else "delete"
-    if name == "Win32_Process" and method == "create":
-        line = " ".join(words[2:]).strip('"')
-        try:
-            started = context.windows.launch(
-                parse_command_line(line, " \t"),
-                context.windows.account,
-                process.env,
-                "C:\\",
-                lambda _data: None,
-            )
-            shown = f"        ProcessId = {started.pid};\r\n        ReturnValue = 0;"
-        except OSError:
-            shown = "        ReturnValue = 9;"
-        process.print_line(
-            "Executing (Win32_Process)->Create()\r\nMethod execution successful.\r\nOut "
-            "Parameters:\r\n"
-            f"instance of __PARAMETERS\r\n{{\r\n{shown}\r\n}};\r\n",
-        )
-        return 0
-    if not rows:
+_KEYS: Final = {"Win32_Process": "ProcessId", "Win32_NetworkAdapter": "DeviceID"}
+
+
+async def _call(process: Process, name: str, rows: list[Instance], words: Sequence[str]) -> int:
+    method = words[1] if len(words) > 1 else "delete"
+    named, positional = _arguments(words[2:])
+    static = method.lower() == "create"
+    targets: list[Instance | None] = [None] if static else list(rows)
+    if not targets:
         process.complain(_NOTHING)
         return 0
-    for row in rows:
-        place = f"\\\\{context.windows.system.computer_name}\\ROOT\\CIMV2:{name}."
-        if name == "Win32_Process":
-            ended = not next(
-                (e.system for e in wmi.wmi_processes(context) if e.pid == row["ProcessId"]), True
-            )
-            if ended:
-                context.processes.signal(int(row["ProcessId"]), "SIGKILL")
-            place += f'Handle="{row["ProcessId"]}"'
-        elif name == "Win32_Service":
-            ended = _change_service(process, str(row["Name"]), method)
-            place += f'Name="{row["Name"]}"'
-        else:
+    for row in targets:
+        try:
+            result = await call_wmi_method(process, name, row, method, named, positional)
+        except NoMethodError:
             process.complain("Invalid Verb.")
             return 44124
-        if method == "delete":
+        place = f"\\\\{process.context.windows.system.computer_name}\\ROOT\\CIMV2:{name}"
+        if row is not None:
+            key = _KEYS.get(name, "Name")
+            place += f'.{"Handle" if key == "ProcessId" else key}="{row.get(key)}"'
+        if words[0].lower() == "delete":
             process.print_line(f"Deleting instance {place}\r\nInstance deletion successful.")
-        else:
-            result = (
-                f"instance of __PARAMETERS\r\n{{\r\n        ReturnValue = "
-                f"{0 if ended else 2};\r\n}};\r\n"
-            )
-            process.print_line(
-                (
-                    f"Executing ({place})->{method}()\r\nMethod execution successful.\r\nOut "
-                    f"Parameters:\r\n{result}"
-                ),
-            )
+            continue
+        shown = "".join(
+            f"        {key} = {_parameter(value)};\r\n"
+            for key, value in result.items()
+            if value is not None
+        )
+        process.print_line(
+            f"Executing ({name if static else place})->{method}()\r\n"
+            "Method execution successful.\r\nOut Parameters:\r\n"
+            f"instance of __PARAMETERS\r\n{{\r\n{shown}}};\r\n",
+        )
     return 0
 
 
-def _change_service(process: Process, name: str, method: str) -> bool:
-    manager = process.context.windows.system.services
-    try:
-        if method == "delete":
-            manager.delete(name)
-        elif method == "startservice":
-            process.program.spawn(manager.start(name))
-        elif method == "stopservice":
-            process.program.spawn(manager.stop(name))
-    except ServiceError:
-        return False
-    return True
+def _parameter(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """`name=value` or values in order, separated by commas."""
+    named, positional = dict[str, str](), list[str]()
+    for part in " ".join(words).split(","):
+        name, equals, value = part.strip().partition("=")
+        if equals and name.isidentifier():
+            named[name] = value.strip('"')
+        elif part.strip():
+            positional.append(part.strip().strip('"'))
+    return named, positional
 
 
 # ---- systeminfo ----
@@ -246,13 +242,27 @@ def _moment(value: float) -> str:
     return time.strftime("%-m/%-d/%Y, %-I:%M:%S %p", time.gmtime(value))
 
 
+def _cards(adapters: Sequence[NetworkInterface]) -> list[str]:
+    lines = []
+    for number, one in enumerate(adapters, 1):
+        addresses = [str(address.ip) for address in one.addresses]
+        lines += [
+            f"{'':27}[{number:02d}]: {one.description}",
+            f"{'':33}Connection Name: {one.name}",
+            f"{'':33}DHCP Enabled:    No",
+            f"{'':33}IP address(es)",
+            *(f"{'':33}[{i:02d}]: {address}" for i, address in enumerate(addresses, 1)),
+        ]
+    return lines
+
+
 def systeminfo(process: Process) -> int:
     context = process.context
-    (system,) = wmi.instances(context, "Win32_OperatingSystem")[1]
-    (computer,) = wmi.instances(context, "Win32_ComputerSystem")[1]
-    fixes = wmi.instances(context, "Win32_QuickFixEngineering")[1]
+    (system,) = wmi_query.instances(context, "Win32_OperatingSystem")[1]
+    (computer,) = wmi_query.instances(context, "Win32_ComputerSystem")[1]
+    fixes = wmi_query.instances(context, "Win32_QuickFixEngineering")[1]
     virtual, free = system["TotalVirtualMemorySize"] >> 10, system["FreeVirtualMemory"] >> 10
-    addresses = list(context.network.ips)
+    adapters = [one for one in context.windows.network.interfaces() if one.addresses]
     rows = (
         ("Host Name", computer["Name"]),
         ("OS Name", system["Caption"]),
@@ -260,8 +270,8 @@ def systeminfo(process: Process) -> int:
         ("OS Manufacturer", system["Manufacturer"]),
         ("OS Configuration", "Member Server" if computer["PartOfDomain"] else "Standalone Server"),
         ("OS Build Type", system["BuildType"]),
-        ("Registered Owner", "N/A"),
-        ("Registered Organization", "N/A"),
+        ("Registered Owner", system["RegisteredUser"] or "N/A"),
+        ("Registered Organization", system["Organization"] or "N/A"),
         ("Product ID", system["SerialNumber"]),
         ("Original Install Date", _moment(system["InstallDate"])),
         ("System Boot Time", _moment(system["LastBootUpTime"])),
@@ -280,7 +290,7 @@ def systeminfo(process: Process) -> int:
         ("Boot Device", system["BootDevice"]),
         ("System Locale", "en-us;English (United States)"),
         ("Input Locale", "en-us;English (United States)"),
-        ("Time Zone", "(UTC) Coordinated Universal Time"),
+        ("Time Zone", wmi_query.instances(context, "Win32_TimeZone")[1][0]["Caption"]),
         ("Total Physical Memory", f"{system['TotalVisibleMemorySize'] >> 10:,} MB"),
         ("Available Physical Memory", f"{system['FreePhysicalMemory'] >> 10:,} MB"),
         ("Virtual Memory: Max Size", f"{virtual:,} MB"),
@@ -300,10 +310,7 @@ def systeminfo(process: Process) -> int:
         ),
         (
             "Network Card(s)",
-            f"1 NIC(s) Installed.\r\n{'':27}[01]: Microsoft Hyper-V Container Adapter\r\n"
-            + "".join(f"{'':33}[{i:02d}]: {one}\r\n" for i, one in enumerate(addresses, 1)).rstrip(
-                "\r\n"
-            ),
+            "\r\n".join((f"{len(adapters)} NIC(s) Installed.", *_cards(adapters))),
         ),
         (
             "Hyper-V Requirements",

@@ -35,6 +35,7 @@ from transom.machines.windows.variables import INSTALLED, PATH
 from transom.runtime.sim import windows_services
 from transom.runtime.sim.login.node_runtime import NodeRuntime
 from transom.runtime.sim.login.processes import MachineProcesses
+from transom.runtime.sim.table import KERNEL_PROCESS
 
 if TYPE_CHECKING:
     from transom.runtime.sim.streams import ExecClient
@@ -56,18 +57,14 @@ _WINDOWS_DIRECTORIES: Final = (
     r"c:\windows\system32\windowspowershell\v1.0",
 )
 _MOMENT: Final = 0.05  # seconds within which a program that cannot start reports it
-_SYSTEM: Final = (
-    "smss.exe",
-    "csrss.exe",
-    "wininit.exe",
-    "services.exe",
-    "lsass.exe",
-)
-
 Output = Callable[[bytes], None]
 
 
 class MachineProgram(Protocol):
+    @property
+    def pid(self) -> int:
+        """Different from those that the machine's process table gives."""
+
     async def wait(self) -> int: ...
     async def stop(self) -> None: ...
 
@@ -125,7 +122,9 @@ class NodeProcess:
         self._service = service
         self._killed = False
         self._table = machine.processes
-        self.pid = self._table.add(argv, parent, lambda _name: self._kill()) if parent else 0
+        self.pid = program.pid if parent else 0
+        if parent:
+            self._table.add_numbered(self.pid, argv, parent, lambda _name: self._kill())
         self._ended = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> int:
@@ -238,6 +237,7 @@ class WindowsMachine:
         self.processes = self._new_processes()
         self.runtime = "docker" if runtime == "docker" else "containerd"
         self._manager = 0
+        self._security = 0
         self._off = True
         self.shutdown_seconds: float | None = None  # while the machine shuts down
         self._supervisors: set[nssm.NssmSupervisor] = set()
@@ -247,7 +247,6 @@ class WindowsMachine:
         self.services.load(
             (
                 *BINARIES,
-                *(row.name for row in windows_services.SERVICES),
                 *windows_services.RUNTIMES,
             )
         )
@@ -278,25 +277,45 @@ class WindowsMachine:
             return
         self._off = False
         self.processes = self._new_processes()
-        for name in _SYSTEM:
-            pid = self.processes.add((name,), 0, _ignore)
-            if name == "services.exe":
-                self._manager = pid
-        for row in windows_services.SERVICES:
-            service = self.services.find(row.name)
-            if row.name in windows_services.OF_CONTAINERS and not self._has_containers:
-                if service is not None:
-                    self.services.delete(service.name)
-                continue
-            if service is None:
-                service = self.services.create(
-                    row.name, windows_services.PROGRAM, display_name=row.display_name, start="auto"
-                )
-                service.stoppable = row.name == windows_services.NETWORKING
-            self.services.adopt(service, self._resident())
+        self._start_system()
+        self._adopt_system_services()
         self._adopt_runtime()
         for binary in BINARIES:
             self._adopt(binary)
+
+    def _start_system(self) -> None:
+        """The processes that Windows starts before its services."""
+        add = self.processes.add_system
+        session_manager = add((r"C:\Windows\System32\smss.exe",), KERNEL_PROCESS, SYSTEM, None)
+        add((r"C:\Windows\System32\csrss.exe",), session_manager, SYSTEM, None)
+        init = add((r"C:\Windows\System32\wininit.exe",), session_manager, SYSTEM, None)
+        self._manager = add((r"C:\Windows\System32\services.exe",), init, SYSTEM, None)
+        self._security = add((windows_services.SECURITY,), init, SYSTEM, None)
+
+    def _adopt_system_services(self) -> None:
+        """Those of Windows, as an administrator has configured them."""
+        new = self.services.find(windows_services.FIRST) is None
+        for row in windows_services.SERVICES:
+            service = self.services.find(row.name)
+            of_feature = row.name in windows_services.OF_CONTAINERS
+            if of_feature and not self._has_containers:
+                if service is not None:
+                    self.services.delete(service.name)
+                continue
+            if service is None and (new or of_feature):
+                service = self.services.create(
+                    row.name,
+                    row.bin_path,
+                    display_name=row.display_name,
+                    start=row.start,
+                    depends=row.depends,
+                    account=row.account,
+                )
+            if service is None:  # deleted by an administrator
+                continue
+            service.stoppable = row.stoppable
+            if service.start == "auto" and service.state == "STOPPED":
+                self.services.adopt(service, self._resident(row))
 
     def _new_processes(self) -> MachineProcesses:
         return MachineProcesses(
@@ -343,10 +362,20 @@ class WindowsMachine:
             engine.service.start()
         return process
 
-    def _resident(self) -> windows_services.ResidentProgram:
+    def _resident(
+        self, row: windows_services.WindowsServiceRow
+    ) -> windows_services.ResidentProgram:
         table = self.processes
-        pid = table.add((windows_services.PROGRAM,), self._manager, _ignore)
-        return windows_services.ResidentProgram(pid, lambda: table.remove(pid))
+        if row.bin_path == windows_services.SECURITY:  # runs in a process of the system
+            return windows_services.ResidentProgram(self._security, lambda: None)
+        pid = table.add_system(
+            split_command_line(row.bin_path),
+            self._manager,
+            windows_services.USERS.get(row.account, SYSTEM),
+            (lambda _name: process.finish()) if row.stoppable else None,
+        )
+        process = windows_services.ResidentProgram(pid, lambda: table.remove(pid))
+        return process
 
     async def boot(self) -> None:
         """After the machine was switched on again: services keep the users' changes."""
@@ -388,8 +417,10 @@ class WindowsMachine:
             or self._described(service) != self._usual.get(binary)
         ):
             return
-        process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
-        if nssm.is_nssm_managed(service.bin_path):
+        supervised = nssm.is_nssm_managed(service.bin_path)
+        line = (path, *arguments) if supervised else split_command_line(service.bin_path)
+        process = NodeProcess(self, program, line, self._manager, service=True)
+        if supervised:
             self.services.adopt(
                 service, self._supervise(service, self.services.report(service), process)
             )
@@ -520,10 +551,11 @@ class WindowsMachine:
 
     async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
         words = split_command_line(service.bin_path)
-        if service.bin_path == windows_services.PROGRAM:
+        row = windows_services.BY_NAME.get(service.name.lower())
+        if row is not None and service.bin_path == row.bin_path:
             if service.name == windows_services.NETWORKING:
                 self.host.hns.restart_service()
-            return self._resident()
+            return self._resident(row)
         if (
             service.name == self.runtime
             and service.bin_path == windows_services.RUNTIMES[self.runtime][1]
@@ -607,10 +639,6 @@ def split_command_line(line: str) -> list[str]:
         return list(lexer)
     except ValueError:  # an unterminated quote
         return line.split()
-
-
-def _ignore(_signal: str) -> None:
-    """A process of the system, which cannot be ended."""
 
 
 def _nowhere(_data: bytes) -> None:

@@ -18,16 +18,16 @@ from transom.userland.api import ProcessEntry
 PAUSE: Final = r"C:\pause.exe"
 WORKER: Final = r"C:\Windows\System32\vmwp.exe"
 _MIB: Final = 1 << 20
-
-
+_HANDLES: Final = 40
+_HANDLES_BY_WEIGHT: Final = 6
 _WEIGHTS: Final = {
     "dockerd.exe": 80,
     "containerd.exe": 60,
     "kubelet.exe": 70,
     "kube-proxy.exe": 40,
     "flanneld.exe": 30,
-    "lsass.exe": 20,
-    "svchost.exe": 20,
+    "lsass.exe": 10,
+    "msmpeng.exe": 60,
     "nssm.exe": 5,
     "smss.exe": 2,
 }
@@ -48,15 +48,25 @@ class MachineProcesses(ProcessIdTable):
         self._sessions: dict[str, int] = {}
 
     def of_machine(self) -> Sequence[ProcessEntry]:
-        """In total they use the memory that the machine itself uses, outside of containers."""
+        """In total they use the memory and processor time that the machine itself uses, outside of
+        containers.
+        """
         rows = super().list()
         if self._core is None:
             return rows
         silent = [row for row in rows if not row.memory]
-        together = sum(_weight(row) for row in silent)
-        total = self._core.host.system.working_set
+        now, used = self._now(), self._core.host.system
+        shares = {row.pid: _weight(row) * max(1.0, now - row.started) for row in silent}
+        memory = used.working_set / max(1, sum(map(_weight, silent)))
+        cpu = used.cpu_seconds() / max(1.0, sum(shares.values()))
         return [
-            row if row.memory else row._replace(memory=total * _weight(row) // together)
+            row
+            if row.memory
+            else row._replace(
+                memory=int(memory * _weight(row)),
+                handles=_HANDLES + _weight(row) * _HANDLES_BY_WEIGHT,
+                cpu=cpu * shares[row.pid],
+            )
             for row in rows
         ]
 
