@@ -16,6 +16,8 @@ from typing import Any
 
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.node.pools import make_pool
 from tests.simulation.loop import LoopClock, VirtualLoop, _Selector
 
@@ -36,10 +38,12 @@ from transom.doctor.findings import DoctorFinding
 from transom.doctor.gather import gather_snapshot
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.http.messages import HttpRequest, HttpResponse
+from transom.kit.jws import TokenSigner
 from transom.kit.workers import InlineWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import BY_KEY
 from transom.machinery.objects import Object
+from transom.machinery.releases import parse_release
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.node import spec as specs
 from transom.node.cluster_access import ControlPlaneFacts
@@ -49,6 +53,9 @@ from transom.scheduler.scheduler import USER as SCHEDULER
 from transom.scheduler.scheduler import Scheduler
 from transom.store.memory import MemoryStore
 
+_SIGNING_KEY = generate_private_key(SECP256R1()).private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+)
 ADMIN = UserInfo("admin", ("system:masters", "system:authenticated"))
 MERGE = "application/merge-patch+json"
 LINUX_IMAGE = "busybox:1.33"
@@ -137,7 +144,8 @@ class VirtualCluster:
                 clock=clock,
                 rng=self.rng,
                 release=self.config.release,
-                feature_gates=parse_feature_gates(self.config.feature_gates),
+                feature_gates=parse_feature_gates(self.config.feature_gates, self.config.release),
+                service_account_key=_SIGNING_KEY,
                 gmsa=True,
             )
         )
@@ -158,8 +166,9 @@ class VirtualCluster:
     async def start(self) -> None:
         await self.api.start()
         settings = ControllerSettings(
+            release=parse_release(self.config.release),
             root_ca="-",
-            sign=lambda claims: "token of " + claims["sub"],
+            sign=TokenSigner(_SIGNING_KEY).sign,
             pod_cidrs=("10.244.0.0/16",),
             cloud=self.cloud,
         )

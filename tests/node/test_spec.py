@@ -178,6 +178,17 @@ def test_what_windows_nodes_of_a_release_have(
             nodes.specs_from_rows(config, asked)
 
 
+@pytest.mark.parametrize(
+    ("release", "containerd"), [("1.24", "1.6.36"), ("1.30", "1.6.36"), ("1.36", "1.7.29")]
+)
+def test_nodes_of_later_releases_have_a_supported_containerd(release: str, containerd: str) -> None:
+    config = replace(CONFIG, release=release)
+    rows: list[Any] = [{"name": "w", "os": "windows"}, {"name": "l"}]
+    found = nodes.specs_from_rows(config, rows)
+    assert {(node.runtime, node.runtime_version) for node in found} == {("containerd", containerd)}
+    assert node_warnings(config, found) == []
+
+
 def test_two_nodes_cannot_have_one_name() -> None:
     with pytest.raises(UserError, match="two nodes have the name 'a'"):
         nodes.specs_from_rows(CONFIG, [{"name": "a"}, {"name": "a"}])

@@ -94,8 +94,6 @@ class ControlHandler:
                     "reboot": self._pool.reboot,
                 }
                 await verbs[verb](name)
-                if verb != "stop":
-                    await self._pool.node(name).start_services()
                 return _json(200, self._node(self._pool.node(name)))
             case "POST", ["set"]:
                 self._pool.set(name, _body(request, dict))

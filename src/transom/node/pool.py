@@ -270,6 +270,7 @@ class NodePool:
             return
         node.power_on()
         node.start_programs()
+        await node.start_services()
         self._save()
 
     async def reboot(self, name: str) -> None:

@@ -58,7 +58,7 @@ class RealRuntimes:
         self._dataplane = dataplane
         self.monitor = Monitor(settings.state / CONTAINERS)
         self.images = ImageService(image_store_folder())
-        self._wine: dict[tuple[int, str], WinePlatform] = {}
+        self._wine: dict[tuple[int, str, str], WinePlatform] = {}
 
     def make_machine(self, spec: NodeSpec, hardware: Hardware) -> RealHost:
         folder = self._settings.state / MACHINES / spec.name
@@ -108,14 +108,18 @@ class RealRuntimes:
 
     def _platform(self, spec: NodeSpec) -> LinuxPlatform | WinePlatform:
         if not spec.windows:
-            return LinuxPlatform(user_namespaces=spec.user_namespaces)
-        kind = (spec.build, spec.runtime)
+            return LinuxPlatform(
+                user_namespaces=spec.user_namespaces,
+                version=spec.runtime_version if spec.runtime == "containerd" else "",
+            )
+        kind = (spec.build, spec.runtime, spec.runtime_version)
         found = self._wine.get(kind)
         if found is None:
             found = self._wine[kind] = WinePlatform(
                 clusters_dir() / WINE_DIRECTORY,
                 build=spec.build,
                 engine="docker" if spec.runtime == "docker" else "containerd",
+                version=spec.runtime_version,
             )
         return found
 

@@ -15,6 +15,7 @@ from transom.machinery.quantity import parse_quantity
 from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
+from transom.windows.records import Runtime
 
 if TYPE_CHECKING:
     from transom.network import modes
@@ -26,9 +27,7 @@ NODE_BUILDS = tuple(
     number for number in builds.BUILDS if 17763 <= number <= 20348
 )  # that nodes are made of
 NETWORK_MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
-# Runtime -> the default version of a node.
-RUNTIMES = {"docker": "19.3.14", "containerd": "1.4.3"}
-_OLD_DOCKER = "18.9.9"  # of Windows nodes of the first releases
+RUNTIMES: tuple[Runtime, ...] = ("docker", "containerd")
 PRIORITY_CLASSES = tuple(
     f"{name}_PRIORITY_CLASS"
     for name in ("IDLE", "BELOW_NORMAL", "NORMAL", "ABOVE_NORMAL", "HIGH", "REALTIME")
@@ -157,8 +156,11 @@ def complete_specs(
             node = replace(node, number=free)
             used.add(free)
         runtime = node.runtime or _usual_runtime(settings, node)
-        old = node.windows and runtime == "docker" and _facts(settings, node).docker == "18.09"
-        version = node.runtime_version or (_OLD_DOCKER if old else RUNTIMES[runtime])
+        version = node.runtime_version or releases.node_runtime_version(
+            releases.parse_release_version(kubelet_version(settings, node)),
+            "docker" if runtime == "docker" else "containerd",
+            windows=node.windows,
+        )
         out.append(
             replace(
                 node,

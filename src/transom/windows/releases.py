@@ -117,6 +117,12 @@ RELEASES: Final[Mapping[Release, ReleaseFacts]] = {
 }
 DEFAULT: Final[Release] = (1, 20)
 
+# The version that nodes have by default, for the oldest version that their release supports.
+_NODE_VERSIONS: Final[Mapping[Runtime, Mapping[str, str]]] = {
+    "docker": {"18.09": "18.9.9", "19.03": "19.3.14"},
+    "containerd": {"1.4.0": "1.4.3", "1.6.0": "1.6.36", "1.7.0": "1.7.29"},
+}
+
 GATES: Final[Mapping[str, FeatureGate]] = {
     gate.name: gate
     for gate in (
@@ -201,6 +207,14 @@ def release_facts(release: Release) -> ReleaseFacts:
         return RELEASES[release]
     known = [other for other in RELEASES if other < release]
     return RELEASES[max(known) if known else min(RELEASES)]
+
+
+def node_runtime_version(release: Release, runtime: Runtime, *, windows: bool) -> str:
+    """The version of the runtime on nodes of a release, if no other one is asked for."""
+    facts = release_facts(release)
+    if runtime == "docker":
+        return _NODE_VERSIONS["docker"][(facts.docker if windows else "") or "19.03"]
+    return _NODE_VERSIONS["containerd"][facts.containerd or "1.4.0"]
 
 
 def supports_build(release: Release, build: int) -> bool:

@@ -41,14 +41,15 @@ _PAUSE_USER: Final = 65535
 
 class LinuxPlatform:
     os: Literal["linux", "windows"] = "linux"
-    version = RuntimeVersion("containerd", "1.4.3-oci")
     separator = "/"
     raw_terminal = False
 
-    def __init__(self, *, user_namespaces: bool | None = None) -> None:
-        """`user_namespaces`: whether root in a container is an unprivileged user of this machine;
-        None: where that works. Pods that need the node's own resources never have one.
+    def __init__(self, *, user_namespaces: bool | None = None, version: str = "") -> None:
+        """`version`: the containerd that the node reports. `user_namespaces`: whether root in a
+        container is an unprivileged user of this machine; None: where that works. Pods that need
+        the node's own resources never have one.
         """
+        self.version = RuntimeVersion("containerd", f"{version or '1.4.3'}-oci")
         self._rootless = os.geteuid() != 0
         self.user_namespaces = user_namespaces is not False and not self._rootless
         self.demands_user_namespaces = user_namespaces is True

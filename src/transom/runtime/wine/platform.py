@@ -82,13 +82,11 @@ class WinePlatform:
         *,
         build: int | None = None,
         engine: Literal["containerd", "docker"] = "containerd",
+        version: str = "",
         helpers: Helpers | None = None,
     ) -> None:
-        self.version = (
-            RuntimeVersion("containerd", "1.4.3-wine")
-            if engine == "containerd"
-            else RuntimeVersion("docker", "19.3.14-wine")
-        )
+        version = version or ("1.4.3" if engine == "containerd" else "19.3.14")
+        self.version = RuntimeVersion(engine, f"{version}-wine")
         self._cache = cache
         self._build = build
         self._engine = engine
