@@ -16,6 +16,7 @@ import orjson
 
 from transom.apiserver.admission.chain import AdmissionChain
 from transom.apiserver.admission.order import admission_plugins
+from transom.apiserver.admission.policies import AdmissionPolicies
 from transom.apiserver.admission.webhooks import AdmissionWebhooks
 from transom.apiserver.aggregation.aggregator import Aggregator
 from transom.apiserver.aggregation.registration import Registration
@@ -174,14 +175,16 @@ class ApiServer:
         # Admission and storage.
         names = NameGenerator(rng)
         self.admission_webhooks = AdmissionWebhooks(
-            objects, self.resources, self.webhooks, clock, rng
+            objects, self.resources, self.webhooks, clock, rng, self.security.decide
         )
+        self.admission_policies = AdmissionPolicies(objects, self.resources)
         self.admission_plugins = admission_plugins(
             objects,
             self.resources,
             self.find_core,
             self.security,
             self.admission_webhooks,
+            self.admission_policies,
             names,
             clock,
             options.release,
@@ -376,6 +379,7 @@ class ApiServer:
         await publish_trust(loopback, options.ca, options.front_proxy_ca)
         self.aggregation.start()
         self.admission_webhooks.start()
+        self.admission_policies.start()
         self.integrity.start(self.corruption_events.report)
         self.ready = True
         if self.endpoints is not None:
@@ -413,6 +417,7 @@ class ApiServer:
         await self.integrity.stop()
         await self.corruption_events.stop()
         self.admission_webhooks.stop()
+        self.admission_policies.stop()
         await self.aggregation.stop()
         await self.registration.stop()
         self.webhooks.close()

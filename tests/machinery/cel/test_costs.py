@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from transom.kit.cel.types import optional_type
-from transom.machinery.cel import PER_CALL_LIMIT, kubernetes_environment
 from transom.machinery.cel.costs import KubernetesEstimator
+from transom.machinery.cel.environment import kubernetes_environment
+from transom.machinery.cel.limits import PER_CALL_LIMIT
 from transom.machinery.structural.cel.declarations import declare_schema
 from transom.machinery.structural.cel.values import converter
 

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from transom.apiserver.admission.plugin import MutatingPlugin
+from transom.apiserver.admission.reinvocation import reinvocation_of
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.offload import LARGE_JSON
 from transom.apiserver.core.resources import Resource
@@ -46,23 +47,6 @@ _MUTATION = "mutation.webhook.admission.k8s.io"
 _PATCH = "patch.webhook.admission.k8s.io"
 
 
-class WebhookReinvokeContext:
-    """The state that the first round passes to the second."""
-
-    __slots__ = ("again", "asked", "output", "second", "wanted")
-
-    def __init__(self) -> None:
-        self.second = False
-        self.wanted = False  # the object was changed, so a second round is needed
-        self.asked: set[str] = set()  # hooks that request reinvocation
-        self.again: set[str] = set()  # those of them that must be called again
-        self.output: Any = None  # the object as the webhooks left it
-
-    def changed(self) -> None:
-        self.again |= self.asked
-        self.asked = set()
-
-
 class MutatingAdmissionWebhook(MutatingPlugin):
     name = "MutatingAdmissionWebhook"
     thread_safe = False
@@ -81,29 +65,32 @@ class MutatingAdmissionWebhook(MutatingPlugin):
         return self._run(plan, attributes) if plan else None
 
     async def _run(self, plan: tuple[Invocation, ...], attributes: Attributes) -> None:
-        rounds = attributes.rounds
-        if not isinstance(rounds, WebhookReinvokeContext):
-            rounds = attributes.rounds = WebhookReinvokeContext()
+        rounds = reinvocation_of(attributes)
+        state = rounds.of_plugin(self.name)
         if rounds.second and await self._dispatch.compute(
-            attributes.ctx, partial(ne, attributes.obj, rounds.output)
+            attributes.ctx, partial(ne, attributes.obj, state.output)
         ):
-            rounds.changed()  # by a plugin of the second round
+            state.changed()  # by a plugin of the second round
         before = _managed(attributes.obj)
         for invocation in plan:
             hook = invocation.hook
             if not self._hooks.selected(hook, attributes) or (
-                rounds.second and hook.uid not in rounds.again
+                rounds.second and hook.uid not in state.again
+            ):
+                continue
+            if hook.conditions and not await self._dispatch.matches(
+                hook, attributes, await seen_by(attributes, invocation.target)
             ):
                 continue
             changed = await self._call(invocation, attributes, int(rounds.second))
             if changed:
-                rounds.changed()
+                state.changed()
                 rounds.wanted = True
             if hook.reinvocable:
-                rounds.asked.add(hook.uid)
+                state.asked.add(hook.uid)
         await self._dispatch.compute(attributes.ctx, partial(_check_managed, attributes, before))
         if rounds.wanted and not rounds.second:
-            rounds.output = await self._dispatch.compute(
+            state.output = await self._dispatch.compute(
                 attributes.ctx, partial(copy_object, attributes.obj)
             )
 

@@ -20,6 +20,7 @@ from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebho
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
 from transom.apiserver.admission.plugin import AdmissionPlugin
+from transom.apiserver.admission.policies import AdmissionPolicies
 from transom.apiserver.admission.priority import Priority
 from transom.apiserver.admission.resource_quota import ResourceQuota
 from transom.apiserver.admission.runtime_class import RuntimeClass
@@ -39,11 +40,13 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.windows.policy import WarningPolicy
 
-# Only releases with the Pod Security Standards need it.
+# Only releases that have these plugins need them.
 if TYPE_CHECKING:
-    from transom.apiserver.admission import pod_security
+    from transom.apiserver.admission import mutating_policies, pod_security, validating_policies
 else:
+    mutating_policies = lazy_import("transom.apiserver.admission.mutating_policies")
     pod_security = lazy_import("transom.apiserver.admission.pod_security")
+    validating_policies = lazy_import("transom.apiserver.admission.validating_policies")
 
 
 def admission_plugins(
@@ -52,6 +55,7 @@ def admission_plugins(
     find: FindCore,
     security: Security,
     webhooks: AdmissionWebhooks,
+    policies: AdmissionPolicies,
     names: NameGenerator,
     clock: Clock,
     release: str,
@@ -85,6 +89,11 @@ def admission_plugins(
         CertificateSigning(security.decide),
         CertificateSubjectRestriction(),
         DefaultIngressClass(objects, resource("networking.k8s.io", "v1", "ingressclasses")),
+        *(
+            [mutating_policies.MutatingAdmissionPolicy(policies.mutating, security.decide)]
+            if policies.mutating is not None
+            else []
+        ),
         MutatingAdmissionWebhook(webhooks.mutating, webhooks.dispatch),
         # Not a plugin of Kubernetes: it takes the place of its webhook, after the plugins that may
         # set a service account.
@@ -101,6 +110,11 @@ def admission_plugins(
                 )
             ]
             if is_enabled(resources.release, "PodSecurity")
+            else []
+        ),
+        *(
+            [validating_policies.ValidatingAdmissionPolicy(policies.validating, security.decide)]
+            if policies.validating is not None
             else []
         ),
         ValidatingAdmissionWebhook(webhooks.validating, webhooks.dispatch),

@@ -50,6 +50,13 @@ class ValidatingAdmissionWebhook(ValidatingPlugin):
         for invocation in chosen:
             if invocation.target not in subjects:
                 subjects[invocation.target] = await seen_by(attributes, invocation.target)
+        chosen = [
+            invocation
+            for invocation in chosen
+            if await self._dispatch.matches(
+                invocation.hook, attributes, subjects[invocation.target]
+            )
+        ]
         if len(chosen) == 1:
             problem = await self._call(chosen[0], attributes, subjects[chosen[0].target])
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.request_authorizer import Decide
 from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.webhooks.client import WebhookClient
 from transom.apiserver.webhooks.dispatch import WebhookDispatcher
@@ -24,9 +25,10 @@ class AdmissionWebhooks:
         client: WebhookClient,
         clock: Clock,
         rng: random.Random,
+        decide: Decide,
     ) -> None:
         namespaces = resources.require("", "v1", "namespaces")
-        self.dispatch = WebhookDispatcher(client, clock, rng)
+        self.dispatch = WebhookDispatcher(client, clock, rng, decide)
         self.mutating = WebhookConfigurations(
             objects,
             resources,

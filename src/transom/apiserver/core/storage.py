@@ -66,6 +66,25 @@ _ALLOCATION_ATTEMPTS = 50
 _FOLLOWED_ATTEMPTS = 10_000
 _STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 _DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
+_REGISTRATION = "admissionregistration.k8s.io"
+_WEBHOOKS = (
+    f"{_REGISTRATION}/MutatingWebhookConfiguration",
+    f"{_REGISTRATION}/ValidatingWebhookConfiguration",
+)
+_POLICIES = (
+    f"{_REGISTRATION}/MutatingAdmissionPolicy",
+    f"{_REGISTRATION}/ValidatingAdmissionPolicy",
+)
+
+
+def _is_compiled(res: Resource, obj: Object) -> bool:
+    """Whether validation compiles expressions of the object, which takes long."""
+    key = res.kind.key
+    if key == _DEFINITIONS:
+        return _needs_compiling(obj)
+    if key in _WEBHOOKS:
+        return any(hook.get("matchConditions") for hook in obj.get("webhooks") or ())
+    return key in _POLICIES
 
 
 def _needs_compiling(definition: Object) -> bool:
@@ -224,7 +243,7 @@ class Storage:
     ) -> None:
         """Validates an object: in the worker thread if it is large, or has slow rules."""
         try:
-            if ctx.large or (res.kind.key == _DEFINITIONS and _needs_compiling(obj)):
+            if ctx.large or _is_compiled(res, obj):
                 await compute_in_worker(
                     self.workers, ctx, partial(_validate, res, obj, find_problems)
                 )

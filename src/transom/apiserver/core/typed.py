@@ -161,12 +161,16 @@ class BuiltinType:
         )
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        errors = validation.validate_create(self._kind, obj, self.gvk.api_version)
-        return texts.in_release(self._types.release, errors) if errors else errors
+        release = self._types.release
+        errors = validation.validate_create(self._kind, obj, self.gvk.api_version, release)
+        return texts.in_release(release, errors) if errors else errors
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
-        errors = validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
-        return texts.in_release(self._types.release, errors) if errors else errors
+        release = self._types.release
+        errors = validation.validate_update(
+            self._kind, new, old, subresource, self.gvk.api_version, release
+        )
+        return texts.in_release(release, errors) if errors else errors
 
     def error_kind(self, obj: Object) -> GroupResource:
         return self._error_kind

@@ -14,6 +14,7 @@ from typing import TypeVar
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.request_authorizer import Decide
 from transom.apiserver.webhooks import review
 from transom.apiserver.webhooks.client import CallFailed, WebhookClient
 from transom.apiserver.webhooks.matching import Invocation, RegisteredWebhook
@@ -34,10 +35,21 @@ _KEY = re.compile(
 
 
 class WebhookDispatcher:
-    def __init__(self, client: WebhookClient, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, client: WebhookClient, clock: Clock, rng: random.Random, decide: Decide
+    ) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
+        self._decide = decide
+
+    async def matches(
+        self, hook: RegisteredWebhook, attributes: Attributes, subject: VersionedObject
+    ) -> bool:
+        """Whether the match conditions of a hook select the request."""
+        return not hook.conditions or await hook.conditions.match(
+            attributes, subject, self._client.workers, self._decide
+        )
 
     async def ask(
         self,

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.apiserver.webhooks.conditions import WebhookConditions
 from transom.apiserver.webhooks.review import namespace_of
 from transom.machinery import errors, selectors
 from transom.machinery.objects import Object
+from transom.machinery.releases.features import is_enabled
 from transom.machinery.selectors import LabelSelector, SelectorError
 from transom.store.api import StoreEvent, Subscription
 
@@ -70,6 +72,7 @@ class RegisteredWebhook:
     reinvocable: bool
     seconds: float
     review_versions: tuple[str, ...]
+    conditions: WebhookConditions
 
 
 class Invocation(NamedTuple):
@@ -77,26 +80,33 @@ class Invocation(NamedTuple):
     target: Resource  # the resource that matches the hook's rule
 
 
-def compile_hooks(configurations: Sequence[Object]) -> tuple[RegisteredWebhook, ...]:
-    """All hooks in call order: by the name of the configuration, then in their order there."""
+def compile_hooks(
+    configurations: Sequence[Object], *, conditions: bool = False
+) -> tuple[RegisteredWebhook, ...]:
+    """All hooks in call order: by the name of the configuration, then in their order there.
+    `conditions`: whether the release evaluates match conditions.
+    """
     hooks: list[RegisteredWebhook] = []
     for configuration in sorted(configurations, key=lambda c: c["metadata"]["name"]):
         name = configuration["metadata"]["name"]
         seen: dict[str, int] = {}
         for given in configuration.get("webhooks") or ():
             number = seen[given["name"]] = seen.get(given["name"], -1) + 1
-            hooks.append(_hook(name, f"{name}/{given['name']}/{number}", len(hooks), given))
+            uid = f"{name}/{given['name']}/{number}"
+            hooks.append(_hook(name, uid, len(hooks), given, conditions))
     return tuple(hooks)
 
 
-def _hook(configuration: str, uid: str, index: int, given: Object) -> RegisteredWebhook:
+def _hook(
+    configuration: str, uid: str, index: int, given: Object, conditions: bool
+) -> RegisteredWebhook:
     return RegisteredWebhook(
         configuration,
         given["name"],
         uid,
         index,
         given.get("clientConfig") or {},
-        tuple(_rule(r) for r in given.get("rules") or ()),
+        tuple(compile_rule(r) for r in given.get("rules") or ()),
         given.get("failurePolicy") == "Ignore",
         given.get("matchPolicy") == "Equivalent",
         _selector(given.get("namespaceSelector")),
@@ -105,10 +115,15 @@ def _hook(configuration: str, uid: str, index: int, given: Object) -> Registered
         given.get("reinvocationPolicy") == "IfNeeded",
         float(given.get("timeoutSeconds") or 30),
         tuple(given.get("admissionReviewVersions") or ()),
+        WebhookConditions(
+            (given.get("matchConditions") or ()) if conditions else (),
+            ignore_failure=given.get("failurePolicy") == "Ignore",
+        ),
     )
 
 
-def _rule(rule: Object) -> WebhookRule:
+def compile_rule(rule: Object) -> WebhookRule:
+    """The rule of a webhook or a policy."""
     split = (text.partition("/") for text in rule.get("resources") or ())
     return WebhookRule(
         frozenset(rule.get("operations") or ()),
@@ -159,7 +174,10 @@ class WebhookConfigurations:
         self._plans.clear()
 
     def _changed(self, _events: Sequence[StoreEvent]) -> None:
-        self._hooks = compile_hooks(self._objects.objects(self._configurations))
+        self._hooks = compile_hooks(
+            self._objects.objects(self._configurations),
+            conditions=is_enabled(self._resources.release, "AdmissionWebhookMatchConditions"),
+        )
         self._plans.clear()
 
     @property
@@ -199,30 +217,38 @@ class WebhookConfigurations:
     def selected(self, hook: RegisteredWebhook, attributes: Attributes) -> bool:
         """Whether the selectors of a hook with matching rules match this request."""
         wanted = _usable(hook.namespaces)
-        if not wanted.empty and not self._in_namespace(wanted, attributes):
-            return False
-        wanted = _usable(hook.objects)
-        return (
-            wanted.empty
-            or _has_labels(attributes.obj, wanted)
-            or _has_labels(attributes.old, wanted)
-        )
-
-    def _in_namespace(self, wanted: LabelSelector, attributes: Attributes) -> bool:
-        kind = attributes.resource.kind
-        if kind.key != _NAMESPACE and not kind.namespaced:
-            return True  # the namespace selector does not exempt cluster-scoped objects
-        if (
-            kind.key == _NAMESPACE
-            and not attributes.subresource
-            and attributes.operation in ("CREATE", "UPDATE")
+        if not wanted.empty and not matches_namespace(
+            self._objects, self._namespaces, wanted, attributes
         ):
-            return wanted.matches(attributes.obj["metadata"].get("labels"))
-        name = namespace_of(attributes)
-        namespace = self._objects.find(self._namespaces, "", name)
-        if namespace is None:
-            raise errors.not_found(self._namespaces.gr, name)
-        return wanted.matches(namespace["metadata"].get("labels"))
+            return False
+        return matches_object(_usable(hook.objects), attributes)
+
+
+def matches_namespace(
+    objects: ObjectStore, namespaces: Resource, wanted: LabelSelector, attributes: Attributes
+) -> bool:
+    """Whether the namespace of the request has the wanted labels; raises 404 if it does not exist."""
+    kind = attributes.resource.kind
+    if kind.key != _NAMESPACE and not kind.namespaced:
+        return True  # the namespace selector does not exempt cluster-scoped objects
+    if (
+        kind.key == _NAMESPACE
+        and not attributes.subresource
+        and attributes.operation in ("CREATE", "UPDATE")
+    ):
+        return wanted.matches(attributes.obj["metadata"].get("labels"))
+    name = namespace_of(attributes)
+    namespace = objects.find(namespaces, "", name)
+    if namespace is None:
+        raise errors.not_found(namespaces.gr, name)
+    return wanted.matches(namespace["metadata"].get("labels"))
+
+
+def matches_object(wanted: LabelSelector, attributes: Attributes) -> bool:
+    """Whether the new or the old object has the wanted labels."""
+    return (
+        wanted.empty or _has_labels(attributes.obj, wanted) or _has_labels(attributes.old, wanted)
+    )
 
 
 def _usable(selector: LabelSelector | SelectorError) -> LabelSelector:

@@ -60,8 +60,20 @@ def admission_review(
     """The review to send. `kind` and `target` match the webhook's rule, `asked_kind` is the
     request's own.
     """
+    asked: Object = {"uid": uid, **admission_request(attributes, kind, asked_kind, target)}
+    options = asked.pop("options")
+    dry_run = asked.pop("dryRun")
+    asked["object"], asked["oldObject"] = obj, old
+    asked["dryRun"], asked["options"] = dry_run, options
+    return {"kind": _KIND, "apiVersion": f"{GROUP}/{version}", "request": asked}
+
+
+def admission_request(
+    attributes: Attributes, kind: GVK, asked_kind: GVK, target: Resource
+) -> Object:
+    """The AdmissionRequest without uid and objects: what expressions see as `request`."""
     source, sub = attributes.resource, attributes.subresource
-    asked: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(target)}
+    asked: Object = {"kind": _kind(kind), "resource": _resource(target)}
     if sub:
         asked["subResource"] = sub
     asked["requestKind"], asked["requestResource"] = _kind(asked_kind), _resource(source)
@@ -75,10 +87,9 @@ def admission_review(
         asked["namespace"] = namespace
     asked["operation"] = attributes.operation
     asked["userInfo"] = attributes.ctx.user.info()
-    asked["object"], asked["oldObject"] = obj, old
     asked["dryRun"] = attributes.ctx.dry_run
     asked["options"] = _options(attributes)
-    return {"kind": _KIND, "apiVersion": f"{GROUP}/{version}", "request": asked}
+    return asked
 
 
 def namespace_of(attributes: Attributes) -> str:

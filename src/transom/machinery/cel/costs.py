@@ -65,12 +65,16 @@ _FIXED = frozenset(
 _ALLOCATING = frozenset(("slice", "flatten", "sort", "distinct", "reverse", "lists.range"))
 _MAX_NAME_FORMAT_REGEX = 128
 _MAX_FORMAT = 64
+_FIXED_COSTS = {
+    **dict.fromkeys(_FIXED, 1),
+    "check": 350_000,  # the authorizer: allows two checks in each expression
+}
 CHARGED: frozenset[str] = frozenset(
     (
         *_TRAVERSED,
         *_ONCE,
         *_PARSED,
-        *_FIXED,
+        *_FIXED_COSTS,
         *SET_COST_FACTORS,
         "replace",
         "split",
@@ -112,8 +116,9 @@ def _traversal(value: Any) -> int:
 
 def charge_call(function: str, overload: str, args: Sequence[Any], result: Any) -> int | None:
     """The actual cost of a call; None for functions with the standard cost."""
-    if function in _FIXED:
-        return 1
+    fixed = _FIXED_COSTS.get(function)
+    if fixed is not None:
+        return fixed
     if function == "_==_":
         return 1 if isinstance(args[0], Opaque) else None
     if function in _TRAVERSED:
@@ -180,8 +185,9 @@ class KubernetesEstimator:
     def call(
         self, function: str, overload: str, target: CostNode | None, args: Sequence[CostNode]
     ) -> CallCost | None:
-        if function in _FIXED:
-            return CallCost(ONE)
+        fixed = _FIXED_COSTS.get(function)
+        if fixed is not None:
+            return CallCost(CostRange(fixed, fixed))
         if function == "_==_" and len(args) == 2:
             return _equality(args[0], args[1])
         if function in SET_COST_FACTORS and len(args) == 2:

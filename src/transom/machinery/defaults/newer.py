@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release
@@ -79,9 +79,35 @@ def _job(release: Release, obj: dict[str, Any]) -> None:
     _job_spec(release, obj["spec"])
 
 
+def _match_resources(given: dict[str, Any] | None) -> None:
+    if given is None:
+        return
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in given.get(field) or ():
+            rule.setdefault("scope", "*")
+    given.setdefault("matchPolicy", "Equivalent")
+    given.setdefault("namespaceSelector", {})
+    given.setdefault("objectSelector", {})
+
+
+def _admission_policy(_release: Release, obj: dict[str, Any]) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("failurePolicy", "Fail")
+    _match_resources(spec.get("matchConstraints"))
+
+
+def _admission_policy_binding(_release: Release, obj: dict[str, Any]) -> None:
+    _match_resources(obj.setdefault("spec", {}).get("matchResources"))
+
+
+_REGISTRATION: Final = "admissionregistration.k8s.io"
 _RULES: dict[tuple[str, str], Rule] = {
     ("", "Namespace"): _namespace,
     ("", "Service"): _service,
+    (_REGISTRATION, "MutatingAdmissionPolicy"): _admission_policy,
+    (_REGISTRATION, "MutatingAdmissionPolicyBinding"): _admission_policy_binding,
+    (_REGISTRATION, "ValidatingAdmissionPolicy"): _admission_policy,
+    (_REGISTRATION, "ValidatingAdmissionPolicyBinding"): _admission_policy_binding,
     ("apps", "DaemonSet"): _daemon_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,

@@ -13,7 +13,7 @@ from typing import Any
 from transom.kit.lazy import load_submodule
 from transom.machinery.field import FieldError, bounded_errors
 from transom.machinery.kinds import Kind
-from transom.machinery.releases import Release
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.meta import (
     validate_any_object_meta,
@@ -21,9 +21,15 @@ from transom.machinery.validation.meta import (
     validate_object_name,
 )
 from transom.machinery.validation.names import name_is_path_segment
-from transom.machinery.validation.rules import ValidationRules
+from transom.machinery.validation.rules import ReleaseRules, ValidationRules
 
 _MODULES = {
+    "admission_policies": (
+        "admissionregistration.k8s.io/MutatingAdmissionPolicy",
+        "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
+        "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding",
+    ),
     "admissionregistration": (
         "admissionregistration.k8s.io/MutatingWebhookConfiguration",
         "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
@@ -121,19 +127,28 @@ _METADATA_RULES = ValidationRules(lambda obj: [], lambda new, old: [])
 
 
 @lru_cache(maxsize=256)
-def validation_rules(key: str, api_version: str = "") -> ValidationRules:
-    """The rules of a kind; some kinds have different rules for certain versions of the request."""
+def validation_rules(
+    key: str, api_version: str = "", release: Release = DEFAULT
+) -> ValidationRules:
+    """The rules of a kind; some kinds have different rules for certain versions of the request, or
+    in certain releases.
+    """
     module = _MODULE_OF.get(key)
     if module is None:  # a kind of a later release, whose metadata alone is validated
         return _METADATA_RULES
-    validators: dict[str, ValidationRules] = load_submodule(__name__, module).VALIDATORS
-    return validators.get(f"{key}@{api_version}") or validators[key]
+    validators: dict[str, ValidationRules | ReleaseRules] = load_submodule(
+        __name__, module
+    ).VALIDATORS
+    found = validators.get(f"{key}@{api_version}") or validators[key]
+    return found.of_release(release) if isinstance(found, ReleaseRules) else found
 
 
-def validate_create(kind: Kind, obj: dict[str, Any], api_version: str = "") -> list[FieldError]:
+def validate_create(
+    kind: Kind, obj: dict[str, Any], api_version: str = "", release: Release = DEFAULT
+) -> list[FieldError]:
     """The errors of a new object. `api_version` is that of the request (`events.k8s.io/v1`)."""
     with bounded_errors():
-        errors = validation_rules(kind.key, api_version).create(obj)
+        errors = validation_rules(kind.key, api_version, release).create(obj)
         if errors or kind.key in NOT_STORED:
             return errors
         # Last, so that the kind's own errors come first.
@@ -148,9 +163,10 @@ def validate_update(
     old: dict[str, Any],
     subresource: str = "",
     api_version: str = "",
+    release: Release = DEFAULT,
 ) -> list[FieldError]:
     """The errors of a change to an object, made directly or through a sub-resource."""
-    found = validation_rules(kind.key, api_version)
+    found = validation_rules(kind.key, api_version, release)
     check = found.update
     if subresource == "status":
         check = found.status_update or check

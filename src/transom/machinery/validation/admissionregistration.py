@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from transom.kit.lazy import lazy_import
 from transom.machinery.field import duplicate, invalid, not_supported, required
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import is_enabled
 from transom.machinery.validation.checks import check_each
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_any_object_meta, validate_label_selector
@@ -15,8 +18,14 @@ from transom.machinery.validation.names import (
     name_is_dns_subdomain,
 )
 from transom.machinery.validation.review_versions import REVIEW_VERSIONS, check_review_versions
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, ReleaseRules
 from transom.machinery.validation.webhook import validate_client_config
+
+# The CEL engine, which few configurations need.
+if TYPE_CHECKING:
+    from transom.machinery.validation import match_conditions
+else:
+    match_conditions = lazy_import("transom.machinery.validation.match_conditions")
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
@@ -29,6 +38,9 @@ _REINVOCATION = ("IfNeeded", "Never")
 class _Strictness(NamedTuple):
     """What v1beta1 allows, and an update because the stored object already had it."""
 
+    release: Release
+    conditions: bool = True  # whether match conditions are checked
+    stored_conditions: Collection[str] = ()
     no_side_effects: bool = True
     known_version: bool = True
     unique_names: bool = True
@@ -92,7 +104,8 @@ def _listed(values: Sequence[str], path: str, what: str, go_type: str = "[]strin
     return []
 
 
-def _rule(rule: Mapping[str, Any], path: str) -> Errors:
+def validate_operations_rule(rule: Mapping[str, Any], path: str) -> Errors:
+    """A rule with operations, of a webhook or a policy."""
     operations, versions = rule.get("operations") or (), rule.get("apiVersions") or ()
     errors = _listed(
         operations, f"{path}.operations", "operations", "[]admissionregistration.OperationType"
@@ -128,7 +141,7 @@ def _webhook(hook: Mapping[str, Any], strict: _Strictness, path: str) -> Errors:
         else [required(f"{path}.name")]
     )
     for i, rule in enumerate(hook.get("rules") or ()):
-        errors += _rule(rule, f"{path}.rules[{i}]")
+        errors += validate_operations_rule(rule, f"{path}.rules[{i}]")
     errors += [
         not_supported(f"{path}.{field}", hook[field], values)
         for field, values in _POLICIES
@@ -152,7 +165,13 @@ def _webhook(hook: Mapping[str, Any], strict: _Strictness, path: str) -> Errors:
     reinvocation = hook.get("reinvocationPolicy")
     if reinvocation is not None and reinvocation not in _REINVOCATION:
         errors.append(not_supported(f"{path}.reinvocationPolicy", reinvocation, _REINVOCATION))
-    return errors + validate_client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    errors += validate_client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    conditions = hook.get("matchConditions")
+    if conditions and strict.conditions:
+        errors += match_conditions.validate_match_conditions(
+            strict.release, conditions, f"{path}.matchConditions", stored=strict.stored_conditions
+        )
+    return errors
 
 
 def _review_versions(versions: Sequence[str], strict: _Strictness, path: str) -> Errors:
@@ -176,20 +195,35 @@ def _configuration(obj: Object, strict: _Strictness) -> Errors:
     return errors
 
 
-def validate_webhook_configuration(beta: bool, obj: Object) -> Errors:
-    return _configuration(obj, _Strictness(no_side_effects=not beta, unique_names=not beta))
+def validate_webhook_configuration(beta: bool, release: Release, obj: Object) -> Errors:
+    return _configuration(
+        obj,
+        _Strictness(
+            release,
+            conditions=is_enabled(release, "AdmissionWebhookMatchConditions"),
+            no_side_effects=not beta,
+            unique_names=not beta,
+        ),
+    )
 
 
-def validate_webhook_configuration_update(beta: bool, new: Object, old: Object) -> Errors:
+def validate_webhook_configuration_update(
+    beta: bool, release: Release, new: Object, old: Object
+) -> Errors:
     hooks = old.get("webhooks") or ()
     versions = [set(hook.get("admissionReviewVersions") or ()) for hook in hooks]
     names = [hook.get("name", "") for hook in hooks]
+    held = [hook.get("matchConditions") or [] for hook in hooks]
+    changed = held != [hook.get("matchConditions") or [] for hook in new.get("webhooks") or ()]
     return _configuration(
         new,
         _Strictness(
+            release,
+            conditions=changed and is_enabled(release, "AdmissionWebhookMatchConditions"),
+            stored_conditions={c.get("expression", "") for some in held for c in some},
             no_side_effects=not beta
             and all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
-            known_version=all(not held or held & set(REVIEW_VERSIONS) for held in versions),
+            known_version=all(not some or some & set(REVIEW_VERSIONS) for some in versions),
             unique_names=not beta and len(set(names)) == len(names),
         ),
     )
@@ -197,7 +231,7 @@ def validate_webhook_configuration_update(beta: bool, new: Object, old: Object) 
 
 _GROUP = "admissionregistration.k8s.io"
 VALIDATORS = {
-    f"{_GROUP}/{kind}{version}": ValidationRules(
+    f"{_GROUP}/{kind}{version}": ReleaseRules(
         partial(validate_webhook_configuration, beta),
         partial(validate_webhook_configuration_update, beta),
     )

@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from transom.machinery.field import FieldError
+from transom.machinery.releases import Release
 
 Object = dict[str, Any]
 Errors = list[FieldError]
@@ -24,3 +26,18 @@ class ValidationRules(NamedTuple):
     update: Update
     status_update: Update | None = None
     subresources: Mapping[str, Update] = MappingProxyType({})
+
+
+class ReleaseRules(NamedTuple):
+    """The validators of a kind whose rules depend on the release."""
+
+    create: Callable[[Release, Object], Errors]
+    update: Callable[[Release, Object, Object], Errors]
+    status_update: Callable[[Release, Object, Object], Errors] | None = None
+
+    def of_release(self, release: Release) -> ValidationRules:
+        return ValidationRules(
+            partial(self.create, release),
+            partial(self.update, release),
+            None if self.status_update is None else partial(self.status_update, release),
+        )

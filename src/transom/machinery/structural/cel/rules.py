@@ -15,8 +15,8 @@ from transom.kit.cel.errors import CompileError, CostLimitExceededError
 from transom.kit.cel.interpreter import EvaluationResult
 from transom.kit.cel.types import optional_type
 from transom.kit.cel.values import NONE, Optional
-from transom.machinery.cel import PER_CALL_LIMIT, RUNTIME_COST_BUDGET, kubernetes_environment
-from transom.machinery.cel.limits import MAX_MESSAGE_BYTES
+from transom.machinery.cel.environment import kubernetes_environment
+from transom.machinery.cel.limits import MAX_MESSAGE_BYTES, PER_CALL_LIMIT, RUNTIME_COST_BUDGET
 from transom.machinery.field import (
     FieldError,
     GoText,
