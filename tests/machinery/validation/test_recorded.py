@@ -19,7 +19,7 @@ from transom.machinery.kinds import BY_KEY, GVK, KINDS
 from transom.machinery.validation import batch, pod, validation_rules, workloads
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
-KINDS = {*pod.VALIDATORS, *workloads.VALIDATORS, *batch.VALIDATORS}
+WITH_RULES = {*pod.VALIDATORS, *workloads.VALIDATORS, *batch.VALIDATORS}
 # Admission fills these in before validation.
 LIMIT_RANGER = "adm-limitranger"
 
@@ -31,7 +31,7 @@ def _key(path: str) -> str | None:
     parts = path.strip("/").split("/")
     group = parts[1] if parts[0] == "apis" and len(parts) > 2 else ""
     for kind in KINDS:
-        if kind.group == group and kind.plural == parts[-1] and kind.key in KINDS:
+        if kind.group == group and kind.plural == parts[-1] and kind.key in WITH_RULES:
             return kind.key
     return None
 

@@ -17,6 +17,8 @@ Behaviour = Literal[
     "AppArmorFields",
     "ClaimRequests",
     "CommonContainerRules",
+    "NodeServiceAccounts",
+    "NodeResourceClaims",
     "EmbeddedNamesInErrors",
     "ImageVolumePaths",
     "PositiveGracePeriods",
@@ -87,6 +89,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "PositiveGracePeriods": Release(1, 27),
     "ImageVolumePaths": Release(1, 33),
     "EmbeddedNamesInErrors": Release(1, 35),
+    "NodeResourceClaims": Release(1, 26),
+    "NodeServiceAccounts": Release(1, 33),
     # The rules of all containers run before those of regular ones.
     "CommonContainerRules": Release(1, 25),
     "ComparingTolerations": Release(1, 35),
