@@ -19,6 +19,7 @@ from transom.apiserver.authorization.rbac import Rbac
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.objectstore import FindCore
 from transom.kit.clock import Clock
+from transom.machinery.releases.features import FeatureSet
 from transom.store.api import Store
 
 
@@ -33,6 +34,7 @@ class Security:
         service_account_keys: Sequence[bytes],
         issuer: str,
         audiences: Sequence[str],
+        features: FeatureSet,
     ) -> None:
         """`tokens` are static ones; without `audiences`, the issuer is the only audience."""
         own = audiences or (issuer,)
@@ -48,5 +50,5 @@ class Security:
         )
         self.authenticate = Authentication([ClientCertificates(clock), self.tokens], anonymous=True)
         self.rbac = Rbac(store)
-        self.authorize = Authorization([masters, NodeAuthorizer(store), self.rbac])
+        self.authorize = Authorization([masters, NodeAuthorizer(store, features), self.rbac])
         self.decide = self.authorize.decide

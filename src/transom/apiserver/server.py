@@ -70,6 +70,7 @@ from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
 from transom.machinery.releases import parse_release
+from transom.machinery.releases.features import FeatureSet
 from transom.store.api import Store, StoreEvent
 from transom.windows.policy import WarningPolicy
 
@@ -153,6 +154,7 @@ class ApiServer:
             options.service_account_keys,
             options.issuer,
             options.api_audiences,
+            FeatureSet(release, options.feature_gates or {}),
         )
 
         # Calls to other servers. This machine has no route to pod addresses, so services are

@@ -31,14 +31,17 @@ _WITHOUT_VALUE = {"Required", "Forbidden", "TooLong", "InternalError"}
 
 class GoText(str):
     """A bad value that already has Go's printed form (`core.Toleration{...}`), so it is not quoted
-    again. `json` is the form that later releases print.
+    again. `json` is the form that later releases print. `source` is its Go type and value, if its
+    form depends on the fields that the type has in a release.
     """
 
     json: str
+    source: tuple[str, Any] | None
 
-    def __new__(cls, text: str, json: str = "") -> GoText:
+    def __new__(cls, text: str, json: str = "", source: tuple[str, Any] | None = None) -> GoText:
         made = super().__new__(cls, text)
         made.json = json or text
+        made.source = source
         return made
 
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from transom.kit.goquote import go_quote
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.behaviour import Behaviour, has_behaviour
 from transom.machinery.selectors import LONGEST_CACHED_SELECTOR, SelectorError
 
 Object = Mapping[str, Any]
@@ -100,14 +102,17 @@ def _parse_fields(text: str) -> FieldSelector:
     return FieldSelector(terms)
 
 
-def convert_fields(selector: FieldSelector, kind: Kind, gvk: GVK) -> FieldSelector:
+def convert_fields(
+    selector: FieldSelector, kind: Kind, gvk: GVK, release: Release = DEFAULT
+) -> FieldSelector:
     """Field labels of the request's version to those of `field_values`; raises SelectorError for an
     unknown one.
     """
     if not selector.terms:
         return selector
     return FieldSelector(
-        FieldTerm(_convert_label(kind, gvk, t.field), t.equal, t.value) for t in selector.terms
+        FieldTerm(_convert_label(kind, gvk, t.field, release), t.equal, t.value)
+        for t in selector.terms
     )
 
 
@@ -186,6 +191,10 @@ def _unschedulable(obj: Object) -> str:
     return "true" if (obj.get("spec") or {}).get("unschedulable") else "false"
 
 
+def _host_network(pod: Object) -> str:
+    return "true" if (pod.get("spec") or {}).get("hostNetwork") else "false"
+
+
 def _event_source(obj: Object) -> str:
     return (obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""
 
@@ -201,9 +210,18 @@ _GETTERS: dict[str, dict[str, Callable[[Object], str]]] = {
         "spec.serviceAccountName": _path("spec", "serviceAccountName"),
         "status.phase": _path("status", "phase"),
         "status.podIP": _path("status", "podIP"),
+        "spec.hostNetwork": _host_network,
         "status.nominatedNodeName": _path("status", "nominatedNodeName"),
     },
     "/Node": {"spec.unschedulable": _unschedulable},
+    "/Service": {
+        "spec.clusterIP": _path("spec", "clusterIP"),
+        "spec.type": _path("spec", "type"),
+    },
+    "resource.k8s.io/ResourceSlice": {
+        "spec.nodeName": _path("spec", "nodeName"),
+        "spec.driver": _path("spec", "driver"),
+    },
     "/Namespace": {"status.phase": _path("status", "phase")},
     "/Secret": {"type": _path("type")},
     "/ReplicationController": {"status.replicas": _path("status", "replicas", none="0")},
@@ -239,7 +257,12 @@ _UNKNOWN = "field label not supported: {0}"
 _LABELS: dict[tuple[str, str, str], tuple[dict[str, str], str]] = {
     ("", "v1", "Pod"): (
         {
-            **_same(_NAME, _NAMESPACE, "status.podIPs", *_GETTERS["/Pod"]),
+            **_same(
+                _NAME,
+                _NAMESPACE,
+                "status.podIPs",
+                *(label for label in _GETTERS["/Pod"] if label != "spec.hostNetwork"),
+            ),
             "spec.host": "spec.nodeName",
         },
         _UNKNOWN,
@@ -279,8 +302,38 @@ _CUSTOM = (_same(_NAME, _NAMESPACE), _UNKNOWN)
 _CUSTOM_CLUSTER = (_same(_NAME), _UNKNOWN)
 
 
-def _convert_label(kind: Kind, gvk: GVK, label: str) -> str:
-    if kind.custom:
+# Labels that came after 1.20: the behaviour of the releases that have them, request label -> our
+# label, and the message for an unknown one.
+_SLICES = "field label not supported for resource.k8s.io/{version}, Kind=ResourceSlice: {0}"
+_LATER: dict[tuple[str, str], tuple[Behaviour, dict[str, str], str]] = {
+    ("", "Pod"): (
+        "PodHostNetworkSelector",
+        _LABELS["", "v1", "Pod"][0] | _same("spec.hostNetwork"),
+        _UNKNOWN,
+    ),
+    ("", "Service"): (
+        "ServiceSelectors",
+        _same(_NAME, _NAMESPACE, "spec.clusterIP", "spec.type"),
+        _UNKNOWN,
+    ),
+    ("batch", "Job"): (
+        "JobSelectorErrors",
+        _same(_NAME, _NAMESPACE, "status.successful"),
+        "field label {1} not supported for Job",
+    ),
+    ("resource.k8s.io", "ResourceSlice"): (
+        "NodeResourceClaims",
+        _same(_NAME, "spec.nodeName", "spec.driver"),
+        _SLICES,
+    ),
+}
+
+
+def _convert_label(kind: Kind, gvk: GVK, label: str, release: Release) -> str:
+    later = None if kind.custom else _LATER.get((gvk.group, gvk.kind))
+    if later is not None and has_behaviour(release, later[0]):
+        labels, text = later[1], later[2].replace("{version}", gvk.version)
+    elif kind.custom:
         labels, text = _CUSTOM if kind.namespaced else _CUSTOM_CLUSTER
     else:
         labels, text = _LABELS.get((gvk.group, gvk.version, gvk.kind), _ORDINARY)

@@ -21,14 +21,18 @@ def visit_containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[d
         yield from spec.get("ephemeralContainers") or ()
 
 
-def qos_class(pod: dict[str, Any]) -> str:
+def qos_class(pod: dict[str, Any], pod_level: bool = False) -> str:
     """Guaranteed if every container has equal limits and requests for cpu and memory, BestEffort
-    without any.
+    without any. `pod_level`: resources of the pod, if set, count instead of those of containers.
     """
     requests: dict[str, quantity.Quantity] = {}
     limits: dict[str, quantity.Quantity] = {}
     guaranteed = True
-    for container in visit_containers(pod.get("spec") or {}, ephemeral=False):
+    spec = pod.get("spec") or {}
+    holders = visit_containers(spec, ephemeral=False)
+    if pod_level and spec.get("resources") is not None:
+        holders = iter((spec,))
+    for container in holders:
         resources = container.get("resources") or {}
         for total, part in (
             (requests, resources.get("requests") or {}),
@@ -106,6 +110,43 @@ def sync_seccomp(pod: dict[str, Any]) -> None:
                     **(holder.get("securityContext") or {}),
                     "seccompProfile": profile,
                 }
+
+
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def _apparmor_profile(annotation: str) -> dict[str, Any] | None:
+    """The field of an annotation, None if it has no valid one."""
+    if annotation == "unconfined":
+        return {"type": "Unconfined"}
+    if annotation == "runtime/default":
+        return {"type": "RuntimeDefault"}
+    local = annotation.removeprefix("localhost/")
+    if local != annotation and local and local == local.strip() and len(local) <= 4095:
+        return {"type": "Localhost", "localhostProfile": local}
+    return None
+
+
+def sync_apparmor(pod: dict[str, Any]) -> Iterator[str]:
+    """Copies AppArmor annotations to the fields that replaced them, on create; yields warnings."""
+    annotations, spec = pod["metadata"].get("annotations") or {}, pod["spec"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        return
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    for container in visit_containers(spec):
+        key = _APPARMOR + container.get("name", "")
+        context = container.get("securityContext") or {}
+        if key not in annotations or context.get("appArmorProfile") is not None:
+            continue
+        profile = _apparmor_profile(annotations[key])
+        if profile is not None and profile == of_pod:
+            continue
+        if profile is not None:
+            container["securityContext"] = {**context, "appArmorProfile": profile}
+        yield (
+            f"metadata.annotations[{key}]: deprecated since v1.30; "
+            'use the "appArmorProfile" field instead'
+        )
 
 
 def find_condition(obj: dict[str, Any], kind: str) -> dict[str, Any] | None:

@@ -14,13 +14,20 @@ from typing import Any, NamedTuple
 
 from transom.kit.caching import text_cache
 from transom.kit.goquote import go_quote
+from transom.machinery.gofmt import go_syntax
 from transom.machinery.validation.names import is_label_value, is_qualified_name
 
 Object = Mapping[str, Any]
 
 
 class SelectorError(ValueError):
-    """The selector cannot be parsed; `str()` is Kubernetes' own message."""
+    """The selector cannot be parsed; `str()` is Kubernetes' own message. `newer` is that of later
+    releases, if it is another one.
+    """
+
+    def __init__(self, text: str, newer: str = "") -> None:
+        super().__init__(text)
+        self.newer = newer or text
 
 
 # --- label selectors
@@ -319,9 +326,12 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
     elif operator in (GREATER, LESS) and _int64(values[0]) is None:
         problem = "for 'Gt', 'Lt' operators, the value must be an integer"
     if problem:
-        raise SelectorError(problem)
-    for value in values:
-        _check_value(key, value)
+        shown = "values: Invalid value: " + go_syntax(list(values))
+        if operator in (GREATER, LESS) and len(values) == 1:
+            shown = f"values[0]: Invalid value: {go_quote(values[0])}"
+        raise SelectorError(problem, f"{shown}: {problem}")
+    for i, value in enumerate(values):
+        _check_value(key, value, i)
     return Requirement(key, operator, values)
 
 
@@ -338,16 +348,21 @@ def _check_key(key: str) -> None:
 @text_cache(4096)
 def _check_odd_key(key: str) -> None:
     if errors := is_qualified_name(key):
-        raise SelectorError(f"invalid label key {go_quote(key)}: {'; '.join(errors)}")
+        shown, found = go_quote(key), "; ".join(errors)
+        raise SelectorError(
+            f"invalid label key {shown}: {found}", f"<nil>: Invalid value: {shown}: {found}"
+        )
 
 
-def _check_value(key: str, value: str) -> None:
+def _check_value(key: str, value: str, index: int) -> None:
     if not value or _PLAIN.match(value):
         return
 
     if errors := is_label_value(value):
+        shown, found = go_quote(value), "; ".join(errors)
         raise SelectorError(
-            f"invalid label value: {go_quote(value)}: at key: {go_quote(key)}: {'; '.join(errors)}"
+            f"invalid label value: {shown}: at key: {go_quote(key)}: {found}",
+            f"values[{index}][{key}]: Invalid value: {shown}: {found}",
         )
 
 
@@ -403,7 +418,8 @@ class _LabelParser:
             try:
                 found.append(self.requirement())
             except SelectorError as err:
-                raise SelectorError(f"unable to parse requirement: {err}") from None
+                start = "unable to parse requirement: "
+                raise SelectorError(f"{start}{err}", f"{start}{err.newer}") from None
             kind, text = self.take()
             if kind == "end":
                 return found
@@ -428,7 +444,10 @@ class _LabelParser:
         _, text = self.take()
         operator = _BINARY.get(text)
         if operator is None:
-            raise SelectorError(f"found '{text}', expected: '=', '!=', '==', 'in', notin'")
+            raise SelectorError(
+                f"found '{text}', expected: '=', '!=', '==', 'in', notin'",
+                f"found '{text}', expected: in, notin, =, ==, !=, gt, lt",
+            )
         values = self.value_list() if operator in (IN, NOT_IN) else {self.value()}
         return _requirement(key, operator, tuple(sorted(values)))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from transom.machinery import gojson, gotime, quantity
 from transom.machinery.ownforms import bad_base64
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.schema import SchemaType, SchemaValue
 
 _BITS = {"int32": 32, "int64": 64}
@@ -63,10 +64,12 @@ def _struct(of: SchemaType, value: Any, path: tuple[str, ...], outer: str = "") 
     if not isinstance(value, _Pairs):
         return _mismatch(value, outer, path, of.name)
     name = of.name.rpartition(".")[2]
+    embedded = has_behaviour(of.table.release, "EmbeddedNamesInErrors")
     for key, child in value:
         known = of.properties.get(key)
         if known is not None:
-            error = _value(known.value, child, (*path, key), name)
+            through = known.go_path[:-1] if embedded else ()
+            error = _value(known.value, child, (*path, *through, key), name)
             if error:
                 return error
     return ""

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from transom.machinery.field import FieldError
-from transom.machinery.validation import pod as rules
+from transom.machinery.validation import validation_rules
 
 Object = dict[str, Any]
-CREATE, UPDATE, STATUS, SUBRESOURCES = rules.VALIDATORS["/Pod"]
+CREATE, UPDATE, STATUS, SUBRESOURCES = validation_rules("/Pod")
 
 
 def container(**more: Any) -> Object:

@@ -16,10 +16,10 @@ from transom.machinery import defaults
 from transom.machinery.codec import normalise_object
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import BY_KEY, GVK, KINDS
-from transom.machinery.validation import batch, pod, workloads
+from transom.machinery.validation import batch, pod, validation_rules, workloads
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
-RULES = {**pod.VALIDATORS, **workloads.VALIDATORS, **batch.VALIDATORS}
+WITH_RULES = {*pod.VALIDATORS, *workloads.VALIDATORS, *batch.VALIDATORS}
 # Admission fills these in before validation.
 LIMIT_RANGER = "adm-limitranger"
 
@@ -31,7 +31,7 @@ def _key(path: str) -> str | None:
     parts = path.strip("/").split("/")
     group = parts[1] if parts[0] == "apis" and len(parts) > 2 else ""
     for kind in KINDS:
-        if kind.group == group and kind.plural == parts[-1] and kind.key in RULES:
+        if kind.group == group and kind.plural == parts[-1] and kind.key in WITH_RULES:
             return kind.key
     return None
 
@@ -93,7 +93,7 @@ def _causes(errors: list[FieldError]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(("key", "body", "answer"), list(_steps()))
 def test_same_causes(key: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
-    errors = RULES[key].create(_prepared(key, body))
+    errors = validation_rules(key).create(_prepared(key, body))
     got = _causes(errors)
     if answer["status"] == 201:
         assert got == []

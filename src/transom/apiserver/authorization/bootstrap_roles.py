@@ -17,6 +17,8 @@ from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases.bootstrap import PolicyObject, policy_objects
 
 _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -25,17 +27,58 @@ _AT_ONCE = 64  # the number of writes in one batch
 
 async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
     """ClusterRoles first: a client that sees a binding also finds its role."""
-    for plural, objects in (
-        ("clusterroles", list(bootstrap_cluster_roles())),
-        ("clusterrolebindings", list(bootstrap_cluster_bindings())),
-        ("roles", list(bootstrap_namespace_roles())),
-        ("rolebindings", list(bootstrap_namespace_bindings())),
-    ):
+    for plural, objects in bootstrap_objects(loopback.resources.release):
         res = loopback.resources.require(rbac.GROUP, "v1", plural)
         for start in range(0, len(objects), _AT_ONCE):
             await asyncio.gather(
                 *(_reconcile_one(loopback, res, obj) for obj in objects[start : start + _AT_ONCE])
             )
+
+
+def bootstrap_objects(release: Release) -> Iterator[tuple[str, list[Object]]]:
+    """The objects of the release, by resource."""
+    if release >= TABLES_SINCE:
+        found = list(_release_objects(release))
+        for plural, kind in (
+            ("clusterroles", "ClusterRole"),
+            ("clusterrolebindings", "ClusterRoleBinding"),
+            ("roles", "Role"),
+            ("rolebindings", "RoleBinding"),
+        ):
+            yield plural, [obj for of, obj in found if of == kind]
+        return
+    yield "clusterroles", list(bootstrap_cluster_roles())
+    yield "clusterrolebindings", list(bootstrap_cluster_bindings())
+    yield "roles", list(bootstrap_namespace_roles())
+    yield "rolebindings", list(bootstrap_namespace_bindings())
+
+
+def _release_objects(release: Release) -> Iterator[tuple[str, Object]]:
+    known: dict[str, Object] = {}
+    aggregated: list[PolicyObject] = []
+    for found in policy_objects(release):
+        obj = _object(found.name, found.namespace)
+        obj["metadata"]["labels"].update(dict.fromkeys(found.labels, "true"))
+        if found.role:
+            kind = "Role" if found.namespace else "ClusterRole"
+            yield found.kind, _binding(obj, kind, found.role, found.subjects)
+            continue
+        obj["rules"] = [dict(rule) for rule in found.rules]
+        if found.aggregates:
+            selectors = [{"matchLabels": {label: "true"}} for label in found.aggregates]
+            obj["aggregationRule"] = {"clusterRoleSelectors": selectors}
+            aggregated.append(found)
+        if found.kind == "ClusterRole":
+            known[found.name] = obj
+        else:
+            yield found.kind, obj
+    # A role that others aggregate comes before them: view, then edit, then admin.
+    for found in sorted(aggregated, key=lambda o: o.name, reverse=True):
+        role = known[found.name]
+        others = [obj for name, obj in known.items() if name != found.name]
+        role["rules"] = rbac.aggregated_rules(role, others)
+    for obj in known.values():
+        yield "ClusterRole", obj
 
 
 # ---- the objects

@@ -13,13 +13,29 @@ from transom.apiserver.authorization.node_graph import NodeGraph
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.kit.goquote import go_quote
+from transom.machinery.field_selectors import parse_fields
 from transom.machinery.rbac import matches_path, matches_resource
+from transom.machinery.releases import DEFAULT, TABLES_SINCE
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.bootstrap import node_rules
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.selectors import SelectorError
 from transom.store.api import Store
 
+DEFAULT_FEATURES = FeatureSet(DEFAULT)
 LEASE_NAMESPACE = "kube-node-lease"
 NODES = "system:nodes"
 _PREFIX = "system:node:"
-_RULES = bootstrap_policy.CLUSTER_ROLES["system:node"]
+_NOT_ALLOWED = "-"  # denied without a reason
+_POD_WRITES = frozenset(
+    (
+        ("", "create"),
+        ("", "delete"),
+        ("status", "update"),
+        ("status", "patch"),
+        ("eviction", "create"),
+    )
+)
 _OWN_VERBS = ("get", "create", "update", "patch", "delete")
 
 
@@ -33,8 +49,13 @@ def node_name(user: UserInfo) -> str | None:
 
 
 class NodeAuthorizer:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, features: FeatureSet = DEFAULT_FEATURES) -> None:
         self._graph = NodeGraph(store)
+        self._features = features
+        newer = features.release >= TABLES_SINCE
+        self._rules = (
+            node_rules(features.release) if newer else bootstrap_policy.CLUSTER_ROLES["system:node"]
+        )
         self._general: dict[tuple[str, str, str, str], Decision] = {}
         self._special: dict[tuple[str, str], Callable[[str, RequestInfo], str]] = {
             ("", "secrets"): self._read,
@@ -46,6 +67,12 @@ class NodeAuthorizer:
             ("coordination.k8s.io", "leases"): self._lease,
             ("storage.k8s.io", "csinodes"): self._csi_node,
         }
+        if has_behaviour(features.release, "NodeResourceClaims"):
+            self._special["resource.k8s.io", "resourceclaims"] = self._get
+            self._special["resource.k8s.io", "resourceslices"] = self._slice
+        if features.enabled("AuthorizeNodeWithSelectors"):
+            self._special["", "nodes"] = self._node
+            self._special["", "pods"] = self._pod
 
     def __call__(self, user: UserInfo, info: RequestInfo) -> Decision:
         node = node_name(user)
@@ -56,17 +83,19 @@ class NodeAuthorizer:
         if not info.is_resource:
             return (
                 ALLOWED
-                if any(matches_path(rule, info.verb, info.path) for rule in _RULES)
+                if any(matches_path(rule, info.verb, info.path) for rule in self._rules)
                 else NO_OPINION
             )
         special = self._special.get((info.group, info.resource))
         if special is not None:
             reason = special(node, info)
+            if reason == _NOT_ALLOWED:
+                return NO_OPINION
             return Decision(None, reason) if reason else ALLOWED
         key = (info.verb, info.group, info.resource, info.subresource)
         decision = self._general.get(key)
         if decision is None:
-            allowed = any(matches_resource(rule, *key) for rule in _RULES)
+            allowed = any(matches_resource(rule, *key) for rule in self._rules)
             decision = ALLOWED if allowed else NO_OPINION
             if allowed:  # denied requests are arbitrary, so they are not cached
                 self._general[key] = decision
@@ -107,6 +136,14 @@ class NodeAuthorizer:
         return self._related(node, info)
 
     def _token(self, node: str, info: RequestInfo) -> str:
+        if (
+            info.verb == "get"
+            and not info.subresource
+            and has_behaviour(self._features.release, "NodeServiceAccounts")
+        ):
+            if not self._features.enabled("KubeletServiceAccountTokenForCredentialProviders"):
+                return "not allowed to get service accounts"
+            return self._read(node, info)
         if info.verb != "create" or not info.name:
             return "can only create tokens for individual service accounts"
         if info.subresource != "token":
@@ -131,3 +168,55 @@ class NodeAuthorizer:
         if info.verb != "create" and info.name != node:
             return "can only access CSINode with the same name as the requesting node"
         return ""
+
+    def _slice(self, node: str, info: RequestInfo) -> str:
+        if info.subresource:
+            return "cannot authorize ResourceSlice subresources"
+        if info.verb == "create":
+            return ""
+        if info.verb in ("get", "update", "patch", "delete"):
+            return self._related(node, info)
+        if info.verb not in ("watch", "list", "deletecollection"):
+            return (
+                "only the following verbs are allowed for a ResourceSlice: get, watch, list, "
+                "create, update, patch, delete, deletecollection"
+            )
+        if not self._features.enabled("AuthorizeNodeWithSelectors") or _selects_node(info, node):
+            return ""
+        return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+
+    def _node(self, node: str, info: RequestInfo) -> str:
+        if info.subresource == "status" and info.verb in ("update", "patch"):
+            return ""
+        if info.subresource:
+            return _NOT_ALLOWED
+        if info.verb in ("create", "update", "patch"):
+            return ""
+        if info.verb not in ("get", "list", "watch"):
+            return _NOT_ALLOWED
+        if info.name == node:
+            return ""
+        others = f"'{info.name}'" if info.name else "all nodes"
+        return f"node '{node}' cannot read {others}, only its own Node object"
+
+    def _pod(self, node: str, info: RequestInfo) -> str:
+        key = (info.subresource, info.verb)
+        if key in _POD_WRITES:
+            return ""
+        if key == ("", "get"):
+            return self._get(node, info)
+        if key not in (("", "list"), ("", "watch")):
+            return _NOT_ALLOWED
+        if _selects_node(info, node, "spec.nodeName"):
+            return ""
+        if info.name:
+            return self._related(node, info)
+        return "can only list/watch pods with spec.nodeName field selector"
+
+
+def _selects_node(info: RequestInfo, node: str, field: str = "spec.nodeName") -> bool:
+    """Whether a list is limited to objects of the node."""
+    try:
+        return parse_fields(info.fields).exact(field) == node
+    except SelectorError:
+        return False

@@ -66,6 +66,18 @@ class NodeGraph:
         if resource == "volumeattachments":
             found = self._read(f"volumeattachments.storage.k8s.io/{name}")
             return found is not None and (found.get("spec") or {}).get("nodeName") == node
+        if resource == "pods":
+            return self._pods.get(f"pods/{namespace}/{name}", ("", ()))[0] == node
+        if resource == "resourceclaims":  # of a template: its owner is the pod
+            found = self._read(f"resourceclaims.resource.k8s.io/{namespace}/{name}") or {}
+            return any(
+                self._pods.get(f"pods/{namespace}/{owner.get('name', '')}", ("", ()))[0] == node
+                for owner in (found.get("metadata") or {}).get("ownerReferences") or ()
+                if owner.get("kind") == "Pod"
+            )
+        if resource == "resourceslices":
+            found = self._read(f"resourceslices.resource.k8s.io/{name}")
+            return found is not None and (found.get("spec") or {}).get("nodeName") == node
         if resource == "configmaps":
             source = ((self._read(f"nodes/{node}") or {}).get("spec") or {}).get(
                 "configSource"
@@ -172,6 +184,9 @@ def references(pod: Object) -> Iterator[Vertex]:
         yield "secrets", namespace, name
     for name in config_map_names(spec):
         yield "configmaps", namespace, name
+    for claim in spec.get("resourceClaims") or ():
+        if claim.get("resourceClaimName"):
+            yield "resourceclaims", namespace, claim["resourceClaimName"]
     for volume in spec.get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             yield (

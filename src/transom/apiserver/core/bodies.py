@@ -65,7 +65,7 @@ _DELETE_OPTIONS = GVK("", "v1", "DeleteOptions")
 
 def begin_write(call: ApiCall, kind: str, patch_type: str = "") -> Object:
     """Parses the options of a write into the context of the call."""
-    options = parse_write_options(call.query, kind, patch_type)
+    options = parse_write_options(call.query, kind, patch_type, call.res.release)
     call.ctx.dry_run = bool(options.get("dryRun"))
     call.ctx.field_manager = options.get("fieldManager", "")
     return options
@@ -179,7 +179,7 @@ async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
         media = read_media(call)
         read = partial(_decode_delete_options, call.body, media)
         body = await storage.compute(call.ctx, read) if call.ctx.large else read()
-    return parse_delete_options(call.query, body)
+    return parse_delete_options(call.query, body, call.res.release)
 
 
 def _decode_delete_options(raw: bytes, media: str) -> Object:

@@ -18,6 +18,7 @@ from transom.apiserver.core.storage import Storage
 from transom.kit.goquote import go_quote
 from transom.machinery import errors, gojson
 from transom.machinery.objects import TooDeep
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import FutureRevision, RecordPage, RevisionCompacted, StoreRecord
 
 _TOKEN_VERSION = "meta.k8s.io/v1"
@@ -145,7 +146,7 @@ def list_steps(
                 "specifying resource version is not allowed when using continue"
             )
     elif options.version:
-        wanted = parse_revision(options.version)
+        wanted = parse_revision(options.version, res.release)
         exact = options.version_match == "Exact" or (
             options.limit > 0 and wanted > 0 and not options.version_match
         )
@@ -167,6 +168,8 @@ def list_steps(
     except FutureRevision:
         if options.token:
             raise errors.bad_request("invalid continue token") from None
+        if has_behaviour(res.release, "BadRevisionsAreBadRequests"):
+            raise too_large_resource_version(revision, store.revision) from None
         raise errors.ApiError(
             500, "", "etcdserver: mvcc: required revision is a future revision"
         ) from None

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.core.resources import Resource
 from transom.kit.durations import DurationError, parse_duration
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery import errors, field_selectors, selectors
+from transom.machinery.field import FieldError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation import options as rules
+
+if TYPE_CHECKING:
+    from transom.machinery.releases import texts
+else:
+    texts = lazy_import("transom.machinery.releases.texts")
 
 Query = Mapping[str, list[str]]
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}
@@ -97,12 +106,18 @@ def parse_list_options(query: Query, res: Resource, watch: bool) -> ListOptions:
         text = first_query_value(query, "fieldSelector")
         if text:
             terms = field_selectors.convert_fields(
-                field_selectors.parse_fields(text), res.kind, res.gvk
+                field_selectors.parse_fields(text), res.kind, res.gvk, res.release
             )
             out.fields = None if terms.empty else terms
     except selectors.SelectorError as problem:
-        raise errors.bad_request(str(problem)) from None
-    problems = rules.validate_list_options(
+        newer = has_behaviour(res.release, "SelectorFieldErrors")
+        raise errors.bad_request(problem.newer if newer else str(problem)) from None
+    check = (
+        rules.validate_newer_list_options
+        if has_behaviour(res.release, "WatchListOptions")
+        else rules.validate_list_options
+    )
+    problems = check(
         {
             "resourceVersion": out.version,
             "resourceVersionMatch": out.version_match,
@@ -113,33 +128,41 @@ def parse_list_options(query: Query, res: Resource, watch: bool) -> ListOptions:
         }
     )
     if problems:
-        raise errors.invalid(errors.GroupResource("meta.k8s.io", "ListOptions"), "", problems)
+        raise _invalid_options("ListOptions", problems, res.release)
     return out
 
 
-def parse_revision(text: str) -> int:
+def _invalid_options(kind: str, problems: list[FieldError], release: Release) -> errors.ApiError:
+    worded = texts.in_release(release, problems)
+    return errors.invalid(errors.GroupResource("meta.k8s.io", kind), "", worded)
+
+
+def parse_revision(text: str, release: Release) -> int:
     """A resourceVersion parameter; 0 when absent."""
     if not text:
         return 0
+    problem = ""
+    number = 0
     if not (text.isascii() and text.isdigit()):
-        raise errors.ApiError(
-            500,
-            "",
-            f"resourceVersion: Invalid value: {go_quote(text)}: "
-            f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax",
-        )
-    number = parse_int(text)
-    if number >= 1 << 64:
-        raise errors.ApiError(
-            500,
-            "",
-            f"resourceVersion: Invalid value: {go_quote(text)}: "
-            f"strconv.ParseUint: parsing {go_quote(text)}: value out of range",
-        )
-    return number
+        problem = "invalid syntax"
+    else:
+        number = parse_int(text)
+        if number >= 1 << 64:
+            problem = "value out of range"
+    if not problem:
+        return number
+    shown = (
+        f"resourceVersion: Invalid value: {go_quote(text)}: "
+        f"strconv.ParseUint: parsing {go_quote(text)}: {problem}"
+    )
+    if has_behaviour(release, "BadRevisionsAreBadRequests"):
+        raise errors.bad_request(f"invalid resource version: {shown}")
+    raise errors.ApiError(500, "", shown)
 
 
-def parse_write_options(query: Query, kind: str, patch_type: str = "") -> Object:
+def parse_write_options(
+    query: Query, kind: str, patch_type: str = "", release: Release = DEFAULT
+) -> Object:
     """The validated options of create, update and patch: dryRun, fieldManager, force,
     fieldValidation.
     """
@@ -158,11 +181,11 @@ def parse_write_options(query: Query, kind: str, patch_type: str = "") -> Object
     else:
         problems = rules.validate_create_options(out)
     if problems:
-        raise errors.invalid(errors.GroupResource("meta.k8s.io", kind), "", problems)
+        raise _invalid_options(kind, problems, release)
     return out
 
 
-def parse_delete_options(query: Query, body: Object | None) -> Object:
+def parse_delete_options(query: Query, body: Object | None, release: Release) -> Object:
     """DeleteOptions: from the body or, without a body, from the query."""
     options: dict[str, Any] = dict(body) if body else {}
     if body is None and query:
@@ -185,5 +208,5 @@ def parse_delete_options(query: Query, body: Object | None) -> Object:
     if options:
         problems = rules.validate_delete_options(options)
         if problems:
-            raise errors.invalid(errors.GroupResource("meta.k8s.io", "DeleteOptions"), "", problems)
+            raise _invalid_options("DeleteOptions", problems, release)
     return options

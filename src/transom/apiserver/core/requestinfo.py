@@ -49,6 +49,7 @@ class RequestInfo(NamedTuple):
     depth: int = 0
     namespaced: bool = False
     special: bool = False
+    fields: str = ""  # the field selector of a list, watch or deletecollection
 
 
 Authorized = NewType("Authorized", RequestInfo)
@@ -87,7 +88,10 @@ def parse_request_info(method: str, path: str, query: Query | None = None) -> Re
     name = parts[first + 1] if depth > 1 else ""
     subresource = parts[first + 2] if depth > 2 and verb != "proxy" else ""
     rest = "/".join(parts[first + 3 :]) if depth > 3 else ""
+    fields = ""
     if not name:
+        if query and (texts := query.get("fieldSelector")):
+            fields = texts[0]
         if verb == "get":
             verb = "list"
             if query:
@@ -110,6 +114,7 @@ def parse_request_info(method: str, path: str, query: Query | None = None) -> Re
         depth,
         namespaced,
         special,
+        fields,
     )
 
 

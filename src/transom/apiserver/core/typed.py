@@ -16,6 +16,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery import codec, defaults, schema, validation
 from transom.machinery.codec import Decoded
 from transom.machinery.defaults.newer import apply_newer_defaults
+from transom.machinery.defaults.newer_pods import with_template_ports
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, Kind
@@ -119,11 +120,11 @@ class BuiltinType:
         return codec.normalise_object(self._types.lookup(self.gvk) or self.gvk, obj)
 
     def default(self, obj: Object) -> None:
-        defaults.apply_defaults(self.gvk, obj)
+        with_template_ports(self._types.release, self.gvk, obj, defaults.apply_defaults)
         apply_newer_defaults(self._types.release, self.gvk, obj)
 
     def default_stored(self, obj: Object) -> None:
-        defaults.apply_defaults(self._stored, obj)
+        with_template_ports(self._types.release, self._stored, obj, defaults.apply_defaults)
         apply_newer_defaults(self._types.release, self._stored, obj)
         if self.gvk != self._stored:
             conversion.apply_storage_changes(self._kind, obj, self.gvk)
@@ -161,16 +162,16 @@ class BuiltinType:
         )
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        release = self._types.release
-        errors = validation.validate_create(self._kind, obj, self.gvk.api_version, release)
-        return texts.in_release(release, errors) if errors else errors
+        errors = validation.validate_create(
+            self._kind, obj, self.gvk.api_version, self._types.features
+        )
+        return texts.in_release(self._types.release, errors) if errors else errors
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
-        release = self._types.release
         errors = validation.validate_update(
-            self._kind, new, old, subresource, self.gvk.api_version, release
+            self._kind, new, old, subresource, self.gvk.api_version, self._types.features
         )
-        return texts.in_release(release, errors) if errors else errors
+        return texts.in_release(self._types.release, errors) if errors else errors
 
     def error_kind(self, obj: Object) -> GroupResource:
         return self._error_kind

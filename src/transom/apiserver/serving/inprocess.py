@@ -442,8 +442,10 @@ def _request_info(
     if not resource.namespaced:
         # The path of a namespace has its name in place of the namespace.
         namespace = name if resource.plural == "namespaces" and not resource.group else ""
+    fields = ""
     if query and verb in ("list", "watch"):
         name = selected_name(query)
+        fields = next(iter(query.get("fieldSelector") or ()), "")
     return RequestInfo(
         True,
         path,
@@ -454,6 +456,7 @@ def _request_info(
         resource.plural,
         name,
         subresource,
+        fields=fields,
     )
 
 

@@ -29,6 +29,7 @@ from transom.machinery import codec
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
 
 # Few clients accept nothing but protobuf; tables are for kubectl.
@@ -383,7 +384,9 @@ class JsonWatchEncoder:
 
 
 def bookmark_object(res: Resource, revision: int, initial: bool) -> Object:
-    meta: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
+    meta: Object = {"resourceVersion": str(revision)}
+    if not has_behaviour(res.release, "OmittedZeroTimes"):
+        meta["creationTimestamp"] = None
     if initial:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
     obj = {"kind": res.kind.kind, "apiVersion": res.api_version, "metadata": meta}
@@ -426,8 +429,13 @@ class TransformedWatchEncoder(JsonWatchEncoder):
 
     def bookmark(self, revision: int, initial: bool) -> bytes:
         obj = bookmark_object(self._res, revision, initial)
-        if self._form.transform == "Table":
-            content: Object = {
+        if self._form.transform == "Table" and has_behaviour(self._res.release, "BookmarkRows"):
+            content = _table(
+                self._res, [obj], self._form, self._now(), None, self._include, headers=False
+            )
+            content["metadata"] = {"resourceVersion": str(revision)}
+        elif self._form.transform == "Table":
+            content = {
                 "kind": "Table",
                 "apiVersion": f"{partial.META_GROUP}/{self._form.version}",
                 "metadata": {"resourceVersion": str(revision)},

@@ -16,6 +16,7 @@ from transom.apiserver.core.call import VerbHandler
 from transom.apiserver.core.dispatcher import Scope, Verb, VerbTable
 from transom.apiserver.core.storage import Prepare, Storage
 from transom.apiserver.core.strategies import certificates
+from transom.apiserver.core.strategies.pods import prepare_resize
 from transom.apiserver.core.subresources.components import ComponentStatuses
 from transom.apiserver.core.subresources.connect import ConnectSubresources
 from transom.apiserver.core.subresources.ephemeral import EphemeralContainersSubresource
@@ -82,6 +83,10 @@ def verb_table(
                 "get": ephemeral.get,
                 "update": ephemeral.update,
                 "patch": ephemeral.patch,
+            },
+            ("/Pod", "resize"): {
+                "get": partial(reads.get_object, storage),
+                **updates(prepare_resize),
             },
             ("/Service", "proxy"): proxy,
             ("/ServiceAccount", "token"): {"create": tokens.create},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from transom.machinery.defaults.newer_pods import apply_pod_defaults
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -118,6 +119,7 @@ _RULES: dict[tuple[str, str], Rule] = {
 def apply_newer_defaults(release: Release, gvk: GVK, obj: dict[str, Any]) -> None:
     """In addition to the defaults of 1.20."""
     if release >= TABLES_SINCE:
+        apply_pod_defaults(release, gvk, obj)
         rule = _RULES.get((gvk.group, gvk.kind))
         if rule is not None:
             rule(release, obj)

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from transom.machinery.field import NO_VALUE, FieldError, GoText, RuleValue
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.release import TABLES_SINCE, Release
+from transom.machinery.validation.godump import dump_in_release
+from transom.machinery.validation.names import is_dns1123_subdomain
 
 
 class TextChange(NamedTuple):
@@ -39,12 +41,33 @@ def _change(
 
 CHANGES: Final = (
     _change((1, 32), r"must have at most (\d+) bytes", r"may not be more than \1 bytes"),
-    _change((1, 35), r"must be no more than (\d+) characters", r"must be no more than \1 bytes"),
+    # Label keys and values; names of other kinds keep the older text.
+    _change(
+        (1, 35),
+        r"(name|prefix) part must be no more than (\d+) characters",
+        r"\1 part must be no more than \2 bytes",
+    ),
+    *(
+        _change(
+            (1, 35),
+            r"must be no more than 63 characters",
+            r"must be no more than 63 bytes",
+            field=field,
+        )
+        for field in ("labels", "matchLabels", "nodeSelector", "selector", "values")
+    ),
     _change((1, 35), r"a qualified name (must .*)", r"a valid label key \1", field="labels"),
     _change(
         (1, 23),
         r"may not be in the loopback range \(127\.0\.0\.0/8\)",
         "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+    ),
+    _change((1, 26), r"cannot be set for an ephemeral volume", "cannot be set"),
+    _change((1, 34), r"cannot be empty", "", type="Required", field="os.name"),
+    _change(
+        (1, 36),
+        r"must be 'NotRequired' when `restartPolicy` is 'Never'",
+        "must be 'NotRequired' when pod `restartPolicy` is 'Never'",
     ),
     _change((1, 26), r"must to greater or equal than 0", "must be greater than or equal to 0"),
     _change((1, 35), r"(?:name|uid) must not be empty", "must not be empty", field="name"),
@@ -55,12 +78,6 @@ CHANGES: Final = (
         'supported values: "File", "FallbackToLogsOnError"',
         type="Invalid",
         new_type="NotSupported",
-    ),
-    _change(
-        (1, 35),
-        r"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
-        "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "
-        "`fileKeyRef`",
     ),
     _change(
         (1, 22),
@@ -96,6 +113,10 @@ CHANGES: Final = (
         new_field="value",
     ),
 )
+
+
+_NO_DOTS_SINCE: Final = Release(1, 27)
+_LABEL_ERROR: Final = "a lowercase RFC 1123 label must consist of "
 
 
 def in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldError]:
@@ -134,9 +155,19 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
     if isinstance(error.value, RuleValue) and has_behaviour(release, "RuleValuesInErrors"):
         shown = error.value.actual
         return error._replace(value=NO_VALUE if shown is None else shown)
+    if isinstance(error.value, GoText) and error.value.source is not None:
+        error = error._replace(value=dump_in_release(release, *error.value.source))
     if as_json and (isinstance(error.value, GoText) or error.value is None):
         json = "null" if error.value is None else error.value.json
         error = error._replace(value=GoText(json))
+    if (
+        release >= _NO_DOTS_SINCE
+        and error.detail.startswith(_LABEL_ERROR)
+        and isinstance(error.value, str)
+        and "." in error.value
+        and not is_dns1123_subdomain(error.value)
+    ):
+        return error._replace(detail="must not contain dots")
     for change in CHANGES:
         if release < change.since or not error.field.endswith(change.field):
             continue

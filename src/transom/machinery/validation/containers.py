@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from transom.machinery.field import (
+    FieldError,
     duplicate,
     forbidden,
     invalid,
     not_found,
     not_supported,
     required,
+    too_many,
 )
 from transom.machinery.validation.common import all_invalid, check_dns_label
 from transom.machinery.validation.env import check_env, check_env_from
@@ -22,6 +24,7 @@ from transom.machinery.validation.names import (
     is_valid_port_name,
     is_valid_port_num,
 )
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.probes import (
     check_lifecycle,
     check_readiness_probe,
@@ -47,11 +50,17 @@ _EPHEMERAL_FORBIDS = (
     "resources",
     "resizePolicy",
     "restartPolicy",
+    "restartPolicyRules",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",
     "lifecycle",
 )
+_INIT_HOOKS = "may not be set for init containers without restartPolicy=Always"
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
+_RESTART_OPERATORS = ("In", "NotIn")
+_MOST_RESTART_RULES = 20
+_MOST_EXIT_CODES = 255
 _RESIZE_RESOURCES = ("cpu", "memory")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 
@@ -65,6 +74,9 @@ class PodContext(NamedTuple):
     restart_policy: str
     grace: int | None
     claims: frozenset[str]
+    options: PodOptions = BASE_OPTIONS
+    os: str | None = None
+    host_users: bool = True
 
 
 def check_containers(containers: Containers, context: PodContext, path: str, errs: Errors) -> None:
@@ -75,7 +87,9 @@ def check_containers(containers: Containers, context: PodContext, path: str, err
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
         _check_container(container, names, context, where, errs)
-        if "restartPolicy" in container:
+        if context.options.restart_rules:
+            _check_restart_rules(container, context.options, where, errs)
+        elif "restartPolicy" in container:
             errs.append(
                 forbidden(f"{where}.restartPolicy", "may not be set for non-init containers")
             )
@@ -85,6 +99,9 @@ def check_containers(containers: Containers, context: PodContext, path: str, err
 def check_init_containers(
     containers: Containers, others: Containers, context: PodContext, path: str, errs: Errors
 ) -> None:
+    if context.options.common_first:
+        _check_init_containers(containers, others, context, path, errs)
+        return
     names: set[str] = set()
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
@@ -114,6 +131,105 @@ def check_init_containers(
                 )
 
 
+def _check_init_containers(
+    containers: Containers, others: Containers, context: PodContext, path: str, errs: Errors
+) -> None:
+    """The order of the checks since 1.25."""
+    options = context.options
+    names = {container.get("name", "") for container in others}
+    for i, container in enumerate(containers):
+        where, name = f"{path}[{i}]", container.get("name", "")
+        _check_common(container, context, where, errs)
+        sidecar = container.get("restartPolicy") == "Always"
+        _check_init_restart_policy(container, options, where, errs)
+        if name in names:
+            errs.append(duplicate(f"{where}.name", name))
+        elif name:
+            names.add(name)
+        _check_host_ports([container], path, errs)
+        if sidecar:
+            _check_hooks(container, context, where, errs)
+        else:
+            _check_no_hooks(container, options, where, errs)
+        policies = container.get("resizePolicy") or ()
+        if policies and not options.sidecar_resize:
+            shown = go_dump("[]core.ContainerResizePolicy", policies)
+            errs.append(invalid(f"{where}.resizePolicy", shown, _NOT_FOR_INIT))
+        if sidecar or not options.checks_init_resize:
+            continue
+        for j, policy in enumerate(policies):
+            if policy.get("restartPolicy") == "RestartContainer":
+                errs.append(
+                    invalid(
+                        f"{where}.resizePolicy[{j}].restartPolicy",
+                        "RestartContainer",
+                        "must not be set to 'RestartContainer' for non-sidecar initContainers",
+                    )
+                )
+
+
+def _check_no_hooks(
+    container: dict[str, Any], options: PodOptions, path: str, errs: Errors
+) -> None:
+    """Init containers that end have neither hooks nor probes."""
+    for field, go_type in _INIT_FORBIDS:
+        if field not in container:
+            continue
+        if options.forbids_init_hooks:
+            errs.append(forbidden(f"{path}.{field}", _INIT_HOOKS))
+        else:
+            shown = go_dump(go_type, container[field])
+            errs.append(invalid(f"{path}.{field}", shown, _NOT_FOR_INIT))
+
+
+def _check_init_restart_policy(
+    container: dict[str, Any], options: PodOptions, path: str, errs: Errors
+) -> None:
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules")
+    if policy is None:
+        if rules:
+            text = "must specify restartPolicy when restart rules are used"
+            errs.append(required(f"{path}.restartPolicy", text))
+    elif not options.restart_rules:
+        if policy != "Always":
+            errs.append(not_supported(f"{path}.restartPolicy", policy, ("Always",)))
+    elif policy != "Always" or options.restart_all:
+        _check_restart_rules(container, options, path, errs)
+    elif rules:
+        text = "restartPolicyRules are not allowed for init containers with restart policy Always"
+        errs.append(forbidden(f"{path}.restartPolicyRules", text))
+
+
+def _check_restart_rules(
+    container: dict[str, Any], options: PodOptions, path: str, errs: Errors
+) -> None:
+    """The restart policy of a container and its rules."""
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
+    if policy is None:
+        if not rules:
+            return
+        text = "must specify restartPolicy when restart rules are used"
+        errs.append(required(f"{path}.restartPolicy", text))
+    elif policy not in _RESTART_POLICIES:
+        errs.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+    if len(rules) > _MOST_RESTART_RULES:
+        errs.append(too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RESTART_RULES))
+    actions = ("Restart", "RestartAllContainers") if options.restart_all else ("Restart",)
+    for i, rule in enumerate(rules):
+        where = f"{path}.restartPolicyRules[{i}]"
+        if rule.get("action", "") not in actions:
+            errs.append(not_supported(f"{where}.action", rule.get("action", ""), actions))
+        codes = rule.get("exitCodes")
+        if codes is None:
+            errs.append(required(f"{where}.exitCodes", "must be specified"))
+            continue
+        operator, values = codes.get("operator", ""), codes.get("values") or ()
+        if operator not in _RESTART_OPERATORS:
+            errs.append(not_supported(f"{where}.exitCodes.operator", operator, _RESTART_OPERATORS))
+        if len(values) > _MOST_EXIT_CODES:
+            errs.append(too_many(f"{where}.exitCodes.values", len(values), _MOST_EXIT_CODES))
+
+
 def check_ephemeral_containers(
     containers: Containers,
     others: Iterable[dict[str, Any]],
@@ -125,8 +241,13 @@ def check_ephemeral_containers(
     names = set(regular)
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
-        _check_container(container, names, context, where, errs)
-        check_image_whitespace([container], "", errs, where)
+        if context.options.common_first:
+            _check_common(container, context, where, errs)
+            check_image_whitespace([container], "", errs, where)
+            _check_unique_name(container.get("name", ""), names, where, errs)
+        else:
+            _check_container(container, names, context, where, errs)
+            check_image_whitespace([container], "", errs, where)
         target = container.get("targetContainerName")
         if target and target not in regular:
             errs.append(not_found(f"{where}.targetContainerName", target))
@@ -150,10 +271,76 @@ def check_image_whitespace(containers: Containers, path: str, errs: Errors, only
             )
 
 
+def _check_unique_name(name: str, names: set[str], path: str, errs: Errors) -> None:
+    if name in names:
+        errs.append(duplicate(f"{path}.name", name))
+    else:
+        names.add(name)
+
+
+def _check_hooks(container: dict[str, Any], context: PodContext, path: str, errs: Errors) -> None:
+    if (lifecycle := container.get("lifecycle")) is not None:
+        check_lifecycle(
+            lifecycle, context.grace, f"{path}.lifecycle", errs, context.options, context.os
+        )
+    if (probe := container.get("livenessProbe")) is not None:
+        check_restarting_probe(probe, f"{path}.livenessProbe", errs)
+    if (probe := container.get("readinessProbe")) is not None:
+        check_readiness_probe(probe, f"{path}.readinessProbe", errs)
+    if (probe := container.get("startupProbe")) is not None:
+        check_restarting_probe(probe, f"{path}.startupProbe", errs)
+
+
+def _check_common(container: dict[str, Any], context: PodContext, path: str, errs: Errors) -> None:
+    """The rules of containers of all kinds."""
+    name = container.get("name", "")
+    if not name:
+        errs.append(required(f"{path}.name"))
+    else:
+        check_dns_label(name, f"{path}.name", errs)
+    if not container.get("image"):
+        errs.append(required(f"{path}.image"))
+    policy = container.get("terminationMessagePolicy", "")
+    if policy not in _MESSAGE_POLICIES:
+        where = f"{path}.terminationMessagePolicy"
+        errs.append(not_supported(where, policy, _MESSAGE_POLICIES) if policy else required(where))
+    _check_shared(container, context, path, errs)
+
+
+def _check_shared(container: dict[str, Any], context: PodContext, path: str, errs: Errors) -> None:
+    if ports := container.get("ports"):
+        _check_ports(ports, f"{path}.ports", errs)
+    if variables := container.get("env"):
+        check_env(variables, f"{path}.env", errs, context.options)
+    if sources := container.get("envFrom"):
+        check_env_from(sources, f"{path}.envFrom", errs, context.options)
+    check_mounts_and_devices(container, context.volumes, path, errs, context.options.image_paths)
+    check_pull_policy(container.get("imagePullPolicy", ""), f"{path}.imagePullPolicy", errs)
+    if resources := container.get("resources"):
+        check_resource_requirements(resources, f"{path}.resources", errs, context.options)
+        check_resource_claims(
+            resources.get("claims") or (), context, f"{path}.resources.claims", errs
+        )
+    if policies := container.get("resizePolicy"):
+        _check_resize(policies, context, f"{path}.resizePolicy", errs)
+    if (security := container.get("securityContext")) is not None:
+        check_security_context(
+            security,
+            f"{path}.securityContext",
+            errs,
+            unmasked=not context.host_users or not context.options.unmasked_needs_users,
+        )
+
+
 def _check_container(
     container: dict[str, Any], names: set[str], context: PodContext, path: str, errs: Errors
 ) -> None:
     name = container.get("name", "")
+    if context.options.common_first:
+        _check_common(container, context, path, errs)
+        _check_unique_name(name, names, path, errs)
+        _check_hooks(container, context, path, errs)
+        return
     if not name:
         errs.append(required(f"{path}.name"))
     elif is_dns1123_label(name):
@@ -165,7 +352,7 @@ def _check_container(
     if not container.get("image"):
         errs.append(required(f"{path}.image"))
     if (lifecycle := container.get("lifecycle")) is not None:
-        check_lifecycle(lifecycle, context.grace, f"{path}.lifecycle", errs)
+        check_lifecycle(lifecycle, context.grace, f"{path}.lifecycle", errs, context.options)
     if (probe := container.get("livenessProbe")) is not None:
         check_restarting_probe(probe, f"{path}.livenessProbe", errs)
     if (probe := container.get("startupProbe")) is not None:
@@ -173,23 +360,7 @@ def _check_container(
     _check_message_policy(container.get("terminationMessagePolicy", ""), path, errs)
     if (probe := container.get("readinessProbe")) is not None:
         check_readiness_probe(probe, f"{path}.readinessProbe", errs)
-    if ports := container.get("ports"):
-        _check_ports(ports, f"{path}.ports", errs)
-    if variables := container.get("env"):
-        check_env(variables, f"{path}.env", errs)
-    if sources := container.get("envFrom"):
-        check_env_from(sources, f"{path}.envFrom", errs)
-    check_mounts_and_devices(container, context.volumes, path, errs)
-    check_pull_policy(container.get("imagePullPolicy", ""), f"{path}.imagePullPolicy", errs)
-    if resources := container.get("resources"):
-        check_resource_requirements(resources, f"{path}.resources", errs)
-        _check_claims(
-            resources.get("claims") or (), context.claims, f"{path}.resources.claims", errs
-        )
-    if policies := container.get("resizePolicy"):
-        _check_resize(policies, context.restart_policy, f"{path}.resizePolicy", errs)
-    if (security := container.get("securityContext")) is not None:
-        check_security_context(security, f"{path}.securityContext", errs)
+    _check_shared(container, context, path, errs)
 
 
 def _check_message_policy(policy: str, path: str, errs: Errors) -> None:
@@ -245,24 +416,44 @@ def _check_host_ports(containers: Containers, path: str, errs: Errors) -> None:
             taken.add(key)
 
 
-def _check_claims(
-    claims: Iterable[dict[str, Any]], known: frozenset[str], path: str, errs: Errors
+def check_resource_claims(
+    claims: Iterable[dict[str, Any]], context: PodContext, path: str, errs: Errors
 ) -> None:
-    seen: set[tuple[str, str]] = set()
+    """The claims that a container uses: each once, and all of them in the pod."""
+    newer = context.options.newer
+    seen: set[str] = set()
     for i, claim in enumerate(claims):
         name, request = claim.get("name", ""), claim.get("request", "")
         if not name:
             errs.append(required(f"{path}[{i}]"))
             continue
-        if (name, request) in seen:
-            errs.append(duplicate(f"{path}[{i}]", f"{name}/{request}" if request else name))
-        seen.add((name, request))
-        if name not in known:
-            errs.append(not_found(f"{path}[{i}]", name))
+        key = f"{name}/{request}" if request else name
+        if name in seen:
+            errs.append(duplicate(f"{path}[{i}]", name if newer else key))
+        else:
+            if request and context.options.checks_claim_requests:
+                check_dns_label(request, f"{path}[{i}].request", errs)
+            if key in seen:
+                errs.append(duplicate(f"{path}[{i}]", key))
+            elif not request and newer:
+                for other in seen:
+                    if other.startswith(f"{name}/"):
+                        errs.append(duplicate(f"{path}[{i}]", name))
+            seen.add(key)
+        if name not in context.claims:
+            errs.append(_claim_not_found(name, context, f"{path}[{i}]"))
+
+
+def _claim_not_found(name: str, context: PodContext, path: str) -> FieldError:
+    error = not_found(path, name)
+    if not context.options.newer:
+        return error
+    known = ": " + ", ".join(sorted(context.claims)) if context.claims else " which is empty"
+    return error._replace(detail=f"must be one of the names in pod.spec.resourceClaims{known}")
 
 
 def _check_resize(
-    policies: list[dict[str, Any]], restart_policy: str, path: str, errs: Errors
+    policies: list[dict[str, Any]], context: PodContext, path: str, errs: Errors
 ) -> None:
     seen: set[str] = set()
     for i, policy in enumerate(policies):
@@ -275,7 +466,7 @@ def _check_resize(
                 errs.append(required(path))
             elif value not in supported:
                 errs.append(not_supported(path, value, supported))
-        if restart_policy == "Never" and restart != "NotRequired":
+        if context.restart_policy == "Never" and restart != "NotRequired":
             errs.append(
                 invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")
             )

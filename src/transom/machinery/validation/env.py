@@ -7,13 +7,19 @@ from typing import Any
 
 from transom.machinery.field import invalid, not_supported, required
 from transom.machinery.quantity import parse_quantity
-from transom.machinery.validation.common import all_invalid
+from transom.machinery.validation.common import (
+    all_invalid,
+    check_dns_label,
+    check_no_backsteps,
+)
 from transom.machinery.validation.names import (
     is_config_map_key,
     is_env_var_name,
     is_qualified_name,
+    is_relaxed_env_var_name,
     name_is_dns_subdomain,
 )
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 
 ENV_FIELDS = (
@@ -64,42 +70,77 @@ _DIVISORS: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
-def check_env(variables: list[dict[str, Any]], path: str, errs: Errors) -> None:
+_HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
+
+_HUGE_PAGE_DIVISORS = (_BYTE_DIVISORS, _BYTES_TEXT + "hugepages resource")
+
+
+def check_env(
+    variables: list[dict[str, Any]], path: str, errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
+    is_name = is_relaxed_env_var_name if options.relaxed_env else is_env_var_name
     for i, variable in enumerate(variables):
         name = variable.get("name")
         if not name:
             errs.append(required(f"{path}[{i}].name"))
         else:
-            messages = is_env_var_name(name)
+            messages = is_name(name)
             if messages:
                 all_invalid(messages, name, f"{path}[{i}].name", errs)
         source = variable.get("valueFrom")
         if source is not None:
-            _check_value_from(source, variable.get("value", ""), f"{path}[{i}].valueFrom", errs)
+            _check_value_from(
+                source, variable.get("value", ""), f"{path}[{i}].valueFrom", errs, options
+            )
 
 
-def _check_value_from(source: dict[str, Any], value: str, path: str, errs: Errors) -> None:
+def _check_value_from(
+    source: dict[str, Any], value: str, path: str, errs: Errors, options: PodOptions
+) -> None:
     count = 0
     if (ref := source.get("fieldRef")) is not None:
         count += 1
         check_field_ref(ref, ENV_FIELDS, _LATER_ENV_FIELDS, f"{path}.fieldRef", errs)
     if (ref := source.get("resourceFieldRef")) is not None:
         count += 1
-        check_resource_field_ref(ref, False, f"{path}.resourceFieldRef", errs)
+        check_resource_field_ref(
+            ref, False, f"{path}.resourceFieldRef", errs, huge_pages=options.newer
+        )
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if (ref := source.get(kind)) is not None:
             count += 1
             _check_key_selector(ref, f"{path}.{kind}", errs)
+    if options.newer and (ref := source.get("fileKeyRef")) is not None:
+        count += 1
+        _check_file_key(ref, f"{path}.fileKeyRef", errs)
     if count == 0:
-        text = (
-            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or "
-            "`secretKeyRef`"
-        )
-        errs.append(invalid(path, "", text))
+        known = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        if options.env_files:
+            known = (
+                "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+            )
+        errs.append(invalid(path, "", f"must specify one of: {known}"))
     elif value:
         errs.append(invalid(path, "", "may not be specified when `value` is not empty"))
     elif count > 1:
         errs.append(invalid(path, "", "may not have more than one field specified at a time"))
+
+
+def _check_file_key(ref: dict[str, Any], path: str, errs: Errors) -> None:
+    """A variable from a file of a volume."""
+    key, volume, file = ref.get("key", ""), ref.get("volumeName", ""), ref.get("path", "")
+    if not key:
+        errs.append(required(f"{path}.key"))
+    else:
+        all_invalid(is_relaxed_env_var_name(key), key, f"{path}.key", errs)
+    if not volume:
+        errs.append(required(f"{path}.volumeName"))
+    else:
+        check_dns_label(volume, f"{path}.volumeName", errs)
+    if not file:
+        errs.append(required(f"{path}.path"))
+    else:
+        check_no_backsteps(file, f"{path}.path", errs)
 
 
 def _check_key_selector(ref: dict[str, Any], path: str, errs: Errors) -> None:
@@ -155,28 +196,35 @@ def check_field_ref(
         errs.append(not_supported(f"{path}.fieldPath", label, supported))
 
 
-def check_resource_field_ref(ref: dict[str, Any], in_volume: bool, path: str, errs: Errors) -> None:
+def check_resource_field_ref(
+    ref: dict[str, Any], in_volume: bool, path: str, errs: Errors, *, huge_pages: bool = False
+) -> None:
     resource = ref.get("resource", "")
     if in_volume and not ref.get("containerName"):
         errs.append(required(f"{path}.containerName"))
     elif not resource:
         errs.append(required(f"{path}.resource"))
-    elif resource not in _RESOURCES:
+    elif resource not in _RESOURCES and not (huge_pages and resource.startswith(_HUGE_PAGES)):
         errs.append(not_supported(f"{path}.resource", resource, _RESOURCES))
     divisor = ref.get("divisor")
     if not divisor or divisor == "0":
         return
     amount = parse_quantity(divisor)
     rule = _DIVISORS.get(resource.partition(".")[2]) if resource in _RESOURCES else None
+    if huge_pages and resource.startswith(_HUGE_PAGES):
+        rule = _HUGE_PAGE_DIVISORS
     if rule is not None and not amount.is_zero and str(amount) not in rule[0]:
         errs.append(invalid(f"{path}.divisor", resource, rule[1]))
 
 
-def check_env_from(sources: list[dict[str, Any]], path: str, errs: Errors) -> None:
+def check_env_from(
+    sources: list[dict[str, Any]], path: str, errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
+    is_name = is_relaxed_env_var_name if options.relaxed_env else is_env_var_name
     for i, source in enumerate(sources):
         prefix = source.get("prefix")
         if prefix:
-            all_invalid(is_env_var_name(prefix), prefix, f"{path}[{i}].prefix", errs)
+            all_invalid(is_name(prefix), prefix, f"{path}[{i}].prefix", errs)
         count = 0
         for kind in ("configMapRef", "secretRef"):
             ref = source.get(kind)

@@ -14,6 +14,7 @@ from transom.kit.goquote import go_quote
 from transom.machinery import gojson
 from transom.machinery.field import GoText
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.validation.gotypes import LIFTED, struct_fields
 
 _NUMBERS = {"int", "int32", "int64", "bool"}
@@ -27,8 +28,23 @@ def go_dump(go_type: str, value: Any) -> GoText:
     A top-level time is printed by its own method; a missing one is a nil pointer.
     """
     if go_type == "v1.Time":
-        return GoText('"null"' if value is None else _time_text(value))
-    return GoText(_dump(go_type, value), _json_text(_json_value(go_type, value)))
+        json = "null" if value is None else go_quote(value)
+        return GoText('"null"' if value is None else _time_text(value), json)
+    return GoText(
+        _dump(go_type, value),
+        _json_text(json_form(go_type, value)),
+        (go_type, value) if "." in go_type else None,
+    )
+
+
+def dump_in_release(release: Release, go_type: str, value: Any) -> GoText:
+    """A value with the fields that its type has in the release."""
+    return GoText(_dump(go_type, value, release), _json_text(json_form(go_type, value, release)))
+
+
+def pointer_text(value: str) -> GoText:
+    """A bad value that Go has a pointer to: later releases print it as JSON."""
+    return GoText(go_quote(value), _json_text(value))
 
 
 def _time_text(stamp: str) -> str:
@@ -63,7 +79,7 @@ def dump_quantity(text: str) -> GoText:
     )
 
 
-def _dump(go_type: str, value: Any) -> str:
+def _dump(go_type: str, value: Any, release: Release = DEFAULT) -> str:
     if go_type == "*v1.Time":  # prints itself, even as a pointer
         return "<nil>" if value is None else _time_text(value)
     if go_type.startswith("*"):
@@ -71,13 +87,13 @@ def _dump(go_type: str, value: Any) -> str:
     if go_type.startswith("[]"):
         if not value:
             return f"{go_type}(nil)"
-        return go_type + "{" + ", ".join(_dump(go_type[2:], v) for v in value) + "}"
+        return go_type + "{" + ", ".join(_dump(go_type[2:], v, release) for v in value) + "}"
     if go_type.startswith("map[string]"):
-        return _dump_map(go_type, go_type.removeprefix("map[string]"), value)
+        return _dump_map(go_type, go_type.removeprefix("map[string]"), value, release)
     if go_type in ("apiextensions.JSONSchemaDependencies", "apiextensions.JSONSchemaDefinitions"):
         return f"{go_type}(nil)"
     if go_type == "core.ResourceList":
-        return _dump_map(go_type, "resource.Quantity", value)
+        return _dump_map(go_type, "resource.Quantity", value, release)
     if go_type == "resource.Quantity":
         return dump_quantity(value or "0")
     if go_type == "intstr.IntOrString":
@@ -86,17 +102,18 @@ def _dump(go_type: str, value: Any) -> str:
         return _ZERO_TIME
     if go_type in _NUMBERS:
         return str(value or 0) if go_type != "bool" else ("true" if value else "false")
-    members = struct_fields(go_type)
+    members = struct_fields(go_type, release)
     if members is None:
         return go_quote(value or "") if value is None or isinstance(value, str) else str(value)
     value = value or {}
-    return go_type + "{" + ", ".join(_member(f.name, f.json, f.type, value) for f in members) + "}"
+    inside = (_member(f.name, f.json, f.type, value, release) for f in members)
+    return go_type + "{" + ", ".join(inside) + "}"
 
 
-def _dump_map(go_type: str, value_type: str, value: dict[str, Any] | None) -> str:
+def _dump_map(go_type: str, value_type: str, value: dict[str, Any] | None, release: Release) -> str:
     if not value:
         return f"{go_type}(nil)"
-    entries = (f"{go_quote(k)}:{_dump(value_type, value[k])}" for k in sorted(value))
+    entries = (f"{go_quote(k)}:{_dump(value_type, value[k], release)}" for k in sorted(value))
     return go_type + "{" + ", ".join(entries) + "}"
 
 
@@ -104,26 +121,26 @@ def _json_text(value: Any) -> str:
     return gojson.escape_html(orjson.dumps(value)).decode()
 
 
-def _json_value(go_type: str, value: Any) -> Any:
+def json_form(go_type: str, value: Any, release: Release = DEFAULT) -> Any:
     """What Go marshals: internal types have no JSON names, so their fields have Go's names and are
     never left out. Published types (`v1.`) have the form of the API.
     """
     if go_type.startswith("*"):
-        return None if value is None else _json_value(go_type[1:], value)
+        return None if value is None else json_form(go_type[1:], value, release)
     if go_type.startswith("[]"):
-        return [_json_value(go_type[2:], v) for v in value] if value else None
+        return [json_form(go_type[2:], v, release) for v in value] if value else None
     if go_type.startswith("map[string]"):
         inner = go_type.removeprefix("map[string]")
-        return {k: _json_value(inner, value[k]) for k in sorted(value)} if value else None
-    members = None if go_type.startswith("v1.") else struct_fields(go_type)
+        return {k: json_form(inner, value[k], release) for k in sorted(value)} if value else None
+    members = None if go_type.startswith("v1.") else struct_fields(go_type, release)
     if members is None:
-        if value is None:
+        if value is None or (go_type == "core.ResourceList" and not value):
             return _JSON_ZEROS.get(go_type, "")
         return value
     out: dict[str, Any] = {}
     for f in members:
         inner = lift_fields(f.type, value, (value or {}).get(f.json)) if f.json else value
-        found = _json_value(f.type, inner)
+        found = json_form(f.type, inner, release)
         if f.json or not isinstance(found, dict):
             out[f.name] = found
         else:
@@ -145,9 +162,9 @@ _JSON_ZEROS: dict[str, Any] = {
 }
 
 
-def _member(name: str, json: str, go_type: str, parent: dict[str, Any]) -> str:
+def _member(name: str, json: str, go_type: str, parent: dict[str, Any], release: Release) -> str:
     inner = lift_fields(go_type, parent, parent.get(json)) if json else parent
-    return f"{name}:{_dump(go_type, inner)}"
+    return f"{name}:{_dump(go_type, inner, release)}"
 
 
 def lift_fields(go_type: str, parent: dict[str, Any], value: Any) -> Any:

@@ -4,8 +4,8 @@ types.
 Some errors show a whole struct as Go prints it (`core.Toleration{Key:"a", ...}`), so the order of
 the fields is part of the message. A row reads `Type: Field type, Field=jsonName type`; the JSON
 name is written only if it does not follow from the Go name. A field with `^` is embedded: its
-members are inlined in its parent in JSON. Only release 1.20 is described, because its types are
-printed.
+members are inlined in its parent in JSON. The tables here describe release 1.20;
+`releases/internal_types.txt` has those of later releases.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release, in_range
+from transom.machinery.releases.release import table_lines
 from transom.machinery.validation.gotypes_more import TABLE
 
 
@@ -303,31 +305,61 @@ _TABLE = {
 }
 
 # Members of the internal type that the published type has one level higher, in the pod spec itself.
-LIFTED = {"core.PodSecurityContext": ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")}
+LIFTED = {
+    "core.PodSecurityContext": (
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "shareProcessNamespace",
+        "hostUsers",
+    )
+}
 
 _HEAD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]+(?![a-z])|[A-Z]")
 
 
-def _json_name(name: str) -> str:
+def json_name(name: str) -> str:
     """The usual JSON name of a Go field: a leading capital or acronym becomes lower case."""
     head = _HEAD.match(name)
     return name[: head.end()].lower() + name[head.end() :] if head else name
 
 
 @cache
-def struct_fields(go_type: str) -> tuple[GoField, ...] | None:
+def struct_fields(go_type: str, release: Release = DEFAULT) -> tuple[GoField, ...] | None:
     """The fields of a struct type, None if it is not a struct of the table."""
+    if release >= TABLES_SINCE and go_type in _blocks():
+        return _newer_fields(go_type, release)
     row = _TABLE.get(go_type) or TABLE.get(go_type)
-    if row is None:
-        return None
-    out = []
-    for item in row.split(", "):
-        name, kind = item.split(" ")
-        if name.endswith("^"):
-            out.append(GoField(name[:-1], "", kind))
-        elif "=" in name:
-            name, _, json = name.partition("=")
-            out.append(GoField(name, json, kind))
+    return None if row is None else tuple(_field(item) for item in row.split(", "))
+
+
+def _field(item: str) -> GoField:
+    name, kind = item.split(" ")
+    if name.endswith("^"):
+        return GoField(name[:-1], "", kind)
+    if "=" in name:
+        name, _, json = name.partition("=")
+        return GoField(name, json, kind)
+    return GoField(name, json_name(name), kind)
+
+
+@cache
+def _blocks() -> dict[str, list[str]]:
+    """Type -> its lines, in all releases."""
+    out: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in table_lines("internal_types.txt"):
+        if line[0].islower():
+            lines = out.setdefault(line.partition(" ")[0], [])
         else:
-            out.append(GoField(name, _json_name(name), kind))
+            lines.append(line)
+    return out
+
+
+def _newer_fields(go_type: str, release: Release) -> tuple[GoField, ...]:
+    out = []
+    for line in _blocks()[go_type]:
+        item, at, where = line.partition(" @")
+        if not at or in_range(where, release):
+            out.append(_field(item))
     return tuple(out)

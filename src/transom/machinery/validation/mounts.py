@@ -15,14 +15,19 @@ Volumes = dict[str, dict[str, Any]]
 
 
 def check_mounts_and_devices(
-    container: dict[str, Any], volumes: Volumes, path: str, errs: Errors
+    container: dict[str, Any],
+    volumes: Volumes,
+    path: str,
+    errs: Errors,
+    image_paths: bool = False,
 ) -> None:
+    """`image_paths`: a part of an image volume may be mounted."""
     mounts, devices = container.get("volumeMounts"), container.get("volumeDevices")
     if mounts:
         taken = {device.get("name", ""): device.get("devicePath", "") for device in devices or ()}
-        _check_mounts(
-            mounts, taken, volumes, _is_privileged(container), f"{path}.volumeMounts", errs
-        )
+        privileged = _is_privileged(container)
+        where = f"{path}.volumeMounts"
+        _check_mounts(mounts, taken, volumes, privileged, where, errs, image_paths)
     if devices:
         taken = {mount.get("name", ""): mount.get("mountPath", "") for mount in mounts or ()}
         _check_devices(devices, taken, volumes, f"{path}.volumeDevices", errs)
@@ -39,6 +44,7 @@ def _check_mounts(
     privileged: bool,
     path: str,
     errs: Errors,
+    image_paths: bool,
 ) -> None:
     seen: set[str] = set()
     for i, mount in enumerate(mounts):
@@ -60,7 +66,8 @@ def _check_mounts(
             if target in devices.values():
                 text = "must not already exist as a path in volumeDevices"
                 errs.append(invalid(f"{path}[{i}].mountPath", target, text))
-        _check_sub_paths(mount, "image" in volumes.get(name, ()), f"{path}[{i}]", path, errs)
+        of_image = not image_paths and "image" in volumes.get(name, ())
+        _check_sub_paths(mount, of_image, f"{path}[{i}]", path, errs)
         propagation = mount.get("mountPropagation")
         if propagation is not None:
             _check_propagation(propagation, privileged, f"{path}.mountPropagation", errs)

@@ -252,6 +252,35 @@ def is_env_var_name(value: str) -> list[str]:
     return errors + _change_dir(value)
 
 
+_RELAXED_ENV_ERROR = (
+    "a valid environment variable name must consist only of printable ASCII characters other than "
+    "'='"
+)
+_match_relaxed_env = re.compile("[ -<>-~]*").fullmatch
+
+
+def is_relaxed_env_var_name(value: str) -> list[str]:
+    """The rule for names of variables since 1.32."""
+    if not value:
+        return ["environment variable name must be non-empty"]
+    return [] if _match_relaxed_env(value) else [_RELAXED_ENV_ERROR]
+
+
+_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
+_SEARCH_ERROR = regex_error(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' "
+    f"or '.', {_ALNUM}",
+    _SEARCH,
+    "example.com",
+)
+_match_search = re.compile(_SEARCH).fullmatch
+
+
+def is_dns1123_subdomain_with_underscore(value: str) -> list[str]:
+    return _shape(value, _match_search, _SEARCH_ERROR, DNS1123_SUBDOMAIN_MAX)
+
+
 def is_config_map_key(value: str) -> list[str]:
     return _shape(value, _match_config_key, _CONFIG_KEY_ERROR, DNS1123_SUBDOMAIN_MAX) + _change_dir(
         value

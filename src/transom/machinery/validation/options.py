@@ -87,6 +87,29 @@ def validate_list_options(options: Options) -> Errors:
     return errors
 
 
+def validate_newer_list_options(options: Options) -> Errors:
+    """Since 1.27: a watch has rules of its own."""
+    path, match = "resourceVersionMatch", options.get("resourceVersionMatch") or ""
+    initial = options.get("sendInitialEvents")
+    if not options.get("watch"):
+        errors = validate_list_options({**options, "sendInitialEvents": None})
+        if initial is not None:
+            errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        return errors
+    errors = []
+    if initial is not None and match != "NotOlderThan":
+        errors.append(forbidden(path, f"sendInitialEvents requires setting {path} to NotOlderThan"))
+    if match:
+        if initial is None:
+            text = f"{path} is forbidden for watch unless sendInitialEvents is provided"
+            errors.append(forbidden(path, text))
+        if match != "NotOlderThan":
+            errors.append(not_supported(path, match, ("NotOlderThan",)))
+        if options.get("continue"):
+            errors.append(forbidden(path, f"{path} is forbidden when continue is provided"))
+    return errors
+
+
 def _initial_events(options: Options, match: str, path: str) -> Errors:
     if not options.get("watch"):
         return [forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]

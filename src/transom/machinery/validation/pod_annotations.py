@@ -4,6 +4,7 @@ profiles.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from transom.kit.goquote import go_quote
 from transom.machinery.field import forbidden, invalid
 from transom.machinery.gojson import syntax_error
 from transom.machinery.validation.common import check_descending_path
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 from transom.machinery.validation.scheduling import check_tolerations
 from transom.machinery.validation.security import containers_with_path
@@ -21,19 +23,27 @@ _TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _LOCALHOST = "localhost/"
 _RUNTIME_DEFAULT = ("runtime/default", "docker/default")
 _UNCONFINED = "unconfined"
 
 
 def check_pod_annotations(
-    annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
+    annotations: dict[str, str],
+    spec: dict[str, Any],
+    path: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
 ) -> None:
     if MIRROR in annotations and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"
         errs.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], text))
     if annotations.get(_TOLERATIONS):
-        _check_toleration_annotation(annotations[_TOLERATIONS], path, errs)
+        _check_toleration_annotation(annotations[_TOLERATIONS], path, errs, options)
+    if options.checks_deletion_cost and not is_deletion_cost(annotations.get(_DELETION_COST, "0")):
+        text = "must be a 32bit integer"
+        errs.append(invalid(f"{path}[{_DELETION_COST}]", annotations[_DELETION_COST], text))
     if _SECCOMP_POD in annotations:
         check_seccomp_name(annotations[_SECCOMP_POD], f"{path}.{_SECCOMP_POD}", errs)
     for key, value in annotations.items():
@@ -44,7 +54,17 @@ def check_pod_annotations(
             _check_apparmor(key.removeprefix(_APPARMOR), value, spec, f"{path}[{key}]", errs)
 
 
-def _check_toleration_annotation(text: str, path: str, errs: Errors) -> None:
+_match_cost = re.compile("[-+]?[0-9]{1,20}").fullmatch
+
+
+def is_deletion_cost(text: str) -> bool:
+    """A 32-bit integer without a plus sign or leading zeros."""
+    if not _match_cost(text) or text.startswith("+") or (text[0] == "0" and text != "0"):
+        return False
+    return -(1 << 31) <= int(text) < 1 << 31
+
+
+def _check_toleration_annotation(text: str, path: str, errs: Errors, options: PodOptions) -> None:
     problem = syntax_error(text.encode())
     tolerations: Any = None
     if problem is None:
@@ -53,7 +73,7 @@ def _check_toleration_annotation(text: str, path: str, errs: Errors) -> None:
     if problem is not None:
         errs.append(invalid(path, _TOLERATIONS, problem))
     else:
-        check_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}", errs)
+        check_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}", errs, options)
 
 
 def _type_error(value: Any) -> str | None:
@@ -101,7 +121,12 @@ def apparmor_problem(profile: str) -> str:
 
 
 def check_annotation_updates(
-    new: dict[str, str], old: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
+    new: dict[str, str],
+    old: dict[str, str],
+    spec: dict[str, Any],
+    path: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
 ) -> None:
     """Annotations that must not be changed, removed or added after creation."""
     for key, value in old.items():
@@ -110,7 +135,7 @@ def check_annotation_updates(
     for key in new:
         if key not in old:
             _check_fixed(key, "add", path, errs)
-    check_pod_annotations(new, spec, path, errs)
+    check_pod_annotations(new, spec, path, errs, options)
 
 
 def _check_fixed(key: str, verb: str, path: str, errs: Errors) -> None:
@@ -152,3 +177,31 @@ def _check_same(annotation: str, profile: dict[str, Any], path: str, errs: Error
     }
     if not same.get(kind or "", True):
         errs.append(forbidden(f"{path}.type", "seccomp type in annotation and field must match"))
+
+
+def check_apparmor_agrees(
+    annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
+    """An annotation and the field that replaced it must agree, except in pods for Windows."""
+    if not annotations or (spec.get("os") or {}).get("name") == "windows":
+        return
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    for container, where in containers_with_path(spec, path):
+        profile = (container.get("securityContext") or {}).get("appArmorProfile", of_pod)
+        annotation = annotations.get(_APPARMOR + container.get("name", ""))
+        if profile is None or annotation is None:
+            continue
+        at, kind = f"{where}.securityContext.appArmorProfile", profile.get("type")
+        if kind == "Localhost" and annotation.startswith(_LOCALHOST):
+            if annotation.removeprefix(_LOCALHOST) != profile.get("localhostProfile"):
+                text = "apparmor profile in annotation and field must match"
+                errs.append(forbidden(f"{at}.localhostProfile", text))
+            continue
+        same = {
+            "Unconfined": annotation == _UNCONFINED,
+            "RuntimeDefault": annotation == "runtime/default",
+            "Localhost": False,
+        }
+        if not same.get(kind or "", True):
+            text = "apparmor type in annotation and field must match"
+            errs.append(forbidden(f"{at}.type", text))

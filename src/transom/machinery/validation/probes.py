@@ -8,6 +8,7 @@ from typing import Any
 from transom.machinery.field import forbidden, invalid, not_supported, required
 from transom.machinery.validation.common import all_invalid, check_nonnegative_fields, check_port
 from transom.machinery.validation.names import is_http_header_name
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 
 _SCHEMES = ("HTTP", "HTTPS")
@@ -50,10 +51,16 @@ _PROBE_HANDLERS: dict[str, Action] = {
 }
 
 
-def _lifecycle_handlers(grace: int | None) -> dict[str, Action]:
+def _lifecycle_handlers(grace: int | None, zero_allowed: bool) -> dict[str, Action]:
     def check_sleep(action: dict[str, Any], path: str, errs: Errors) -> None:
         seconds = action.get("seconds", 0)
-        if grace is not None and not 0 < seconds <= grace:
+        if grace is None:
+            return
+        if zero_allowed:
+            if not 0 <= seconds <= grace:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+                errs.append(invalid(path, seconds, text))
+        elif not 0 < seconds <= grace:
             errs.append(
                 invalid(
                     path,
@@ -120,8 +127,40 @@ def check_readiness_probe(probe: dict[str, Any], path: str, errs: Errors) -> Non
         )
 
 
-def check_lifecycle(lifecycle: dict[str, Any], grace: int | None, path: str, errs: Errors) -> None:
+_REALTIME = (
+    "SIGRTMIN",
+    *(f"SIGRTMIN+{i}" for i in range(1, 16)),
+    *(f"SIGRTMAX-{i}" for i in range(1, 15)),
+    "SIGRTMAX",
+)
+_PLAIN = """
+ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP
+SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ
+"""
+_LINUX_SIGNALS = (*(f"SIG{name}" for name in _PLAIN.split()), *_REALTIME)
+_SIGNALS = {"linux": tuple(sorted(_LINUX_SIGNALS)), "windows": ("SIGKILL", "SIGTERM")}
+
+
+def _check_stop_signal(signal: str, os: str | None, path: str, errs: Errors) -> None:
+    if os is None:
+        errs.append(forbidden(path, "may not be set for containers with empty `spec.os.name`"))
+    elif os in _SIGNALS and signal not in _SIGNALS[os]:
+        errs.append(not_supported(path, signal, _SIGNALS[os]))
+
+
+def check_lifecycle(
+    lifecycle: dict[str, Any],
+    grace: int | None,
+    path: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
+    os: str | None = None,
+) -> None:
+    """`os` is the name in `spec.os`, None for a pod without it."""
     for hook in ("postStart", "preStop"):
         handler = lifecycle.get(hook)
         if handler is not None:
-            _check_handler(handler, _lifecycle_handlers(grace), f"{path}.{hook}", errs)
+            known = _lifecycle_handlers(grace, options.sleep_zero)
+            _check_handler(handler, known, f"{path}.{hook}", errs)
+    if options.newer and (signal := lifecycle.get("stopSignal")) is not None:
+        _check_stop_signal(signal, os, f"{path}.stopSignal", errs)

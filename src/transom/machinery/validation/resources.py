@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from transom.kit.caching import text_cache
-from transom.machinery.field import forbidden, invalid, required
+from transom.machinery.field import forbidden, invalid, not_supported, required
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.validation import godump
 from transom.machinery.validation.common import all_invalid
 from transom.machinery.validation.names import NEGATIVE, is_qualified_name
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 
 HUGE_PAGES = "hugepages-"
@@ -104,25 +106,57 @@ def check_resource_quantity(name: str, text: str, path: str, errs: Errors) -> No
         errs.append(invalid(path, godump.dump_quantity(text), "must be an integer"))
 
 
-def check_resource_requirements(requirements: dict[str, Any], path: str, errs: Errors) -> None:
+_POD_RESOURCES = ("cpu", "hugepages-", "memory")
+
+
+def check_pod_resource_name(name: str, path: str, errs: Errors) -> None:
+    """A resource of a whole pod."""
+    before = len(errs)
+    check_resource_name(name, path, errs)
+    if len(errs) == before and name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
+        errs.append(not_supported(path, name, _POD_RESOURCES))
+
+
+def _check_huge_pages(name: str, text: str, path: str, errs: Errors) -> None:
+    """A multiple of the size of a page."""
+    size, amount = parse_quantity(name.removeprefix(HUGE_PAGES)), parse_quantity(text)
+    pages = size.value()
+    if amount.mantissa < 0 or pages <= 0 or amount.milli_value() % (pages * 1000):
+        errs.append(
+            invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")
+        )
+
+
+def check_resource_requirements(
+    requirements: dict[str, Any],
+    path: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
+    check_name: Callable[[str, str, Errors], None] = check_container_resource_name,
+) -> None:
+    divisible = options.checks_huge_pages
     limits: dict[str, str] = requirements.get("limits") or {}
     requests: dict[str, str] = requirements.get("requests") or {}
     for name, text in limits.items():
         where = f"{path}.limits[{name}]"
-        check_container_resource_name(name, where, errs)
+        check_name(name, where, errs)
         check_resource_quantity(name, text, where, errs)
+        if divisible and name.startswith(HUGE_PAGES):
+            _check_huge_pages(name, text, where, errs)
     for name, text in requests.items():
         where = f"{path}.requests[{name}]"
-        check_container_resource_name(name, where, errs)
+        check_name(name, where, errs)
         check_resource_quantity(name, text, where, errs)
-        _check_request_against_limit(name, text, limits.get(name), path, errs)
+        _check_request_against_limit(name, text, limits.get(name), path, errs, options)
+        if divisible and name.startswith(HUGE_PAGES):
+            _check_huge_pages(name, text, where, errs)
     names = {*limits, *requests}
     if any(name.startswith(HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
         errs.append(forbidden(path, "HugePages require cpu or memory"))
 
 
 def _check_request_against_limit(
-    name: str, request: str, limit: str | None, path: str, errs: Errors
+    name: str, request: str, limit: str | None, path: str, errs: Errors, options: PodOptions
 ) -> None:
     if limit is None:
         if not is_overcommit_allowed(name):
@@ -130,10 +164,14 @@ def _check_request_against_limit(
                 required(f"{path}.limits", "Limit must be set for non overcommitable resources")
             )
     elif request != limit:
-        order = parse_quantity(request).compare(parse_quantity(limit))
+        most = parse_quantity(limit)
+        order = parse_quantity(request).compare(most)
         if order and not is_overcommit_allowed(name):
-            errs.append(invalid(f"{path}.requests", request, f"must be equal to {name} limit"))
+            text = f"must be equal to {name} limit"
         elif order > 0:
-            errs.append(
-                invalid(f"{path}.requests", request, f"must be less than or equal to {name} limit")
-            )
+            text = f"must be less than or equal to {name} limit"
+        else:
+            return
+        if options.names_limit:
+            text += f" of {most}"
+        errs.append(invalid(f"{path}.requests", request, text))

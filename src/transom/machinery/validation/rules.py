@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from transom.machinery.field import FieldError
 from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
 
 Object = dict[str, Any]
 Errors = list[FieldError]
@@ -28,6 +29,10 @@ class ValidationRules(NamedTuple):
     subresources: Mapping[str, Update] = MappingProxyType({})
 
 
+# The rules of a kind that are not the same in all releases.
+RulesFactory = Callable[[FeatureSet], ValidationRules]
+
+
 class ReleaseRules(NamedTuple):
     """The validators of a kind whose rules depend on the release."""
 
@@ -35,7 +40,8 @@ class ReleaseRules(NamedTuple):
     update: Callable[[Release, Object, Object], Errors]
     status_update: Callable[[Release, Object, Object], Errors] | None = None
 
-    def of_release(self, release: Release) -> ValidationRules:
+    def __call__(self, features: FeatureSet) -> ValidationRules:
+        release = features.release
         return ValidationRules(
             partial(self.create, release),
             partial(self.update, release),

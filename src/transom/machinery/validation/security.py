@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
 from transom.machinery.validation.common import all_invalid, check_descending_path
-from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.godump import go_dump, pointer_text
 from transom.machinery.validation.names import (
     byte_len,
     is_dns1123_subdomain,
     is_valid_group_id,
     is_valid_user_id,
 )
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
 from transom.machinery.windows_fields import WINDOWS_CONTAINER_CONTEXT_FORBIDS, WINDOWS_POD_FORBIDS
 
@@ -22,6 +23,8 @@ SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"({SYSCTL_SEGMENT}\.)*{SYSCTL_SEGMENT}"
 SYSCTL_LIMIT = 253
 _match_sysctl = re.compile(_SYSCTL).fullmatch
+_SYSCTL_SLASHES = rf"({SYSCTL_SEGMENT}[\./])*{SYSCTL_SEGMENT}"
+_match_sysctl_slashes = re.compile(_SYSCTL_SLASHES).fullmatch
 
 _PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
@@ -41,8 +44,12 @@ _match_dots_and_spaces = re.compile(r"[. ]+").fullmatch
 _search_bad_user = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
 
 
-def check_security_context(context: dict[str, Any], path: str, errs: Errors) -> None:
-    """Of a container. The server runs with privileged containers allowed."""
+def check_security_context(
+    context: dict[str, Any], path: str, errs: Errors, *, unmasked: bool = True
+) -> None:
+    """Of a container. The server runs with privileged containers allowed. `unmasked`: an unmasked
+    /proc is allowed.
+    """
     if not context:
         return
     for name, rule in (("runAsUser", is_valid_user_id), ("runAsGroup", is_valid_group_id)):
@@ -51,6 +58,9 @@ def check_security_context(context: dict[str, Any], path: str, errs: Errors) -> 
     proc_mount = context.get("procMount")
     if proc_mount is not None and proc_mount not in PROC_MOUNTS:
         errs.append(not_supported(f"{path}.procMount", proc_mount, PROC_MOUNTS))
+    if proc_mount == "Unmasked" and not unmasked:
+        text = "`hostUsers` must be false to use `Unmasked`"
+        errs.append(invalid(f"{path}.procMount", proc_mount, text))
     if (profile := context.get("seccompProfile")) is not None:
         _check_seccomp(profile, f"{path}.seccompProfile", errs)
     if context.get("allowPrivilegeEscalation") is False:
@@ -79,11 +89,15 @@ def _check_no_escalation(context: dict[str, Any], path: str, errs: Errors) -> No
 
 
 def check_pod_security_context(
-    context: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors
+    context: dict[str, Any],
+    spec: dict[str, Any],
+    path: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
 ) -> None:
     """`path` is the pod spec's; `context` may be empty, the host namespaces are in the spec."""
     where = f"{path}.securityContext"
-    if spec.get("hostNetwork"):
+    if spec.get("hostNetwork") and not options.checks_host_ports:
         _check_host_network_ports(spec.get("containers") or [], f"{path}.containers", errs)
     for name, rule in (
         ("fsGroup", is_valid_group_id),
@@ -105,21 +119,45 @@ def check_pod_security_context(
     if not context:
         return
     if sysctls := context.get("sysctls"):
-        _check_sysctls(sysctls, f"{where}.sysctls", errs)
-    for name, supported in (
+        _check_sysctls(sysctls, spec, f"{where}.sysctls", errs, options)
+    policies = (
         ("fsGroupChangePolicy", _CHANGE_POLICIES),
         ("supplementalGroupsPolicy", _GROUPS_POLICIES),
         ("seLinuxChangePolicy", _SELINUX_POLICIES),
-    ):
-        value = context.get(name)
-        if value is not None and value not in supported:
-            errs.append(not_supported(f"{where}.{name}", value, supported))
+    )
+    _check_policies(context, policies[:1] if options.newer else policies, where, errs)
     if (profile := context.get("seccompProfile")) is not None:
         _check_seccomp(profile, f"{where}.seccompProfile", errs)
-    if (options := context.get("windowsOptions")) is not None:
-        check_windows_options(options, f"{where}.windowsOptions", errs)
+    if (windows := context.get("windowsOptions")) is not None:
+        check_windows_options(windows, f"{where}.windowsOptions", errs)
     if (profile := context.get("appArmorProfile")) is not None:
         _check_apparmor(profile, f"{where}.appArmorProfile", errs)
+    if options.newer:
+        _check_policies(context, policies[1:], where, errs)
+
+
+def _check_policies(
+    context: dict[str, Any],
+    policies: Sequence[tuple[str, tuple[str, ...]]],
+    path: str,
+    errs: Errors,
+) -> None:
+    for name, supported in policies:
+        value = context.get(name)
+        if value is not None and value not in supported:
+            errs.append(not_supported(f"{path}.{name}", value, supported))
+
+
+def check_host_port_equality(
+    spec: dict[str, Any], path: str, errs: Errors, *, in_pod: bool
+) -> None:
+    """On the host's network a container's ports are the host's; a template may leave them out."""
+    for i, container in enumerate(spec.get("containers") or ()):
+        for j, port in enumerate(container.get("ports") or ()):
+            host = port.get("hostPort", 0)
+            if (in_pod or host) and host != port.get("containerPort", 0):
+                text = "must match `containerPort` when `hostNetwork` is true"
+                errs.append(invalid(f"{path}.containers[{i}].ports[{j}].hostPort", host, text))
 
 
 def _check_host_network_ports(containers: list[dict[str, Any]], path: str, errs: Errors) -> None:
@@ -136,21 +174,69 @@ def _check_host_network_ports(containers: list[dict[str, Any]], path: str, errs:
                 )
 
 
-def is_sysctl_name(name: str) -> bool:
-    return byte_len(name) <= SYSCTL_LIMIT and _match_sysctl(name) is not None
+def is_sysctl_name(name: str, *, slashes: bool = False) -> bool:
+    match = _match_sysctl_slashes if slashes else _match_sysctl
+    return byte_len(name) <= SYSCTL_LIMIT and match(name) is not None
 
 
-def _check_sysctls(sysctls: list[dict[str, Any]], path: str, errs: Errors) -> None:
+_IPC_SYSCTLS = frozenset(
+    f"kernel.{name}"
+    for name in (
+        [
+            "sem",
+            "shmall",
+            "shmmax",
+            "shmmni",
+            "shm_rmid_forced",
+            "shm",
+            "msgmax",
+            "msgmnb",
+            "msgmni",
+            "msg",
+        ]
+    )
+)
+_SWAPPED = str.maketrans("./", "/.")
+
+
+def _sysctl_namespace(name: str) -> str:
+    """The field that shares the namespace of a sysctl with the host, empty for an unknown one."""
+    slash, dot = name.find("/"), name.find(".")
+    if slash >= 0 and (dot < 0 or slash < dot):
+        name = name.translate(_SWAPPED)
+    name = name.partition("*")[0]
+    if name in _IPC_SYSCTLS or name.startswith("fs.mqueue."):
+        return "hostIPC"
+    return "hostNetwork" if name.startswith("net.") else ""
+
+
+def _check_host_sysctl(name: str, spec: dict[str, Any], path: str, errs: Errors) -> None:
+    """A sysctl of a namespace that the pod shares with the host."""
+    shared = _sysctl_namespace(name)
+    if shared and spec.get(shared):
+        errs.append(invalid(path, name, f"may not be specified when '{shared}' is true"))
+
+
+def _check_sysctls(
+    sysctls: list[dict[str, Any]],
+    spec: dict[str, Any],
+    path: str,
+    errs: Errors,
+    options: PodOptions,
+) -> None:
     names: set[str] = set()
     for i, sysctl in enumerate(sysctls):
         name = sysctl.get("name", "")
         if not name:
             errs.append(required(f"{path}[{i}].name"))
-        elif not is_sysctl_name(name):
-            text = f"must have at most {SYSCTL_LIMIT} characters and match regex {_SYSCTL}"
+        elif not is_sysctl_name(name, slashes=options.sysctl_slashes):
+            pattern = f"^{_SYSCTL_SLASHES}$" if options.sysctl_slashes else _SYSCTL
+            text = f"must have at most {SYSCTL_LIMIT} characters and match regex {pattern}"
             errs.append(invalid(f"{path}[{i}].name", name, text))
         elif name in names:
             errs.append(duplicate(f"{path}[{i}].name", name))
+        if options.checks_host_sysctls:
+            _check_host_sysctl(name, spec, f"{path}[{i}].name", errs)
         names.add(name)
 
 
@@ -210,7 +296,8 @@ def check_windows_options(options: dict[str, Any], path: str, errs: Errors) -> N
     user = options.get("runAsUserName")
     if user is not None:
         for text in _user_name_problems(user):
-            errs.append(invalid(f"{path}.runAsUserName", user, f"runAsUserName{text}"))
+            shown = pointer_text(user)
+            errs.append(invalid(f"{path}.runAsUserName", shown, f"runAsUserName{text}"))
 
 
 def _user_name_problems(name: str) -> Iterator[str]:

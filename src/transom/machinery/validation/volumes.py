@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery.field import (
     duplicate,
     forbidden,
@@ -44,7 +45,13 @@ from transom.machinery.validation.meta import (
     validate_labels,
 )
 from transom.machinery.validation.names import byte_len, is_dns1123_subdomain, name_is_dns_subdomain
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions
 from transom.machinery.validation.rules import Errors
+
+if TYPE_CHECKING:
+    from transom.machinery.validation import certificates
+else:
+    certificates = lazy_import("transom.machinery.validation.certificates")
 
 _TWO_SOURCES = "may not specify more than 1 volume type"
 _HOST_PATH_TYPES = (
@@ -74,7 +81,11 @@ Check = Callable[[Source, str, Errors], None]
 
 
 def check_volumes(
-    volumes: list[Source], pod_name: str, path: str, errs: Errors
+    volumes: list[Source],
+    pod_name: str,
+    path: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
 ) -> dict[str, Source]:
     """Checks all; returns the valid ones by name. `pod_name` is empty for templates."""
     good: dict[str, Source] = {}
@@ -87,7 +98,7 @@ def check_volumes(
         where = f"{path}[{i}]"
         name = volume.get("name", "")
         before = len(errs)
-        _check_source(volume, name, pod_name, where, errs)
+        _check_source(volume, name, pod_name, where, errs, options)
         if not name:
             errs.append(required(f"{where}.name"))
         else:
@@ -108,7 +119,9 @@ def check_volumes(
     return good
 
 
-def _check_source(volume: Source, name: str, pod_name: str, path: str, errs: Errors) -> None:
+def _check_source(
+    volume: Source, name: str, pod_name: str, path: str, errs: Errors, options: PodOptions
+) -> None:
     kinds = [kind for kind in volume if kind in _SOURCES]
     if not kinds:
         errs.append(required(path, "must specify a volume type"))
@@ -119,7 +132,13 @@ def _check_source(volume: Source, name: str, pod_name: str, path: str, errs: Err
         if i:
             errs.append(forbidden(f"{path}.{rule.clash or kind}", _TWO_SOURCES))
         else:
-            rule.check(source, f"{path}.{rule.path or kind}", errs)
+            where = f"{path}.{rule.path or kind}"
+            if kind == "image" and options.in_pod and not source.get("reference"):
+                errs.append(required(f"{where}.reference"))
+            if kind == "projected":
+                _check_projected(source, where, errs, options)
+            else:
+                rule.check(source, where, errs)
             if kind == "ephemeral" and pod_name and name:
                 _check_claim_name(f"{pod_name}-{name}", name, path, errs)
         if kind == "iscsi" and "initiatorName" in source:
@@ -420,7 +439,9 @@ def _check_downward(source: Source, path: str, errs: Errors) -> None:
         check_downward_file(item, path, errs)
 
 
-def _check_projected(source: Source, path: str, errs: Errors) -> None:
+def _check_projected(
+    source: Source, path: str, errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     check_mode(source.get("defaultMode"), f"{path}.defaultMode", errs)
     taken: set[str] = set()
     for i, projection in enumerate(source.get("sources") or ()):
@@ -433,11 +454,47 @@ def _check_projected(source: Source, path: str, errs: Errors) -> None:
                 check_downward_file(item, f"{where}.downwardAPI", errs)
                 _check_free(item.get("path", ""), item.get("path", ""), taken, path, errs)
         if (token := projection.get("serviceAccountToken")) is not None:
-            _check_token(token, f"{where}.serviceAccountToken", path, errs)
+            _check_token(token, f"{where}.serviceAccountToken", path, errs, options)
         if (bundle := projection.get("clusterTrustBundle")) is not None:
             _check_trust_bundle(bundle, f"{where}.clusterTrustBundle", errs)
+            if options.newer:
+                target = bundle.get("path", "")
+                _check_free(target, target, taken, path, errs)
+        if (certificate := projection.get("podCertificate")) is not None:
+            _check_pod_certificate(certificate, taken, f"{where}.podCertificate", path, errs)
         if len(projection) > 1:
-            errs.append(forbidden(where, _TWO_SOURCES))
+            text = f"{_TWO_SOURCES} per source" if options.counts_sources else _TWO_SOURCES
+            errs.append(forbidden(where, text))
+
+
+def _check_pod_certificate(
+    certificate: Source, taken: set[str], path: str, volume_path: str, errs: Errors
+) -> None:
+    signer, key = certificate.get("signerName", ""), certificate.get("keyType", "")
+    errs += certificates.validate_signer_name(signer, f"{path}.signerName")
+    if key not in _KEY_TYPES:
+        errs.append(not_supported(f"{path}.keyType", key, _KEY_TYPES))
+    seconds = certificate.get("maxExpirationSeconds")
+    if seconds is not None:
+        where, start = f"{path}.maxExpirationSeconds", "if provided, maxExpirationSeconds must be"
+        most = _DAY if signer.startswith("kubernetes.io/") else _MOST_DAYS * _DAY
+        if seconds < _HOUR:
+            errs.append(invalid(where, seconds, f"{start} >= {_HOUR}"))
+        if seconds > most:
+            errs.append(invalid(where, seconds, f"{start} <= {most}"))
+    names = [n for n in _CERTIFICATE_PATHS if certificate.get(n)]
+    for name in names:
+        target = certificate[name]
+        check_unreserved_path(target, f"{path}.{name}", errs)
+        _check_free(target, target, taken, volume_path, errs)
+    if not names:
+        text = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
+        errs.append(required(path, text))
+
+
+_KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
+_CERTIFICATE_PATHS = ("credentialBundlePath", "keyPath", "certificateChainPath")
+_HOUR, _DAY, _MOST_DAYS = 3600, 86400, 91
 
 
 def _check_free(target: str, shown: str, taken: set[str], path: str, errs: Errors) -> None:
@@ -459,7 +516,9 @@ def _check_projected_files(
         _check_free(item.get("path", ""), name, taken, volume_path, errs)
 
 
-def _check_token(token: Source, path: str, volume_path: str, errs: Errors) -> None:
+def _check_token(
+    token: Source, path: str, volume_path: str, errs: Errors, options: PodOptions
+) -> None:
     seconds = token.get("expirationSeconds", 0)
     if seconds < _TOKEN_MIN:
         errs.append(
@@ -474,6 +533,8 @@ def _check_token(token: Source, path: str, volume_path: str, errs: Errors) -> No
         errs.append(invalid(f"{path}.expirationSeconds", seconds, text))
     if not token.get("path"):
         errs.append(required(f"{volume_path}.path"))
+    elif options.checks_token_path:
+        check_unreserved_path(token["path"], f"{volume_path}.path", errs)
 
 
 def _check_trust_bundle(bundle: Source, path: str, errs: Errors) -> None:

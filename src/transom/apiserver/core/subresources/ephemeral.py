@@ -6,23 +6,17 @@ from __future__ import annotations
 
 from transom.apiserver.core.bodies import begin_write, check_object_name, read_media
 from transom.apiserver.core.call import ApiCall, DocumentResult, ObjectResult
+from transom.apiserver.core.reads import get_object
 from transom.apiserver.core.storage import Storage
+from transom.apiserver.core.strategies.pods import prepare_ephemeral
 from transom.apiserver.core.writes import patch_object, update_object
 from transom.machinery import codec, defaults, errors
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases.behaviour import has_behaviour
 
 KIND = GVK("", "v1", "EphemeralContainers")
 POD = GVK("", "v1", "Pod")
-
-
-def prepare_ephemeral(_storage: object, _ctx: object, new: Object, old: Object) -> None:
-    """The subresource changes that list only."""
-    added = (new.get("spec") or {}).get("ephemeralContainers")
-    new["spec"] = {k: v for k, v in old["spec"].items() if k != "ephemeralContainers"}
-    if added:
-        new["spec"]["ephemeralContainers"] = added
-    new["status"] = old.get("status") or {}
 
 
 def ephemeral_containers_object(pod: Object) -> Object:
@@ -43,8 +37,10 @@ class EphemeralContainersSubresource:
     async def patch(self, call: ApiCall) -> ObjectResult:
         return await patch_object(self._storage, call, prepare_ephemeral)
 
-    async def get(self, call: ApiCall) -> DocumentResult:
+    async def get(self, call: ApiCall) -> DocumentResult | ObjectResult:
         storage, res = self._storage, call.res
+        if has_behaviour(res.release, "EphemeralContainersOfPods"):
+            return get_object(storage, call)
         record = storage.store.get(res.key(call.info.namespace, call.info.name))
         if record is None:
             raise errors.not_found(res.gr, call.info.name)
@@ -53,6 +49,8 @@ class EphemeralContainersSubresource:
         )
 
     async def update(self, call: ApiCall) -> DocumentResult | ObjectResult:
+        if has_behaviour(call.res.release, "EphemeralContainersOfPods"):
+            return await update_object(self._storage, call, prepare_ephemeral)
         raw, media = call.body, read_media(call)
         given = await self._storage.compute(
             call.ctx, lambda: codec.decode_object(raw, media, POD, strict=False, also=(KIND,))

@@ -15,6 +15,7 @@ from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.gofmt import go_sprint
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object, with_metadata
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.binding import validate_binding
 from transom.machinery.validation.options import validate_delete_options
 
@@ -63,9 +64,11 @@ class PodSubresources:
             raise errors.bad_request("Name parameter required.")
         node, annotations = binding["target"]["name"], binding["metadata"].get("annotations") or {}
 
+        gated = has_behaviour(pods.release, "SchedulingGates")
+
         def transform(pod: Object | None) -> Object:
             assert pod is not None
-            return bound_pod(pod, node, annotations, call.ctx.now)
+            return bound_pod(pod, node, annotations, call.ctx.now, gated)
 
         def keep(*_args: object) -> None:
             """A binding changes only its own fields: no strategy, no validation of the pod."""
@@ -182,7 +185,10 @@ class PodSubresources:
             ctx.dry_run = before
 
 
-def bound_pod(pod: Object, node: str, annotations: dict[str, str], now: float) -> Object:
+def bound_pod(
+    pod: Object, node: str, annotations: dict[str, str], now: float, gated: bool = False
+) -> Object:
+    """The pod on a node. `gated`: scheduling gates prevent it."""
     name = pod["metadata"]["name"]
     where = GroupResource("", "pods/binding")
     if pod["metadata"].get("deletionTimestamp"):
@@ -192,6 +198,8 @@ def bound_pod(pod: Object, node: str, annotations: dict[str, str], now: float) -
     current = pod["spec"].get("nodeName", "")
     if current:
         raise errors.conflict(where, name, f'pod {name} is already assigned to node "{current}"')
+    if gated and pod["spec"].get("schedulingGates"):
+        raise errors.conflict(where, name, f"pod {name} has non-empty .spec.schedulingGates")
     new = with_metadata(
         pod, annotations={**(pod["metadata"].get("annotations") or {}), **annotations} or None
     )
