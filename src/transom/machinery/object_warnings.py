@@ -225,6 +225,15 @@ def _storage_class(_release: Release, obj: Object) -> Warnings:
             yield from _label(path, rule.get("key", ""))
 
 
+def _resource_slice(_release: Release, obj: Object) -> Warnings:
+    driver = (obj.get("spec") or {}).get("driver", "")
+    if driver != driver.lower():
+        yield (
+            f"spec.driver: driver names should be lowercase; {go_quote(driver)} contains uppercase "
+            "characters"
+        )
+
+
 _WORKLOAD: Final = _template("spec", "template")
 _KINDS: Final[Mapping[str, Callable[[Release, Object], Warnings]]] = {
     "/PersistentVolume": _volume,
@@ -241,5 +250,6 @@ _KINDS: Final[Mapping[str, Callable[[Release, Object], Warnings]]] = {
     "batch/Job": _WORKLOAD,
     "networking.k8s.io/Ingress": _ingress,
     "node.k8s.io/RuntimeClass": _runtime_class,
+    "resource.k8s.io/ResourceSlice": _resource_slice,
     "storage.k8s.io/StorageClass": _storage_class,
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release, in_range
-from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.features import FeatureSet
 
 # Go's scalar types and the types with a custom JSON form -> the kind of value.
 _SCALARS = {
@@ -160,7 +160,7 @@ class SchemaTable:
 
     def __init__(self, release: Release, feature_gates: Mapping[str, bool] | None = None) -> None:
         self.release = release
-        self._feature_gates = feature_gates or {}
+        self.features = FeatureSet(release, feature_gates or {})
         self._types: dict[str, SchemaType] = {}
         # Compiled from the types by other modules, on first use.
         self.normalisers: dict[str, Any] = {}
@@ -193,12 +193,7 @@ class SchemaTable:
 
     def keeps(self, f: SchemaField) -> bool:
         """Whether the gates of a field are on; the server drops a field whose gate is off."""
-        return all(
-            on
-            if (on := self._feature_gates.get(gate)) is not None
-            else is_enabled(self.release, gate)
-            for gate in f.gates
-        )
+        return all(self.features.enabled(gate) for gate in f.gates)
 
     def names(self) -> list[str]:
         """Every type's full name."""

@@ -163,7 +163,10 @@ class Storage:
                 )
             else:
                 self._before_create(ctx, res, strategy, namespace, obj)
-            await self._validated(ctx, res, obj, partial(res.ops.validate_create, obj))
+            check = partial(res.ops.validate_create, obj)
+            await self._validated(
+                ctx, res, obj, self._with_strategy(strategy, ctx, obj, None, "", check)
+            )
             self._warn(ctx, res, obj)
             if authorize is not None:
                 authorize()
@@ -214,6 +217,21 @@ class Storage:
         if not res.custom and not subresource and has_behaviour(res.release, "ObjectWarnings"):
             for text in object_warnings.object_warnings(res.release, res.kind.key, obj):
                 ctx.warn(text)
+
+    def _with_strategy(
+        self,
+        strategy: Strategy,
+        ctx: RequestContext,
+        new: Object,
+        old: Object | None,
+        subresource: str,
+        validate: Callable[[], list[FieldError]],
+    ) -> Callable[[], list[FieldError]]:
+        """The validation, after the errors that the strategy finds by other objects."""
+        if strategy.find_errors is None:
+            return validate
+        found = list(strategy.find_errors(self, ctx, new, old, subresource))
+        return (lambda: found + validate()) if found else validate
 
     async def _validated(
         self,
@@ -407,6 +425,7 @@ class Storage:
             validate: Callable[[], list[FieldError]] = list
             if checked:
                 validate = partial(res.ops.validate_update, new, old, subresource)
+                validate = self._with_strategy(strategy, ctx, new, old, subresource, validate)
             await self._validated(ctx, res, new, validate)
             if checked:
                 self._warn(ctx, res, new, subresource)

@@ -161,11 +161,15 @@ class BuiltinType:
         )
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        errors = validation.validate_create(self._kind, obj, self.gvk.api_version)
+        errors = validation.validate_create(
+            self._kind, obj, self.gvk.api_version, self._types.features
+        )
         return texts.in_release(self._types.release, errors) if errors else errors
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
-        errors = validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
+        errors = validation.validate_update(
+            self._kind, new, old, subresource, self.gvk.api_version, self._types.features
+        )
         return texts.in_release(self._types.release, errors) if errors else errors
 
     def error_kind(self, obj: Object) -> GroupResource:

@@ -58,7 +58,7 @@ LIBRARIES: Final[tuple[Library, ...]] = (
     Library("semver", (1, 33), SEMVER_FUNCTIONS),
     Library("extended lists", (1, 34), EXTENDED_LIST_FUNCTIONS),
 )
-_TYPES = (URL_TYPE, QUANTITY_TYPE, SEMVER_TYPE, IP_TYPE, CIDR_TYPE, FORMAT_TYPE)
+LIBRARY_TYPES: Final = (URL_TYPE, QUANTITY_TYPE, SEMVER_TYPE, IP_TYPE, CIDR_TYPE, FORMAT_TYPE)
 NEWEST: Final = (1, 99)
 
 
@@ -71,5 +71,5 @@ def kubernetes_environment(release: tuple[int, int] = NEWEST) -> CelEnvironment:
         [library.macros for library in known],
         CHARGED,
         charge_call,
-        {kind.name: (type_of_type(kind), kind) for kind in _TYPES},
+        {kind.name: (type_of_type(kind), kind) for kind in LIBRARY_TYPES},
     )

@@ -79,12 +79,45 @@ def _job(release: Release, obj: dict[str, Any]) -> None:
     _job_spec(release, obj["spec"])
 
 
+def _device_request(request: dict[str, Any]) -> None:
+    request.setdefault("allocationMode", "ExactCount")
+    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["count"] = 1
+
+
+def _device_claim(spec: dict[str, Any]) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        if request.get("exactly") is not None:
+            _device_request(request["exactly"])
+        elif request.get("deviceClassName"):  # v1beta1 has the fields in the request itself
+            _device_request(request)
+        for alternative in request.get("firstAvailable") or ():
+            _device_request(alternative)
+
+
+def _resource_claim(_release: Release, obj: dict[str, Any]) -> None:
+    _device_claim(obj["spec"])
+
+
+def _resource_claim_template(_release: Release, obj: dict[str, Any]) -> None:
+    _device_claim(obj["spec"].get("spec") or {})
+
+
+def _resource_slice(_release: Release, obj: dict[str, Any]) -> None:
+    for device in obj["spec"].get("devices") or ():
+        for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
+            mapping.setdefault("allocationMultiplier", "1")
+
+
 _RULES: dict[tuple[str, str], Rule] = {
     ("", "Namespace"): _namespace,
     ("", "Service"): _service,
     ("apps", "DaemonSet"): _daemon_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
+    ("resource.k8s.io", "ResourceClaim"): _resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
+    ("resource.k8s.io", "ResourceSlice"): _resource_slice,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
 }
 

@@ -13,15 +13,16 @@ from typing import Any
 from transom.kit.lazy import load_submodule
 from transom.machinery.field import FieldError, bounded_errors
 from transom.machinery.kinds import Kind
-from transom.machinery.releases import Release
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.meta import (
     validate_any_object_meta,
     validate_any_object_meta_update,
     validate_object_name,
 )
 from transom.machinery.validation.names import name_is_path_segment
-from transom.machinery.validation.rules import ValidationRules
+from transom.machinery.validation.rules import RulesFactory, ValidationRules
 
 _MODULES = {
     "admissionregistration": (
@@ -63,6 +64,15 @@ _MODULES = {
         "rbac.authorization.k8s.io/ClusterRoleBinding",
         "rbac.authorization.k8s.io/Role",
         "rbac.authorization.k8s.io/RoleBinding",
+    ),
+    "resource": (
+        "resource.k8s.io/DeviceClass",
+        "resource.k8s.io/ResourceClaim",
+        "resource.k8s.io/ResourceClaimTemplate",
+    ),
+    "resource_slices": (
+        "resource.k8s.io/DeviceTaintRule",
+        "resource.k8s.io/ResourceSlice",
     ),
     "reviews": (
         "authentication.k8s.io/SelfSubjectReview",
@@ -120,20 +130,35 @@ WITHOUT_METADATA_RULES = frozenset(("/Event", "policy/PodDisruptionBudget"))
 _METADATA_RULES = ValidationRules(lambda obj: [], lambda new, old: [])
 
 
+_DEFAULT_FEATURES = FeatureSet(DEFAULT)
+
+
 @lru_cache(maxsize=256)
-def validation_rules(key: str, api_version: str = "") -> ValidationRules:
-    """The rules of a kind; some kinds have different rules for certain versions of the request."""
+def validation_rules(
+    key: str, api_version: str = "", features: FeatureSet = _DEFAULT_FEATURES
+) -> ValidationRules:
+    """The rules of a kind; some kinds have different rules for certain versions of the request,
+    and in some releases.
+    """
     module = _MODULE_OF.get(key)
     if module is None:  # a kind of a later release, whose metadata alone is validated
         return _METADATA_RULES
-    validators: dict[str, ValidationRules] = load_submodule(__name__, module).VALIDATORS
-    return validators.get(f"{key}@{api_version}") or validators[key]
+    validators: dict[str, ValidationRules | RulesFactory] = load_submodule(
+        __name__, module
+    ).VALIDATORS
+    found = validators.get(f"{key}@{api_version}") or validators[key]
+    return found if isinstance(found, ValidationRules) else found(features)
 
 
-def validate_create(kind: Kind, obj: dict[str, Any], api_version: str = "") -> list[FieldError]:
+def validate_create(
+    kind: Kind,
+    obj: dict[str, Any],
+    api_version: str = "",
+    features: FeatureSet = _DEFAULT_FEATURES,
+) -> list[FieldError]:
     """The errors of a new object. `api_version` is that of the request (`events.k8s.io/v1`)."""
     with bounded_errors():
-        errors = validation_rules(kind.key, api_version).create(obj)
+        errors = validation_rules(kind.key, api_version, features).create(obj)
         if errors or kind.key in NOT_STORED:
             return errors
         # Last, so that the kind's own errors come first.
@@ -148,9 +173,10 @@ def validate_update(
     old: dict[str, Any],
     subresource: str = "",
     api_version: str = "",
+    features: FeatureSet = _DEFAULT_FEATURES,
 ) -> list[FieldError]:
     """The errors of a change to an object, made directly or through a sub-resource."""
-    found = validation_rules(kind.key, api_version)
+    found = validation_rules(kind.key, api_version, features)
     check = found.update
     if subresource == "status":
         check = found.status_update or check

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from transom.machinery.field import FieldError
+from transom.machinery.releases.features import FeatureSet
 
 Object = dict[str, Any]
 Errors = list[FieldError]
@@ -24,3 +25,7 @@ class ValidationRules(NamedTuple):
     update: Update
     status_update: Update | None = None
     subresources: Mapping[str, Update] = MappingProxyType({})
+
+
+# The rules of a kind that are not the same in all releases.
+RulesFactory = Callable[[FeatureSet], ValidationRules]
