@@ -23,6 +23,13 @@ Behaviour = Literal[
     "JsonValuesInErrors",
     "ProjectedTokens",
     "RuleValuesInErrors",
+    "AttributesClassInErrors",
+    "ClaimDataSourceRefs",
+    "DefaultGroupInErrors",
+    "ImmutableClassErrors",
+    "MutableCSIDrivers",
+    "MutableCSINodes",
+    "ProtectedAttributesClasses",
     "ServiceDeleteReturnsObject",
     "TypedCustomErrors",
     "MetadataNameLabel",
@@ -42,11 +49,17 @@ Behaviour = Literal[
 _SINCE: Final[dict[Behaviour, Release]] = {
     "AllocateLoadBalancerNodePorts": Release(1, 22),
     "ApplyErrorsNameObject": Release(1, 23),
+    "AttributesClassInErrors": Release(1, 29),
+    # Claims of sources that only `dataSourceRef` may name lose `dataSource`; both get the same value.
+    "ClaimDataSourceRefs": Release(1, 22),
     "DaemonSetSurge": Release(1, 22),
+    "DefaultGroupInErrors": Release(1, 26),
     # `fieldValidation` defaults to Warn.
     "FieldValidationWarns": Release(1, 25),
     # An unknown version of a built-in group is a Status, earlier a plain page.
     "GroupNotFoundAsStatus": Release(1, 21),
+    # Changes of a storage class are errors like those of other immutable fields.
+    "ImmutableClassErrors": Release(1, 36),
     "InternalTrafficPolicy": Release(1, 22),
     "JobControllerLabels": Release(1, 27),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
@@ -54,12 +67,16 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "MetadataNameLabel": Release(1, 21),
     # Errors of ingresses and network policies name their own group, earlier ones `extensions`.
     "NetworkingErrors": Release(1, 22),
+    # Most fields of a CSIDriver can be changed.
+    "MutableCSIDrivers": Release(1, 30),
+    "MutableCSINodes": Release(1, 33),
     "NoTokenSecrets": Release(1, 24),
     "ExternalIPsDeprecated": Release(1, 36),
     "ObjectWarnings": Release(1, 22),
     "PreferCloseDeprecated": Release(1, 35),
     "VolumeWarnings": Release(1, 28),
     "PodGeneration": Release(1, 33),
+    "ProtectedAttributesClasses": Release(1, 33),
     # Pods get a projected token, earlier the Secret of their account.
     "ProjectedTokens": Release(1, 21),
     # Errors of CEL rules show the value, earlier its type.

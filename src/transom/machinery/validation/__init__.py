@@ -91,6 +91,7 @@ _MODULES = {
         "storage.k8s.io/CSIStorageCapacity",
         "storage.k8s.io/StorageClass",
         "storage.k8s.io/VolumeAttachment",
+        "storage.k8s.io/VolumeAttributesClass",
     ),
     "workloads": (
         "/PodTemplate",

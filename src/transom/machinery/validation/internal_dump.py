@@ -6,6 +6,9 @@ release: as JSON with Go's field names since 1.34, before in Go syntax.
 
 from __future__ import annotations
 
+import difflib
+import json
+import re
 from typing import Any, Final
 
 import orjson
@@ -15,6 +18,9 @@ from transom.machinery import gojson
 from transom.machinery.field import GoText
 from transom.machinery.schema import SchemaType, SchemaValue
 
+_CONTEXT: Final = 3
+_DIFF_LINES: Final = 2000  # a longer difference takes too long to compute
+_NUMBERS: Final = re.compile(r"([-+])(\d+)")
 # The value of a field that is not set, by the kind of its type; null for all others.
 _ZEROS: Final[dict[str, Any]] = {
     "string": "",
@@ -31,6 +37,41 @@ def dump_internal(of: SchemaType, value: Any) -> GoText:
     """A struct of an internal type. `of` is a type of the API with the same fields."""
     text = gojson.escape_html(orjson.dumps(_json_struct(of, value))).decode()
     return GoText(_go_struct(of, value), text)
+
+
+def diff_internal(of: SchemaType, old: Any, new: Any) -> str:
+    """The unified diff that releases since 1.34 show of two values."""
+    before, after = _json_lines(of, old), _json_lines(of, new)
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    if max(len(before), len(after)) - start - end > _DIFF_LINES:
+        return f"{len(before)} lines were changed to {len(after)} lines\n"
+    # Lines far from the difference do not matter to it, except for their numbers.
+    skip = max(start - _CONTEXT, 0)
+    cut = max(end - _CONTEXT, 0)
+    lines = list(
+        difflib.unified_diff(
+            before[skip : len(before) - cut], after[skip : len(after) - cut], n=_CONTEXT
+        )
+    )
+    return "".join(_moved(line, skip) for line in lines[2:])
+
+
+def _moved(line: str, by: int) -> str:
+    """A header of a hunk with the line numbers of the whole text."""
+    if not line.startswith("@@"):
+        return line
+    return _NUMBERS.sub(lambda found: f"{found[1]}{int(found[2]) + by}", line)
+
+
+def _json_lines(of: SchemaType, value: Any) -> list[str]:
+    text = json.dumps(_json_struct(of, value), indent=1, ensure_ascii=False, separators=(",", ": "))
+    text = gojson.escape_html(text.encode()).decode()
+    return [f"{line}\n" for line in text.split("\n")]
 
 
 def _json_struct(of: SchemaType, value: Any) -> Any:
