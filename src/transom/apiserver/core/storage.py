@@ -327,12 +327,21 @@ class Storage:
                 raise self._exists(res, meta["name"], problem.current) from None
             if more is not None:
                 await more
-            return record
         except BaseException:
             attributes.reject()
             if undo is not None:
                 undo()
             raise
+        await self._written(strategy, ctx, obj, None)
+        return record
+
+    async def _written(
+        self, strategy: Strategy, ctx: RequestContext, new: Object, old: Object | None
+    ) -> None:
+        if strategy.after_write is not None:
+            along = strategy.after_write(self, ctx, new, old)
+            if along is not None:
+                await asyncio.shield(along)
 
     def _exists(self, res: Resource, name: str, current: StoreRecord | None) -> errors.ApiError:
         problem = errors.already_exists(res.gr, name)
@@ -588,6 +597,7 @@ class Storage:
             raise
         if strategy.reserve is not None:
             services.release_allocations(self, old, new)
+        await self._written(strategy, ctx, new, old)
         return record
 
     async def _deleted(self, strategy: Strategy, obj: Object) -> None:

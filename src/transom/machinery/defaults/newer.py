@@ -15,14 +15,26 @@ Rule = Callable[[Release, dict[str, Any]], None]
 
 def _service(release: Release, obj: dict[str, Any]) -> None:
     spec = obj["spec"]
-    if spec.get("type") == "ExternalName":
-        return
-    if has_behaviour(release, "InternalTrafficPolicy"):
+    if spec.get("type") in ("ClusterIP", "NodePort", "LoadBalancer") and has_behaviour(
+        release, "InternalTrafficPolicy"
+    ):
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if spec.get("type") == "LoadBalancer" and has_behaviour(
         release, "AllocateLoadBalancerNodePorts"
     ):
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if (
+        spec.get("type") == "ClusterIP"
+        and spec.get("externalIPs")
+        and not spec.get("externalTrafficPolicy")
+        and has_behaviour(release, "ExternallyAccessible")
+    ):
+        spec["externalTrafficPolicy"] = "Cluster"
+    if spec.get("type") == "LoadBalancer" and is_enabled(release, "LoadBalancerIPMode"):
+        status = (obj.get("status") or {}).get("loadBalancer") or {}
+        for ingress in status.get("ingress") or ():
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
 
 
 def _namespace(release: Release, obj: dict[str, Any]) -> None:

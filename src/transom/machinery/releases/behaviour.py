@@ -26,6 +26,13 @@ Behaviour = Literal[
     "AttributesClassInErrors",
     "ClaimDataSourceRefs",
     "DefaultGroupInErrors",
+    "DotsInLabels",
+    "AddressInRangeErrors",
+    "ExternalPolicyRequired",
+    "ExternallyAccessible",
+    "LoadBalancersOnAnyPort",
+    "ServiceAllocationErrors",
+    "SourceRangeItems",
     "ImmutableClassErrors",
     "MutableCSIDrivers",
     "MutableCSINodes",
@@ -54,6 +61,15 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ClaimDataSourceRefs": Release(1, 22),
     "DaemonSetSurge": Release(1, 22),
     "DefaultGroupInErrors": Release(1, 26),
+    # A name that only has dots too many has its own error.
+    "DotsInLabels": Release(1, 27),
+    "AddressInRangeErrors": Release(1, 24),
+    # Services with external addresses have a policy of external traffic.
+    "ExternallyAccessible": Release(1, 29),
+    "ExternalPolicyRequired": Release(1, 23),
+    "LoadBalancersOnAnyPort": Release(1, 33),
+    "ServiceAllocationErrors": Release(1, 22),
+    "SourceRangeItems": Release(1, 30),
     # `fieldValidation` defaults to Warn.
     "FieldValidationWarns": Release(1, 25),
     # An unknown version of a built-in group is a Status, earlier a plain page.

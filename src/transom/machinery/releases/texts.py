@@ -39,7 +39,27 @@ def _change(
 
 CHANGES: Final = (
     _change((1, 32), r"must have at most (\d+) bytes", r"may not be more than \1 bytes"),
-    _change((1, 35), r"must be no more than (\d+) characters", r"must be no more than \1 bytes"),
+    # Of label keys and values.
+    _change(
+        (1, 35),
+        r"name part must be no more than (\d+) characters",
+        r"name part must be no more than \1 bytes",
+    ),
+    *(
+        _change(
+            (1, 35),
+            r"must be no more than 63 characters",
+            "must be no more than 63 bytes",
+            field=field,
+        )
+        for field in ("abels", "elector", ".value", ".values", "]")
+    ),
+    _change((1, 23), r"element \[0\] must match clusterIP", "first value must match `clusterIP`"),
+    _change(
+        (1, 23),
+        r"must be empty when clusterIP is empty",
+        "must be empty when `clusterIP` is not specified",
+    ),
     _change((1, 35), r"a qualified name (must .*)", r"a valid label key \1", field="labels"),
     _change(
         (1, 23),
@@ -106,6 +126,8 @@ def in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldErro
     return [_in_release(release, error, as_json) for error in errors]
 
 
+_LABEL: Final = "a lowercase RFC 1123 label must consist of "
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TYPE: Final = re.compile(r"must be of type ")
 _LENGTH: Final = re.compile(r"should be at most (\d+) chars long\Z")
 _ITEMS: Final = re.compile(r"should have at most (\d+) items\Z")
@@ -137,6 +159,13 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
     if as_json and (isinstance(error.value, GoText) or error.value is None):
         json = "null" if error.value is None else error.value.json
         error = error._replace(value=GoText(json))
+    if (
+        has_behaviour(release, "DotsInLabels")
+        and error.detail.startswith(_LABEL)
+        and isinstance(error.value, str)
+        and _SUBDOMAIN.fullmatch(error.value)
+    ):
+        return error._replace(detail="must not contain dots")
     for change in CHANGES:
         if release < change.since or not error.field.endswith(change.field):
             continue

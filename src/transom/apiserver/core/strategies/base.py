@@ -43,6 +43,10 @@ AfterDelete = Callable[[StorageRules, Object], Awaitable[object] | None]
 FindErrors = Callable[
     [StorageRules, RequestContext, Object, Object | None, str], Sequence[FieldError]
 ]
+# Writes what goes along with an object that was written; the response waits for the awaitable.
+AfterWrite = Callable[
+    [StorageRules, RequestContext, Object, Object | None], Awaitable[object] | None
+]
 GracePeriod = Callable[[Object, int | None], int]
 BeginDeletion = Callable[[Object, float], Object]
 
@@ -74,6 +78,7 @@ class Strategy:
     on_status: UpdateHook | None = None
     find_errors: FindErrors | None = None
     reserve: Reserve | None = None
+    after_write: AfterWrite | None = None
     after_delete: AfterDelete | None = None
     grace_period: GracePeriod | None = None  # the grace period of this object; None = not graceful
     begin_deletion: BeginDeletion | None = (

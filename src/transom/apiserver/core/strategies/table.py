@@ -206,7 +206,7 @@ _OF_LATER_RELEASES: dict[str, Strategy] = {
     ),
     "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding": _POLICY,
     "networking.k8s.io/IPAddress": Strategy(has_status=False),
-    "networking.k8s.io/ServiceCIDR": Strategy(),
+    "networking.k8s.io/ServiceCIDR": Strategy(status_keeps=_RESET),
     "resource.k8s.io/DeviceClass": Strategy(has_status=False, generation=("spec",)),
     "resource.k8s.io/DeviceTaintRule": devices.TAINT_RULE,
     "resource.k8s.io/ResourceClaim": devices.CLAIM,
