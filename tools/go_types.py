@@ -60,6 +60,8 @@ _SCALARS = {
 _TAG = re.compile(r"`([^`]*)`")
 _JSON = re.compile(r'json:"([^"]*)"')
 _PROTO = re.compile(r'protobuf:"\w+,(\d+)')
+# Gates of fields that decide about more than the field; the strategy of the kind handles them.
+_BY_STRATEGY = frozenset(("CrossNamespaceVolumeDataSource",))
 _STRATEGY = re.compile(r'patchStrategy:"([^"]*)"')
 _KEY = re.compile(r'patchMergeKey:"([^"]*)"')
 _IMPORT = re.compile(r'^\s*(?:import\s+)?(?:(\w+)\s+)?"([^"]+)"', re.M)
@@ -269,6 +271,6 @@ def _merge_notes(tag: str, markers: list[str], text: str, atomic: bool) -> list[
     elif own == "atomic" or (atomic and not text.startswith("[]")):
         notes.append("map=atomic")
     gates = [m.partition("=")[2] for m in markers if m.startswith("featureGate=")]
-    if gates:
+    if gates and not _BY_STRATEGY.issuperset(gates):
         notes.append(f"gate={','.join(gates)}")
     return notes

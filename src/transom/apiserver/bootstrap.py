@@ -10,7 +10,9 @@ import ipaddress
 from transom.apiserver.admission.priority import SYSTEM_CLASSES
 from transom.apiserver.authorization import bootstrap_roles
 from transom.apiserver.core.loopback import Loopback
-from transom.apiserver.core.strategies import service_families
+from transom.apiserver.core.strategies import service_addresses, service_families
+from transom.apiserver.core.strategies.services import service_allocations
+from transom.kit.clock import rfc3339
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -32,6 +34,43 @@ async def show_families(loopback: Loopback) -> None:
     await asyncio.gather(*writes)
 
 
+async def _ensure_service_cidr(loopback: Loopback, service_cidr: str) -> None:
+    """The ranges of the cluster as a ServiceCIDR, ready from the start, and the IPAddress objects
+    of services that were created without the feature.
+    """
+    storage = loopback.storage
+    if not storage.feature(service_addresses.GATE):
+        return
+    group, plural, name = "networking.k8s.io", "servicecidrs", "kubernetes"
+    cidrs = [text.strip() for text in service_cidr.split(",")]
+    res = loopback.resources.storage(group, plural)
+    if res is None:  # not served
+        return
+    if storage.find(res, "", name) is None:
+        obj = {"metadata": {"name": name}, "spec": {"cidrs": cidrs}}
+        await loopback.ensure(group, res.version, plural, "", obj)
+        record = storage.store.get(res.key("", name))
+        assert record is not None
+        condition = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": rfc3339(loopback.context().now),
+            "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+        }
+        stored = {**storage.decode(res, record), "status": {"conditions": [condition]}}
+        await storage.replace_now(res, stored, record)
+    services = loopback.resources.require("", "v1", "services")
+    for record in storage.store.list(services.key_prefix("")).records:
+        svc = storage.decode(services, record)
+        addresses, _ = service_allocations(svc)
+        work = service_addresses.follow_addresses(
+            storage, loopback.context().now, svc, addresses, ()
+        )
+        if work is not None:
+            await work
+
+
 async def bootstrap(loopback: Loopback, service_cidr: str, port: int) -> None:
     """`port` is the target port of the service `kubernetes`."""
     for name in _NAMESPACES:
@@ -49,6 +88,7 @@ async def bootstrap(loopback: Loopback, service_cidr: str, port: int) -> None:
                 "description": description,
             },
         )
+    await _ensure_service_cidr(loopback, service_cidr)
     first = str(ipaddress.ip_network(service_cidr.partition(",")[0])[1])
     labels = {"component": "apiserver", "provider": "kubernetes"}
     await loopback.ensure(

@@ -13,6 +13,7 @@ from transom.kit.goquote import go_quote
 from transom.machinery.quantity import parse_quantity
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 
 Object = Mapping[str, Any]
 Warnings = Iterator[str]
@@ -225,6 +226,28 @@ def _storage_class(_release: Release, obj: Object) -> Warnings:
             yield from _label(path, rule.get("key", ""))
 
 
+def _csi_driver(release: Release, obj: Object) -> Warnings:
+    spec = obj.get("spec") or {}
+    if (
+        spec.get("tokenRequests")
+        and spec.get("serviceAccountTokenInSecrets") is None
+        and is_enabled(release, "CSIServiceAccountTokenSecrets")
+    ):
+        yield (
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to "
+            "true to prevent possible logging of tokens in volume attributes"
+        )
+
+
+def _resource_slice(_release: Release, obj: Object) -> Warnings:
+    driver = (obj.get("spec") or {}).get("driver", "")
+    if driver != driver.lower():
+        yield (
+            f"spec.driver: driver names should be lowercase; {go_quote(driver)} contains uppercase "
+            "characters"
+        )
+
+
 _WORKLOAD: Final = _template("spec", "template")
 _KINDS: Final[Mapping[str, Callable[[Release, Object], Warnings]]] = {
     "/PersistentVolume": _volume,
@@ -241,5 +264,7 @@ _KINDS: Final[Mapping[str, Callable[[Release, Object], Warnings]]] = {
     "batch/Job": _WORKLOAD,
     "networking.k8s.io/Ingress": _ingress,
     "node.k8s.io/RuntimeClass": _runtime_class,
+    "resource.k8s.io/ResourceSlice": _resource_slice,
+    "storage.k8s.io/CSIDriver": _csi_driver,
     "storage.k8s.io/StorageClass": _storage_class,
 }

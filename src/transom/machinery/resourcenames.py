@@ -17,6 +17,11 @@ def is_extended_resource_name(name: str) -> bool:
     return not is_qualified_name("requests." + name)
 
 
+def is_native_resource(name: str) -> bool:
+    """Resources of Kubernetes itself: without a domain, or with one of `kubernetes.io`."""
+    return "/" not in name or _NATIVE in name
+
+
 @text_cache(1024)
 def is_scalar_resource(name: str) -> bool:
     """Resources beyond the four standard ones: extended ones, huge pages, volumes that can be

@@ -5,10 +5,12 @@ from __future__ import annotations
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.resources import Resource
+from transom.machinery.releases.behaviour import has_behaviour
 
 FINALIZERS = {
     "/PersistentVolume": "kubernetes.io/pv-protection",
     "/PersistentVolumeClaim": "kubernetes.io/pvc-protection",
+    "storage.k8s.io/VolumeAttributesClass": "kubernetes.io/vac-protection",
 }
 
 
@@ -17,7 +19,11 @@ class StorageObjectInUseProtection(MutatingPlugin):
     thread_safe = False
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
-        return resource.kind.key in FINALIZERS and operation == "CREATE" and not subresource
+        if resource.kind.key not in FINALIZERS or operation != "CREATE" or subresource:
+            return False
+        return resource.kind.group == "" or has_behaviour(
+            resource.release, "ProtectedAttributesClasses"
+        )
 
     def admit(self, attributes: Attributes) -> None:
         meta = attributes.obj["metadata"]

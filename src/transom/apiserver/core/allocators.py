@@ -27,11 +27,14 @@ class AllocatorFull(Exception):
 class Allocator:
     """Allocates numbers of a range at random, as Kubernetes does."""
 
-    def __init__(self, first: int, count: int, rng: random.Random) -> None:
+    def __init__(
+        self, first: int, count: int, rng: random.Random, used: set[int] | None = None
+    ) -> None:
+        """`used` is shared by ranges that may overlap."""
         self.first = first
         self.count = count
         self._rng = rng
-        self._used: set[int] = set()
+        self._used: set[int] = set() if used is None else used
         self._stored: Counter[int] = Counter()  # numbers of objects that other servers may write
 
     def take(self, number: int) -> None:
@@ -42,8 +45,6 @@ class Allocator:
         self._used.add(number)
 
     def take_any(self) -> int:
-        if len(self._used) >= self.count:
-            raise AllocatorFull
         offset = self._rng.randrange(self.count)
         for step in range(self.count):
             number = self.first + (offset + step) % self.count
@@ -74,25 +75,64 @@ class Allocator:
         return frozenset(self._used)
 
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _addresses(network: Network, rng: random.Random, used: set[int]) -> Allocator:
+    """The addresses of a range, except the network and broadcast addresses."""
+    size = network.num_addresses
+    # IPv6 has no broadcast address, but ranges too large to track each address.
+    usable = size - 2 if network.version == 4 else min(size, 1 << 16) - 1
+    return Allocator(int(network.network_address) + 1, usable, rng, used)
+
+
 class AddressAllocator:
-    """Allocates cluster IPs from the service range, except the network and broadcast addresses."""
+    """Allocates cluster IPs of one family: from the service range of the cluster, or from those
+    that ServiceCIDR objects add.
+    """
 
     def __init__(self, cidr: str, rng: random.Random) -> None:
         self.network = ipaddress.ip_network(cidr)
-        size = self.network.num_addresses
-        # IPv6 has no broadcast address, but ranges too large to track each address.
-        usable = size - 2 if self.network.version == 4 else min(size, 1 << 16) - 1
-        self._numbers = Allocator(int(self.network.network_address) + 1, usable, rng)
+        self._rng = rng
+        self._used: set[int] = set()
+        self._numbers = _addresses(self.network, rng, self._used)
+        self._ranges: dict[Network, Allocator] = {self.network: self._numbers}
+
+    def use_networks(self, networks: Iterable[Network]) -> None:
+        """The ranges to allocate from, instead of those before."""
+        wanted = list(dict.fromkeys(networks))
+        if wanted != list(self._ranges):
+            known = {**self._ranges, self.network: self._numbers}
+            self._ranges = {
+                network: known.get(network) or _addresses(network, self._rng, self._used)
+                for network in wanted
+            }
+
+    def find_network(self, address: str) -> Network | None:
+        """The range that an address is in."""
+        parsed = ipaddress.ip_address(address)
+        return next((network for network in self._ranges if parsed in network), None)
+
+    def check(self, address: str, network: Network) -> None:
+        """Raises NotInRange for an address that is never allocated."""
+        pool = self._ranges.get(network, self._numbers)
+        if not pool.first <= int(ipaddress.ip_address(address)) < pool.first + pool.count:
+            raise NotInRange
 
     def take(self, address: str) -> None:
-        parsed = ipaddress.ip_address(address)
-        if parsed not in self.network:
+        network = self.find_network(address)
+        if network is None:
             raise NotInRange
-        self._numbers.take(int(parsed))
+        self._ranges[network].take(int(ipaddress.ip_address(address)))
 
     def take_any(self) -> str:
         kind = ipaddress.IPv4Address if self.network.version == 4 else ipaddress.IPv6Address
-        return str(kind(self._numbers.take_any()))
+        for pool in self._ranges.values():
+            try:
+                return str(kind(pool.take_any()))
+            except AllocatorFull:
+                continue
+        raise AllocatorFull
 
     def give_back(self, address: str) -> None:
         self._numbers.give_back(int(ipaddress.ip_address(address)))

@@ -182,7 +182,10 @@ class Storage:
                 )
             else:
                 self._before_create(ctx, res, strategy, namespace, obj)
-            await self._validated(ctx, res, obj, partial(res.ops.validate_create, obj))
+            check = partial(res.ops.validate_create, obj)
+            await self._validated(
+                ctx, res, obj, self._with_strategy(strategy, ctx, obj, None, "", check)
+            )
             self._warn(ctx, res, obj)
             if authorize is not None:
                 authorize()
@@ -233,6 +236,21 @@ class Storage:
         if not res.custom and not subresource and has_behaviour(res.release, "ObjectWarnings"):
             for text in object_warnings.object_warnings(res.release, res.kind.key, obj):
                 ctx.warn(text)
+
+    def _with_strategy(
+        self,
+        strategy: Strategy,
+        ctx: RequestContext,
+        new: Object,
+        old: Object | None,
+        subresource: str,
+        validate: Callable[[], list[FieldError]],
+    ) -> Callable[[], list[FieldError]]:
+        """The validation, after the errors that the strategy finds by other objects."""
+        if strategy.find_errors is None:
+            return validate
+        found = list(strategy.find_errors(self, ctx, new, old, subresource))
+        return (lambda: found + validate()) if found else validate
 
     async def _validated(
         self,
@@ -328,12 +346,21 @@ class Storage:
                 raise self._exists(res, meta["name"], problem.current) from None
             if more is not None:
                 await more
-            return record
         except BaseException:
             attributes.reject()
             if undo is not None:
                 undo()
             raise
+        await self._written(strategy, ctx, obj, None)
+        return record
+
+    async def _written(
+        self, strategy: Strategy, ctx: RequestContext, new: Object, old: Object | None
+    ) -> None:
+        if strategy.after_write is not None:
+            along = strategy.after_write(self, ctx, new, old)
+            if along is not None:
+                await asyncio.shield(along)
 
     def _exists(self, res: Resource, name: str, current: StoreRecord | None) -> errors.ApiError:
         problem = errors.already_exists(res.gr, name)
@@ -426,6 +453,7 @@ class Storage:
             validate: Callable[[], list[FieldError]] = list
             if checked:
                 validate = partial(res.ops.validate_update, new, old, subresource)
+                validate = self._with_strategy(strategy, ctx, new, old, subresource, validate)
             await self._validated(ctx, res, new, validate)
             if checked:
                 self._warn(ctx, res, new, subresource)
@@ -588,6 +616,7 @@ class Storage:
             raise
         if strategy.reserve is not None:
             services.release_allocations(self, old, new)
+        await self._written(strategy, ctx, new, old)
         return record
 
     async def _deleted(self, strategy: Strategy, obj: Object) -> None:

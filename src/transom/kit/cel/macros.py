@@ -171,6 +171,24 @@ def _opt_map(flat: bool) -> Macro:
     return expand
 
 
+def _bind(pos: int, target: ExprNode | None, args: list[ExprNode]) -> ExprNode | None:
+    """`cel.bind(name, value, expression)`; no macro on any other target."""
+    if not isinstance(target, IdentNode) or target.name != "cel":
+        return None
+    variable = _variable(args[0], "cel.bind() variable names must be simple identifiers")
+    return ComprehensionNode(
+        pos,
+        ListNode(pos, []),
+        "#unused",
+        "",
+        variable,
+        args[1],
+        ConstNode(pos, False),
+        IdentNode(args[0].pos, variable),
+        args[2],
+    )
+
+
 # Name, number of arguments, whether it is called on a target: the parser looks macros up here.
 STANDARD_MACROS: dict[tuple[str, int, bool], Macro] = {
     ("has", 1, False): _has,
@@ -186,6 +204,7 @@ OPTIONAL_MACROS: dict[tuple[str, int, bool], Macro] = {
     ("optMap", 2, True): _opt_map(False),
     ("optFlatMap", 2, True): _opt_map(True),
 }
+BINDING_MACROS: dict[tuple[str, int, bool], Macro] = {("bind", 3, True): _bind}
 TWO_VARIABLE_MACROS: dict[tuple[str, int, bool], Macro] = {
     ("all", 3, True): _all(2),
     ("exists", 3, True): _exists(2),

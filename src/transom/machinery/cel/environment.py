@@ -71,7 +71,7 @@ LIBRARIES: Final[tuple[Library, ...]] = (
 )
 # For the patches of mutating policies only.
 _PATCH_LIBRARY = Library("jsonpatch", (1, 0), JSON_PATCH_FUNCTIONS)
-_TYPES = (
+LIBRARY_TYPES: Final = (
     URL_TYPE,
     QUANTITY_TYPE,
     SEMVER_TYPE,
@@ -100,7 +100,7 @@ def kubernetes_environment(
         [library.macros for library in known],
         CHARGED,
         charge_call,
-        {kind.name: (type_of_type(kind), kind) for kind in _TYPES},
+        {kind.name: (type_of_type(kind), kind) for kind in LIBRARY_TYPES},
     )
 
 

@@ -16,14 +16,26 @@ Rule = Callable[[Release, dict[str, Any]], None]
 
 def _service(release: Release, obj: dict[str, Any]) -> None:
     spec = obj["spec"]
-    if spec.get("type") == "ExternalName":
-        return
-    if has_behaviour(release, "InternalTrafficPolicy"):
+    if spec.get("type") in ("ClusterIP", "NodePort", "LoadBalancer") and has_behaviour(
+        release, "InternalTrafficPolicy"
+    ):
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if spec.get("type") == "LoadBalancer" and has_behaviour(
         release, "AllocateLoadBalancerNodePorts"
     ):
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if (
+        spec.get("type") == "ClusterIP"
+        and spec.get("externalIPs")
+        and not spec.get("externalTrafficPolicy")
+        and has_behaviour(release, "ExternallyAccessible")
+    ):
+        spec["externalTrafficPolicy"] = "Cluster"
+    if spec.get("type") == "LoadBalancer" and is_enabled(release, "LoadBalancerIPMode"):
+        status = (obj.get("status") or {}).get("loadBalancer") or {}
+        for ingress in status.get("ingress") or ():
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
 
 
 def _namespace(release: Release, obj: dict[str, Any]) -> None:
@@ -102,6 +114,38 @@ def _admission_policy_binding(_release: Release, obj: dict[str, Any]) -> None:
 
 
 _REGISTRATION: Final = "admissionregistration.k8s.io"
+
+
+def _device_request(request: dict[str, Any]) -> None:
+    request.setdefault("allocationMode", "ExactCount")
+    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["count"] = 1
+
+
+def _device_claim(spec: dict[str, Any]) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        if request.get("exactly") is not None:
+            _device_request(request["exactly"])
+        elif request.get("deviceClassName"):  # v1beta1 has the fields in the request itself
+            _device_request(request)
+        for alternative in request.get("firstAvailable") or ():
+            _device_request(alternative)
+
+
+def _resource_claim(_release: Release, obj: dict[str, Any]) -> None:
+    _device_claim(obj["spec"])
+
+
+def _resource_claim_template(_release: Release, obj: dict[str, Any]) -> None:
+    _device_claim(obj["spec"].get("spec") or {})
+
+
+def _resource_slice(_release: Release, obj: dict[str, Any]) -> None:
+    for device in obj["spec"].get("devices") or ():
+        for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
+            mapping.setdefault("allocationMultiplier", "1")
+
+
 _RULES: dict[tuple[str, str], Rule] = {
     ("", "Namespace"): _namespace,
     ("", "Service"): _service,
@@ -112,6 +156,9 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("apps", "DaemonSet"): _daemon_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
+    ("resource.k8s.io", "ResourceClaim"): _resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
+    ("resource.k8s.io", "ResourceSlice"): _resource_slice,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
 }
 

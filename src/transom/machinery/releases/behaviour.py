@@ -70,6 +70,20 @@ Behaviour = Literal[
     "JsonValuesInErrors",
     "ProjectedTokens",
     "RuleValuesInErrors",
+    "AttributesClassInErrors",
+    "ClaimDataSourceRefs",
+    "DefaultGroupInErrors",
+    "DotsInLabels",
+    "AddressInRangeErrors",
+    "ExternalPolicyRequired",
+    "ExternallyAccessible",
+    "LoadBalancersOnAnyPort",
+    "ServiceAllocationErrors",
+    "SourceRangeItems",
+    "ImmutableClassErrors",
+    "MutableCSIDrivers",
+    "MutableCSINodes",
+    "ProtectedAttributesClasses",
     "ServiceDeleteReturnsObject",
     "TypedCustomErrors",
     "MetadataNameLabel",
@@ -139,11 +153,26 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "UpdatableFieldsList": Release(1, 27),
     "UserNamespaceVolumeDevices": Release(1, 34),
     "ApplyErrorsNameObject": Release(1, 23),
+    "AttributesClassInErrors": Release(1, 29),
+    # Claims of sources that only `dataSourceRef` may name lose `dataSource`; both get the same value.
+    "ClaimDataSourceRefs": Release(1, 22),
     "DaemonSetSurge": Release(1, 22),
+    "DefaultGroupInErrors": Release(1, 26),
+    # A name that only has dots too many has its own error.
+    "DotsInLabels": Release(1, 27),
+    "AddressInRangeErrors": Release(1, 24),
+    # Services with external addresses have a policy of external traffic.
+    "ExternallyAccessible": Release(1, 29),
+    "ExternalPolicyRequired": Release(1, 23),
+    "LoadBalancersOnAnyPort": Release(1, 33),
+    "ServiceAllocationErrors": Release(1, 22),
+    "SourceRangeItems": Release(1, 30),
     # `fieldValidation` defaults to Warn.
     "FieldValidationWarns": Release(1, 25),
     # An unknown version of a built-in group is a Status, earlier a plain page.
     "GroupNotFoundAsStatus": Release(1, 21),
+    # Changes of a storage class are errors like those of other immutable fields.
+    "ImmutableClassErrors": Release(1, 36),
     "InternalTrafficPolicy": Release(1, 22),
     "JobControllerLabels": Release(1, 27),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
@@ -151,12 +180,16 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "MetadataNameLabel": Release(1, 21),
     # Errors of ingresses and network policies name their own group, earlier ones `extensions`.
     "NetworkingErrors": Release(1, 22),
+    # Most fields of a CSIDriver can be changed.
+    "MutableCSIDrivers": Release(1, 30),
+    "MutableCSINodes": Release(1, 33),
     "NoTokenSecrets": Release(1, 24),
     "ExternalIPsDeprecated": Release(1, 36),
     "ObjectWarnings": Release(1, 22),
     "PreferCloseDeprecated": Release(1, 35),
     "VolumeWarnings": Release(1, 28),
     "PodGeneration": Release(1, 33),
+    "ProtectedAttributesClasses": Release(1, 33),
     # Pods get a projected token, earlier the Secret of their account.
     "ProjectedTokens": Release(1, 21),
     # Errors of CEL rules show the value, earlier its type.

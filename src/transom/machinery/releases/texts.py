@@ -54,7 +54,13 @@ CHANGES: Final = (
             r"must be no more than 63 bytes",
             field=field,
         )
-        for field in ("labels", "matchLabels", "nodeSelector", "selector", "values")
+        for field in ("abels", "elector", ".value", ".values", "]")
+    ),
+    _change((1, 23), r"element \[0\] must match clusterIP", "first value must match `clusterIP`"),
+    _change(
+        (1, 23),
+        r"must be empty when clusterIP is empty",
+        "must be empty when `clusterIP` is not specified",
     ),
     _change((1, 35), r"a qualified name (must .*)", r"a valid label key \1", field="labels"),
     _change(
@@ -115,7 +121,6 @@ CHANGES: Final = (
 )
 
 
-_NO_DOTS_SINCE: Final = Release(1, 27)
 _LABEL_ERROR: Final = "a lowercase RFC 1123 label must consist of "
 
 
@@ -161,7 +166,7 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
         json = "null" if error.value is None else error.value.json
         error = error._replace(value=GoText(json))
     if (
-        release >= _NO_DOTS_SINCE
+        has_behaviour(release, "DotsInLabels")
         and error.detail.startswith(_LABEL_ERROR)
         and isinstance(error.value, str)
         and "." in error.value

@@ -13,7 +13,7 @@ from typing import Any
 from transom.kit.lazy import load_submodule
 from transom.machinery.field import FieldError, bounded_errors
 from transom.machinery.kinds import Kind
-from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.meta import (
@@ -71,6 +71,15 @@ _MODULES = {
         "rbac.authorization.k8s.io/Role",
         "rbac.authorization.k8s.io/RoleBinding",
     ),
+    "resource": (
+        "resource.k8s.io/DeviceClass",
+        "resource.k8s.io/ResourceClaim",
+        "resource.k8s.io/ResourceClaimTemplate",
+    ),
+    "resource_slices": (
+        "resource.k8s.io/DeviceTaintRule",
+        "resource.k8s.io/ResourceSlice",
+    ),
     "reviews": (
         "authentication.k8s.io/SelfSubjectReview",
         "authentication.k8s.io/TokenRequest",
@@ -82,12 +91,14 @@ _MODULES = {
     ),
     "scale": ("autoscaling/Scale",),
     "service": ("/Service",),
+    "service_cidr": ("networking.k8s.io/IPAddress", "networking.k8s.io/ServiceCIDR"),
     "storage": (
         "storage.k8s.io/CSIDriver",
         "storage.k8s.io/CSINode",
         "storage.k8s.io/CSIStorageCapacity",
         "storage.k8s.io/StorageClass",
         "storage.k8s.io/VolumeAttachment",
+        "storage.k8s.io/VolumeAttributesClass",
     ),
     "workloads": (
         "/PodTemplate",
@@ -100,6 +111,10 @@ _MODULES = {
     ),
 }
 _MODULE_OF = {key: module for module, keys in _MODULES.items() for key in keys}
+# Kinds with another module for releases from 1.21 on.
+_RELEASE_MODULES = {
+    "/Service": "service_releases",
+}
 
 ERROR_KINDS: dict[str, tuple[str, str]] = {
     # Kind.key -> the group and kind in errors, if they are not the kind's own.
@@ -138,6 +153,8 @@ def validation_rules(
     and in some releases.
     """
     module = _MODULE_OF.get(key)
+    if features.release >= TABLES_SINCE and key in _RELEASE_MODULES:
+        module = _RELEASE_MODULES[key]
     if module is None:  # a kind of a later release, whose metadata alone is validated
         return _METADATA_RULES
     validators: dict[str, ValidationRules | RulesFactory] = load_submodule(

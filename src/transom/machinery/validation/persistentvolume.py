@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
+from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.schema import SchemaType, schema_table
 from transom.machinery.validation.checks import dns_label, dns_subdomain, positive_quantity
-from transom.machinery.validation.claim import ACCESS_MODES, VOLUME_MODES, basic_resource
+from transom.machinery.validation.claim import (
+    ACCESS_MODES,
+    SINGLE_POD,
+    VOLUME_MODES,
+    basic_resource,
+    check_access_modes,
+)
 from transom.machinery.validation.common import check_no_backsteps, check_required
 from transom.machinery.validation.godiff import go_diff
 from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.internal_dump import diff_internal
 from transom.machinery.validation.meta import (
     immutable,
     validate_object_meta,
@@ -241,18 +253,58 @@ def _node_affinity(affinity: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
+class VolumeOptions(NamedTuple):
+    """What the rules of a release depend on."""
+
+    access_modes: tuple[str, ...] = ACCESS_MODES
+    attributes_class: bool = False
+    moves: bool = False  # the node affinity may change
+    types: SchemaType | None = None  # the spec's, where errors show it as JSON
+
+
+_BASE_VOLUME = VolumeOptions()
+
+
+def volume_options(features: FeatureSet) -> VolumeOptions:
+    if features.release < TABLES_SINCE:
+        return _BASE_VOLUME
+    types = None
+    if has_behaviour(features.release, "JsonValuesInErrors"):
+        types = schema_table(features.release).get("core/v1.PersistentVolumeSource")
+    return VolumeOptions(
+        ACCESS_MODES + ((SINGLE_POD,) if features.enabled("ReadWriteOncePod") else ()),
+        features.enabled("VolumeAttributesClass"),
+        features.enabled("MutablePVNodeAffinity"),
+        types,
+    )
+
+
+def _attributes_class(spec: Mapping[str, Any], path: str) -> Errors:
+    name, where = spec.get("volumeAttributesClassName"), f"{path}.volumeAttributesClassName"
+    if name is None:
+        return []
+    errors = (
+        dns_subdomain(name, where) if name else [required(where, "an empty string is disallowed")]
+    )
+    if spec.get("csi") is None:
+        text = "has to be specified when using volumeAttributesClassName"
+        errors.append(required(f"{path}.csi", text))
+    return errors
+
+
 def validate_volume_spec(
-    spec: Mapping[str, Any], name: str, path: str, *, inline: bool = False
+    spec: Mapping[str, Any],
+    name: str,
+    path: str,
+    *,
+    inline: bool = False,
+    options: VolumeOptions = _BASE_VOLUME,
 ) -> Errors:
     errors = _inline_only(spec, path) if inline else []
     modes, policy = spec.get("accessModes") or (), spec.get("persistentVolumeReclaimPolicy", "")
     if not modes:
         errors.append(required(f"{path}.accessModes"))
-    errors += [
-        not_supported(f"{path}.accessModes", mode, ACCESS_MODES)
-        for mode in modes
-        if mode not in ACCESS_MODES
-    ]
+    errors += check_access_modes(modes, f"{path}.accessModes", options.access_modes)
     if not inline:
         errors += _capacity(spec, path)
     where = f"{path}.persistentVolumeReclaimPolicy"
@@ -287,13 +339,17 @@ def validate_volume_spec(
         )
     elif not inline and mode is not None and mode not in VOLUME_MODES:
         errors.append(not_supported(where, mode, VOLUME_MODES))
+    if options.attributes_class:
+        errors += _attributes_class(spec, path)
     return errors
 
 
-def validate_volume(volume: Object) -> Errors:
+def validate_volume(volume: Object, options: VolumeOptions = _BASE_VOLUME) -> Errors:
     meta = volume["metadata"]
     errors = validate_object_meta(meta, False, name_is_dns_subdomain)
-    return errors + validate_volume_spec(volume.get("spec") or {}, meta.get("name", ""), "spec")
+    return errors + validate_volume_spec(
+        volume.get("spec") or {}, meta.get("name", ""), "spec", options=options
+    )
 
 
 def _mount_options(volume: Object) -> Errors:
@@ -311,17 +367,19 @@ def _mount_options(volume: Object) -> Errors:
     return []
 
 
-def create_volume(volume: Object) -> Errors:
-    return validate_volume(volume) + _mount_options(volume)
+def create_volume(volume: Object, options: VolumeOptions = _BASE_VOLUME) -> Errors:
+    return validate_volume(volume, options) + _mount_options(volume)
 
 
 def _source_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: spec[name] for name in _SOURCES if name in spec}
 
 
-def update_volume(new: Object, old: Object) -> Errors:
+def update_volume(new: Object, old: Object, options: VolumeOptions = _BASE_VOLUME) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    errors = create_volume(new) + validate_volume(new)
+    named = before.get("volumeAttributesClassName") is not None
+    options = options._replace(attributes_class=options.attributes_class or named)
+    errors = create_volume(new, options) + validate_volume(new, options)
     source, was = _source_of(spec), _source_of(before)
     expand = "controllerExpandSecretRef"
     # The secret for expansion may be added later.
@@ -332,11 +390,11 @@ def update_volume(new: Object, old: Object) -> Errors:
             forbidden(
                 "spec.persistentvolumesource",
                 "spec.persistentvolumesource is immutable after creation\n"
-                + go_diff("core.PersistentVolumeSource", source, was),
+                + _source_difference(source, was, options),
             )
         )
     errors += immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
-    if before.get("nodeAffinity") is not None:
+    if before.get("nodeAffinity") is not None and not options.moves:
         affinity = spec.get("nodeAffinity")
         errors += immutable(
             affinity,
@@ -344,7 +402,16 @@ def update_volume(new: Object, old: Object) -> Errors:
             "nodeAffinity",
             affinity and go_dump("core.VolumeNodeAffinity", affinity),
         )
+    if named and options.attributes_class and spec.get("volumeAttributesClassName") is None:
+        text = "update from non-nil value to nil is forbidden"
+        errors.append(forbidden("spec.volumeAttributesClassName", text))
     return errors
+
+
+def _source_difference(source: dict[str, Any], was: dict[str, Any], options: VolumeOptions) -> str:
+    if options.types is None:
+        return go_diff("core.PersistentVolumeSource", source, was)
+    return diff_internal(options.types, was, source)
 
 
 def update_volume_status(new: Object, old: Object) -> Errors:
@@ -354,6 +421,13 @@ def update_volume_status(new: Object, old: Object) -> Errors:
     )
 
 
-VALIDATORS = {
-    "/PersistentVolume": ValidationRules(create_volume, update_volume, update_volume_status)
-}
+def _volume_rules(features: FeatureSet) -> ValidationRules:
+    options = volume_options(features)
+    return ValidationRules(
+        partial(create_volume, options=options),
+        partial(update_volume, options=options),
+        update_volume_status,
+    )
+
+
+VALIDATORS = {"/PersistentVolume": _volume_rules}

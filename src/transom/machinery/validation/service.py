@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from transom.machinery.field import (
@@ -42,7 +43,7 @@ from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 KUBELET_PORT = 10250
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _CLUSTER_IPS = "spec.clusterIPs"
 _IP_FAMILIES = ("IPv4", "IPv6")
 _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
@@ -62,20 +63,20 @@ def validate_service(service: Object) -> Errors:
     errors = validate_object_meta(service["metadata"], True, name_is_dns1035_label)
     if not ports and not headless(spec) and kind != "ExternalName":
         errors.append(required("spec.ports"))
-    errors += _by_type(spec, kind, ports)
+    errors += check_service_type(spec, kind, ports)
     names: set[str] = set()
     for i, port in enumerate(ports):
-        errors += _port(port, len(ports) > 1, names, f"spec.ports[{i}]")
+        errors += check_service_port(port, len(ports) > 1, names, f"spec.ports[{i}]")
     errors += validate_labels(spec.get("selector"), "spec.selector")
-    errors += _session_affinity(spec)
-    errors += _cluster_ips(spec)
+    errors += check_session_affinity(spec)
+    errors += check_cluster_ips(spec)
     for i, ip in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
         errors += check_each(path, ip, is_valid_ip(ip)) or non_special_ip(ip, path)
-    errors += one_of(kind, "spec.type", _TYPES)
-    errors += _port_conflicts(kind, ports)
+    errors += one_of(kind, "spec.type", SERVICE_TYPES)
+    errors += check_port_conflicts(kind, ports)
     errors += _topology_keys(spec)
-    errors += _source_ranges(service, spec)
+    errors += check_source_ranges(service, spec)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
         errors.append(
             forbidden(
@@ -83,7 +84,13 @@ def validate_service(service: Object) -> Errors:
                 "may only be used when `type` is 'LoadBalancer'",
             )
         )
-    policy, health = spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
+    return errors + check_traffic_values(
+        spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
+    )
+
+
+def check_traffic_values(policy: str, health: int) -> Errors:
+    errors: Errors = []
     if policy not in ("", "Cluster", "Local"):
         errors.append(
             invalid(
@@ -101,7 +108,7 @@ def validate_service(service: Object) -> Errors:
     return errors
 
 
-def _by_type(spec: dict[str, Any], kind: str, ports: Any) -> Errors:
+def check_service_type(spec: dict[str, Any], kind: str, ports: Any) -> Errors:
     errors: Errors = []
     if kind == "LoadBalancer":
         errors += [
@@ -130,7 +137,7 @@ def _by_type(spec: dict[str, Any], kind: str, ports: Any) -> Errors:
     return errors
 
 
-def _port(port: dict[str, Any], need_name: bool, names: set[str], path: str) -> Errors:
+def check_service_port(port: dict[str, Any], need_name: bool, names: set[str], path: str) -> Errors:
     errors: Errors = []
     name, number, app = port.get("name", ""), port.get("port", 0), port.get("appProtocol")
     if name:
@@ -148,7 +155,7 @@ def _port(port: dict[str, Any], need_name: bool, names: set[str], path: str) -> 
     return errors
 
 
-def _session_affinity(spec: dict[str, Any]) -> Errors:
+def check_session_affinity(spec: dict[str, Any]) -> Errors:
     affinity, config = spec.get("sessionAffinity", ""), spec.get("sessionAffinityConfig")
     path = "spec.sessionAffinityConfig"
     errors = one_of(affinity, "spec.sessionAffinity", ("ClientIP", "None"))
@@ -168,7 +175,13 @@ def _session_affinity(spec: dict[str, Any]) -> Errors:
     return errors
 
 
-def _cluster_ips(spec: dict[str, Any]) -> Errors:
+def _valid_address(ip: str, path: str) -> Errors:
+    return check_each(path, ip, is_valid_ip(ip))
+
+
+def check_cluster_ips(
+    spec: dict[str, Any], valid_address: Callable[[str, str], Errors] = _valid_address
+) -> Errors:
     if spec.get("type") == "ExternalName":
         return []
     primary, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -181,7 +194,7 @@ def _cluster_ips(spec: dict[str, Any]) -> Errors:
     elif not primary and ips:
         errors.append(_invalid_cluster_ips(ips, "must be empty when clusterIP is empty"))
     errors += _ip_families(families, spec.get("ipFamilyPolicy"))
-    syntax_errors = _cluster_ip_syntax(ips)
+    syntax_errors = _cluster_ip_syntax(ips, valid_address)
     errors += syntax_errors
     if len(ips) > 2:
         errors.append(_invalid_cluster_ips(ips, "may only hold up to 2 values"))
@@ -221,17 +234,17 @@ def _ip_families(families: list[str], policy: str | None) -> Errors:
     return errors
 
 
-def _cluster_ip_syntax(ips: list[str]) -> Errors:
+def _cluster_ip_syntax(ips: list[str], valid_address: Callable[[str, str], Errors]) -> Errors:
     errors: Errors = []
     for i, ip in enumerate(ips):
         if i > 0 or ip != "None":
-            errors += check_each(f"{_CLUSTER_IPS}[{i}]", ip, is_valid_ip(ip))
+            errors += valid_address(ip, f"{_CLUSTER_IPS}[{i}]")
         elif len(ips) > 1:
             errors.append(_invalid_cluster_ips(ips, "'None' must be the first and only value"))
     return errors
 
 
-def _port_conflicts(kind: str, ports: Any) -> Errors:
+def check_port_conflicts(kind: str, ports: Any) -> Errors:
     errors: Errors = []
     if kind == "ClusterIP":
         errors += [
@@ -278,7 +291,7 @@ def _topology_keys(spec: dict[str, Any]) -> Errors:
     return errors
 
 
-def _source_ranges(service: Object, spec: dict[str, Any]) -> Errors:
+def check_source_ranges(service: Object, spec: dict[str, Any]) -> Errors:
     ranges = spec.get("loadBalancerSourceRanges") or ()
     annotation = (service["metadata"].get("annotations") or {}).get(SOURCE_RANGES_ANNOTATION)
     if ranges:
@@ -306,7 +319,7 @@ def _mixed_protocols(spec: dict[str, Any]) -> bool:
     return len({port.get("protocol", "") for port in spec.get("ports") or ()}) > 1
 
 
-def _mixed_load_balancer(spec: dict[str, Any], old: dict[str, Any]) -> Errors:
+def check_mixed_protocols(spec: dict[str, Any], old: dict[str, Any]) -> Errors:
     if spec.get("type") == "LoadBalancer" and _mixed_protocols(spec) and not _mixed_protocols(old):
         return [
             invalid(
@@ -340,26 +353,31 @@ def _traffic_combination(kind: str, policy: str, health_port: int) -> Errors:
     return errors
 
 
-def create_service(service: Object) -> Errors:
-    spec = service.get("spec") or {}
-    # Combinations of traffic fields are only checked if the rest is valid.
-    return validate_service(service) + _mixed_load_balancer(spec, {}) or _traffic_combination(
+def check_traffic_combination(spec: dict[str, Any]) -> Errors:
+    return _traffic_combination(
         spec.get("type", ""),
         spec.get("externalTrafficPolicy", ""),
         spec.get("healthCheckNodePort", 0),
     )
 
 
+def create_service(service: Object) -> Errors:
+    spec = service.get("spec") or {}
+    # Combinations of traffic fields are only checked if the rest is valid.
+    errors = validate_service(service) + check_mixed_protocols(spec, {})
+    return errors or check_traffic_combination(spec)
+
+
 def update_service(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if "ExternalName" not in (spec.get("type"), before.get("type")):
-        errors += _cluster_ips_change(spec, before) + _families_change(spec, before)
-    errors += validate_service(new) + _mixed_load_balancer(spec, before)
-    return errors or _traffic_change(spec, before)
+        errors += check_cluster_ips_change(spec, before) + check_families_change(spec, before)
+    errors += validate_service(new) + check_mixed_protocols(spec, before)
+    return errors or check_traffic_change(spec, before)
 
 
-def _traffic_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
+def check_traffic_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     """A change of type drops traffic fields that no longer apply, so they are ignored here."""
     kind, policy = spec.get("type", ""), spec.get("externalTrafficPolicy", "")
     health = spec.get("healthCheckNodePort", 0)
@@ -381,7 +399,18 @@ def _traffic_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     return _traffic_combination(kind, policy, health)
 
 
-def _cluster_ips_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
+def _keeps_dual_stack(spec: dict[str, Any], what: str) -> FieldError:
+    return invalid(
+        "spec.ipFamilyPolicy",
+        spec.get("ipFamilyPolicy"),
+        f"must be 'SingleStack' to release the secondary {what}",
+    )
+
+
+def check_cluster_ips_change(
+    spec: dict[str, Any], before: dict[str, Any], *, names_policy: bool = False
+) -> Errors:
+    """`names_policy`: an error about the policy is one of its field."""
     if headless(spec) and headless(before):
         return []
     ips, old = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
@@ -400,6 +429,8 @@ def _cluster_ips_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     elif old and ips[0] != old[0]:
         refuse(0, "may not change once set")
     if len(old) > len(ips) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+        if names_policy:
+            return [*errors, _keeps_dual_stack(spec, "cluster IP")]
         refuse(
             0,
             "`ipFamilyPolicy` must be set to 'SingleStack' when releasing the secondary clusterIP",
@@ -407,7 +438,9 @@ def _cluster_ips_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     return errors
 
 
-def _families_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
+def check_families_change(
+    spec: dict[str, Any], before: dict[str, Any], *, names_policy: bool = False
+) -> Errors:
     if headless(spec) or headless(before):
         return []
     families, old = spec.get("ipFamilies") or [], before.get("ipFamilies") or []
@@ -425,6 +458,8 @@ def _families_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     if families and old and families[0] != old[0]:
         errors.append(invalid(path, ips, "may not change once set"))
     if len(old) > len(families) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+        if names_policy:
+            return [*errors, _keeps_dual_stack(spec, "IP family")]
         errors.append(
             invalid(
                 "spec.clusterIPs[0]",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from transom.machinery.field import (
@@ -15,6 +16,9 @@ from transom.machinery.field import (
     required,
     too_long,
 )
+from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.checks import (
     check_each,
     dns_subdomain,
@@ -39,7 +43,7 @@ from transom.machinery.validation.names import (
 )
 from transom.machinery.validation.persistentvolume import validate_volume_spec
 from transom.machinery.validation.repetitions import repetitions
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _PARAMETERS_LIMIT = 256 * 1024
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
@@ -114,10 +118,22 @@ def validate_storage_class(obj: Object) -> Errors:
     return errors + _topologies(obj.get("allowedTopologies") or ())
 
 
-def update_storage_class(new: Object, old: Object) -> Errors:
+def update_storage_class(new: Object, old: Object, *, plain_errors: bool = False) -> Errors:
+    """`plain_errors`: all fields have the error of immutable fields."""
     errors = validate_storage_class(new) + validate_object_meta_update(
         new["metadata"], old["metadata"]
     )
+    if plain_errors:
+        parameters = new.get("parameters")
+        errors += immutable(
+            parameters or {},
+            old.get("parameters") or {},
+            "parameters",
+            go_dump("map[string]string", parameters),
+        )
+        for name in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
+            errors += immutable(new.get(name), old.get(name), name)
+        return errors
     errors += [
         forbidden(name, f"updates to {name} are forbidden.")
         for name in ("parameters", "provisioner", "reclaimPolicy")
@@ -189,6 +205,27 @@ def validate_csi_node(obj: Object) -> Errors:
     names: set[str] = set()
     for i, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         errors += _csi_node_driver(driver, names, f"spec.drivers[{i}]")
+    return errors
+
+
+def update_csi_node_allocatable(new: Object, old: Object, features: FeatureSet) -> Errors:
+    """Since the number of volumes may change: drivers are compared without it where it may."""
+    errors = validate_csi_node(new) + validate_csi_node(new)
+    mutable = features.enabled("MutableCSINodeAllocatableCount")
+    drivers = (new.get("spec") or {}).get("drivers") or ()
+    for was in (old.get("spec") or {}).get("drivers") or ():
+        for driver in drivers:
+            if driver.get("name") != was.get("name"):
+                continue
+            after, before = driver, was
+            if mutable:
+                after, before = (
+                    {name: value for name, value in each.items() if name != "allocatable"}
+                    for each in (driver, was)
+                )
+            errors += immutable(
+                after, before, "spec.drivers", go_dump("storage.CSINodeDriver", after)
+            )
     return errors
 
 
@@ -278,6 +315,92 @@ def update_csi_driver(new: Object, old: Object) -> Errors:
     )
 
 
+def _twice(check: Any) -> Any:
+    """Kubernetes runs the check of a few new objects twice, which duplicates their causes."""
+    return lambda obj: check(obj) + check(obj)
+
+
+def _newer_csi_driver_spec(obj: Object, features: FeatureSet) -> Errors:
+    """The fields that came after 1.20."""
+    spec = obj.get("spec") or {}
+    errors: Errors = []
+    if spec.get("seLinuxMount") is None and features.enabled("SELinuxMountReadWriteOncePod"):
+        errors.append(required("spec.seLinuxMount"))
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < 10:
+        text = "must be greater than or equal to 10 seconds"
+        errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
+    in_secrets = spec.get("serviceAccountTokenInSecrets")
+    if in_secrets is not None and not spec.get("tokenRequests"):
+        text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, text))
+    prevents = spec.get("preventPodSchedulingIfMissing")
+    if prevents is None and features.enabled("VolumeLimitScaling"):
+        errors.append(required("spec.preventPodSchedulingIfMissing"))
+    return errors
+
+
+def _csi_driver_rules(features: FeatureSet) -> ValidationRules:
+    if features.release < TABLES_SINCE:
+        return ValidationRules(_twice(validate_csi_driver), update_csi_driver)
+    fixed = ["attachRequired", "volumeLifecycleModes"]
+    if not has_behaviour(features.release, "MutableCSIDrivers"):
+        fixed = ["attachRequired", "fsGroupPolicy", "podInfoOnMount", *fixed[1:], "tokenRequests"]
+
+    def create(obj: Object) -> Errors:
+        return validate_csi_driver(obj) + _newer_csi_driver_spec(obj, features)
+
+    def update(new: Object, old: Object) -> Errors:
+        errors = validate_object_meta_update(new["metadata"], old["metadata"]) + create(new)
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        for name in fixed:
+            value = spec.get(name)
+            shown = go_dump("[]string", value) if name == "volumeLifecycleModes" else value
+            path = "spec.attachedRequired" if name == "attachRequired" else f"spec.{name}"
+            errors += immutable(value, before.get(name), path, shown)
+        return errors
+
+    return ValidationRules(create, update)
+
+
+def _class_rules(features: FeatureSet) -> ValidationRules:
+    plain = has_behaviour(features.release, "ImmutableClassErrors")
+    return ValidationRules(
+        validate_storage_class, partial(update_storage_class, plain_errors=plain)
+    )
+
+
+def _csi_node_rules(features: FeatureSet) -> ValidationRules:
+    update = update_csi_node
+    if has_behaviour(features.release, "MutableCSINodes"):
+        update = partial(update_csi_node_allocatable, features=features)
+    return ValidationRules(_twice(validate_csi_node), update)
+
+
+def validate_attributes_class(obj: Object) -> Errors:
+    """VolumeAttributesClass: the driver and the parameters that it gets."""
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
+    if driver:
+        errors += check_each("driverName", driver, is_qualified_name(driver.lower()))
+    else:
+        errors.append(required("driverName"))
+    errors += _parameters(parameters)
+    if not parameters:
+        errors.append(required("parameters", "must contain at least one key/value pair"))
+    return errors
+
+
+def update_attributes_class(new: Object, old: Object) -> Errors:
+    errors = validate_object_meta_update(new["metadata"], old["metadata"])
+    errors += [
+        forbidden(name, f"updates to {name} are forbidden.")
+        for name in ("driverName", "parameters")
+        if new.get(name) != old.get(name)
+    ]
+    return errors + validate_attributes_class(new)
+
+
 def validate_capacity(obj: Object) -> Errors:
     name = obj.get("storageClassName", "")
     errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
@@ -303,13 +426,11 @@ def update_capacity(new: Object, old: Object) -> Errors:
     )
 
 
-def _twice(check: Any) -> Any:
-    """Kubernetes runs the check of a few new objects twice, which duplicates their causes."""
-    return lambda obj: check(obj) + check(obj)
-
-
-VALIDATORS = {
-    "storage.k8s.io/StorageClass": ValidationRules(validate_storage_class, update_storage_class),
+VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
+    "storage.k8s.io/StorageClass": _class_rules,
+    "storage.k8s.io/VolumeAttributesClass": ValidationRules(
+        validate_attributes_class, update_attributes_class
+    ),
     "storage.k8s.io/VolumeAttachment": ValidationRules(
         validate_attachment_create, validate_attachment_update
     ),
@@ -317,8 +438,8 @@ VALIDATORS = {
     "storage.k8s.io/VolumeAttachment@storage.k8s.io/v1beta1": ValidationRules(
         validate_attachment, validate_attachment_update
     ),
-    "storage.k8s.io/CSINode": ValidationRules(_twice(validate_csi_node), update_csi_node),
-    "storage.k8s.io/CSIDriver": ValidationRules(_twice(validate_csi_driver), update_csi_driver),
+    "storage.k8s.io/CSINode": _csi_node_rules,
+    "storage.k8s.io/CSIDriver": _csi_driver_rules,
     "storage.k8s.io/CSIStorageCapacity": ValidationRules(
         _twice(validate_capacity), update_capacity
     ),

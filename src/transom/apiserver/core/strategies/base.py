@@ -5,12 +5,13 @@ A strategy modifies objects in the storage version in place: the object is the r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.context import RequestContext
+from transom.machinery.field import FieldError
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object, copy_object
 from transom.machinery.releases import Release
@@ -38,6 +39,14 @@ UpdateHook = Callable[[StorageRules, RequestContext, Object, Object], None]
 Reserve = Callable[[StorageRules, RequestContext, Object, Object | None], Callable[[], None] | None]
 # Deletes objects that depend on a deleted object; the response waits for the returned awaitable.
 AfterDelete = Callable[[StorageRules, Object], Awaitable[object] | None]
+# Errors that depend on other objects; None for a create, and the subresource of an update.
+FindErrors = Callable[
+    [StorageRules, RequestContext, Object, Object | None, str], Sequence[FieldError]
+]
+# Writes what goes along with an object that was written; the response waits for the awaitable.
+AfterWrite = Callable[
+    [StorageRules, RequestContext, Object, Object | None], Awaitable[object] | None
+]
 GracePeriod = Callable[[Object, int | None], int]
 BeginDeletion = Callable[[Object, float], Object]
 
@@ -67,7 +76,9 @@ class Strategy:
     on_create: CreateHook | None = None
     on_update: UpdateHook | None = None
     on_status: UpdateHook | None = None
+    find_errors: FindErrors | None = None
     reserve: Reserve | None = None
+    after_write: AfterWrite | None = None
     after_delete: AfterDelete | None = None
     grace_period: GracePeriod | None = None  # the grace period of this object; None = not graceful
     begin_deletion: BeginDeletion | None = (

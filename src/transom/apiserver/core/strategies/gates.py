@@ -10,6 +10,7 @@ from __future__ import annotations
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.strategies.base import StorageRules
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 
 # Field -> the gate.
 _CSI_DRIVER_FIELDS = {
@@ -50,7 +51,34 @@ def drop_disabled_data_source(storage: StorageRules, spec: Object, before: Objec
 def drop_disabled_claim_fields(
     storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
 ) -> None:
-    drop_disabled_data_source(storage, new["spec"], _spec(old))
+    if has_behaviour(storage.release, "ClaimDataSourceRefs"):
+        _normalise_data_sources(storage, new["spec"], _spec(old))
+    else:
+        drop_disabled_data_source(storage, new["spec"], _spec(old))
+
+
+def _normalise_data_sources(storage: StorageRules, spec: Object, before: Object) -> None:
+    """`dataSource` may name a claim or a snapshot, `dataSourceRef` any object. One is filled from
+    the other.
+    """
+    ref = spec.get("dataSourceRef")
+    if ref is not None and before.get("dataSourceRef") is None:
+        across = ref.get("namespace") and not storage.feature("CrossNamespaceVolumeDataSource")
+        if across or not storage.feature("AnyVolumeDataSource"):
+            ref = None
+            del spec["dataSourceRef"]
+    source = spec.get("dataSource")
+    used = before.get("dataSource") is not None or before.get("dataSourceRef") is not None
+    named = source is not None and (source.get("kind", ""), source.get("apiGroup") or "")
+    if named and ref is None and not used and named not in _DATA_SOURCES:
+        source = None
+        del spec["dataSource"]
+    if not storage.feature("AnyVolumeDataSource"):
+        return
+    if source is not None and ref is None:
+        spec["dataSourceRef"] = dict(source)
+    elif ref is not None and source is None and not ref.get("namespace"):
+        spec["dataSource"] = {key: value for key, value in ref.items() if key != "namespace"}
 
 
 def drop_disabled_node_fields(

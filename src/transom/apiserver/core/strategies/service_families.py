@@ -23,14 +23,14 @@ def family_of(address: str) -> str:
     return IPV6 if ":" in address else IPV4
 
 
-def init_ip_families(svc: Object, known: Collection[str]) -> None:
+def init_ip_families(svc: Object, known: Collection[str], *, newer: bool = False) -> None:
     """Sets the default families and policy; `known` are the cluster's families, the default one
-    first. Raises ApiError.
+    first. `newer` are the rules since 1.23. Raises ApiError.
     """
     spec = svc["spec"]
     if spec.get("type") == "ExternalName":
         return
-    _refuse(svc, _too_many_for_one(spec))
+    _refuse(svc, _too_many_for_one(spec, newer))
     families = list(spec.get("ipFamilies") or ())
     ips = spec.get("clusterIPs") or []
     headless = ips[:1] == ["None"]
@@ -44,7 +44,9 @@ def init_ip_families(svc: Object, known: Collection[str]) -> None:
                         field.invalid(
                             f"spec.clusterIPs[{index}]",
                             go_dump("[]string", ips),
-                            f"may not use {family} on a cluster which is not configured for it",
+                            f"{family} is not configured on this cluster"
+                            if newer
+                            else f"may not use {family} on a cluster which is not configured for it",
                         )
                     ],
                 )
@@ -54,11 +56,12 @@ def init_ip_families(svc: Object, known: Collection[str]) -> None:
         # Its endpoints are not known yet.
         policy = spec.setdefault("ipFamilyPolicy", _REQUIRE)
         families = families or [usual]
-        if len(families) < 2 and (policy == _REQUIRE or (policy == _PREFER and len(known) == 2)):
+        both = newer or len(known) == 2
+        if len(families) < 2 and (policy == _REQUIRE or (policy == _PREFER and both)):
             families.append(_OTHER[families[0]])
         spec["ipFamilies"] = families
         return
-    _refuse(svc, _not_configured(spec, families, known))
+    _refuse(svc, _not_configured(spec, families, known, newer))
     policy = spec.setdefault("ipFamilyPolicy", _SINGLE)
     families = families or [usual]
     if policy != _SINGLE and len(families) == 1 and len(known) == 2:
@@ -71,9 +74,23 @@ def _refuse(svc: Object, problems: list[FieldError]) -> None:
         raise errors.invalid(_KIND, svc["metadata"].get("name", ""), problems)
 
 
-def _too_many_for_one(spec: Object) -> list[FieldError]:
+_SHOWN = {"clusterIPs": "cluster IPs", "ipFamilies": "IP families"}
+
+
+def _too_many_for_one(spec: Object, newer: bool) -> list[FieldError]:
     if spec.get("ipFamilyPolicy") != _SINGLE:
         return []
+    if newer:
+        return [
+            field.invalid(
+                "spec.ipFamilyPolicy",
+                _SINGLE,
+                f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {shown} are "
+                "specified",
+            )
+            for name, shown in _SHOWN.items()
+            if len(spec.get(name) or ()) == 2
+        ]
     return [
         field.invalid(
             "spec.ipFamilyPolicy",
@@ -85,14 +102,21 @@ def _too_many_for_one(spec: Object) -> list[FieldError]:
     ]
 
 
-def _not_configured(spec: Object, families: list[str], known: Collection[str]) -> list[FieldError]:
+def _not_configured(
+    spec: Object, families: list[str], known: Collection[str], newer: bool
+) -> list[FieldError]:
     found = []
     if spec.get("ipFamilyPolicy") == _REQUIRE and len(known) < 2:
-        found.append(
-            field.invalid(
-                "spec.ipFamilyPolicy", _REQUIRE, "Cluster is not configured for dual stack services"
-            )
-        )
+        text = "Cluster is not configured for dual stack services"
+        if newer:
+            text = "this cluster is not configured for dual-stack services"
+        found.append(field.invalid("spec.ipFamilyPolicy", _REQUIRE, text))
+    if newer:
+        return found + [
+            field.invalid(f"spec.ipFamilies[{i}]", family, "not configured on this cluster")
+            for i, family in enumerate(families)
+            if family not in known
+        ]
     found += [
         field.invalid(
             f"spec.ipFamilies[{index}]",

@@ -4,7 +4,9 @@ the service is deleted.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,11 +19,14 @@ from transom.apiserver.core.allocators import (
     ServiceAllocators,
 )
 from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.strategies import service_addresses
 from transom.apiserver.core.strategies import service_families as families
 from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.machinery import errors, field
 from transom.machinery.errors import GroupResource
+from transom.machinery.field import GoText
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.godump import go_dump
 
 _KIND = GroupResource("", "Service")
@@ -65,6 +70,10 @@ def _drop_disabled(storage: StorageRules, new: Object, old: Object | None) -> No
         spec.pop("ipFamilyPolicy", None)
         if len(spec.get("clusterIPs") or ()) > 1:
             spec["clusterIPs"] = spec["clusterIPs"][:1]
+    if has_behaviour(storage.release, "InternalTrafficPolicy"):
+        if spec.get("type") == "ExternalName":
+            spec.pop("internalTrafficPolicy", None)
+        return
     for name in ("topologyKeys", "allocateLoadBalancerNodePorts"):
         if name in spec and name not in old_spec:
             del spec[name]
@@ -85,7 +94,7 @@ def _update(storage: StorageRules, _ctx: RequestContext, new: Object, old: Objec
     _keep_allocated(new, old)
     _normalise_cluster_ips(new, old)
     _drop_disabled(storage, new, old)
-    _drop_for_type(new, old)
+    _drop_for_type(new, old, newer=has_behaviour(storage.release, "ExternalPolicyRequired"))
     if _dual_stack(storage):
         families.trim_for_dual_stack_downgrade(new, old)
 
@@ -131,7 +140,25 @@ def _normalise_cluster_ips(new: Object, old: Object) -> None:
             spec["clusterIPs"] = [ip]
 
 
-def _drop_for_type(new: Object, old: Object) -> None:
+def _externally_accessible(spec: Object) -> bool:
+    kind = spec.get("type")
+    return kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _drop_newer_for_type(spec: Object, before: Object) -> None:
+    """Fields that other releases keep, or drop regardless of the request."""
+    same = spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy")
+    if _externally_accessible(before) and not _externally_accessible(spec) and same:
+        spec.pop("externalTrafficPolicy", None)
+    if (
+        before.get("type") == "LoadBalancer"
+        and spec.get("type") != "LoadBalancer"
+        and spec.get("loadBalancerClass") == before.get("loadBalancerClass")
+    ):
+        spec.pop("loadBalancerClass", None)
+
+
+def _drop_for_type(new: Object, old: Object, *, newer: bool = False) -> None:
     """Changing the type clears the old type's allocations, unless the user changed them in the same
     request.
     """
@@ -159,7 +186,11 @@ def _drop_for_type(new: Object, old: Object) -> None:
         and (spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"))
     ):
         spec.pop("healthCheckNodePort", None)
-    if before.get("type") in _WITH_NODE_PORTS and not uses_ports:
+    if newer:
+        _drop_newer_for_type(spec, before)
+        if spec.get("type") != "LoadBalancer" and (new.get("status") or {}).get("loadBalancer"):
+            new["status"] = {**new["status"], "loadBalancer": {}}
+    elif before.get("type") in _WITH_NODE_PORTS and not uses_ports:
         spec.pop("externalTrafficPolicy", None)  # regardless of the request
     if (
         before.get("type") == "LoadBalancer"
@@ -176,40 +207,75 @@ class _Reservation:
     only checks that a port is free, and invents missing ports.
     """
 
-    def __init__(self, allocators: ServiceAllocators, svc: Object, dry_run: bool) -> None:
-        self._allocators = allocators
+    def __init__(self, storage: StorageRules, svc: Object, dry_run: bool) -> None:
+        self._storage = storage
+        self._allocators = storage.services
         self._dry_run = dry_run
         self._dry_run_ports: set[int] = set()
         self._made_up_port = _MADE_UP_PORT
         self._name = svc["metadata"].get("name", "")
         self._undo: list[Callable[[], None]] = []
+        self._objects = storage.feature(service_addresses.GATE)
+        if self._objects:
+            service_addresses.use_service_cidrs(storage)
 
     def invalid(self, path: str, value: Any, why: str) -> errors.ApiError:
         return errors.invalid(_KIND, self._name, [field.invalid(path, value, why)])
 
     def address(self, wanted: str, pool: AddressAllocator, all_wanted: list[str]) -> str:
         try:
-            if wanted:
-                pool.take(wanted)
-            else:
-                wanted = pool.take_any()
+            wanted = self._take(wanted, pool)
         except AllocatorFull:
             raise errors.internal("failed to allocate a serviceIP: range is full") from None
         except (NotInRange, AlreadyAllocated) as problem:
-            why = (
-                "provided IP is already allocated"
-                if isinstance(problem, AlreadyAllocated)
-                else (
-                    "provided IP is not in the valid range. The range of valid IPs is "
-                    f"{pool.network}"
-                )
-            )
+            why = "provided IP is already allocated"
+            if isinstance(problem, NotInRange):
+                why = self._not_in_range(wanted, pool)
+            text = f"failed to allocated ip:{wanted} with error:{why}"
+            if has_behaviour(self._storage.release, "ServiceAllocationErrors"):
+                text = f"failed to allocate IP {wanted}: {why}"
             value = go_dump("[]string", all_wanted)
-            raise self.invalid(
-                "spec.clusterIPs", value, f"failed to allocated ip:{wanted} with error:{why}"
-            ) from None
-        self._undo.append(lambda: pool.give_back(wanted))
+            if has_behaviour(self._storage.release, "JsonValuesInErrors"):
+                value = GoText(value.json)
+            raise self.invalid("spec.clusterIPs", value, text) from None
+        if not self._dry_run:
+            self._undo.append(lambda: pool.give_back(wanted))
         return wanted
+
+    def _take(self, wanted: str, pool: AddressAllocator) -> str:
+        if self._dry_run:  # only the form is checked, against the range of the cluster
+            if wanted:
+                pool.check(wanted, pool.network)
+                return wanted
+            found = pool.take_any()
+            pool.give_back(found)
+            return found
+        if wanted:
+            pool.take(wanted)
+            if self._is_foreign(wanted):
+                pool.give_back(wanted)
+                raise AlreadyAllocated
+            return wanted
+        while self._is_foreign(found := pool.take_any()):
+            # It stays marked as used, so that the next one is another one.
+            self._undo.append(partial(pool.give_back, found))
+        return found
+
+    def _is_foreign(self, address: str) -> bool:
+        """Whether an IPAddress object exists that no service of this server has."""
+        return self._objects and service_addresses.is_address_stored(self._storage, address)
+
+    def _not_in_range(self, wanted: str, pool: AddressAllocator) -> str:
+        network = pool.find_network(wanted)
+        if self._objects and not self._dry_run and network is None:
+            return "the provided network does not match the current range"
+        shown = "provided IP"
+        if has_behaviour(self._storage.release, "AddressInRangeErrors"):
+            shown = f"the provided IP ({wanted})"
+        return (
+            f"{shown} is not in the valid range. The range of valid IPs is "
+            f"{network or pool.network}"
+        )
 
     def port(self, wanted: int, path: str = "") -> int:
         pool = self._allocators.ports
@@ -257,12 +323,13 @@ class _Reservation:
 def _reserve(
     storage: StorageRules, ctx: RequestContext, new: Object, old: Object | None
 ) -> Callable[[], None] | None:
-    taken = _Reservation(storage.services, new, ctx.dry_run)
+    taken = _Reservation(storage, new, ctx.dry_run)
     dual_stack = _dual_stack(storage)
     if dual_stack:
-        families.init_ip_families(new, storage.services.addresses)
+        newer = has_behaviour(storage.release, "ExternalPolicyRequired")
+        families.init_ip_families(new, storage.services.addresses, newer=newer)
     try:
-        if not ctx.dry_run:
+        if not ctx.dry_run or storage.feature(service_addresses.GATE):
             (_reserve_of_families if dual_stack else _reserve_address)(
                 taken, storage.services, new, old
             )
@@ -382,14 +449,31 @@ def release_allocations(storage: StorageRules, old: Object, new: Object | None =
         storage.services.ports.give_back(port)
 
 
+def _after_write(
+    storage: StorageRules, ctx: RequestContext, new: Object, old: Object | None
+) -> Awaitable[object] | None:
+    addresses, _ = service_allocations(new)
+    before, _ = service_allocations(old) if old is not None else (set(), set())
+    return service_addresses.follow_addresses(
+        storage, ctx.now, new, addresses - before, before - addresses
+    )
+
+
+async def _delete_along(*work: Awaitable[object] | None) -> None:
+    await asyncio.gather(*(each for each in work if each is not None))
+
+
 def _after_delete(storage: StorageRules, svc: Object) -> Awaitable[object] | None:
     """The endpoints of a service are deleted with it, even if users created them."""
     release_allocations(storage, svc)
+    addresses, _ = service_allocations(svc)
+    gone = service_addresses.follow_addresses(storage, 0.0, svc, (), addresses)
     key = f"endpoints/{svc['metadata']['namespace']}/{svc['metadata']['name']}"
     endpoints = storage.store.latest(key)
     if endpoints is None or orjson.loads(endpoints.value)["metadata"].get("finalizers"):
-        return None
-    return storage.store.delete(key, expected=endpoints.mod_revision)
+        return gone
+    deleted = storage.store.delete(key, expected=endpoints.mod_revision)
+    return deleted if gone is None else _delete_along(deleted, gone)
 
 
 STRATEGY = Strategy(
@@ -398,5 +482,6 @@ STRATEGY = Strategy(
     on_create=_create,
     on_update=_update,
     reserve=_reserve,
+    after_write=_after_write,
     after_delete=_after_delete,
 )

@@ -6,7 +6,14 @@ import uuid
 from dataclasses import replace
 
 from transom.apiserver.core.context import RequestContext
-from transom.apiserver.core.strategies import certificates, custom, gates, pods, services
+from transom.apiserver.core.strategies import (
+    certificates,
+    custom,
+    devices,
+    gates,
+    pods,
+    services,
+)
 from transom.apiserver.core.strategies.base import StorageRules, Strategy
 from transom.kit.clock import rfc3339
 from transom.machinery.kinds import Kind
@@ -199,11 +206,12 @@ _OF_LATER_RELEASES: dict[str, Strategy] = {
     ),
     "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding": _POLICY,
     "networking.k8s.io/IPAddress": Strategy(has_status=False),
-    "networking.k8s.io/ServiceCIDR": Strategy(),
+    "networking.k8s.io/ServiceCIDR": Strategy(status_keeps=_RESET),
     "resource.k8s.io/DeviceClass": Strategy(has_status=False, generation=("spec",)),
-    "resource.k8s.io/ResourceClaim": Strategy(),
-    "resource.k8s.io/ResourceClaimTemplate": Strategy(has_status=False),
-    "resource.k8s.io/ResourceSlice": Strategy(has_status=False, generation=("spec",)),
+    "resource.k8s.io/DeviceTaintRule": devices.TAINT_RULE,
+    "resource.k8s.io/ResourceClaim": devices.CLAIM,
+    "resource.k8s.io/ResourceClaimTemplate": devices.CLAIM_TEMPLATE,
+    "resource.k8s.io/ResourceSlice": devices.SLICE,
     "storage.k8s.io/VolumeAttributesClass": Strategy(has_status=False),
 }
 _WORKLOAD = {"generation": _SPEC, "on_create": _template_create, "on_update": _template_update}
