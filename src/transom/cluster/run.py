@@ -540,6 +540,7 @@ async def _run_controllers(
 
     settings = controllers_base.ControllerSettings(
         release=parse_release(config.release),
+        feature_gates=parse_feature_gates(config.feature_gates, config.release),
         root_ca=pki.ca.read_text(),
         sign=TokenSigner(pki.service_account_key.read_bytes()).sign,
         sign_certificate=sign_certificate,

@@ -23,7 +23,7 @@ from transom.controllers.endpoints import Endpoints
 from transom.controllers.endpointslice import EndpointSliceMirroring, EndpointSlices
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.horizontalpodautoscaler import Autoscaler
-from transom.controllers.job import Jobs
+from transom.controllers.job import job_controller
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.persistentvolume import VolumeBinder
 from transom.controllers.podgc import PodCollector
@@ -69,7 +69,7 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("replicationcontroller", "replication-controller", replication_controllers),
     ControllerRow("statefulset", "statefulset-controller", StatefulSets),
     ControllerRow("daemonset", "daemon-set-controller", DaemonSets),
-    ControllerRow("job", "job-controller", Jobs),
+    ControllerRow("job", "job-controller", job_controller),
     ControllerRow("cronjob", "cronjob-controller", CronJobs),
     ControllerRow("ttl-after-finished", "ttl-after-finished-controller", FinishedJobs),
     ControllerRow("horizontalpodautoscaling", "horizontal-pod-autoscaler", Autoscaler),

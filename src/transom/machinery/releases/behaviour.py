@@ -20,6 +20,7 @@ Behaviour = Literal[
     "GroupNotFoundAsStatus",
     "InternalTrafficPolicy",
     "JobControllerLabels",
+    "JobInterimConditions",
     "JsonValuesInErrors",
     "ProjectedTokens",
     "RuleValuesInErrors",
@@ -49,6 +50,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "GroupNotFoundAsStatus": Release(1, 21),
     "InternalTrafficPolicy": Release(1, 22),
     "JobControllerLabels": Release(1, 27),
+    # Jobs have FailureTarget and SuccessCriteriaMet before Failed and Complete.
+    "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
     "MetadataNameLabel": Release(1, 21),

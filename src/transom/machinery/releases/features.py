@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -62,3 +64,15 @@ def _became_permanent(release: Release, gate: str) -> bool:
         if found is not None:
             return found.default and found.stage in ("stable", "deprecated")
     return SUPPORTED_BEFORE_1_21.get(gate, Release(9, 0)) <= release
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSet:
+    """The feature gates of one component: the defaults of its release and what its options change."""
+
+    release: Release
+    overrides: Mapping[str, bool] = field(default_factory=dict)
+
+    def enabled(self, gate: str) -> bool:
+        chosen = self.overrides.get(gate)
+        return is_enabled(self.release, gate) if chosen is None else chosen
