@@ -49,6 +49,7 @@ from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import parse_release
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
@@ -565,9 +566,10 @@ async def _run_scheduler(api: ApiServer, config: ClusterConfig) -> None:
         api, UserInfo(scheduler_module.USER, ("system:authenticated",)), user_agent=agent
     )
     path = scheduler_config_file(config)
-    settings = (
-        scheduler_config.load_scheduler_config(path)
-        if path.exists()
-        else scheduler_config.KubeSchedulerConfiguration()
+    features = FeatureSet(
+        parse_release(config.release), parse_feature_gates(config.feature_gates, config.release)
     )
-    await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()
+    settings = scheduler_config.load_scheduler_config(path, features) if path.exists() else None
+    await scheduler_module.Scheduler(
+        client, api.clock, random.SystemRandom(), settings, features=features
+    ).run()

@@ -90,7 +90,7 @@ class ControllerSettings:
 
     @property
     def features(self) -> FeatureSet:
-        return FeatureSet(self.release, self.feature_gates)
+        return FeatureSet(Release(*self.release), self.feature_gates)
 
 
 @dataclass(frozen=True, slots=True)

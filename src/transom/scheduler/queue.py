@@ -174,7 +174,7 @@ class SchedulingQueue:
         item = self._unschedulable.get(key)
         if item is not None:
             self.nominator.update_nominated_pod(old, new)
-            if _is_pod_updated(old.pod, new.pod):
+            if item.gated or _is_pod_updated(old.pod, new.pod):
                 self._remove(key)
                 item.pod_info = new
                 self._move_to_active(item)

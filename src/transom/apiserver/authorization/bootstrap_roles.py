@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import Iterator
 
 from transom.apiserver.authorization import bootstrap_policy as policy
+from transom.apiserver.authorization.release_policy import added_rules
 from transom.apiserver.core.bodies import own_fields
 from transom.apiserver.core.loopback import Loopback
 from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases import DEFAULT, Release
 
 _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -25,9 +27,10 @@ _AT_ONCE = 64  # the number of writes in one batch
 
 async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
     """ClusterRoles first: a client that sees a binding also finds its role."""
+    release = loopback.resources.release
     for plural, objects in (
-        ("clusterroles", list(bootstrap_cluster_roles())),
-        ("clusterrolebindings", list(bootstrap_cluster_bindings())),
+        ("clusterroles", list(bootstrap_cluster_roles(release))),
+        ("clusterrolebindings", list(bootstrap_cluster_bindings(release))),
         ("roles", list(bootstrap_namespace_roles())),
         ("rolebindings", list(bootstrap_namespace_bindings())),
     ):
@@ -42,11 +45,15 @@ async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def bootstrap_cluster_roles() -> Iterator[Object]:
-    plain = [_object(name, rules=list(rules)) for name, rules in policy.CLUSTER_ROLES.items()]
-    plain += [
-        _object(f"system:controller:{name}", rules=list(r))
-        for name, r in policy.CONTROLLER_ROLES.items()
+def bootstrap_cluster_roles(release: Release = DEFAULT) -> Iterator[Object]:
+    added = added_rules(release)
+    rules_of = {
+        **policy.CLUSTER_ROLES,
+        **{f"system:controller:{name}": rules for name, rules in policy.CONTROLLER_ROLES.items()},
+    }
+    plain = [
+        _object(name, rules=[*rules_of.get(name, ()), *added.get(name, ())])
+        for name in (*rules_of, *(name for name in added if name not in rules_of))
     ]
     known = {obj["metadata"]["name"]: obj for obj in plain}
     # A role that others aggregate comes before them: view, then edit, then admin.
@@ -63,11 +70,13 @@ def bootstrap_cluster_roles() -> Iterator[Object]:
         }
 
 
-def bootstrap_cluster_bindings() -> Iterator[Object]:
+def bootstrap_cluster_bindings(release: Release = DEFAULT) -> Iterator[Object]:
     for name, subjects in policy.CLUSTER_BINDINGS.items():
         yield _binding(_object(name), "ClusterRole", name, subjects)
-    for name in policy.CONTROLLER_ROLES:
-        full = f"system:controller:{name}"
+    prefix = "system:controller:"
+    added = [name.removeprefix(prefix) for name in added_rules(release) if name.startswith(prefix)]
+    for name in dict.fromkeys((*policy.CONTROLLER_ROLES, *added)):
+        full = prefix + name
         yield _binding(_object(full), "ClusterRole", full, f"ServiceAccount:{name}")
     for name, subjects in policy.LATER_BINDINGS.items():
         meta = {"name": name, "annotations": {_AUTO_UPDATE: "true"}}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import reduce
 
 Interval = tuple[int, int]  # the first and the last index
 
@@ -18,7 +17,13 @@ class IndexIntervals:
     __slots__ = ("intervals",)
 
     def __init__(self, intervals: Iterable[Interval] = ()) -> None:
-        self.intervals: tuple[Interval, ...] = tuple(reduce(_append, sorted(intervals), []))
+        merged: list[Interval] = []
+        for interval in sorted(intervals):
+            if merged and interval[0] <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], interval[1]))
+            else:
+                merged.append(interval)
+        self.intervals = tuple(merged)
 
     @classmethod
     def of(cls, indexes: Iterable[int]) -> IndexIntervals:
@@ -69,14 +74,6 @@ class IndexIntervals:
             str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}"
             for a, b in self.intervals
         )
-
-
-def _append(done: list[Interval], new: Interval) -> list[Interval]:
-    if done and new[0] <= done[-1][1] + 1:
-        done[-1] = (done[-1][0], max(done[-1][1], new[1]))
-    else:
-        done.append(new)
-    return done
 
 
 def _is_number(text: str) -> bool:
