@@ -114,6 +114,7 @@ class Scheduler:
             self._may_enqueue,
             initial_backoff=config.initial_backoff,
             max_backoff=config.max_backoff,
+            hints=features.enabled("SchedulerQueueingHints"),
         )
         self.algorithm = ScheduleAlgorithm(self.snapshot, rng, config.percentage_of_nodes_to_score)
         self._scheduled_at = float("-inf")
@@ -336,6 +337,14 @@ class Scheduler:
             tried.pod, "Warning", "FailedScheduling", "Scheduling", truncate_message(message)
         )
         patch = pod_status_patch(tried.pod, message, reason, nominated, rfc3339(self._clock.time()))
+        generation = tried.pod["metadata"].get("generation")
+        if (
+            patch is not None
+            and generation
+            and self._features.enabled("PodObservedGenerationTracking")
+        ):
+            for condition in patch["status"].get("conditions") or ():
+                condition["observedGeneration"] = generation
         if patch is not None:
             self._start(self._patch_pod_status(tried, patch))
 

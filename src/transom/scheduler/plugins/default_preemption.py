@@ -140,6 +140,8 @@ class DefaultPreemption(PostFilterPlugin):
             "message": f"{who}: preempting to accommodate a higher priority pod",
             "lastTransitionTime": rfc3339(self._handle.clock.time()),
         }
+        known = [c["type"] for c in (victim.pod.get("status") or {}).get("conditions") or ()]
+        order = [{"type": kind} for kind in dict.fromkeys((*known, "DisruptionTarget"))]
         generation = victim.pod["metadata"].get("generation")
         if generation and self._handle.features.enabled("PodObservedGenerationTracking"):
             condition["observedGeneration"] = generation
@@ -148,7 +150,7 @@ class DefaultPreemption(PostFilterPlugin):
                 PODS,
                 victim.namespace,
                 victim.name,
-                {"status": {"conditions": [condition]}},
+                {"status": {"conditions": [condition], "$setElementOrder/conditions": order}},
                 STRATEGIC_PATCH,
                 subresource="status",
             )

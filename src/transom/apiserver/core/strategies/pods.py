@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.strategies.base import StorageRules, Strategy
+from transom.kit.clock import rfc3339
 from transom.machinery import podutil
 from transom.machinery.objects import Object
 from transom.machinery.releases.behaviour import has_behaviour
@@ -51,10 +52,21 @@ def _uses_inline_csi(spec: Object) -> bool:
     return any(volume.get("csi") is not None for volume in spec.get("volumes") or ())
 
 
-def _create(storage: StorageRules, _ctx: RequestContext, obj: Object) -> None:
+def _create(storage: StorageRules, ctx: RequestContext, obj: Object) -> None:
     obj["status"] = {"phase": "Pending", "qosClass": podutil.qos_class(obj)}
     drop_disabled_pod_fields(storage, obj, None)
     podutil.sync_seccomp(obj)
+    if (obj.get("spec") or {}).get("schedulingGates"):
+        obj["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": rfc3339(ctx.now),
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
     if has_behaviour(storage.release, "PodGeneration"):
         obj["metadata"]["generation"] = 1
 
