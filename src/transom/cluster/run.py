@@ -50,6 +50,7 @@ from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.kit.uuids import random_uuid
 from transom.machinery.errors import ApiError
 from transom.machinery.releases import parse_release
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
@@ -584,6 +585,7 @@ async def run_cluster_controllers(
 
     settings = controllers_base.ControllerSettings(
         release=parse_release(config.release),
+        feature_gates=parse_feature_gates(config.feature_gates, config.release),
         root_ca=pki.ca.read_text(),
         sign=TokenSigner(pki.service_account_key.read_bytes()).sign,
         sign_certificate=sign_certificate,
@@ -614,14 +616,15 @@ async def run_cluster_scheduler(api: ApiServer, config: ClusterConfig) -> None:
         api, UserInfo(scheduler_module.USER, ("system:authenticated",)), user_agent=agent
     )
     path = scheduler_config_file(config)
-    settings = (
-        scheduler_config.load_scheduler_config(path)
-        if path.exists()
-        else scheduler_config.KubeSchedulerConfiguration()
+    features = FeatureSet(
+        parse_release(config.release), parse_feature_gates(config.feature_gates, config.release)
     )
+    settings = scheduler_config.load_scheduler_config(path, features) if path.exists() else None
 
     async def lead() -> None:
-        await scheduler_module.Scheduler(client, api.clock, random.SystemRandom(), settings).run()
+        await scheduler_module.Scheduler(
+            client, api.clock, random.SystemRandom(), settings, features=features
+        ).run()
 
     await _run_elected(api, config, "kube-scheduler", client, lead)
 

@@ -18,6 +18,7 @@ from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.features import FeatureSet
 
 log = logging.getLogger("transom.controllers")
 
@@ -61,6 +62,7 @@ class ControllerSettings:
     """The settings of the cluster's controllers."""
 
     release: Release = DEFAULT
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)  # changed from the defaults
     root_ca: str = ""  # PEM, with which pods verify the API server
     sign: Callable[[dict[str, Any]], str] | None = (
         None  # claims of a service account token -> the token
@@ -85,6 +87,10 @@ class ControllerSettings:
         default_factory=dict
     )  # volume provisioners in this process, by name
     cloud: CloudProvider | None = None  # its disks are attached to nodes and created for claims
+
+    @property
+    def features(self) -> FeatureSet:
+        return FeatureSet(Release(*self.release), self.feature_gates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.client.api import is_already_exists, is_namespace_terminating, is_not_found
 from transom.client.events import NORMAL, WARNING, object_reference
-from transom.client.resources import CRON_JOBS, JOBS
+from transom.client.resources import CRON_JOBS, JOBS, GroupVersionResource
 from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
@@ -27,11 +28,12 @@ from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.cron import CronSchedule
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.cron import CronError
 
 _WORKERS = 5
 _MISSED = 100
-_SHOWN = CRON_JOBS.at("v1beta1")  # the version of owner references in Jobs
+_SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _HISTORY = {COMPLETE: "successfulJobsHistoryLimit", FAILED: "failedJobsHistoryLimit"}
 _RETRY_SECONDS = 10.0
 
@@ -44,6 +46,15 @@ class CronJobs:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
+        features = env.settings.features
+        newer = has_behaviour(features.release, "CronJobOwnersAreV1")
+        # The version of events and of owner references in Jobs.
+        self._shown = CRON_JOBS.at("v1" if newer else "v1beta1")
+        self._reports_success = has_behaviour(features.release, "CronJobLastSuccess")
+        self._annotates = features.enabled("CronJobsScheduledAnnotation")
+        self._v2 = features.enabled("CronJobControllerV2")
+        conditions = has_behaviour(features.release, "CronJobConditionText")
+        self._word = "condition" if conditions else "status"
         self._events = env.recorder("cronjob-controller")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="cronjob")
         self._cron_jobs = env.informers(CRON_JOBS)
@@ -91,7 +102,8 @@ class CronJobs:
                 raise
 
     def _record_event(self, cron_job: Object, kind: str, reason: str, message: str) -> None:
-        self._events.event({**cron_job, "apiVersion": _SHOWN.api_version}, kind, reason, message)
+        shown = {**cron_job, "apiVersion": self._shown.api_version}
+        self._events.event(shown, kind, reason, message)
 
     async def _look_at_jobs(self, cron_job: Object) -> Object:
         """Updates the list of active Jobs."""
@@ -105,6 +117,7 @@ class CronJobs:
                 raise RetryLater(f"CronJob {object_key(cron_job)} is another one by now")
             cron_job, active = fresh, _active(fresh)
         seen = set()
+        success = (cron_job.get("status") or {}).get("lastSuccessfulTime", "")
         for job in children:
             uid, name = job["metadata"]["uid"], job["metadata"]["name"]
             seen.add(uid)
@@ -118,11 +131,13 @@ class CronJobs:
                 )
             elif end is not None and uid in active:
                 del active[uid]
+                if end["type"] == COMPLETE and self._reports_success:
+                    success = max(success, (job.get("status") or {}).get("completionTime", ""))
                 self._record_event(
                     cron_job,
                     NORMAL,
                     "SawCompletedJob",
-                    f"Saw completed job: {name}, status: {end['type']}",
+                    f"Saw completed job: {name}, {self._word}: {end['type']}",
                 )
         for uid, ref in list(active.items()):
             if uid not in seen and not await self._exists(ref):
@@ -130,7 +145,7 @@ class CronJobs:
                 self._record_event(
                     cron_job, NORMAL, "MissingJob", f"Active job went missing: {ref['name']}"
                 )
-        return await self._write(cron_job, active)
+        return await self._write(cron_job, active, success=success)
 
     async def _exists(self, ref: Object) -> bool:
         try:
@@ -142,7 +157,11 @@ class CronJobs:
         return bool(job["metadata"]["uid"] == ref["uid"])
 
     async def _write(
-        self, cron_job: Object, active: dict[str, Object], scheduled: str = ""
+        self,
+        cron_job: Object,
+        active: dict[str, Object],
+        scheduled: str = "",
+        success: str = "",
     ) -> Object:
         """The CronJob with its new status, which is written only if it changes."""
         old = cron_job.get("status") or {}
@@ -151,6 +170,8 @@ class CronJobs:
             status["active"] = list(active.values())
         if scheduled:
             status["lastScheduleTime"] = scheduled
+        if success:
+            status["lastSuccessfulTime"] = success
         if status == {name: value for name, value in old.items() if value}:
             return cron_job
         return await self._client.update_status(CRON_JOBS, {**cron_job, "status": status})
@@ -162,8 +183,11 @@ class CronJobs:
         now = self._clock.time()
         try:
             schedule = _schedule(cron_job)
-            due = last_unmet(cron_job, schedule, now)
-        except (CronError, Unschedulable) as problem:
+            due = self._due(cron_job, schedule, now)
+        except (CronError, Unschedulable, ZoneInfoNotFoundError) as problem:
+            if self._v2:
+                self._report_schedule(cron_job, problem)
+                return cron_job
             text = str(problem)
             if isinstance(problem, CronError):
                 text = f"unparseable schedule: {cron_job['spec'].get('schedule', '')} : {text}"
@@ -194,6 +218,14 @@ class CronJobs:
         active = _active(cron_job)
         policy = spec.get("concurrencyPolicy")
         if policy == "Forbid" and active:
+            if self._v2:
+                self._record_event(
+                    cron_job,
+                    NORMAL,
+                    "JobAlreadyActive",
+                    "Not starting job because prior execution is running and concurrency policy is "
+                    "Forbid",
+                )
             return cron_job  # synced again when that Job ends
         if policy == "Replace" and not await self._replace(cron_job, active):
             self._queue.add_after(key, _RETRY_SECONDS)
@@ -204,6 +236,34 @@ class CronJobs:
             return cron_job
         active[job["metadata"]["uid"]] = object_reference(job)
         return await self._write(cron_job, active, rfc3339(due))
+
+    def _due(self, cron_job: Object, schedule: CronSchedule, now: float) -> float | None:
+        if not self._v2:
+            return last_unmet(cron_job, schedule, now)
+        found = most_recent_start(cron_job, schedule, now)
+        if found.many_missed and found.time is not None:
+            self._record_event(
+                cron_job,
+                WARNING,
+                "TooManyMissedTimes",
+                "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or "
+                "check clock skew",
+            )
+        return found.time
+
+    def _report_schedule(self, cron_job: Object, problem: Exception) -> None:
+        spec = cron_job["spec"]
+        if isinstance(problem, ZoneInfoNotFoundError):
+            zone = spec.get("timeZone", "")
+            reason, text = "UnknownTimeZone", f'invalid timeZone: "{zone}": {problem}'
+        elif isinstance(problem, CronError):
+            schedule = spec.get("schedule", "")
+            reason = "UnparseableSchedule"
+            text = f'unparseable schedule: "{schedule}" : {problem}'
+        else:
+            reason = "InvalidSchedule"
+            text = f"invalid schedule: {spec.get('schedule', '')} : {problem}"
+        self._record_event(cron_job, WARNING, reason, text)
 
     async def _replace(self, cron_job: Object, active: dict[str, Object]) -> bool:
         for uid, ref in list(active.items()):
@@ -222,7 +282,7 @@ class CronJobs:
         twice.
         """
         meta = cron_job["metadata"]
-        wanted = _job(cron_job, due)
+        wanted = _job(cron_job, due, self._shown, annotates=self._annotates, minutes=self._v2)
         try:
             job = await self._client.create(JOBS, meta["namespace"], wanted)
         except ApiError as problem:
@@ -286,7 +346,7 @@ def _schedule(cron_job: Object) -> CronSchedule:
         try:
             zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError) as problem:
-            raise Unschedulable(f"unknown time zone {name}") from problem
+            raise ZoneInfoNotFoundError(f"unknown time zone {name}") from problem
     return CronSchedule(cron_job["spec"].get("schedule", ""), zone)
 
 
@@ -314,12 +374,56 @@ def last_unmet(cron_job: Object, schedule: CronSchedule, now: float) -> float | 
     return found
 
 
-def _job(cron_job: Object, due: float) -> Object:
+class MostRecentStart(NamedTuple):
+    time: float | None
+    many_missed: bool = False  # more than a hundred starts
+
+
+def most_recent_start(cron_job: Object, schedule: CronSchedule, now: float) -> MostRecentStart:
+    """The last start time up to now that was missed, as the second controller computes it: it
+    estimates how many starts were missed and looks only at the last ones.
+    """
+    spec = cron_job["spec"]
+    last = (cron_job.get("status") or {}).get("lastScheduleTime")
+    earliest = parse_rfc3339(last or cron_job["metadata"]["creationTimestamp"])
+    deadline = spec.get("startingDeadlineSeconds")
+    if deadline is not None:
+        earliest = max(earliest, now - deadline)
+    first = schedule.next(earliest)
+    if first is None or now < first:
+        return MostRecentStart(None)
+    second = schedule.next(first)
+    if second is None or now < second:
+        return MostRecentStart(first)
+    interval = round(second - first)
+    if interval < 1:
+        raise Unschedulable("time difference between two schedules is less than 1 second")
+    missed = int(now - first) // interval + 1
+    found = None
+    due = schedule.next(first + (missed - 2) * interval)
+    while due is not None and due <= now:
+        found = due
+        due = schedule.next(due)
+    return MostRecentStart(found, missed > _MISSED)
+
+
+def _job(
+    cron_job: Object, due: float, shown: GroupVersionResource, *, annotates: bool, minutes: bool
+) -> Object:
+    """`annotates`: with the start time, in the time zone of the CronJob; `minutes`: the name has
+    minutes, not seconds.
+    """
     template = cron_job["spec"]["jobTemplate"]
     given = template.get("metadata") or {}
     meta: Object = {field: given[field] for field in ("labels", "annotations") if given.get(field)}
-    meta["name"] = f"{cron_job['metadata']['name']}-{int(due)}"
-    meta["ownerReferences"] = [controller_ref(cron_job, _SHOWN)]
+    stamp = int(due) // 60 if minutes else int(due)
+    meta["name"] = f"{cron_job['metadata']['name']}-{stamp}"
+    meta["ownerReferences"] = [controller_ref(cron_job, shown)]
+    if annotates:
+        name = cron_job["spec"].get("timeZone")
+        zone: tzinfo = ZoneInfo(name) if name else UTC
+        text = datetime.fromtimestamp(due, zone).isoformat().replace("+00:00", "Z")
+        meta["annotations"] = {**(meta.get("annotations") or {}), _SCHEDULED_AT: text}
     return {
         "kind": "Job",
         "apiVersion": JOBS.api_version,

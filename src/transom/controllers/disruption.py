@@ -30,15 +30,15 @@ from transom.controllers.ownership import resolve_controller_ref
 from transom.controllers.percent import scaled_value
 from transom.controllers.pods import is_pod_ready
 from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group_of
-from transom.kit.clock import parse_rfc3339
+from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.selectors import LabelSelector, SelectorError, from_object
 
 log = logging.getLogger("transom.controllers")
 
 _DELETION_SECONDS = 120.0
-_SHOWN = POD_DISRUPTION_BUDGETS.at("v1beta1")
 _APPS = ("apps", "extensions")
 
 
@@ -58,6 +58,10 @@ class Disruption:
         self._events = env.recorder("controllermanager")
         self._scales = Scales(env.client, env.clock)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="disruption")
+        release = env.settings.features.release
+        self._conditions = has_behaviour(release, "DisruptionConditions")
+        self._counts_unmanaged = not has_behaviour(release, "UnmanagedPodsInBudgets")
+        self._shown = POD_DISRUPTION_BUDGETS.at("v1" if self._conditions else "v1beta1")
         self._selectors: dict[str, tuple[Object | None, LabelSelector]] = {}
         self._budgets = env.informers(POD_DISRUPTION_BUDGETS)
         self._pods = env.informers(PODS)
@@ -147,7 +151,8 @@ class Disruption:
     # ----------------------------------------------------------------------------------------------
 
     def _record_event(self, budget: Object, kind: str, reason: str, message: str) -> None:
-        self._events.event({**budget, "apiVersion": _SHOWN.api_version}, kind, reason, message)
+        shown = {**budget, "apiVersion": self._shown.api_version}
+        self._events.event(shown, kind, reason, message)
 
     async def _sync(self, key: str) -> None:
         budget = self._budgets.by_key(key)
@@ -168,6 +173,9 @@ class Disruption:
                 raise
             log.info("disruption: %s failed: %s", key, problem)
             status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
+            if self._conditions:
+                observed = status.get("observedGeneration", 0)
+                self._set_condition(status, "False", "SyncFailed", str(problem), observed)
             await self._client.update_status(POD_DISRUPTION_BUDGETS, {**budget, "status": status})
             if isinstance(problem, (ApiError, OSError)):
                 # Enqueue again: the write may not have changed anything, and no other event would
@@ -218,14 +226,47 @@ class Disruption:
             "disruptionsAllowed": allowed,
             "observedGeneration": budget["metadata"].get("generation", 0),
         }
-        if all(old.get(name, 0) == value for name, value in counts.items()) and (
-            (old.get("disruptedPods") or {}) == disrupted
+        status: Object = dict(counts)
+        if self._conditions:
+            if old.get("conditions"):
+                status["conditions"] = old["conditions"]
+            self._set_condition(
+                status,
+                "True" if allowed > 0 else "False",
+                "SufficientPods" if allowed > 0 else "InsufficientPods",
+                "",
+                counts["observedGeneration"],
+            )
+        if (
+            all(old.get(name, 0) == value for name, value in counts.items())
+            and (old.get("disruptedPods") or {}) == disrupted
+            and old.get("conditions") == status.get("conditions")
         ):
             return
-        status: Object = dict(counts)
         if disrupted:
             status["disruptedPods"] = disrupted
         await self._client.update_status(POD_DISRUPTION_BUDGETS, {**budget, "status": status})
+
+    def _set_condition(
+        self, status: Object, value: str, reason: str, message: str, generation: int
+    ) -> None:
+        """Sets DisruptionAllowed; its time changes with its status."""
+        before = next(
+            (c for c in status.get("conditions") or () if c["type"] == "DisruptionAllowed"), None
+        )
+        fresh: Object = {
+            "type": "DisruptionAllowed",
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": rfc3339(self._clock.time()),
+        }
+        if generation:
+            fresh["observedGeneration"] = generation
+        if before is not None and before.get("status") == value:
+            fresh["lastTransitionTime"] = before["lastTransitionTime"]
+        others = [c for c in status.get("conditions") or () if c is not before]
+        status["conditions"] = [*others, fresh]
 
     def _disrupted(
         self, budget: Object, pods: Sequence[Object], now: float
@@ -276,9 +317,13 @@ class Disruption:
     async def _total_scale(self, budget: Object, pods: Sequence[Object]) -> int:
         """The sum of the replicas that the pods' controllers want."""
         scales: dict[str, int] = {}
+        unmanaged = False
         for pod in pods:
             name = pod["metadata"]["name"]
             ref = controller_of(pod)
+            if ref is None and not self._counts_unmanaged:
+                unmanaged = True
+                continue
             if ref is None:
                 text = f'found no controller ref for pod "{name}"'
                 self._record_event(budget, WARNING, "NoControllerRef", text)
@@ -294,6 +339,17 @@ class Disruption:
                 text = f'found no controllers for pod "{name}"'
                 self._record_event(budget, WARNING, "NoControllers", text)
                 raise Uncountable(text)
+        if unmanaged:
+            self._record_event(
+                budget,
+                WARNING,
+                "UnmanagedPods",
+                "Pods selected by this PodDisruptionBudget (selector: "
+                f"{_go_selector(budget['spec'].get('selector') or {})}) were found to be "
+                "unmanaged. As a result, the status of the PDB cannot be calculated correctly, "
+                "which may result in undefined behavior. To account for these pods please set "
+                '".spec.minAvailable" field of the PDB to an integer value.',
+            )
         return sum(scales.values())
 
     def _find(
@@ -337,12 +393,32 @@ class Disruption:
         try:
             scale = await self._scales.get(found[0], namespace, ref["name"])
         except ApiError as problem:
-            if is_not_found(problem):
-                return None
-            raise
+            if not is_not_found(problem):
+                raise
+            if self._conditions and not await self._scales.has_scale(found[0]):
+                raise Uncountable(
+                    f"{found[0].group_resource} does not implement the scale subresource"
+                ) from problem
+            return None
         if scale["metadata"]["uid"] != ref["uid"]:
             return None
         return _Scale(ref["uid"], (scale.get("spec") or {}).get("replicas", 0))
+
+
+def _go_selector(selector: Object) -> str:
+    """A LabelSelector as Go prints it."""
+    labels = "".join(f"{k}: {v}," for k, v in sorted((selector.get("matchLabels") or {}).items()))
+    expressions = ",".join(
+        f"LabelSelectorRequirement{{Key:{e['key']},Operator:{e['operator']},"
+        f"Values:[{' '.join(e.get('values') or ())}],}}"
+        for e in selector.get("matchExpressions") or ()
+    )
+    if expressions:
+        expressions += ","
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 
 
 def _scale_of(owner: Object | None) -> _Scale | None:

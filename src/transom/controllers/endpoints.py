@@ -14,9 +14,12 @@ from transom.controllers.pods import is_pod_ready
 from transom.controllers.service_pods import (
     HEADLESS,
     LEADER,
+    RULES_OF_1_20,
+    EndpointRules,
     Memberships,
     TriggerTimes,
     dump_pointer,
+    endpoint_rules,
     find_port,
     has_cluster_ip,
     has_hostname,
@@ -36,9 +39,13 @@ _TOLERATE = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
+_MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+
+
 class Endpoints:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
+        self._rules = endpoint_rules(env.settings.features)
         self._events = env.recorder("endpoint-controller")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="endpoint")
         self._times = TriggerTimes()
@@ -77,7 +84,7 @@ class Endpoints:
             return
         pods = self._pods.list(namespace, selector)
         time = self._times.observe(service, pods)
-        found = endpoint_subsets(service, pods)
+        found = endpoint_subsets(service, pods, self._rules)
         too_many = truncate_endpoints(found)
         current = self._endpoints.by_key(key)
         if current is not None:
@@ -85,6 +92,7 @@ class Endpoints:
             if (
                 (current.get("subsets") or []) == found
                 and _labels(current) == _labels(service)
+                and (not self._rules.managed_by or _is_labelled(current))
                 and marked == too_many
             ):
                 return
@@ -109,6 +117,8 @@ class Endpoints:
         if too_many:
             annotations[_OVER_CAPACITY] = "truncated"
         wanted = _labels(service)
+        if self._rules.managed_by:
+            wanted[_MANAGED_BY] = "endpoint-controller"
         if not has_cluster_ip(service):
             wanted[HEADLESS] = ""
         fresh = {
@@ -146,8 +156,13 @@ def _labels(obj: Object) -> dict[str, str]:
     return {
         name: value
         for name, value in (obj["metadata"].get("labels") or {}).items()
-        if name != HEADLESS
+        if name not in (HEADLESS, _MANAGED_BY)
     }
+
+
+def _is_labelled(endpoints: Object) -> bool:
+    labels = endpoints["metadata"].get("labels") or {}
+    return bool(labels.get(_MANAGED_BY) == "endpoint-controller")
 
 
 # ---- subsets
@@ -185,7 +200,9 @@ def _address_of(service: Object, pod: Object) -> str:
     )
 
 
-def endpoint_subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
+def endpoint_subsets(
+    service: Object, pods: Iterable[Object], rules: EndpointRules = RULES_OF_1_20
+) -> list[Object]:
     """Groups the pods by their ports, in a deterministic order."""
     spec = service["spec"]
     tolerant = _tolerates_unready(service)
@@ -196,11 +213,11 @@ def endpoint_subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
         if not ip or (not tolerant and "deletionTimestamp" in pod["metadata"]):
             continue
         ready = tolerant or is_pod_ready(pod)
-        if not ready and not in_service(pod):
+        if (not ready or not rules.ended_pods) and not in_service(pod, rules):
             continue
         key = ip, pod["metadata"]["uid"]
         for port in _ports(spec, pod):
-            addresses.setdefault(key, _address(service, pod, ip))
+            addresses.setdefault(key, _address(service, pod, ip, rules))
             offers = by_port.setdefault(port, {})
             offers[key] = offers.get(key, True) and ready
     by_addresses: dict[frozenset[tuple[_Address, bool]], list[_Port]] = {}
@@ -213,10 +230,13 @@ def endpoint_subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
             [addresses[a] for a, ready in sorted(group) if ready],
             [addresses[a] for a, ready in sorted(group) if not ready],
             ports,
+            rules,
         )
         for group, ports in by_addresses.items()
     ]
-    return sorted(out, key=lambda subset: pod_digest(_dump_subset(subset))) if len(out) > 1 else out
+    if len(out) <= 1:
+        return out
+    return sorted(out, key=lambda subset: pod_digest(_dump_subset(subset), fnv=rules.fnv))
 
 
 def _ports(spec: Object, pod: Object) -> Iterable[_Port | None]:
@@ -229,8 +249,8 @@ def _ports(spec: Object, pod: Object) -> Iterable[_Port | None]:
             yield port.get("name", ""), number, port.get("protocol", "TCP"), port.get("appProtocol")
 
 
-def _address(service: Object, pod: Object, ip: str) -> Object:
-    out: Object = {"ip": ip, "targetRef": target_ref(pod)}
+def _address(service: Object, pod: Object, ip: str, rules: EndpointRules) -> Object:
+    out: Object = {"ip": ip, "targetRef": target_ref(pod, rules)}
     node = pod["spec"].get("nodeName")
     if node:
         out["nodeName"] = node
@@ -239,7 +259,9 @@ def _address(service: Object, pod: Object, ip: str) -> Object:
     return out
 
 
-def _subset(ready: list[Object], unready: list[Object], ports: list[_Port]) -> Object:
+def _subset(
+    ready: list[Object], unready: list[Object], ports: list[_Port], rules: EndpointRules
+) -> Object:
     out: Object = {}
     if ready:
         out["addresses"] = ready
@@ -248,7 +270,10 @@ def _subset(ready: list[Object], unready: list[Object], ports: list[_Port]) -> O
     if ports:
         out["ports"] = [
             _port(port)
-            for port in sorted(ports, key=lambda p: pod_digest("(v1.EndpointPort)" + _dump_port(p)))
+            for port in sorted(
+                ports,
+                key=lambda p: pod_digest("(v1.EndpointPort)" + _dump_port(p), fnv=rules.fnv),
+            )
         ]
     return out
 
@@ -310,7 +335,7 @@ def _dump_address(address: Object) -> str:
         f"Kind:(string){ref['kind']} Namespace:(string){ref['namespace']} "
         f"Name:(string){ref['name']} "
         f"UID:(types.UID){ref['uid']} APIVersion:(string) "
-        f"ResourceVersion:(string){ref['resourceVersion']} "
+        f"ResourceVersion:(string){ref.get('resourceVersion', '')} "
         "FieldPath:(string)}}"
     )
 

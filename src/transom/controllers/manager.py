@@ -21,13 +21,15 @@ from transom.controllers.disruption import Disruption
 from transom.controllers.early import EARLY_CONTROLLERS
 from transom.controllers.endpoints import Endpoints
 from transom.controllers.endpointslice import EndpointSliceMirroring, EndpointSlices
+from transom.controllers.ephemeral_volume import EphemeralVolumes
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.horizontalpodautoscaler import Autoscaler
-from transom.controllers.job import Jobs
+from transom.controllers.job import job_controller
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.persistentvolume import VolumeBinder
 from transom.controllers.podgc import PodCollector
 from transom.controllers.replicaset import ReplicaSets, replication_controllers
+from transom.controllers.resourceclaim import ResourceClaims
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.runner import USER, USER_AGENT, ControllerRow, ControllerRunner
 from transom.controllers.service_lb import LoadBalancers
@@ -36,6 +38,7 @@ from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.volume_expand import VolumeExpansion
 from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
 from transom.kit.clock import Clock
+from transom.machinery.releases.scheduling import scheduling_rules
 
 __all__ = [
     "CONTROLLERS",
@@ -60,6 +63,18 @@ def _load_balancers(env: ControllerContext) -> Controller | None:
     return LoadBalancers(env) if env.settings.load_balancers else None
 
 
+def _ephemeral_volumes(env: ControllerContext) -> Controller | None:
+    on = env.settings.features.enabled("GenericEphemeralVolume")
+    return EphemeralVolumes(env) if on else None
+
+
+def _resource_claims(env: ControllerContext) -> Controller | None:
+    features = env.settings.features
+    served = scheduling_rules(features.release).resource_claims
+    on = features.enabled("DynamicResourceAllocation") and served
+    return ResourceClaims(env) if on else None
+
+
 CONTROLLERS: tuple[ControllerRow, ...] = (
     *EARLY_CONTROLLERS,
     ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
@@ -69,7 +84,7 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("replicationcontroller", "replication-controller", replication_controllers),
     ControllerRow("statefulset", "statefulset-controller", StatefulSets),
     ControllerRow("daemonset", "daemon-set-controller", DaemonSets),
-    ControllerRow("job", "job-controller", Jobs),
+    ControllerRow("job", "job-controller", job_controller),
     ControllerRow("cronjob", "cronjob-controller", CronJobs),
     ControllerRow("ttl-after-finished", "ttl-after-finished-controller", FinishedJobs),
     ControllerRow("horizontalpodautoscaling", "horizontal-pod-autoscaler", Autoscaler),
@@ -90,6 +105,8 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("persistentvolume-expander", "expand-controller", VolumeExpansion),
     ControllerRow("pvc-protection", "pvc-protection-controller", ClaimProtection),
     ControllerRow("pv-protection", "pv-protection-controller", VolumeProtection),
+    ControllerRow("ephemeral-volume", "ephemeral-volume-controller", _ephemeral_volumes),
+    ControllerRow("resource-claim-controller", "resource-claim-controller", _resource_claims),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )

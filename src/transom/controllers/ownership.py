@@ -8,7 +8,7 @@ object that no longer matches is released.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from transom.client.api import STRATEGIC_PATCH, ApiClient, is_not_found
 from transom.client.informer import Informer
@@ -86,9 +86,10 @@ async def claim_objects(
     resource: GroupVersionResource,
     candidates: Iterable[Object],
     belongs: Callable[[Object], bool] | None = None,
+    finalizers: Sequence[str] = (),
 ) -> list[Object]:
     """The candidates that belong to the owner, after adopting and releasing. `belongs` is an
-    additional condition.
+    additional condition. Adopted objects get the finalizers, released ones lose them.
     """
     uid = owner["metadata"]["uid"]
     going = "deletionTimestamp" in owner["metadata"]
@@ -116,15 +117,16 @@ async def claim_objects(
     problems = []
     for obj in released:
         try:
-            await _release(client, resource, obj, uid)
+            await _release(client, resource, obj, uid, finalizers)
         except ApiError as problem:
             problems.append(str(problem))
     if adoptable:
         await _check_alive(client, owners, owner)
     for obj in adoptable:
         try:
-            await _patch(client, resource, obj, [controller_ref(owner, owners)])
-            claimed.append(obj)
+            added: Object = {"finalizers": [*finalizers]} if finalizers else {}
+            await _patch(client, resource, obj, [controller_ref(owner, owners)], added)
+            claimed.append(_with_finalizers(obj, finalizers))
         except ApiError as problem:
             if not is_not_found(problem):
                 problems.append(str(problem))
@@ -150,19 +152,36 @@ async def _check_alive(client: ApiClient, owners: GroupVersionResource, owner: O
 
 
 async def _release(
-    client: ApiClient, resource: GroupVersionResource, obj: Object, uid: str
+    client: ApiClient,
+    resource: GroupVersionResource,
+    obj: Object,
+    uid: str,
+    finalizers: Sequence[str],
 ) -> None:
+    removed: Object = {"$deleteFromPrimitiveList/finalizers": [*finalizers]} if finalizers else {}
     try:
-        await _patch(client, resource, obj, [{"$patch": "delete", "uid": uid}])
+        await _patch(client, resource, obj, [{"$patch": "delete", "uid": uid}], removed)
     except ApiError as problem:
         # Invalid: it has no owner any more, or is another object with the same name.
         if problem.reason not in ("NotFound", "Invalid"):
             raise
 
 
+def _with_finalizers(obj: Object, finalizers: Sequence[str]) -> Object:
+    meta = obj["metadata"]
+    missing = [name for name in finalizers if name not in (meta.get("finalizers") or ())]
+    if not missing:
+        return obj
+    return {**obj, "metadata": {**meta, "finalizers": [*(meta.get("finalizers") or ()), *missing]}}
+
+
 async def _patch(
-    client: ApiClient, resource: GroupVersionResource, obj: Object, refs: list[Object]
+    client: ApiClient,
+    resource: GroupVersionResource,
+    obj: Object,
+    refs: list[Object],
+    more: Object,
 ) -> None:
     meta = obj["metadata"]
-    body = {"metadata": {"uid": meta["uid"], "ownerReferences": refs}}
+    body = {"metadata": {"uid": meta["uid"], "ownerReferences": refs, **more}}
     await client.patch(resource, meta["namespace"], meta["name"], body, STRATEGIC_PATCH)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from transom.client.api import is_not_found
 from transom.client.resources import NODES, PODS
 from transom.controllers.base import ControllerContext
+from transom.controllers.disruption_target import DisruptionMarker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -26,6 +27,22 @@ _TURN = 2000  # pods that are looked at before other tasks run
 _Age = tuple[str, str, int]
 
 
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def is_node_ready(node: Object) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition.get("status") == "True"
+        for condition in (node.get("status") or {}).get("conditions") or ()
+    )
+
+
+def is_out_of_service(node: Object) -> bool:
+    return any(
+        taint["key"] == _OUT_OF_SERVICE for taint in (node.get("spec") or {}).get("taints") or ()
+    )
+
+
 class _Found(NamedTuple):
     ended: list[tuple[_Age, Object]]
     by_node: dict[str, list[Object]]
@@ -37,6 +54,8 @@ class PodCollector:
         self._client = env.client
         self._clock = env.clock
         self._threshold = env.settings.terminated_pods
+        self._disruption = DisruptionMarker(env)
+        self._out_of_service = env.settings.features.enabled("NodeOutOfServiceVolumeDetach")
         self._missing: dict[str, float] = {}  # node -> when it was first found missing
         self._pods = env.informers(PODS)
         self._nodes = env.informers(NODES)
@@ -55,8 +74,22 @@ class PodCollector:
         found = await self._classify()
         await self._delete_all(self._too_many(found.ended))
         lost = await self._lost_nodes(found.by_node)
-        await self._delete_all(pod for name in lost for pod in found.by_node[name])
-        await self._delete_all(found.unscheduled)
+        await self._delete_all(
+            (pod for name in lost for pod in found.by_node[name]),
+            ("DeletionByPodGC", "PodGC: node no longer exists"),
+        )
+        await self._delete_all(found.unscheduled, ("", ""))
+        if self._out_of_service:
+            await self._delete_all(self._on_dead_nodes(found.by_node), ("", ""))
+
+    def _on_dead_nodes(self, by_node: dict[str, list[Object]]) -> list[Object]:
+        """Terminating pods of nodes that are not ready and tainted as out of service."""
+        out = []
+        for name, pods in by_node.items():
+            node = self._nodes.get("", name)
+            if node is not None and not is_node_ready(node) and is_out_of_service(node):
+                out += [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+        return out
 
     async def _classify(self) -> _Found:
         """One pass over all pods, yielding to other tasks."""
@@ -102,11 +135,16 @@ class PodCollector:
             raise
         return False
 
-    async def _delete_all(self, pods: Iterable[Object]) -> None:
+    async def _delete_all(self, pods: Iterable[Object], why: tuple[str, str] | None = None) -> None:
+        """`why`: reason and message of the pods' disruption; pods that have not ended fail."""
         for pod in [*pods]:
             meta = pod["metadata"]
             log.info("podgc: deleting pod %s/%s", meta["namespace"], meta["name"])
             try:
+                if why is not None:
+                    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+                    if not ended:
+                        await self._disruption.mark(pod, *why, phase="Failed")
                 await self._client.delete(
                     PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"]
                 )

@@ -64,6 +64,12 @@ REPLICATION_CONTROLLER = ReplicaSetVariant(
 class ReplicaSets:
     def __init__(self, env: ControllerContext, flavour: ReplicaSetVariant = REPLICA_SET) -> None:
         self._flavour = flavour
+        features = env.settings.features
+        self._deletion_cost = features.enabled("PodDeletionCost")
+        self._counts_terminating = (
+            features.enabled("DeploymentReplicaSetTerminatingReplicas")
+            and flavour.resource == REPLICA_SETS
+        )
         self._client = env.client
         self._clock = env.clock
         self._pod_control = pods.PodControl(env.client, env.recorder(flavour.component))
@@ -132,6 +138,14 @@ class ReplicaSets:
                 return
         self._looked[key] = self._clock.monotonic()
         satisfied = self._expectations.satisfied(key)
+        terminating = (
+            sum(
+                pods.is_pod_terminating(pod) and pods.pod_phase(pod) not in ("Succeeded", "Failed")
+                for pod in owned_objects(self._pods, replica_set["metadata"]["uid"])
+            )
+            if self._counts_terminating
+            else None
+        )
         candidates = (
             pod
             for pod in owned_or_orphaned_objects(self._pods, replica_set)
@@ -144,7 +158,10 @@ class ReplicaSets:
         if satisfied and "deletionTimestamp" not in replica_set["metadata"]:
             problem = await self._manage(key, replica_set, mine)
         now = self._clock.time()
-        await self._update_status(replica_set, _status(replica_set, mine, problem, now))
+        status = _status(replica_set, mine, problem, now)
+        if terminating is not None:
+            status["terminatingReplicas"] = terminating
+        await self._update_status(replica_set, status)
         if problem is not None:
             raise problem
         wait = pods.next_available(mine, replica_set["spec"].get("minReadySeconds") or 0, now)
@@ -161,7 +178,14 @@ class ReplicaSets:
             return await self._create(key, replica_set, min(missing, BURST))
         if missing < 0:
             return await self._delete(
-                key, replica_set, _to_delete(mine, self._related(replica_set), min(-missing, BURST))
+                key,
+                replica_set,
+                _to_delete(
+                    mine,
+                    self._related(replica_set),
+                    min(-missing, BURST),
+                    by_cost=self._deletion_cost,
+                ),
             )
         return None
 
@@ -224,6 +248,7 @@ class ReplicaSets:
             old.get("observedGeneration", 0) == meta.get("generation", 0)
             and all(old.get(name, 0) == status.get(name, 0) for name in _COUNTS)
             and old.get("conditions") == status.get("conditions")
+            and old.get("terminatingReplicas") == status.get("terminatingReplicas")
         ):
             return
         resource = self._flavour.resource
@@ -295,10 +320,15 @@ def _status(
 # --------------------------------------------------------------------------------------------------
 
 
-def _to_delete(mine: Sequence[Object], related: Iterable[Object], count: int) -> Sequence[Object]:
+def _to_delete(
+    mine: Sequence[Object], related: Iterable[Object], count: int, *, by_cost: bool = False
+) -> Sequence[Object]:
     if count >= len(mine):
         return mine
     active_on_node = Counter(pods.assigned_node(pod) for pod in related if pods.is_pod_active(pod))
     return sorted(
-        mine, key=lambda pod: pods.deletion_rank(pod, active_on_node[pods.assigned_node(pod)])
+        mine,
+        key=lambda pod: pods.deletion_rank(
+            pod, active_on_node[pods.assigned_node(pod)], by_cost=by_cost
+        ),
     )[:count]

@@ -81,6 +81,13 @@ class Scales:
             (v["version"] for v in document["versions"]), key=lambda version: version != preferred
         )
 
+    async def has_scale(self, resource: GroupVersionResource) -> bool:
+        """Whether a resource has the subresource at all."""
+        where = f"/apis/{resource.group}" if resource.group else "/api"
+        document = await self._client.get_json(f"{where}/{resource.version}")
+        wanted = f"{resource.plural}/scale"
+        return any(row["name"] == wanted for row in document.get("resources") or ())
+
     async def get(self, resource: GroupVersionResource, namespace: str, name: str) -> Object:
         return await self._client.get(resource, namespace, name, subresource="scale")
 

@@ -6,17 +6,55 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from transom.client.informer import Informer
 from transom.client.store import object_key
 from transom.controllers.pods import is_pod_ready, pod_phase, pod_ready_condition
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.selectors import LabelSelector, from_map
 
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 LEADER = "control-plane.alpha.kubernetes.io/leader"
 HEADLESS = "service.kubernetes.io/headless"
+
+
+_FNV_OFFSET = 0x6C62272E07BB014262B821756295C58D
+_FNV_PRIME = 0x0000000001000000000000000000013B
+
+
+class EndpointRules(NamedTuple):
+    """What endpoints of a release are like."""
+
+    versions: bool  # references to pods have their resourceVersion
+    ended_pods: bool  # the restart policy decides whether an ended pod is an endpoint
+    node_names: bool  # in a field, not in a topology label
+    terminating: bool  # slices have pods that are terminating
+    managed_by: bool  # Endpoints are labelled with their controller
+    fnv: bool  # ports and subsets are ordered by an FNV hash, not by MD5
+    close_traffic: bool  # slices have hints for trafficDistribution
+    node_hints: bool
+
+
+def endpoint_rules(features: FeatureSet) -> EndpointRules:
+    release = features.release
+    return EndpointRules(
+        versions=not has_behaviour(release, "NoTargetVersions"),
+        ended_pods=not has_behaviour(release, "NoTerminalEndpoints"),
+        node_names=has_behaviour(release, "EndpointSliceNodeName"),
+        terminating=features.enabled("EndpointSliceTerminatingCondition"),
+        managed_by=has_behaviour(release, "EndpointsManagedBy"),
+        fnv=has_behaviour(release, "FnvEndpointOrder"),
+        close_traffic=features.enabled("ServiceTrafficDistribution"),
+        node_hints=features.enabled("PreferSameTrafficDistribution"),
+    )
+
+
+RULES_OF_1_20 = endpoint_rules(FeatureSet(DEFAULT))
 
 
 # ---- which services a pod belongs to
@@ -89,6 +127,7 @@ def _endpoint_changed(old: Object, new: Object) -> bool:
         or is_pod_ready(old) != is_pod_ready(new)
         or before.get("podIPs") != after.get("podIPs")
         or in_service(old) != in_service(new)
+        or has_pod_ended(old) != has_pod_ended(new)
     )
 
 
@@ -103,8 +142,14 @@ def _membership_changed(old: Object, new: Object) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-def in_service(pod: Object) -> bool:
+def has_pod_ended(pod: Object) -> bool:
+    return pod_phase(pod) in ("Failed", "Succeeded")
+
+
+def in_service(pod: Object, rules: EndpointRules = RULES_OF_1_20) -> bool:
     """Whether a pod that is not ready may become ready: it is not terminal."""
+    if not rules.ended_pods:
+        return not has_pod_ended(pod)
     policy = (pod.get("spec") or {}).get("restartPolicy")
     if policy == "Never":
         return pod_phase(pod) not in ("Failed", "Succeeded")
@@ -132,9 +177,10 @@ def find_port(pod: Object, port: Object) -> int | None:
     return None
 
 
-def target_ref(pod: Object) -> Object:
+def target_ref(pod: Object, rules: EndpointRules = RULES_OF_1_20) -> Object:
     meta = pod["metadata"]
-    return {"kind": "Pod", **{k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion")}}
+    fields = ("namespace", "name", "uid", *(("resourceVersion",) if rules.versions else ()))
+    return {"kind": "Pod", **{k: meta[k] for k in fields}}
 
 
 def is_ipv6_address(address: str) -> bool:
@@ -190,8 +236,15 @@ def with_trigger_time(annotations: dict[str, str] | None, time: str) -> dict[str
 # -------------------------------------------------------------------------------
 
 
-def pod_digest(dump: str) -> bytes:
-    """Kubernetes orders ports and subsets by the MD5 of a dump of their Go structs."""
+def pod_digest(dump: str, *, fnv: bool = False) -> bytes:
+    """Kubernetes orders ports and subsets by a hash of a dump of their Go structs: MD5, since 1.35
+    FNV-128a.
+    """
+    if fnv:
+        number = _FNV_OFFSET
+        for byte in dump.encode():
+            number = ((number ^ byte) * _FNV_PRIME) & ((1 << 128) - 1)
+        return number.to_bytes(16, "big")
     return hashlib.md5(dump.encode(), usedforsecurity=False).digest()
 
 

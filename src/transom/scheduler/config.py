@@ -12,7 +12,9 @@ from typing import Any
 import yaml
 
 from transom.machinery.objects import Object
-from transom.scheduler.default_plugins import DEFAULT_PLUGINS
+from transom.machinery.releases import DEFAULT
+from transom.machinery.releases.features import FeatureSet
+from transom.scheduler.default_plugins import DEFAULT_PLUGINS, default_plugins
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.runtime import EXTENSION_POINTS, PluginSet
 
@@ -54,18 +56,30 @@ class KubeSchedulerConfiguration:
     leader_elect: bool = True
 
 
-def load_scheduler_config(path: Path) -> KubeSchedulerConfiguration:
+_DEFAULT_FEATURES = FeatureSet(DEFAULT)
+
+
+def default_scheduler_config(features: FeatureSet) -> KubeSchedulerConfiguration:
+    """The configuration of a release without a file."""
+    return KubeSchedulerConfiguration((KubeSchedulerProfile(plugins=default_plugins(features)),))
+
+
+def load_scheduler_config(
+    path: Path, features: FeatureSet = _DEFAULT_FEATURES
+) -> KubeSchedulerConfiguration:
     try:
         document = yaml.safe_load(path.read_bytes())
     except (OSError, yaml.YAMLError) as error:
         raise SchedulerConfigError(f"{path}: {error}") from error
     try:
-        return decode_scheduler_config(document)
+        return decode_scheduler_config(document, features)
     except SchedulerConfigError as error:
         raise SchedulerConfigError(f"{path}: {error}") from error
 
 
-def decode_scheduler_config(document: Any) -> KubeSchedulerConfiguration:
+def decode_scheduler_config(
+    document: Any, features: FeatureSet = _DEFAULT_FEATURES
+) -> KubeSchedulerConfiguration:
     if not isinstance(document, dict):
         raise SchedulerConfigError("couldn't get version/kind; json parse error: not an object")
     if document.get("apiVersion") not in _VERSIONS or document.get("kind") != _KIND:
@@ -94,8 +108,10 @@ def decode_scheduler_config(document: Any) -> KubeSchedulerConfiguration:
             "must be greater than or equal to PodInitialBackoffSeconds",
         )
     given = document.get("profiles") or [{}]
+    defaults = default_plugins(features)
     profiles = tuple(
-        _profile(entry, f"profiles[{i}]", alone=len(given) == 1) for i, entry in enumerate(given)
+        _profile(entry, f"profiles[{i}]", defaults, alone=len(given) == 1)
+        for i, entry in enumerate(given)
     )
     seen: dict[str, int] = {}
     for i, profile in enumerate(profiles):
@@ -112,7 +128,9 @@ def decode_scheduler_config(document: Any) -> KubeSchedulerConfiguration:
     return KubeSchedulerConfiguration(profiles, percentage, float(initial), float(longest), elect)
 
 
-def _profile(entry: Object, where: str, alone: bool) -> KubeSchedulerProfile:
+def _profile(
+    entry: Object, where: str, defaults: dict[str, PluginSet], alone: bool
+) -> KubeSchedulerProfile:
     _check_fields(entry, ("schedulerName", "plugins", "pluginConfig"), where)
     name = entry.get("schedulerName", DEFAULT_SCHEDULER_NAME if alone else "")
     if not name:
@@ -126,7 +144,7 @@ def _profile(entry: Object, where: str, alone: bool) -> KubeSchedulerProfile:
     plugins = entry.get("plugins") or {}
     _check_fields(plugins, tuple(EXTENSION_POINTS), f"{where}.plugins")
     enabled = {
-        point: _merge_plugin_set(DEFAULT_PLUGINS.get(point, ()), plugins.get(point) or {})
+        point: _merge_plugin_set(defaults.get(point, ()), plugins.get(point) or {})
         for point in EXTENSION_POINTS
     }
     return KubeSchedulerProfile(name, enabled, args)

@@ -53,7 +53,8 @@ class ScheduleAlgorithm:
             raise NoNodesAvailable(NO_NODES_AVAILABLE)
         status = framework.run_pre_filter_plugins(state, pod)
         if status is not None:
-            raise FitError(len(snapshot), [(status, snapshot.order)])
+            message = status.message if framework.rules.pre_filter_message else ""
+            raise FitError(len(snapshot), [(status, snapshot.order)], message)
         feasible, evaluated = self._find_nodes_that_pass_filters(framework, state, pod)
         if not len(feasible):
             raise FitError(len(snapshot), filtered_nodes_statuses(framework, state, pod))

@@ -6,7 +6,13 @@ The order of filters matters: the first one that rejects a node determines the r
 
 from __future__ import annotations
 
-DEFAULT_PLUGINS: dict[str, tuple[tuple[str, int], ...]] = {
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.scheduling import SchedulingRules, scheduling_rules
+
+PluginRows = tuple[tuple[str, int], ...]
+
+# The profile of 1.20.
+DEFAULT_PLUGINS: dict[str, PluginRows] = {
     "preEnqueue": (("SchedulingGates", 0),),
     "queueSort": (("PrioritySort", 0),),
     "preFilter": (
@@ -51,3 +57,40 @@ DEFAULT_PLUGINS: dict[str, tuple[tuple[str, int], ...]] = {
     "bind": (("DefaultBinder", 0),),
     "postBind": (),
 }
+
+_DISK_LIMITS = ("EBSLimits", "GCEPDLimits", "AzureDiskLimits")
+# Weights that replace those of 1.20.
+_NEW_WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "InterPodAffinity": 2}
+
+
+def default_plugins(features: FeatureSet) -> dict[str, PluginRows]:
+    """The profile of a release."""
+    rules = scheduling_rules(features.release)
+    out = {point: _rows_of(rows, rules) for point, rows in DEFAULT_PLUGINS.items()}
+    if features.enabled("ReadWriteOncePod"):
+        out["preFilter"] = _before(out["preFilter"], "PodTopologySpread", "VolumeRestrictions")
+    if features.enabled("DynamicResourceAllocation") and rules.resource_claims:
+        for point in ("preEnqueue", "preFilter", "filter", "reserve", "preBind"):
+            out[point] = (*out[point], ("DynamicResources", 0))
+        out["postFilter"] = _before(out["postFilter"], "DefaultPreemption", "DynamicResources")
+    if features.enabled("NodeDeclaredFeatures"):
+        out["preFilter"] = (*out["preFilter"], ("NodeDeclaredFeatures", 0))
+        out["filter"] = (*out["filter"], ("NodeDeclaredFeatures", 0))
+    return out
+
+
+def _rows_of(rows: PluginRows, rules: SchedulingRules) -> PluginRows:
+    out = []
+    for name, weight in rows:
+        if (name == "NodePreferAvoidPods" and not rules.prefers_avoiding_pods) or (
+            name in _DISK_LIMITS and not rules.disk_limits
+        ):
+            continue
+        new = _NEW_WEIGHTS.get(name) if rules.new_score_weights and weight else None
+        out.append((name, weight if new is None else new))
+    return tuple(out)
+
+
+def _before(rows: PluginRows, name: str, new: str) -> PluginRows:
+    at = next(i for i, row in enumerate(rows) if row[0] == name)
+    return (*rows[:at], (new, 0), *rows[at:])

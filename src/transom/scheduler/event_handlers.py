@@ -18,6 +18,7 @@ from transom.machinery.objects import Object
 from transom.scheduler.cache import SchedulerCache
 from transom.scheduler.pods import PodInfo
 from transom.scheduler.queue import SchedulingQueue
+from transom.scheduler.resource_claims import ResourceClaimCache
 from transom.scheduler.runtime import Framework
 from transom.scheduler.snapshot import Snapshot
 from transom.scheduler.volumes import WAIT_FOR_FIRST_CONSUMER
@@ -30,11 +31,13 @@ class EventHandlers:
         cache: SchedulerCache,
         queue: SchedulingQueue,
         profiles: Mapping[str, Framework],
+        claims: ResourceClaimCache | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._cache = cache
         self._queue = queue
         self._profiles = profiles
+        self._claims = claims
 
     def register(self, pods: Informer, informers: InformerFactory) -> None:
         pods.add_handler(add=self.pod_added, update=self.pod_updated, delete=self.pod_deleted)
@@ -50,6 +53,9 @@ class EventHandlers:
         informers(PERSISTENT_VOLUME_CLAIMS).add_handler(add=move_all, update=move_all)
         informers(SERVICES).add_handler(add=move_all, update=move_all, delete=move_all)
         informers(STORAGE_CLASSES).add_handler(add=self.storage_class_added)
+        if self._claims is not None:
+            for informer in (self._claims.claims, self._claims.slices, self._claims.classes):
+                informer.add_handler(add=move_all, update=move_all, delete=move_all)
 
     # ---- pods ----------------------------------------------------------------------------------
 

@@ -105,7 +105,8 @@ def _evaluate(framework: Framework, pod: PodInfo, out: SchedulingExplanation) ->
     if rejected is not None:
         for node in nodes.values():
             node.reasons["PreFilter"] = list(rejected.reasons)
-        out.message = str(FitError(len(snapshot), [(rejected, rows)]))
+        message = rejected.message if framework.rules.pre_filter_message else ""
+        out.message = str(FitError(len(snapshot), [(rejected, rows)], message))
         return
     for plugin, statuses in framework.run_all_filter_plugins(state, pod, rows):
         for status, some in statuses:

@@ -32,12 +32,15 @@ from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.scheduling import SchedulingRules
 from transom.scheduler.arrays import Ints, Mask, Rows
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.event_recorder import SchedulerEventRecorder
 from transom.scheduler.nominator import PodNominator
 from transom.scheduler.owners import OwnerSelectors
 from transom.scheduler.pods import PodInfo
+from transom.scheduler.resource_claims import ResourceClaimCache
 from transom.scheduler.snapshot import NodeInfo, Snapshot
 from transom.scheduler.volumes import VolumeCache
 
@@ -111,17 +114,26 @@ class NodeToStatusMap:
 
 
 class FitError(SchedulingError):
-    """The pod fits on no node. The text is the message of the FailedScheduling event."""
+    """The pod fits on no node. The text is the message of the FailedScheduling event.
+    `pre_filter_message` is the reason for all nodes, if preFilter has rejected them.
+    """
 
-    def __init__(self, num_all_nodes: int, statuses: NodeStatuses) -> None:
+    def __init__(
+        self, num_all_nodes: int, statuses: NodeStatuses, pre_filter_message: str = ""
+    ) -> None:
         self.num_all_nodes = num_all_nodes
         self.filtered_nodes_statuses = NodeToStatusMap(statuses)
-        counts: dict[str, int] = {}
-        for status, rows in statuses:
-            for reason in status.reasons:
-                counts[reason] = counts.get(reason, 0) + len(rows)
-        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+        reasons = pre_filter_message or status_histogram(statuses)
         super().__init__(f"0/{num_all_nodes} nodes are available: {reasons}.")
+
+
+def status_histogram(statuses: NodeStatuses) -> str:
+    """How many nodes each reason rejects: `1 Insufficient cpu, 2 node(s) were unschedulable`."""
+    counts: dict[str, int] = {}
+    for status, rows in statuses:
+        for reason in status.reasons:
+            counts[reason] = counts.get(reason, 0) + len(rows)
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
 
 
 # ---- cycle state -------------------------------------------------------------------------------
@@ -420,6 +432,9 @@ class PluginsRunner(Protocol):
         to run there.
         """
 
+    def node_status(self, state: CycleState, pod: PodInfo, row: int) -> Status | None:
+        """Why the pod does not fit on the node as the snapshot shows it."""
+
 
 class Handle(PluginsRunner, Protocol):
     """What the framework offers to plugins. A plugin is constructed with its arguments and a
@@ -448,6 +463,14 @@ class Handle(PluginsRunner, Protocol):
     def volumes(self) -> VolumeCache: ...
     @property
     def owners(self) -> OwnerSelectors: ...
+    @property
+    def claims(self) -> ResourceClaimCache: ...  # raises if the release has none
+    @property
+    def uses_claims(self) -> bool: ...
+    @property
+    def rules(self) -> SchedulingRules: ...
+    @property
+    def features(self) -> FeatureSet: ...
 
     def waiting_pods(self) -> list[WaitingPod]: ...
 

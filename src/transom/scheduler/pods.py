@@ -8,7 +8,8 @@ valid for all.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -74,6 +75,9 @@ class SpreadConstraint(NamedTuple):
     hard: bool
     selector: LabelSelector | None  # None: that of the pod's Services and controllers
     problem: str = ""  # why the selector is invalid
+    min_domains: int = 1
+    honors_affinity: bool = True  # nodes that the pod cannot select do not count
+    honors_taints: bool = False  # nor do those with taints that it does not tolerate
 
 
 class PodAffinityTerms(NamedTuple):
@@ -112,7 +116,7 @@ class PodShape:
         "tolerations",
     )
 
-    def __init__(self, namespace: str, spec: Object) -> None:
+    def __init__(self, namespace: str, spec: Object, labels: dict[str, str]) -> None:
         self.spec = spec
         self.requests: ResourceRequests = pod_requests(spec)
         self.counted_cpu = counted_request(spec, "cpu")
@@ -126,7 +130,8 @@ class PodShape:
         self.ports = tuple(_host_ports(spec))
         self.terms = _pod_terms(namespace, affinity)
         self.spreads: tuple[SpreadConstraint, ...] = tuple(
-            map(parse_spread_constraint, spec.get("topologySpreadConstraints") or ())
+            parse_spread_constraint(constraint, labels)
+            for constraint in spec.get("topologySpreadConstraints") or ()
         )
         self.memo: dict[Hashable, Any] = {}
 
@@ -154,7 +159,7 @@ class PodInfo:
         self.namespace: str = meta.get("namespace", "")
         self.key = f"{self.namespace}/{self.name}"
         self.uid: str = meta.get("uid") or self.key
-        self.shape = _shape(self.namespace, spec)
+        self.shape = _shape(self.namespace, spec, meta.get("labels") or {})
         self.priority: int = self.shape.priority
         self.identity = _identity(self.namespace, meta.get("labels") or {})
         self.terminating = meta.get("deletionTimestamp") is not None
@@ -186,13 +191,20 @@ _identities: WeakValueDictionary[Hashable, PodIdentity] = WeakValueDictionary()
 _predicates: WeakValueDictionary[Hashable, PodSelector] = WeakValueDictionary()
 
 
-def _shape(namespace: str, spec: Object) -> PodShape:
+def _shape(namespace: str, spec: Object, labels: dict[str, str]) -> PodShape:
     get = spec.get
+    keys = {
+        key
+        for constraint in get("topologySpreadConstraints") or ()
+        for key in constraint.get("matchLabelKeys") or ()
+    }
     key = orjson.dumps(
         (
             namespace,
             [(c.get("resources"), c.get("ports"), c.get("image")) for c in get("containers") or ()],
-            [c.get("resources") for c in get("initContainers") or ()],
+            [(c.get("resources"), c.get("restartPolicy")) for c in get("initContainers") or ()],
+            get("resources"),
+            sorted((key, labels[key]) for key in keys if key in labels),
             get("overhead"),
             get("nodeSelector"),
             get("affinity"),
@@ -204,7 +216,7 @@ def _shape(namespace: str, spec: Object) -> PodShape:
     )
     shape = _shapes.get(key)
     if shape is None:
-        shape = _shapes[key] = PodShape(namespace, spec)
+        shape = _shapes[key] = PodShape(namespace, spec, labels)
     return shape
 
 
@@ -229,16 +241,42 @@ def has_disks(pod: Object) -> bool:
 
 
 def has_claims(pod: Object) -> bool:
-    return any("persistentVolumeClaim" in volume for volume in pod["spec"].get("volumes") or ())
+    return any(
+        "persistentVolumeClaim" in volume or "ephemeral" in volume
+        for volume in pod["spec"].get("volumes") or ()
+    )
 
 
-def parse_spread_constraint(constraint: Object) -> SpreadConstraint:
-    hard = constraint.get("whenUnsatisfiable") == "DoNotSchedule"
-    what = constraint.get("maxSkew", 0), constraint.get("topologyKey", ""), hard
+def parse_spread_constraint(
+    constraint: Object, labels: Mapping[str, str] = MappingProxyType({})
+) -> SpreadConstraint:
+    """`labels` are those of the pod, which `matchLabelKeys` adds to the selector."""
+    selector = constraint.get("labelSelector")
+    added = [
+        {"key": key, "operator": "In", "values": [labels[key]]}
+        for key in constraint.get("matchLabelKeys") or ()
+        if key in labels
+    ]
+    if added and selector is not None:
+        selector = {
+            **selector,
+            "matchExpressions": [*(selector.get("matchExpressions") or ()), *added],
+        }
+    problem = ""
     try:
-        return SpreadConstraint(*what, selectors.from_object(constraint.get("labelSelector")))
+        parsed = selectors.from_object(selector)
     except SelectorError as wrong:
-        return SpreadConstraint(*what, selectors.nothing(), str(wrong))
+        parsed, problem = selectors.nothing(), str(wrong)
+    return SpreadConstraint(
+        constraint.get("maxSkew", 0),
+        constraint.get("topologyKey", ""),
+        constraint.get("whenUnsatisfiable") == "DoNotSchedule",
+        parsed,
+        problem,
+        constraint.get("minDomains") or 1,
+        constraint.get("nodeAffinityPolicy") != "Ignore",
+        constraint.get("nodeTaintsPolicy") == "Honor",
+    )
 
 
 def _host_ports(spec: Object) -> Iterable[HostPort]:

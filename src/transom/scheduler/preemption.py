@@ -20,12 +20,22 @@ from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import SelectorError
 from transom.scheduler.errors import SchedulingError
-from transom.scheduler.framework import CycleState, Handle, NodeToStatusMap
+from transom.scheduler.framework import (
+    CycleState,
+    FitError,
+    Handle,
+    NodeStatuses,
+    NodeToStatusMap,
+    Status,
+    unresolvable,
+)
 from transom.scheduler.pods import PodInfo
 
 log = logging.getLogger("transom.scheduler")
 
 _TURN_SECONDS = 0.003  # how long nodes are evaluated before other tasks get the event loop
+_NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
+_NOT_HELPFUL = unresolvable("Preemption is not helpful for scheduling")
 
 
 class Candidate(NamedTuple):
@@ -49,18 +59,21 @@ class PreemptionEvaluator:
 
     async def find_candidates(
         self, state: CycleState, pod: PodInfo, filtered_nodes: NodeToStatusMap
-    ) -> list[Candidate]:
-        """Empty if preemption cannot help on any node."""
+    ) -> tuple[list[Candidate], NodeStatuses]:
+        """Nodes where preemption helps; if there are none, why it does not help on those where it
+        might.
+        """
         snapshot, clock = self._handle.snapshot, self._handle.clock
         order = snapshot.order
         rows = order[np.isin(order, filtered_nodes.nodes_where_preemption_might_help())].tolist()
         if not rows:
-            return []
+            return [], []
         budgets = self._disruption_budgets.list()
         wanted = min(max(len(rows) * self._min_percentage // 100, self._min_absolute), len(rows))
         start = self._handle.rng.randrange(len(rows))
         violating: list[Candidate] = []
         non_violating: list[Candidate] = []
+        statuses: NodeStatuses = []
         names = [snapshot.name(row) for row in (*rows[start:], *rows[:start])]
         turn_ends = clock.monotonic() + _TURN_SECONDS
         for name in names:
@@ -68,23 +81,37 @@ class PreemptionEvaluator:
                 await asyncio.sleep(0)
                 turn_ends = clock.monotonic() + _TURN_SECONDS
             found = self._select_victims_on_node(state, pod, name, budgets)
-            if found is not None:
+            if isinstance(found, Status):
+                node = snapshot.nodes.get(name)
+                if node is not None:
+                    statuses.append((found, np.array([node.row], np.intp)))
+            elif found is not None:
                 (violating if found.num_pdb_violations else non_violating).append(found)
                 if non_violating and len(non_violating) + len(violating) >= wanted:
                     break
-        return non_violating + violating[:wanted]
+        return non_violating + violating[:wanted], statuses
+
+    def explain(self, statuses: NodeStatuses) -> str:
+        """Why there is no candidate; "" in releases that do not report it."""
+        if not self._handle.rules.post_filter_message:
+            return ""
+        order = self._handle.snapshot.order
+        seen = {int(row) for _, rows in statuses for row in rows}
+        others = np.array([row for row in order.tolist() if row not in seen], np.intp)
+        absent: NodeStatuses = [(_NOT_HELPFUL, others)] if len(others) else []
+        return str(FitError(len(order), [*statuses, *absent]))
 
     def _select_victims_on_node(
         self, state: CycleState, pod: PodInfo, node_name: str, budgets: list[Object]
-    ) -> Candidate | None:
-        """None: the pod would not fit even without all pods of lower priority."""
+    ) -> Candidate | Status | None:
+        """A status: why the pod would not fit even without all pods of lower priority."""
         handle, snapshot = self._handle, self._handle.snapshot
         node = snapshot.nodes.get(node_name)
         if node is None or node.node is None:
             return None  # deleted while other nodes were evaluated
         potential_victims = [p for p in node.pods.values() if p.priority < pod.priority]
         if not potential_victims:
-            return None
+            return _NO_VICTIMS
         state = handle.clone_state(state)
         now = handle.clock.time()
         removed: dict[str, PodInfo] = {}
@@ -106,7 +133,9 @@ class PreemptionEvaluator:
                 removed[victim.uid] = victim
                 handle.remove_pod(state, pod, victim, node)
             if not handle.pod_passes_filters(state, pod, node.row, filters):
-                return None
+                if not handle.rules.post_filter_message:
+                    return None
+                return handle.node_status(state, pod, node.row)
             potential_victims.sort(key=lambda p: (-p.priority, pod_start_time(p, now)))
             violating, non_violating = split_by_disruption_budgets(potential_victims, budgets)
             num_violations = sum(not reprieve(victim) for victim in violating)

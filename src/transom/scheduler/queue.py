@@ -93,7 +93,10 @@ class SchedulingQueue:
         *,
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
+        hints: bool = False,
     ) -> None:
+        """`hints`: an event that cannot help any pod does not count (queueing hints)."""
+        self._hints = hints
         self._clock = clock
         self.nominator = nominator
         self._may_enqueue = may_enqueue
@@ -174,7 +177,7 @@ class SchedulingQueue:
         item = self._unschedulable.get(key)
         if item is not None:
             self.nominator.update_nominated_pod(old, new)
-            if _is_pod_updated(old.pod, new.pod):
+            if item.gated or _is_pod_updated(old.pod, new.pod):
                 self._remove(key)
                 item.pod_info = new
                 self._move_to_active(item)
@@ -234,16 +237,16 @@ class SchedulingQueue:
 
     def assigned_pod_added(self, pod: PodInfo) -> None:
         """A pod was bound or changed: pods with affinity to it may now be schedulable."""
-        self._move(
-            [
-                item
-                for item in self._with_affinity.values()
-                if any(
-                    term.pod_selector.matches(pod.identity)
-                    for term in item.pod_info.shape.terms.affinity
-                )
-            ]
-        )
+        items = [
+            item
+            for item in self._with_affinity.values()
+            if any(
+                term.pod_selector.matches(pod.identity)
+                for term in item.pod_info.shape.terms.affinity
+            )
+        ]
+        if items or not self._hints:
+            self._move(items)
 
     def _move(self, items: list[QueuedPodInfo]) -> None:
         now = self._clock.monotonic()

@@ -1,8 +1,9 @@
 """Resource requests of pods and allocatable resources of nodes as integers: milli-CPUs, bytes,
 counts.
 
-The rules of the scheduler: requests of containers add up, a larger request of an init container
-replaces the sum, and the overhead of the RuntimeClass is added. Pure functions on objects.
+The rules of the scheduler: requests of containers and sidecars add up, a larger request of an init
+container (with the sidecars before it) replaces the sum, requests of the pod as a whole replace
+those of its containers, and the overhead of the RuntimeClass is added. Pure functions on objects.
 """
 
 from __future__ import annotations
@@ -65,15 +66,44 @@ def resource_totals(amounts: Mapping[str, int]) -> ResourceRequests:
     )
 
 
+def _add_amounts(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def is_sidecar(container: Object) -> bool:
+    """Whether an init container keeps running beside the containers."""
+    return container.get("restartPolicy") == "Always"
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """Whether requests of the whole pod can replace those of its containers."""
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
 def pod_requests(spec: Object) -> ResourceRequests:
     total: dict[str, int] = {}
     for container in spec.get("containers") or ():
-        for name, value in resource_list_values(_requested(container)).items():
-            total[name] = total.get(name, 0) + value
+        _add_amounts(total, resource_list_values(_requested(container)))
+    sidecars: dict[str, int] = {}
+    largest: dict[str, int] = {}  # while the init containers run
     for container in spec.get("initContainers") or ():
-        for name, value in resource_list_values(_requested(container)).items():
-            if name != PODS and value > total.get(name, 0):
-                total[name] = value
+        wanted = resource_list_values(_requested(container))
+        if is_sidecar(container):
+            _add_amounts(sidecars, wanted)
+            _add_amounts(total, wanted)
+            during = sidecars
+        else:
+            during = dict(wanted)
+            _add_amounts(during, sidecars)
+        for name, value in during.items():
+            largest[name] = max(largest.get(name, 0), value)
+    for name, value in largest.items():
+        if name != PODS and value > total.get(name, 0):
+            total[name] = value
+    for name, value in resource_list_values(_requested(spec)).items():
+        if is_pod_level_resource(name):
+            total[name] = value
     for name, value in resource_list_values(spec.get("overhead")).items():
         total[name] = total.get(name, 0) + value
     return resource_totals(total)
@@ -107,5 +137,16 @@ def score_request(spec: Object, name: str) -> int:
 
 
 def _without_overhead(spec: Object, name: str) -> int:
+    whole = _requested(spec).get(name)
+    if whole is not None and is_pod_level_resource(name):
+        return resource_amount(name, whole)
     total = sum(_at_least_something(c, name) for c in spec.get("containers") or ())
-    return max([total, *(_at_least_something(c, name) for c in spec.get("initContainers") or ())])
+    sidecars = largest = 0
+    for container in spec.get("initContainers") or ():
+        wanted = _at_least_something(container, name)
+        if is_sidecar(container):
+            sidecars += wanted
+            largest = max(largest, sidecars)
+        else:
+            largest = max(largest, sidecars + wanted)
+    return max(total + sidecars, largest)

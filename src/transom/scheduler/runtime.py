@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -19,6 +19,9 @@ from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.scheduling import scheduling_rules
 from transom.scheduler import framework as fw
 from transom.scheduler.arrays import Ints, Mask, Rows
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
@@ -40,6 +43,7 @@ from transom.scheduler.framework import (
 from transom.scheduler.nominator import PodNominator
 from transom.scheduler.owners import OwnerSelectors
 from transom.scheduler.pods import PodInfo
+from transom.scheduler.resource_claims import ResourceClaimCache
 from transom.scheduler.snapshot import NodeInfo, Snapshot
 from transom.scheduler.volumes import VolumeCache
 from transom.scheduler.waiting_pods import WaitingPods
@@ -82,6 +86,8 @@ class FrameworkOptions:
     waiting_pods: WaitingPods
     volumes: VolumeCache
     owners: OwnerSelectors
+    features: FeatureSet = field(default_factory=lambda: FeatureSet(DEFAULT))
+    claims: ResourceClaimCache | None = None  # in releases with dynamic resource allocation
 
 
 class Framework:
@@ -106,8 +112,11 @@ class Framework:
         self.nominator = options.nominator
         self.volumes = options.volumes
         self.owners = options.owners
+        self.features = options.features
+        self.rules = scheduling_rules(options.features.release)
         self.event_recorder = event_recorder
         self._waiting_pods = options.waiting_pods
+        self._claims = options.claims
         weights = _weights(plugins)
         self._plugins = self._construct(registry, plugins, args)
         enabled = {point: self._enabled(plugins, point) for point in EXTENSION_POINTS}
@@ -167,6 +176,18 @@ class Framework:
                 )
             out.append(plugin)
         return out
+
+    @property
+    def uses_claims(self) -> bool:
+        return self._claims is not None
+
+    @property
+    def claims(self) -> ResourceClaimCache:
+        if self._claims is None:
+            raise SchedulerConfigError(
+                "plugin DynamicResources: the API of resource.k8s.io/v1 is not served"
+            )
+        return self._claims
 
     # ---- queue ---------------------------------------------------------------------------------
 
@@ -259,7 +280,7 @@ class Framework:
             return plugin.filter_nodes(state, pod, rows)
         except SchedulingError as error:
             raise SchedulingError(
-                f'running "{plugin.name}" filter plugin for pod "{pod.name}": {error}'
+                self.rules.filter_error.format(plugin=plugin.name, pod=pod.name, error=error)
             ) from error
 
     # ---- scheduling cycle: nominated pods and preemption ----------------------------------------
@@ -331,11 +352,19 @@ class Framework:
                     return False
             except SchedulingError as error:
                 raise SchedulingError(
-                    f'running "{plugin.name}" filter plugin for pod "{pod.name}": {error}'
+                    self.rules.filter_error.format(plugin=plugin.name, pod=pod.name, error=error)
                 ) from error
         if not self.nominator:
             return True
         return self.filter_with_nominated_pods(state, pod, row) is None
+
+    def node_status(self, state: CycleState, pod: PodInfo, row: int) -> Status | None:
+        if self.nominator:
+            status = self.filter_with_nominated_pods(state, pod, row)
+            if status is not None:
+                return status
+        found = self.run_filter_plugins_for_statuses(state, pod, np.array([row], np.intp))
+        return found[0][0] if found else None
 
     async def run_post_filter_plugins(
         self, state: CycleState, pod: PodInfo, filtered_nodes: NodeToStatusMap

@@ -17,9 +17,12 @@ from transom.kit.clock import Clock, rfc3339
 from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import DEFAULT
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.scheduling import scheduling_rules
 from transom.scheduler.cache import SchedulerCache
-from transom.scheduler.config import KubeSchedulerConfiguration
-from transom.scheduler.cycle import ScheduleAlgorithm, ScheduleResult
+from transom.scheduler.config import KubeSchedulerConfiguration, default_scheduler_config
+from transom.scheduler.cycle import NoNodesAvailable, ScheduleAlgorithm, ScheduleResult
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.event_handlers import EventHandlers
 from transom.scheduler.event_recorder import SchedulerEventRecorder, truncate_message
@@ -29,6 +32,7 @@ from transom.scheduler.owners import OwnerSelectors
 from transom.scheduler.plugins.registry import in_tree_registry
 from transom.scheduler.pods import PodInfo
 from transom.scheduler.queue import SchedulingQueue
+from transom.scheduler.resource_claims import ResourceClaimCache
 from transom.scheduler.runtime import Framework, FrameworkOptions
 from transom.scheduler.snapshot import Snapshot
 from transom.scheduler.volumes import VolumeCache
@@ -46,8 +50,13 @@ _CLEANUP_SECONDS = 1.0
 _BUSY_SECONDS = 0.25
 
 
+_DEFAULT_FEATURES = FeatureSet(DEFAULT)
+
+
 class Scheduler:
-    """`out_of_tree_registry` adds plugins to those of this package."""
+    """`out_of_tree_registry` adds plugins to those of this package; `features` are those of the
+    scheduler's release.
+    """
 
     def __init__(
         self,
@@ -56,8 +65,10 @@ class Scheduler:
         rng: random.Random,
         config: KubeSchedulerConfiguration | None = None,
         out_of_tree_registry: Registry | None = None,
+        features: FeatureSet = _DEFAULT_FEATURES,
     ) -> None:
-        config = config or KubeSchedulerConfiguration()
+        config = config or default_scheduler_config(features)
+        self._features = features
         registry = in_tree_registry(out_of_tree_registry or {})
         self._client = client
         self._clock = clock
@@ -66,6 +77,12 @@ class Scheduler:
         self.snapshot = Snapshot()
         self.cache = SchedulerCache(self.snapshot, clock)
         self.nominator = PodNominator(lambda key: self.pods.by_key(key) is not None)
+        self._claims = (
+            ResourceClaimCache(self.informers)
+            if features.enabled("DynamicResourceAllocation")
+            and scheduling_rules(features.release).resource_claims
+            else None
+        )
         options = FrameworkOptions(
             snapshot=self.snapshot,
             client=client,
@@ -77,6 +94,8 @@ class Scheduler:
             waiting_pods=WaitingPods(clock),
             volumes=VolumeCache(self.informers),
             owners=OwnerSelectors(self.informers),
+            features=features,
+            claims=self._claims,
         )
         self._event_recorders = [
             SchedulerEventRecorder(client, p.scheduler_name, clock, rng, self._busy)
@@ -95,12 +114,13 @@ class Scheduler:
             self._may_enqueue,
             initial_backoff=config.initial_backoff,
             max_backoff=config.max_backoff,
+            hints=features.enabled("SchedulerQueueingHints"),
         )
         self.algorithm = ScheduleAlgorithm(self.snapshot, rng, config.percentage_of_nodes_to_score)
         self._scheduled_at = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
         self._writes = asyncio.Semaphore(_CONCURRENT_WRITES)
-        EventHandlers(self.snapshot, self.cache, self.queue, self.profiles).register(
+        EventHandlers(self.snapshot, self.cache, self.queue, self.profiles, self._claims).register(
             self.pods, self.informers
         )
 
@@ -172,10 +192,13 @@ class Scheduler:
         try:
             result = self.algorithm.schedule(framework, state, pod)
         except FitError as error:
-            nominated = await self._run_post_filter(framework, state, pod, error)
-            self._record_failure(item, framework, str(error), POD_REASON_UNSCHEDULABLE, nominated)
-        except SchedulingError as error:
+            nominated, message = await self._run_post_filter(framework, state, pod, error)
+            text = f"{error} {message}" if message else str(error)
+            self._record_failure(item, framework, text, POD_REASON_UNSCHEDULABLE, nominated)
+        except NoNodesAvailable as error:
             self._record_failure(item, framework, str(error), POD_REASON_UNSCHEDULABLE)
+        except SchedulingError as error:
+            self._record_failure(item, framework, str(error), framework.rules.error_reason)
         except Exception as error:
             # A bug in a plugin fails one attempt for one pod, not the whole scheduler.
             log.exception("scheduling %s failed", pod.key)
@@ -195,20 +218,24 @@ class Scheduler:
 
     async def _run_post_filter(
         self, framework: Framework, state: CycleState, pod: PodInfo, error: FitError
-    ) -> str:
-        """The node that the pod is nominated for, or ""."""
+    ) -> tuple[str, str]:
+        """The node that the pod is nominated for, or "", and why it still cannot be scheduled."""
+        rules = framework.rules
         try:
             result, status = await framework.run_post_filter_plugins(
                 state, pod, error.filtered_nodes_statuses
             )
         except Exception:
             log.exception("PostFilter plugins failed for pod %s", pod.key)
-            return ""
+            return "", ""
         if status is not None and status.code is Code.ERROR:
             log.warning("PostFilter plugins failed for pod %s: %s", pod.key, status.message)
+        message = status.message if status is not None else ""
+        if message:
+            message = message + rules.post_filter_end if rules.post_filter_message else ""
         if result is None or (status is not None and not status.is_success):
-            return ""
-        return result.nominated_node_name
+            return "", message
+        return result.nominated_node_name, message
 
     def _assume_and_bind(
         self, item: QueuedPodInfo, framework: Framework, state: CycleState, result: ScheduleResult
@@ -310,6 +337,14 @@ class Scheduler:
             tried.pod, "Warning", "FailedScheduling", "Scheduling", truncate_message(message)
         )
         patch = pod_status_patch(tried.pod, message, reason, nominated, rfc3339(self._clock.time()))
+        generation = tried.pod["metadata"].get("generation")
+        if (
+            patch is not None
+            and generation
+            and self._features.enabled("PodObservedGenerationTracking")
+        ):
+            for condition in patch["status"].get("conditions") or ():
+                condition["observedGeneration"] = generation
         if patch is not None:
             self._start(self._patch_pod_status(tried, patch))
 

@@ -13,7 +13,7 @@ from transom.client.resources import (
 )
 from transom.client.store import object_key
 from transom.machinery import quantity
-from transom.machinery.objects import Object
+from transom.machinery.objects import Object, controller_of
 from transom.scheduler.errors import SchedulingError
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -124,7 +124,16 @@ class VolumeCache:
         return found is not None and found.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
 
-def claim_names(volume_list: Iterable[Object]) -> Iterable[str]:
+def claim_names(volume_list: Iterable[Object], pod_name: str) -> Iterable[str]:
+    """The claims of a pod's volumes, with those of its generic ephemeral volumes."""
     for volume in volume_list:
         if "persistentVolumeClaim" in volume:
             yield volume["persistentVolumeClaim"].get("claimName", "")
+        elif "ephemeral" in volume:
+            yield f"{pod_name}-{volume['name']}"
+
+
+def is_ephemeral_claim_of(pod: Object, claim: Object) -> bool:
+    """Whether the claim was created for a generic ephemeral volume of the pod."""
+    owner = controller_of(claim)
+    return owner is not None and owner.get("uid") == pod["metadata"].get("uid")

@@ -20,6 +20,7 @@ from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebho
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
 from transom.apiserver.admission.plugin import AdmissionPlugin
+from transom.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from transom.apiserver.admission.policies import AdmissionPolicies
 from transom.apiserver.admission.priority import Priority
 from transom.apiserver.admission.resource_quota import ResourceQuota
@@ -88,6 +89,11 @@ def admission_plugins(
         CertificateApproval(security.decide),
         CertificateSigning(security.decide),
         CertificateSubjectRestriction(),
+        *(
+            [PodTopologyLabels(find)]
+            if is_enabled(resources.release, "PodTopologyLabelsAdmission")
+            else []
+        ),
         DefaultIngressClass(objects, resource("networking.k8s.io", "v1", "ingressclasses")),
         *(
             [mutating_policies.MutatingAdmissionPolicy(policies.mutating, security.decide)]

@@ -15,7 +15,7 @@ from transom.client.store import join_key, object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
-from transom.controllers.daemonset import revisions, template
+from transom.controllers.daemonset import revisions, surge, template
 from transom.controllers.daemonset.placement import Placement
 from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
@@ -50,6 +50,7 @@ class DaemonSets:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
+        self._surges = env.settings.features.enabled("DaemonSetUpdateSurge")
         self._events = env.recorder("daemonset-controller")
         self._pod_control = pods.PodControl(env.client, self._events)
         self._expectations = Expectations(env.clock)
@@ -206,7 +207,7 @@ class DaemonSets:
             if should_run and there is None:
                 empty.append(name)
             elif may_stay:
-                pods_to_delete += self._surplus(daemon_set, name, there or ())
+                pods_to_delete += self._surplus(daemon_set, name, there or (), revision_hash)
             elif there is not None:
                 pods_to_delete += [
                     pod["metadata"]["name"] for pod in there if not pods.is_pod_terminating(pod)
@@ -223,7 +224,9 @@ class DaemonSets:
         ]
         await self._apply(key, daemon_set, pods_to_delete, empty, revision_hash)
 
-    def _surplus(self, daemon_set: Object, node: str, there: Sequence[Object]) -> list[str]:
+    def _surplus(
+        self, daemon_set: Object, node: str, there: Sequence[Object], revision_hash: str
+    ) -> list[str]:
         """Pods to delete from a node that keeps one: failed ones, and all but the oldest of the
         others.
         """
@@ -249,9 +252,20 @@ class DaemonSets:
             )
             self._events.event(daemon_set, WARNING, "FailedDaemonPod", message)
             pods_to_delete.append(pod["metadata"]["name"])
-        return pods_to_delete + [
-            pod["metadata"]["name"] for pod in sorted(running, key=_by_age)[1:]
-        ]
+        running.sort(key=_by_age)
+        excess = running[1:]
+        if self._max_surge(daemon_set, 1) > 0:
+            seconds = daemon_set["spec"].get("minReadySeconds") or 0
+            excess = surge.surplus_pods(running, revision_hash, seconds, self._clock.time())
+        return pods_to_delete + [pod["metadata"]["name"] for pod in excess]
+
+    def _max_surge(self, daemon_set: Object, desired: int) -> int:
+        """How many nodes may have a second pod during an update."""
+        strategy = daemon_set["spec"].get("updateStrategy") or {}
+        if not self._surges or strategy.get("type") != "RollingUpdate":
+            return 0
+        most = (strategy.get("rollingUpdate") or {}).get("maxSurge") or 0
+        return scaled_value(most, desired, up=True)
 
     async def _apply(
         self,
@@ -307,7 +321,12 @@ class DaemonSets:
         """
         by_node = await self._pods_by_node(daemon_set)
         seconds, now = daemon_set["spec"].get("minReadySeconds") or 0, self._clock.time()
-        unavailable, allowed = self._unavailable(daemon_set, by_node, seconds, now)
+        desired, unavailable, allowed = self._unavailable(daemon_set, by_node, seconds, now)
+        most = self._max_surge(daemon_set, desired)
+        if most > 0:
+            plan = surge.plan_surge(by_node, revision_hash, seconds, now, most)
+            await self._apply(key, daemon_set, plan.delete, plan.create, revision_hash)
+            return
         old = [
             pod
             for there in by_node.values()
@@ -327,8 +346,8 @@ class DaemonSets:
 
     def _unavailable(
         self, daemon_set: Object, by_node: ByNode, seconds: int, now: float
-    ) -> tuple[int, int]:
-        """Nodes without an available pod, and the maximum number of them."""
+    ) -> tuple[int, int, int]:
+        """Nodes that need a pod, those without an available one, and the maximum number of them."""
         placement = self._placement(daemon_set)
         unavailable = desired = 0
         for node in self._nodes.list():
@@ -342,7 +361,8 @@ class DaemonSets:
             ):
                 unavailable += 1
         limits = (daemon_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        return unavailable, scaled_value(limits.get("maxUnavailable", 1), desired, up=True)
+        most = scaled_value(limits.get("maxUnavailable", 1), desired, up=True)
+        return desired, unavailable, most
 
     # ---- status
     # ----------------------------------------------------------------------------------------------

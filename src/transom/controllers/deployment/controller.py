@@ -27,6 +27,7 @@ _WORKERS = 5
 class Deployments:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
+        self._features = env.settings.features
         self._clock = env.clock
         self._events = env.recorder("deployment-controller")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="deployment")
@@ -103,7 +104,14 @@ class Deployments:
             else {}
         )
         rollout = Rollout(
-            self._client, self._events, self._clock, self._sets.get, deployment, mine, pods_of
+            self._client,
+            self._events,
+            self._clock,
+            self._sets.get,
+            deployment,
+            mine,
+            pods_of,
+            self._features,
         )
         await rollout.sync()
         wait = rollout.check_after

@@ -21,6 +21,8 @@ from transom.kit.clock import Clock
 from transom.kit.large_work import compute_for_object
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of, with_metadata
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 
 _GONE = frozenset(("Failed", "Succeeded"))
 
@@ -35,6 +37,7 @@ class Rollout:
         deployment: Object,
         owned: Sequence[Object],
         pods_of: Mapping[str, Iterable[Object]],
+        features: FeatureSet,
     ) -> None:
         """`known_set` finds any ReplicaSet by name, `pods_of` returns the pods of the owned ones by
         uid.
@@ -46,6 +49,9 @@ class Rollout:
         self.deployment = deployment
         self._sets = list(owned)
         self._pods_of = pods_of
+        self._ranges = has_behaviour(features.release, "ScalingEventRange")
+        self._by_revision = has_behaviour(features.release, "CleanupByRevision")
+        self._terminating = features.enabled("DeploymentReplicaSetTerminatingReplicas")
         self.check_after: float | None = None  # seconds until the next sync
 
     async def sync(self) -> None:
@@ -201,9 +207,7 @@ class Rollout:
                 raise
         self._put_set(made)
         if not existed and size > 0:
-            self._events.event(
-                deployment, NORMAL, "ScalingReplicaSet", f"Scaled up replica set {name} to {size}"
-            )
+            self._record_scaling("up", name, 0, size)
         status = self._own_status()
         changed = self._set_revision(str(number))
         if not existed and statuses.has_deadline(deployment):
@@ -361,9 +365,13 @@ class Rollout:
         changed["spec"] = {**replica_set["spec"], "replicas": size}
         written = self._put_set(await self._client.update(REPLICA_SETS, changed))
         if before != size:
-            message = f"Scaled {direction} replica set {replica_set['metadata']['name']} to {size}"
-            self._events.event(deployment, NORMAL, "ScalingReplicaSet", message)
+            self._record_scaling(direction, replica_set["metadata"]["name"], before, size)
         return written
+
+    def _record_scaling(self, direction: str, name: str, before: int, size: int) -> None:
+        sizes_text = f"from {before} to {size}" if self._ranges else f"to {size}"
+        message = f"Scaled {direction} replica set {name} {sizes_text}"
+        self._events.event(self.deployment, NORMAL, "ScalingReplicaSet", message)
 
     # ---- strategies
     # ----------------------------------------------------------------------------------------------
@@ -451,7 +459,7 @@ class Rollout:
             return
         old = sorted(
             (s for s in self._old if "deletionTimestamp" not in s["metadata"]),
-            key=sets.sorted_by_age,
+            key=sets.sorted_by_revision if self._by_revision else sets.sorted_by_age,
         )
         for replica_set in old[: max(len(old) - limit, 0)]:
             meta, status = replica_set["metadata"], replica_set.get("status") or {}
@@ -524,14 +532,20 @@ class Rollout:
 
     async def _write_counts(self) -> None:
         status = statuses.calculate_deployment_status(
-            self.deployment, self._sets, self._new, self._clock.time()
+            self.deployment,
+            self._sets,
+            self._new,
+            self._clock.time(),
+            terminating=self._terminating,
         )
         if status != (self.deployment.get("status") or {}):
             await self._write_status(status)
 
     async def _write_progress(self) -> None:
         now = self._clock.time()
-        status = statuses.rollout_status(self.deployment, self._sets, self._new, now)
+        status = statuses.rollout_status(
+            self.deployment, self._sets, self._new, now, terminating=self._terminating
+        )
         if status != (self.deployment.get("status") or {}):
             await self._write_status(status)
         else:

@@ -57,6 +57,11 @@ def sorted_by_age(replica_set: Object) -> tuple[str, str]:
     return meta.get("creationTimestamp") or "", meta["name"]
 
 
+def sorted_by_revision(replica_set: Object) -> tuple[int, str, str]:
+    """The oldest revision first; then as by age."""
+    return revision(replica_set) or 0, *sorted_by_age(replica_set)
+
+
 def by_size_older(sets: Iterable[Object]) -> list[Object]:
     return sorted(sorted(sets, key=sorted_by_age), key=lambda s: -spec_replicas(s))
 

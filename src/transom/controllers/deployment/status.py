@@ -121,9 +121,16 @@ def next_check(deployment: Object, status: Object, now: float) -> float | None:
 
 
 def calculate_deployment_status(
-    deployment: Object, all_sets: Sequence[Object], new_set: Object | None, now: float
+    deployment: Object,
+    all_sets: Sequence[Object],
+    new_set: Object | None,
+    now: float,
+    *,
+    terminating: bool = False,
 ) -> Object:
-    """Computes the status from the ReplicaSets, with the Available condition."""
+    """Computes the status from the ReplicaSets, with the Available condition. `terminating`: with
+    the number of terminating pods.
+    """
     old = deployment.get("status") or {}
     available = total_status(all_sets, "availableReplicas")
     counts = {
@@ -135,6 +142,10 @@ def calculate_deployment_status(
         "unavailableReplicas": max(total_replicas(all_sets) - available, 0),
     }
     status: Object = {name: number for name, number in counts.items() if number}
+    if terminating and all(
+        (s.get("status") or {}).get("terminatingReplicas") is not None for s in all_sets
+    ):
+        status["terminatingReplicas"] = total_status(all_sets, "terminatingReplicas")
     for field in ("conditions", "collisionCount"):
         if old.get(field) is not None:
             status[field] = old[field]
@@ -155,10 +166,17 @@ def calculate_deployment_status(
 
 
 def rollout_status(
-    deployment: Object, all_sets: Sequence[Object], new_set: Object | None, now: float
+    deployment: Object,
+    all_sets: Sequence[Object],
+    new_set: Object | None,
+    now: float,
+    *,
+    terminating: bool = False,
 ) -> Object:
     """Like `calculate_deployment_status`, with the Progressing condition."""
-    status = calculate_deployment_status(deployment, all_sets, new_set, now)
+    status = calculate_deployment_status(
+        deployment, all_sets, new_set, now, terminating=terminating
+    )
     if not has_deadline(deployment):
         remove_deployment_condition(status, PROGRESSING)
     else:

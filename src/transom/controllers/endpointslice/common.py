@@ -99,9 +99,13 @@ def endpoint_key(endpoint: Object) -> EndpointKey:
 
 def same_endpoint(a: Object, b: Object) -> bool:
     """Whether all fields outside the key are equal."""
-    return (a.get("conditions") or {}).get("ready") == (b.get("conditions") or {}).get(
-        "ready"
-    ) and all(a.get(name) == b.get(name) for name in ("deprecatedTopology", "zone", "targetRef"))
+    before, after = a.get("conditions") or {}, b.get("conditions") or {}
+    return all(
+        before.get(name) == after.get(name) for name in ("ready", "serving", "terminating")
+    ) and all(
+        a.get(name) == b.get(name)
+        for name in ("deprecatedTopology", "nodeName", "zone", "hints", "targetRef")
+    )
 
 
 def slice_endpoints(piece: Object) -> list[Object]:

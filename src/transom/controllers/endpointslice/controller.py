@@ -26,8 +26,10 @@ from transom.controllers.endpointslice.common import (
 )
 from transom.controllers.pods import assigned_node, is_pod_ready
 from transom.controllers.service_pods import (
+    EndpointRules,
     Memberships,
     TriggerTimes,
+    endpoint_rules,
     find_port,
     has_cluster_ip,
     has_hostname,
@@ -48,6 +50,7 @@ class EndpointSlices:
         limiter = ControllerLimiter(env.clock, common.FIRST_RETRY, common.LONGEST_RETRY)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="endpoint_slice")
         self._times = TriggerTimes()
+        self._rules = endpoint_rules(env.settings.features)
         self._tracker = EndpointSliceTracker()
         self._writer = SliceWriter(env.client, self._tracker)
         self._services = env.informers(SERVICES)
@@ -129,15 +132,18 @@ class EndpointSlices:
         published = bool(service["spec"].get("publishNotReadyAddresses"))
         for pod in pods:
             status = pod.get("status") or {}
-            if not (status.get("podIP") or status.get("podIPs")) or not in_service(pod):
+            if not (status.get("podIP") or status.get("podIPs")):
                 continue
-            if "deletionTimestamp" in pod["metadata"] and not published:
+            if not in_service(pod, self._rules):
+                continue
+            going = "deletionTimestamp" in pod["metadata"]
+            if going and not published and not self._rules.terminating:
                 continue
             group = desired.setdefault(_ports(service, pod), {})
             node = self._nodes.get("", assigned_node(pod))
             if node is None:
                 raise UpdateFailed(f'node "{assigned_node(pod)}" not found')
-            endpoint = _endpoint(service, pod, node, address_type)
+            endpoint = _endpoint(service, pod, node, address_type, self._rules)
             if endpoint["addresses"]:
                 group[common.endpoint_key(endpoint)] = endpoint
         return plan.plan_slices(service, mine, desired, address_type)
@@ -173,9 +179,12 @@ def _ports(service: Object, pod: Object) -> Ports:
     return common.sorted_ports(tuple(out))
 
 
-def _endpoint(service: Object, pod: Object, node: Object, address_type: str) -> Object:
+def _endpoint(
+    service: Object, pod: Object, node: Object, address_type: str, rules: EndpointRules
+) -> Object:
     labels = node["metadata"].get("labels") or {}
-    ready = is_pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+    serving, terminating = is_pod_ready(pod), "deletionTimestamp" in pod["metadata"]
+    ready = (serving and not terminating) or bool(service["spec"].get("publishNotReadyAddresses"))
     addresses = [ip["ip"] for ip in (pod.get("status") or {}).get("podIPs") or () if ip.get("ip")]
     topology = {common.HOSTNAME: assigned_node(pod)}
     if labels.get(common.REGION):
@@ -184,12 +193,36 @@ def _endpoint(service: Object, pod: Object, node: Object, address_type: str) -> 
         "addresses": sorted(
             ip for ip in addresses if is_ipv6_address(ip) == (address_type == IPV6)
         ),
-        "conditions": {"ready": ready or bool(service["spec"].get("publishNotReadyAddresses"))},
-        "deprecatedTopology": topology,
-        "targetRef": target_ref(pod),
+        "conditions": {"ready": ready},
+        "targetRef": target_ref(pod, rules),
     }
+    if rules.terminating:
+        out["conditions"] |= {"serving": serving, "terminating": terminating}
+    if rules.node_names:
+        out["nodeName"] = assigned_node(pod)
+    else:
+        out["deprecatedTopology"] = topology
     if labels.get(common.ZONE):
         out["zone"] = labels[common.ZONE]
     if has_hostname(pod, service):
         out["hostname"] = pod["spec"]["hostname"]
+    hints = _hints(service, out, rules)
+    if hints:
+        out["hints"] = hints
     return out
+
+
+def _hints(service: Object, endpoint: Object, rules: EndpointRules) -> Object:
+    """Where clients should use a ready endpoint, as trafficDistribution says."""
+    wanted = service["spec"].get("trafficDistribution")
+    if wanted is None or not rules.close_traffic or not endpoint["conditions"]["ready"]:
+        return {}
+    same_node = wanted == "PreferSameNode" and rules.node_hints
+    if not (same_node or wanted == "PreferClose" or wanted == "PreferSameZone"):
+        return {}
+    hints: Object = {}
+    if endpoint.get("zone"):
+        hints["forZones"] = [{"name": endpoint["zone"]}]
+    if same_node and endpoint.get("nodeName"):
+        hints["forNodes"] = [{"name": endpoint["nodeName"]}]
+    return hints

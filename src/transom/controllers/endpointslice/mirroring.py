@@ -31,7 +31,7 @@ from transom.controllers.endpointslice.common import (
     slice_endpoints,
     slice_ports,
 )
-from transom.controllers.service_pods import LEADER, TRIGGER_TIME
+from transom.controllers.service_pods import LEADER, TRIGGER_TIME, endpoint_rules
 from transom.machinery.objects import Object, with_metadata
 
 MANAGER = "endpointslicemirroring-controller.k8s.io"
@@ -42,6 +42,7 @@ _MOST = 1000  # addresses of a subset
 
 class EndpointSliceMirroring:
     def __init__(self, env: ControllerContext) -> None:
+        self._node_names = endpoint_rules(env.settings.features).node_names
         self._events = env.recorder("endpoint-slice-mirroring-controller")
         limiter = ControllerLimiter(env.clock, common.FIRST_RETRY, common.LONGEST_RETRY)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="endpoint_slice_mirroring")
@@ -118,7 +119,7 @@ class EndpointSliceMirroring:
             )
 
     def _plan(self, endpoints: Object, mine: list[Object]) -> SliceChanges:
-        desired, invalid, skipped = mirrored_endpoints(endpoints)
+        desired, invalid, skipped = mirrored_endpoints(endpoints, node_names=self._node_names)
         if invalid:
             self._events.event(
                 endpoints,
@@ -175,7 +176,9 @@ def _is_mirrored(endpoints: Object) -> bool:
     )
 
 
-def mirrored_endpoints(endpoints: Object) -> tuple[dict[tuple[str, Ports], Endpoints], int, int]:
+def mirrored_endpoints(
+    endpoints: Object, *, node_names: bool = False
+) -> tuple[dict[tuple[str, Ports], Endpoints], int, int]:
     """Endpoints by address type and ports; the number of invalid addresses, and the number of
     skipped ones.
     """
@@ -193,7 +196,7 @@ def mirrored_endpoints(endpoints: Object) -> tuple[dict[tuple[str, Ports], Endpo
             if kind is None:
                 invalid += 1
                 continue
-            endpoint = _endpoint(address, is_ready)
+            endpoint = _endpoint(address, is_ready, node_names)
             groups[kind][endpoint_key(endpoint)] = endpoint
             added += 1
         skipped += len(ready) + len(unready) - added
@@ -208,11 +211,13 @@ def _address_type(ip: str) -> str | None:
     return IPV4 if parsed.version == 4 or parsed.ipv4_mapped is not None else IPV6
 
 
-def _endpoint(address: Object, ready: bool) -> Object:
+def _endpoint(address: Object, ready: bool, node_names: bool) -> Object:
     out: Object = {"addresses": [address["ip"]], "conditions": {"ready": ready}}
     if "targetRef" in address:
         out["targetRef"] = address["targetRef"]
-    if "nodeName" in address:
+    if "nodeName" in address and node_names:
+        out["nodeName"] = address["nodeName"]
+    elif "nodeName" in address:
         out["deprecatedTopology"] = {HOSTNAME: address["nodeName"]}
     if address.get("hostname"):
         out["hostname"] = address["hostname"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from transom.controllers.pods import pod_phase
@@ -61,28 +62,37 @@ def surplus_index_pods(
     return out
 
 
-def with_index(pod: Object, job_name: str, index: int) -> Object:
-    """A pod to create, with its index in the name, host name, annotation and environment."""
+def with_index(
+    pod: Object,
+    job_name: str,
+    index: int,
+    *,
+    label: bool = False,
+    annotations: Mapping[str, str] = MappingProxyType({}),
+) -> Object:
+    """A pod to create, with its index in the name, host name, annotation and environment. `label`:
+    also in a label, from which the environment takes it.
+    """
     suffix = f"-{index}"
     meta = pod["metadata"]
     spec: Object = {**pod["spec"], "hostname": job_name + suffix}
     for field in ("initContainers", "containers"):
         if spec.get(field):
-            spec[field] = [_with_variable(container) for container in spec[field]]
-    return {
-        **pod,
-        "spec": spec,
-        "metadata": {
-            **meta,
-            "generateName": job_name[: _LONGEST_NAME - len(suffix) - 1] + suffix + "-",
-            "annotations": {**(meta.get("annotations") or {}), ANNOTATION: str(index)},
-        },
+            spec[field] = [_with_variable(container, label) for container in spec[field]]
+    made = {
+        **meta,
+        "generateName": job_name[: _LONGEST_NAME - len(suffix) - 1] + suffix + "-",
+        "annotations": {**(meta.get("annotations") or {}), ANNOTATION: str(index), **annotations},
     }
+    if label:
+        made["labels"] = {**(meta.get("labels") or {}), ANNOTATION: str(index)}
+    return {**pod, "spec": spec, "metadata": made}
 
 
-def _with_variable(container: Object) -> Object:
+def _with_variable(container: Object, from_label: bool) -> Object:
     env = container.get("env") or []
     if any(variable["name"] == VARIABLE for variable in env):
         return container
-    source = {"fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}}
+    field = "labels" if from_label else "annotations"
+    source = {"fieldRef": {"fieldPath": f"metadata.{field}['{ANNOTATION}']"}}
     return {**container, "env": [*env, {"name": VARIABLE, "valueFrom": source}]}

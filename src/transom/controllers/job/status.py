@@ -10,6 +10,8 @@ from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.objects import Object
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+# What a Job that ends has before Failed or Complete, while its pods terminate.
+FAILURE_TARGET, SUCCESS_CRITERIA_MET = "FailureTarget", "SuccessCriteriaMet"
 
 
 def end_condition(job: Object) -> Object | None:

@@ -11,6 +11,7 @@ from transom.client.resources import PODS
 from transom.client.store import object_key, split_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.disruption_target import DisruptionMarker
 from transom.controllers.nodelifecycle.taints import NO_EXECUTE, taints_of, tolerated_seconds
 from transom.kit.clock import Timer
 from transom.machinery.errors import ApiError
@@ -40,7 +41,10 @@ class TaintManager:
     def __init__(self, env: ControllerContext, nodes: Informer, pods: Informer) -> None:
         self._client = env.client
         self._clock = env.clock
-        self._events = env.recorder("taint-controller")
+        features = env.settings.features
+        separate = features.enabled("SeparateTaintEvictionController")
+        self._events = env.recorder("taint-eviction-controller" if separate else "taint-controller")
+        self._disruption = DisruptionMarker(env)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="taint manager")
         self._nodes, self._pods = nodes, pods
         self._tainted: dict[str, list[Object]] = {}
@@ -127,6 +131,13 @@ class TaintManager:
         namespace, name = split_key(key)
         self._record_event(key, f"Marking for deletion Pod {key}")
         try:
+            pod = self._pods.by_key(key)
+            if pod is not None:
+                await self._disruption.mark(
+                    pod,
+                    "DeletionByTaintManager",
+                    "Taint manager: deleting due to NoExecute taint",
+                )
             await self._client.delete(PODS, namespace, name)
         except (ApiError, OSError) as problem:
             if is_not_found(problem):

@@ -15,6 +15,7 @@ from transom.controllers.persistentvolume.cache import WriteThroughCache
 from transom.controllers.persistentvolume.in_tree import provisioners
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
+from transom.machinery.releases.behaviour import has_behaviour
 
 _BUILT_IN_PREFIX = "kubernetes.io/"
 _TRIES, _TRY_SECONDS = 5, 10.0
@@ -31,6 +32,7 @@ class Provisioning:
     ) -> None:
         self._client = env.client
         self._clock = env.clock
+        self._release = env.settings.features.release
         self._provisioners = {
             **provisioners(env.settings.cloud, env.client, nodes),
             **env.settings.provisioners,
@@ -54,15 +56,17 @@ class Provisioning:
             self._fail(claim, f"no volume plugin matched name: {name}")
             return False
         claim = await self._name_provisioner(claim, name)
-        self._events.event(
-            claim,
-            NORMAL,
-            "ExternalProvisioning",
-            (
-                f'waiting for a volume to be created, either by external provisioner "{name}"'
-                " or manually created by system administrator"
-            ),
+        text = (
+            f'waiting for a volume to be created, either by external provisioner "{name}"'
+            " or manually created by system administrator"
         )
+        if has_behaviour(self._release, "ProvisioningEventText"):
+            text = (
+                "Waiting for a volume to be created either by the external provisioner "
+                f"'{name}' or manually by the system administrator. If volume creation is "
+                "delayed, please verify that the provisioner is running and correctly registered."
+            )
+        self._events.event(claim, NORMAL, "ExternalProvisioning", text)
         return False
 
     async def make(self, key: str, uid: str, classes: Informer) -> None:
@@ -143,9 +147,12 @@ class Provisioning:
 
     async def _name_provisioner(self, claim: Object, name: str) -> Object:
         notes = matching.volume_annotations(claim)
-        if notes.get(matching.STORAGE_PROVISIONER) == name:
+        wanted = {matching.STORAGE_PROVISIONER: name}
+        if has_behaviour(self._release, "ProvisionerAnnotation"):
+            wanted[matching.STORAGE_PROVISIONER_GA] = name
+        if wanted.items() <= notes.items():
             return claim
-        changed = with_metadata(claim, annotations={**notes, matching.STORAGE_PROVISIONER: name})
+        changed = with_metadata(claim, annotations={**notes, **wanted})
         return self._claims.remember(await self._client.update(PERSISTENT_VOLUME_CLAIMS, changed))
 
     async def _choose_again(self, claim: Object) -> None:

@@ -18,6 +18,7 @@ from transom.controllers.ownership import (
     index_by_controller,
     owned_or_orphaned_objects,
 )
+from transom.controllers.statefulset.features import stateful_set_features
 from transom.controllers.statefulset.identity import is_member_of_set
 from transom.controllers.statefulset.update import StatefulSetUpdate
 from transom.machinery.objects import Object
@@ -29,6 +30,8 @@ _WORKERS = 5
 class StatefulSets:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
+        self._clock = env.clock
+        self._features = stateful_set_features(env.settings.features)
         self._events = env.recorder("statefulset-controller")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="statefulset")
         self._sets = env.informers(STATEFUL_SETS)
@@ -78,6 +81,18 @@ class StatefulSets:
             owned_or_orphaned_objects(self._pods, stateful_set),
             lambda pod: is_member_of_set(stateful_set, pod),
         )
+        now = self._clock.time()
+        if self._features.available:
+            wait = pods.next_available(mine, stateful_set["spec"].get("minReadySeconds") or 0, now)
+            if wait is not None:
+                self._queue.add_after(key, wait)
         await StatefulSetUpdate(
-            self._client, self._events, self._claims, stateful_set, mine, revisions
+            self._client,
+            self._events,
+            self._claims,
+            stateful_set,
+            mine,
+            revisions,
+            self._features,
+            now,
         ).sync()

@@ -12,6 +12,7 @@ from transom.controllers.ownership import controller_ref
 from transom.machinery.objects import Object
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 REVISION_LABEL = "controller-revision-hash"
 _NAME = re.compile(r"(.*)-([0-9]+)", re.ASCII | re.DOTALL)
 _INT32 = 1 << 31
@@ -38,6 +39,17 @@ def revision_of(pod: Object) -> str:
     return (pod["metadata"].get("labels") or {}).get(REVISION_LABEL, "")
 
 
+def start_ordinal(stateful_set: Object) -> int:
+    """The ordinal of the first replica."""
+    start: int = (stateful_set["spec"].get("ordinals") or {}).get("start") or 0
+    return start
+
+
+def is_in_ordinal_range(stateful_set: Object, ordinal: int) -> bool:
+    first = start_ordinal(stateful_set)
+    return bool(first <= ordinal < first + stateful_set["spec"].get("replicas", 0))
+
+
 def pod_claims(stateful_set: Object, ordinal: int) -> dict[str, Object]:
     """The claims of one pod by the names of their templates, in template order."""
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
@@ -59,7 +71,8 @@ def pod_claims(stateful_set: Object, ordinal: int) -> dict[str, Object]:
     return found
 
 
-def identity_matches(stateful_set: Object, pod: Object) -> bool:
+def identity_matches(stateful_set: Object, pod: Object, *, index_label: bool = False) -> bool:
+    """`index_label`: whether the ordinal is in a label."""
     meta = pod["metadata"]
     parent, ordinal = parent_and_ordinal(meta["name"])
     name = stateful_set["metadata"]["name"]
@@ -68,6 +81,7 @@ def identity_matches(stateful_set: Object, pod: Object) -> bool:
         and parent == name
         and meta["name"] == f"{name}-{ordinal}"
         and (meta.get("labels") or {}).get(POD_NAME_LABEL) == meta["name"]
+        and (not index_label or (meta.get("labels") or {}).get(POD_INDEX_LABEL) == str(ordinal))
     )
 
 
@@ -80,7 +94,7 @@ def storage_matches(stateful_set: Object, pod: Object) -> bool:
     )
 
 
-def with_identity(stateful_set: Object, pod: Object) -> Object:
+def with_identity(stateful_set: Object, pod: Object, *, index_label: bool = False) -> Object:
     """The pod with the labels and volumes of its ordinal."""
     meta, ordinal = pod["metadata"], ordinal_of(pod)
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
@@ -92,13 +106,12 @@ def with_identity(stateful_set: Object, pod: Object) -> Object:
     volumes += [
         volume for volume in pod["spec"].get("volumes") or () if volume["name"] not in wanted
     ]
+    labels = {**(meta.get("labels") or {}), POD_NAME_LABEL: name}
+    if index_label:
+        labels[POD_INDEX_LABEL] = str(ordinal)
     out = {
         **pod,
-        "metadata": {
-            **meta,
-            "name": name,
-            "labels": {**(meta.get("labels") or {}), POD_NAME_LABEL: name},
-        },
+        "metadata": {**meta, "name": name, "labels": labels},
         "spec": dict(pod["spec"]),
     }
     if volumes:
@@ -106,7 +119,9 @@ def with_identity(stateful_set: Object, pod: Object) -> Object:
     return out
 
 
-def new_pod(stateful_set: Object, revision: str, ordinal: int) -> Object:
+def new_pod(
+    stateful_set: Object, revision: str, ordinal: int, *, index_label: bool = False
+) -> Object:
     """A pod to create."""
     pod = pods.pod_from_template(
         stateful_set["spec"].get("template") or {},
@@ -115,7 +130,7 @@ def new_pod(stateful_set: Object, revision: str, ordinal: int) -> Object:
     )
     meta, name = stateful_set["metadata"], f"{stateful_set['metadata']['name']}-{ordinal}"
     pod["metadata"] = {**pod["metadata"], "name": name, "namespace": meta["namespace"]}
-    pod = with_identity(stateful_set, pod)
+    pod = with_identity(stateful_set, pod, index_label=index_label)
     pod["metadata"]["labels"][REVISION_LABEL] = revision
     pod["spec"]["hostname"] = name
     pod["spec"]["subdomain"] = stateful_set["spec"].get("serviceName", "")

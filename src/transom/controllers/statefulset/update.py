@@ -20,7 +20,9 @@ from transom.client.resources import (
 )
 from transom.client.workqueue import RetryLater
 from transom.controllers import history, pods
-from transom.controllers.statefulset import identity
+from transom.controllers.percent import scaled_value
+from transom.controllers.statefulset import identity, retention
+from transom.controllers.statefulset.features import StatefulSetFeatures
 from transom.controllers.statefulset.identity import ordinal_of, revision_of
 from transom.kit.large_work import compute_for_object
 from transom.machinery.errors import ApiError
@@ -28,7 +30,7 @@ from transom.machinery.objects import Object
 
 _MOST_CREATED = 500  # pods per sync, like the burst size of other controllers
 _COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
-_COMPARED = (*_COUNTS, "currentRevision", "updateRevision")
+_COMPARED = (*_COUNTS, "availableReplicas", "currentRevision", "updateRevision")
 _ROLLING, _ON_DELETE = "RollingUpdate", "OnDelete"
 
 
@@ -57,7 +59,11 @@ class StatefulSetUpdate:
         stateful_set: Object,
         mine: Sequence[Object],
         revisions: Sequence[Object],
+        features: StatefulSetFeatures,
+        now: float,
     ) -> None:
+        self._features = features
+        self._now = now
         self._client = client
         self._events = events
         self._claims = claims
@@ -136,6 +142,8 @@ class StatefulSetUpdate:
             "collisionCount": self._collisions,
             **dict.fromkeys(_COUNTS, 0),
         }
+        if self._features.available:
+            status["availableReplicas"] = 0
         found, condemned = self._count_pods(status, count)
         if "deletionTimestamp" in stateful_set["metadata"]:
             return status
@@ -145,6 +153,7 @@ class StatefulSetUpdate:
             first_unhealthy = None  # it is within the desired replicas
         ordered = spec.get("podManagementPolicy") != "Parallel"
         replicas: list[Object] = []
+        await self._apply_retention(condemned)
         if await self._sync_replicas(
             current, update, found, replicas, status, ordered
         ) and await self._scale_down(condemned, first_unhealthy, status, ordered):
@@ -161,15 +170,42 @@ class StatefulSetUpdate:
             status["replicas"] += 1
             if _runs(pod):
                 status["readyReplicas"] += 1
+                if self._features.available and self._is_available(pod):
+                    status["availableReplicas"] += 1
             if _is_created(pod) and not pods.is_pod_terminating(pod):
                 _count_revision(status, revision_of(pod), 1)
-            ordinal = ordinal_of(pod)
+            ordinal = ordinal_of(pod) - self._start
             if 0 <= ordinal < count:
                 found[ordinal] = pod
-            elif ordinal >= count:
+            elif ordinal_of(pod) >= 0:
                 condemned.append(pod)
         condemned.sort(key=ordinal_of)
         return found, condemned
+
+    @property
+    def _start(self) -> int:
+        return identity.start_ordinal(self._set) if self._features.ordinals else 0
+
+    @property
+    def _min_ready(self) -> int:
+        return (self._set["spec"].get("minReadySeconds") or 0) if self._features.available else 0
+
+    def _is_available(self, pod: Object) -> bool:
+        return _runs(pod) and pods.is_pod_available(pod, self._min_ready, self._now)
+
+    async def _apply_retention(self, condemned: Sequence[Object]) -> None:
+        """The owners of claims, which decide when the claims are deleted."""
+        if not self._features.retention:
+            return
+        for pod in (*self._pods, *condemned):
+            for claim in identity.pod_claims(self._set, ordinal_of(pod)).values():
+                meta = claim["metadata"]
+                known = self._claims.get(meta["namespace"], meta["name"])
+                if known is None:
+                    continue
+                changed = retention.with_owners(known, self._set, pod)
+                if changed is not None:
+                    await self._client.update(PERSISTENT_VOLUME_CLAIMS, changed)
 
     async def _sync_replicas(
         self,
@@ -190,7 +226,8 @@ class StatefulSetUpdate:
             return identity.new_pod(
                 history.restored_object(stateful_set, revision),
                 revision["metadata"]["name"],
-                ordinal,
+                self._start + ordinal,
+                index_label=self._features.index_label,
             )
 
         created = 0
@@ -211,10 +248,10 @@ class StatefulSetUpdate:
                 if ordered or created == _MOST_CREATED:
                     return False  # the new pods trigger the next sync
                 continue
-            if ordered and not _is_healthy(pod):
+            if ordered and not (_is_healthy(pod) and self._is_available(pod)):
                 return False
             if not (
-                identity.identity_matches(stateful_set, pod)
+                identity.identity_matches(stateful_set, pod, index_label=self._features.index_label)
                 and identity.storage_matches(stateful_set, pod)
             ):
                 await self._repair(history.restored_object(stateful_set, update), pod)
@@ -235,7 +272,7 @@ class StatefulSetUpdate:
                 if ordered:
                     return False
                 continue
-            if ordered and not _runs(pod) and pod is not first_unhealthy:
+            if ordered and not self._is_available(pod) and pod is not first_unhealthy:
                 return False
             await self._delete(pod)
             _count_revision(status, revision_of(pod), -1)
@@ -248,7 +285,7 @@ class StatefulSetUpdate:
         strategy = self._set["spec"].get("updateStrategy") or {}
         rolling = strategy.get("rollingUpdate")
         if rolling is not None:
-            return bool(ordinal < (rolling.get("partition") or 0))
+            return bool(self._start + ordinal < (rolling.get("partition") or 0))
         done = (self._set.get("status") or {}).get("currentReplicas", 0)
         return bool(strategy.get("type") == _ROLLING and ordinal < done)
 
@@ -259,14 +296,32 @@ class StatefulSetUpdate:
         strategy = self._set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == _ON_DELETE:
             return
-        lowest = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        rolling = strategy.get("rollingUpdate") or {}
+        lowest = max((rolling.get("partition") or 0) - self._start, 0)
+        if self._features.max_unavailable and rolling.get("maxUnavailable") is not None:
+            await self._move_some(replicas, lowest, rolling["maxUnavailable"], status)
+            return
         for pod in reversed(replicas[lowest:]):
             if revision_of(pod) != status["updateRevision"] and not pods.is_pod_terminating(pod):
                 await self._delete(pod)
                 status["currentReplicas"] -= 1
                 return
-            if not _is_healthy(pod):
+            if not (_is_healthy(pod) and self._is_available(pod)):
                 return
+
+    async def _move_some(
+        self, replicas: Sequence[Object], lowest: int, limit: int | str, status: Object
+    ) -> None:
+        """Deletes outdated pods while no more than `limit` are unavailable."""
+        allowed = max(scaled_value(limit, self._set["spec"].get("replicas", 0), up=False), 1)
+        allowed -= sum(not (_is_healthy(p) and self._is_available(p)) for p in replicas)
+        for pod in reversed(replicas[lowest:]):
+            if allowed <= 0:
+                return
+            if revision_of(pod) != status["updateRevision"] and not pods.is_pod_terminating(pod):
+                await self._delete(pod)
+                status["currentReplicas"] -= 1
+                allowed -= 1
 
     # ---- writes
     # ----------------------------------------------------------------------------------------------
@@ -311,7 +366,7 @@ class StatefulSetUpdate:
 
     async def _repair(self, stateful_set: Object, pod: Object) -> None:
         """Restores the labels and volumes of a pod."""
-        repaired = identity.with_identity(stateful_set, pod)
+        repaired = identity.with_identity(stateful_set, pod, index_label=self._features.index_label)
         try:
             if not identity.storage_matches(stateful_set, pod):
                 await self._create_claims(stateful_set, pod)
@@ -361,6 +416,8 @@ class StatefulSetUpdate:
 
     def _record_event(self, verb: str, pod: Object, problem: Exception | None = None) -> None:
         name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
+        if self._features.title_events:
+            verb = verb.title()
         if problem is None:
             message = f"{verb} Pod {pod_name} in StatefulSet {name} successful"
             self._events.event(self._set, NORMAL, f"Successful{verb.title()}", message)
@@ -372,12 +429,13 @@ class StatefulSetUpdate:
         self, claim: str, pod: Object, problem: Exception | None = None
     ) -> None:
         name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
+        verb = "Create" if self._features.title_events else "create"
         if problem is None:
-            message = f"create Claim {claim} Pod {pod_name} in StatefulSet {name} success"
+            message = f"{verb} Claim {claim} Pod {pod_name} in StatefulSet {name} success"
             self._events.event(self._set, NORMAL, "SuccessfulCreate", message)
         else:
             message = (
-                f"create Claim {claim} for Pod {pod_name} in StatefulSet {name} failed error: "
+                f"{verb} Claim {claim} for Pod {pod_name} in StatefulSet {name} failed error: "
                 f"{problem}"
             )
             self._events.event(self._set, WARNING, "FailedCreate", message)

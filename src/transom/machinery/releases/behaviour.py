@@ -67,6 +67,7 @@ Behaviour = Literal[
     "GroupNotFoundAsStatus",
     "InternalTrafficPolicy",
     "JobControllerLabels",
+    "JobInterimConditions",
     "JsonValuesInErrors",
     "ProjectedTokens",
     "RuleValuesInErrors",
@@ -97,6 +98,25 @@ Behaviour = Literal[
     "StrictJsonDecoder",
     "TrimmedSourcePaths",
     "VolumePhaseTransitionTime",
+    "AutoscalerEventsAreV2",
+    "AutoscalerMetricTexts",
+    "CronJobConditionText",
+    "CronJobLastSuccess",
+    "CleanupByRevision",
+    "CronJobOwnersAreV1",
+    "DisruptionConditions",
+    "EmptyBudgetSelectorMatches",
+    "EndpointSliceNodeName",
+    "EndpointsManagedBy",
+    "FnvEndpointOrder",
+    "NoTargetVersions",
+    "NoTerminalEndpoints",
+    "ProvisionerAnnotation",
+    "ProvisioningEventText",
+    "RootCaDescription",
+    "ScalingEventRange",
+    "StatefulSetTitleEvents",
+    "UnmanagedPodsInBudgets",
     "WebhookErrorsNameCall",
 ]
 
@@ -175,6 +195,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ImmutableClassErrors": Release(1, 36),
     "InternalTrafficPolicy": Release(1, 22),
     "JobControllerLabels": Release(1, 27),
+    # Jobs have FailureTarget and SuccessCriteriaMet before Failed and Complete.
+    "JobInterimConditions": Release(1, 31),
     # Field errors show bad values as JSON, earlier ones in Go syntax.
     "JsonValuesInErrors": Release(1, 34),
     "MetadataNameLabel": Release(1, 21),
@@ -202,6 +224,35 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     # Errors that name a source file do so relative to the module.
     "TrimmedSourcePaths": Release(1, 24),
     "VolumePhaseTransitionTime": Release(1, 29),
+    "AutoscalerEventsAreV2": Release(1, 23),
+    "AutoscalerMetricTexts": Release(1, 25),
+    "CronJobConditionText": Release(1, 31),
+    "CronJobLastSuccess": Release(1, 21),
+    # Deployments delete the ReplicaSets of the oldest revisions, earlier the oldest ReplicaSets.
+    "CleanupByRevision": Release(1, 21),
+    "CronJobOwnersAreV1": Release(1, 21),
+    # PodDisruptionBudgets have the condition DisruptionAllowed.
+    "DisruptionConditions": Release(1, 21),
+    # Only policy/v1 is served, where an empty selector selects all pods.
+    "EmptyBudgetSelectorMatches": Release(1, 25),
+    # Endpoints name their node in a field, earlier in a topology label.
+    "EndpointSliceNodeName": Release(1, 21),
+    "EndpointsManagedBy": Release(1, 33),
+    "FnvEndpointOrder": Release(1, 35),
+    # Endpoints refer to pods without their resourceVersion.
+    "NoTargetVersions": Release(1, 23),
+    # Pods that have ended are not endpoints, whatever their restart policy.
+    "NoTerminalEndpoints": Release(1, 22),
+    # Claims have the GA annotation of their provisioner beside the beta one.
+    "ProvisionerAnnotation": Release(1, 23),
+    "ProvisioningEventText": Release(1, 28),
+    "RootCaDescription": Release(1, 22),
+    # Events of Deployments name the old number of replicas too.
+    "ScalingEventRange": Release(1, 32),
+    # Events of StatefulSets begin with a capital letter.
+    "StatefulSetTitleEvents": Release(1, 35),
+    # Budgets report pods without a controller instead of failing.
+    "UnmanagedPodsInBudgets": Release(1, 22),
     "WebhookErrorsNameCall": Release(1, 22),
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from transom.client.api import STRATEGIC_PATCH
+from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.resources import POD_DISRUPTION_BUDGETS, PODS
+from transom.kit.clock import rfc3339
+from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
@@ -29,6 +31,7 @@ from transom.scheduler.preemption import (
 
 log = logging.getLogger("transom.scheduler")
 
+_REASON = "PreemptionByScheduler"
 _MIN_CANDIDATE_NODES_PERCENTAGE, _MIN_CANDIDATE_NODES_ABSOLUTE = 10, 100
 
 
@@ -43,6 +46,7 @@ class DefaultPreemption(PostFilterPlugin):
         if problem:
             raise SchedulerConfigError(f'initializing plugin "{self.name}": {problem}')
         self._handle = handle
+        self._conditions = handle.features.enabled("PodDisruptionConditions")
         budgets = handle.informers(POD_DISRUPTION_BUDGETS)
         self._evaluator = PreemptionEvaluator(handle, budgets, percentage, absolute)
 
@@ -52,35 +56,59 @@ class DefaultPreemption(PostFilterPlugin):
         current = self._handle.pods.by_key(pod.key)
         if current is None:
             raise SchedulingError(f'pod "{pod.name}" not found')
-        if not self._is_eligible(pod, current, filtered_nodes):
-            return None, unschedulable()
+        reason = self._why_not_eligible(pod, current, filtered_nodes)
+        if reason:
+            return None, unschedulable(f"preemption: {reason}")
         if not len(filtered_nodes.nodes_where_preemption_might_help()):
             await self._clear_nominated_node_name(current)
-            return None, unschedulable()
-        candidates = await self._evaluator.find_candidates(state, pod, filtered_nodes)
+            return None, unschedulable(f"preemption: {self._evaluator.explain([])}")
+        candidates, statuses = await self._evaluator.find_candidates(state, pod, filtered_nodes)
         if not candidates:
-            return None, unschedulable()
+            if self._handle.rules.post_filter_message:
+                await self._clear_nominated_node_name(current)
+            return None, unschedulable(f"preemption: {self._evaluator.explain(statuses)}")
         best = pick_one_node_for_preemption(candidates, self._handle.clock.time())
         await self._prepare_candidate(pod, best)
         return PostFilterResult(best.node_name), None
 
-    def _is_eligible(self, pod: PodInfo, current: Object, filtered_nodes: NodeToStatusMap) -> bool:
+    def _why_not_eligible(
+        self, pod: PodInfo, current: Object, filtered_nodes: NodeToStatusMap
+    ) -> str:
+        """Why the pod may not preempt others, or ""."""
         if current["spec"].get("preemptionPolicy") == "Never":
-            return False
+            return "not eligible due to preemptionPolicy=Never."
         nominated = (current.get("status") or {}).get("nominatedNodeName", "")
         node = self._handle.snapshot.nodes.get(nominated) if nominated else None
         if node is None:
-            return True
+            return ""
         status = filtered_nodes.get(node.row)
         if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return True
+            return ""
         # Terminating victims will make room soon.
-        return not any(p.terminating and p.priority < pod.priority for p in node.pods.values())
+        if any(
+            p.terminating and p.priority < pod.priority and self._counts_as_victim(p)
+            for p in node.pods.values()
+        ):
+            return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _counts_as_victim(self, pod: PodInfo) -> bool:
+        """Whether a terminating pod is the victim of a preemption; older releases cannot tell."""
+        if not self._conditions:
+            return True
+        condition = podutil.find_condition(pod.pod, "DisruptionTarget")
+        return (
+            condition is not None
+            and condition.get("status") == "True"
+            and condition.get("reason") == _REASON
+        )
 
     async def _prepare_candidate(self, pod: PodInfo, best: Candidate) -> None:
         handle, node_name = self._handle, best.node_name
         for victim in best.victims:
             try:
+                if self._conditions and not victim.terminating:
+                    await self._mark_victim(pod, victim)
                 await handle.client.delete(PODS, victim.namespace, victim.name)
             except (ApiError, OSError) as error:
                 log.warning("cannot preempt pod %s: %s", victim.key, error)
@@ -93,13 +121,42 @@ class DefaultPreemption(PostFilterPlugin):
                 "Normal",
                 "Preempted",
                 "Preempting",
-                f"Preempted by {pod.namespace}/{pod.name} on node {node_name}",
+                handle.rules.preempted.format(
+                    namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node_name
+                ),
                 related=pod.pod,
             )
         # Nominated pods of lower priority may not fit on the node any more.
         for nominated in handle.nominator.nominated_pods_for_node(node_name):
             if nominated.priority < pod.priority:
                 await self._clear_nominated_node_name(nominated.pod)
+
+    async def _mark_victim(self, pod: PodInfo, victim: PodInfo) -> None:
+        who = pod.scheduler_name
+        condition: Object = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": _REASON,
+            "message": f"{who}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": rfc3339(self._handle.clock.time()),
+        }
+        known = [c["type"] for c in (victim.pod.get("status") or {}).get("conditions") or ()]
+        order = [{"type": kind} for kind in dict.fromkeys((*known, "DisruptionTarget"))]
+        generation = victim.pod["metadata"].get("generation")
+        if generation and self._handle.features.enabled("PodObservedGenerationTracking"):
+            condition["observedGeneration"] = generation
+        try:
+            await self._handle.client.patch(
+                PODS,
+                victim.namespace,
+                victim.name,
+                {"status": {"conditions": [condition], "$setElementOrder/conditions": order}},
+                STRATEGIC_PATCH,
+                subresource="status",
+            )
+        except ApiError as error:
+            if not is_not_found(error):
+                raise
 
     async def _clear_nominated_node_name(self, pod: Object) -> None:
         if not (pod.get("status") or {}).get("nominatedNodeName"):

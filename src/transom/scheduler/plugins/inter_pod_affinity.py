@@ -39,13 +39,9 @@ from transom.scheduler.pods import (
     intern_pod_selector,
 )
 
-ERR_REASON_AFFINITY_NOT_MATCH = "node(s) didn't match pod affinity/anti-affinity"
 ERR_REASON_AFFINITY_RULES = "node(s) didn't match pod affinity rules"
 ERR_REASON_ANTI_AFFINITY_RULES = "node(s) didn't match pod anti-affinity rules"
 ERR_REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
-_AFFINITY = unresolvable(ERR_REASON_AFFINITY_NOT_MATCH, ERR_REASON_AFFINITY_RULES)
-_ANTI_AFFINITY = unschedulable(ERR_REASON_AFFINITY_NOT_MATCH, ERR_REASON_ANTI_AFFINITY_RULES)
-_EXISTING = unschedulable(ERR_REASON_AFFINITY_NOT_MATCH, ERR_REASON_EXISTING_ANTI_AFFINITY)
 _ALL_AFFINITY_TERMS = StateKey["PodSelector | None"]("PreFilterInterPodAffinity")
 _WEIGHTED_COUNTS = StateKey[list[tuple[str, Ints, int]]]("PreScoreInterPodAffinity")
 
@@ -65,6 +61,10 @@ class InterPodAffinity(
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("hardPodAffinityWeight",), self.name)
         self._snapshot = handle.snapshot
+        before = handle.rules.pod_affinity
+        self._affinity = unresolvable(*before, ERR_REASON_AFFINITY_RULES)
+        self._anti_affinity = unschedulable(*before, ERR_REASON_ANTI_AFFINITY_RULES)
+        self._existing = unschedulable(*before, ERR_REASON_EXISTING_ANTI_AFFINITY)
         weight = args.get("hardPodAffinityWeight")
         self._hard_weight: int = 1 if weight is None else weight
         if not 0 <= self._hard_weight <= 100:
@@ -111,9 +111,9 @@ class InterPodAffinity(
         affinity = self._pod_affinity(state, pod)
         out: NodeStatuses = []
         for status, check in (
-            (_AFFINITY, self._satisfies_pod_affinity),
-            (_ANTI_AFFINITY, self._satisfies_pod_anti_affinity),
-            (_EXISTING, self._satisfies_existing_pods_anti_affinity),
+            (self._affinity, self._satisfies_pod_affinity),
+            (self._anti_affinity, self._satisfies_pod_anti_affinity),
+            (self._existing, self._satisfies_existing_pods_anti_affinity),
         ):
             if not len(rows):
                 break

@@ -24,9 +24,7 @@ from transom.scheduler.framework import (
 from transom.scheduler.labels import LabelColumns, NodeTerm, any_term, has_labels, node_terms
 from transom.scheduler.pods import PodInfo, PodShape
 
-ERR_REASON_POD = "node(s) didn't match Pod's node affinity"
 ERR_REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
-_REJECTED_BY_POD = unresolvable(ERR_REASON_POD)
 _REJECTED_BY_CONFIGURATION = unresolvable(ERR_REASON_ENFORCED)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -74,6 +72,7 @@ class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("addedAffinity",), self.name)
         self._snapshot = handle.snapshot
+        self._rejected_by_pod = unresolvable(handle.rules.node_affinity)
         added = args.get("addedAffinity") or {}
         required = added.get(_REQUIRED)
         self._required = (
@@ -105,7 +104,7 @@ class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
             if len(rejected):
                 out.append((_REJECTED_BY_CONFIGURATION, rejected))
         if len(rows):
-            out.append((_REJECTED_BY_POD, rows))
+            out.append((self._rejected_by_pod, rows))
         return out
 
     def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:

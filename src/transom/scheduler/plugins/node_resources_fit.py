@@ -19,6 +19,7 @@ from transom.scheduler.framework import (
     PreFilterPlugin,
     Status,
     check_args,
+    unresolvable,
     unschedulable,
 )
 from transom.scheduler.pods import PodInfo
@@ -36,6 +37,12 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("ignoredResources", "ignoredResourceGroups"), self.name)
         self._snapshot = handle.snapshot
+        self._rules = handle.rules
+        self._claims = (
+            handle.claims
+            if handle.uses_claims and handle.features.enabled("DRAExtendedResource")
+            else None
+        )
         self._ignored = frozenset(args.get("ignoredResources") or ())
         self._ignored_groups = frozenset(args.get("ignoredResourceGroups") or ())
         for where, entries in (
@@ -57,6 +64,8 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
         snapshot, asked = self._snapshot, self._asked(pod)
+        if self._delegated(asked):  # depends on DeviceClasses, so it is not cached
+            return self._fits(snapshot, asked, rows)
         fits = snapshot.usage.get(
             (self.name, asked), lambda some: self._fits(snapshot, asked, some), slices=True
         )
@@ -78,17 +87,30 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
 
     def _fits(self, snapshot: Snapshot, asked: ResourceRequests, rows: Some) -> Mask:
         fits: Mask = snapshot.used_pods[rows] < snapshot.alloc_pods[rows]
-        for _, used, has, wanted in _compared(snapshot, asked):
-            fits &= used[rows] + wanted <= has[rows]
+        delegated = self._delegated(asked)
+        for name, used, has, wanted in self._compared(asked):
+            enough = used[rows] + wanted <= has[rows]
+            fits &= enough | (has[rows] == 0) if name in delegated else enough
         return fits
+
+    def _delegated(self, asked: ResourceRequests) -> frozenset[str]:
+        """Resources that DeviceClasses provide on nodes that do not have them."""
+        if self._claims is None or not asked.scalars:
+            return frozenset()
+        claims = self._claims
+        return frozenset(
+            name for name, _ in asked.scalars if claims.class_of_resource(name) is not None
+        )
 
     def filter_node(self, state: CycleState, pod: PodInfo, row: int) -> bool:
         snapshot = self._snapshot
         if snapshot.used_pods[row] >= snapshot.alloc_pods[row]:
             return False
+        asked = self._asked(pod)
+        delegated = self._delegated(asked)
         return all(
-            used[row] + wanted <= has[row]
-            for _, used, has, wanted in _compared(snapshot, self._asked(pod))
+            used[row] + wanted <= has[row] or (name in delegated and not has[row])
+            for name, used, has, wanted in self._compared(asked)
         )
 
     def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
@@ -96,20 +118,40 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
         missing = [
             (ERR_REASON_TOO_MANY_PODS, snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])
         ]
-        for name, used, has, wanted in _compared(snapshot, self._asked(pod)):
-            missing.append((f"{ERR_REASON_INSUFFICIENT} {name}", used[rows] + wanted > has[rows]))
+        too_large = np.zeros(len(rows), np.int64)
+        asked = self._asked(pod)
+        delegated = self._delegated(asked)
+        for name, used, has, wanted in self._compared(asked):
+            lacks = used[rows] + wanted > has[rows]
+            if name in delegated:
+                lacks &= has[rows] > 0
+            missing.append((f"{ERR_REASON_INSUFFICIENT} {name}", lacks))
+            if self._rules.too_large_is_unresolvable:
+                too_large |= lacks & (wanted > has[rows])
+        missing.append(("", too_large.astype(np.bool_)))
         # Nodes that lack the same resources have the same bit pattern.
         patterns = np.zeros(len(rows), np.int64)
         for bit, (_, lacks) in enumerate(missing):
             patterns |= lacks.astype(np.int64) << bit
         out: NodeStatuses = []
         for pattern in np.unique(patterns).tolist():
-            reasons = tuple(reason for bit, (reason, _) in enumerate(missing) if pattern >> bit & 1)
-            out.append((unschedulable(*reasons), rows[patterns == pattern]))
+            reasons = tuple(
+                reason for bit, (reason, _) in enumerate(missing) if reason and pattern >> bit & 1
+            )
+            status = unresolvable if pattern >> (len(missing) - 1) & 1 else unschedulable
+            out.append((status(*reasons), rows[patterns == pattern]))
         return out
 
+    def _compared(self, asked: ResourceRequests) -> list[tuple[str, Ints, Ints, int]]:
+        found = _compared_resources(self._snapshot, asked)
+        if self._rules.compares_requested_only:
+            return [row for row in found if row[3]]
+        return found
 
-def _compared(snapshot: Snapshot, asked: ResourceRequests) -> list[tuple[str, Ints, Ints, int]]:
+
+def _compared_resources(
+    snapshot: Snapshot, asked: ResourceRequests
+) -> list[tuple[str, Ints, Ints, int]]:
     """The resources to compare: name, used, allocatable, wanted. A pod without requests fits on an
     overcommitted node; a pod with any request must fit in all basic resources.
     """

@@ -10,7 +10,7 @@ from functools import lru_cache
 from transom.machinery.objects import Object
 from transom.scheduler.plugins.volume_limits import VolumeLimits
 from transom.scheduler.snapshot import NodeInfo
-from transom.scheduler.volumes import storage_class_name
+from transom.scheduler.volumes import claim_names, storage_class_name
 
 _PREFIX = "attachable-volumes-"
 _CSI = _PREFIX + "csi-"
@@ -39,7 +39,7 @@ class NodeVolumeLimits(VolumeLimits[dict[str, str]]):
             return True
         there: dict[str, str] = {}
         for pod in node.claims.values():
-            there |= self._attached(pod.volumes, pod.namespace)
+            there |= self._attached(pod.volumes, pod.namespace, pod.name)
         used = Counter(there.values())
         wanted = Counter(key for volume, key in new.items() if volume not in there)
         return all(
@@ -57,13 +57,12 @@ class NodeVolumeLimits(VolumeLimits[dict[str, str]]):
                 limits[limit_key(driver["name"])] = count
         return limits
 
-    def _attached(self, pod_volumes: Iterable[Object], namespace: str) -> dict[str, str]:
+    def _attached(
+        self, pod_volumes: Iterable[Object], namespace: str, pod_name: str
+    ) -> dict[str, str]:
         """Volumes of CSI drivers, and the limit each counts against."""
         out = {}
-        for volume in pod_volumes:
-            if "persistentVolumeClaim" not in volume:
-                continue
-            name = volume["persistentVolumeClaim"].get("claimName", "")
+        for name in claim_names(pod_volumes, pod_name):
             claim = self._volumes.claim(namespace, name)
             driver, handle = self._driver(claim, namespace, name) if claim is not None else ("", "")
             if driver and handle:

@@ -35,6 +35,7 @@ from transom.scheduler.framework import (
     unschedulable,
 )
 from transom.scheduler.plugins.node_affinity import matches_pod
+from transom.scheduler.plugins.taint_toleration import tolerated_rows
 from transom.scheduler.pods import (
     PodInfo,
     PodSelector,
@@ -57,6 +58,9 @@ class _Constraint(NamedTuple):
     max_skew: int
     key: str
     pod_selector: PodSelector
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
 
 
 class _Scoring(NamedTuple):
@@ -89,6 +93,7 @@ class PodTopologySpread(
             else tuple(parse_spread_constraint(c)._replace(selector=None) for c in given)
         )
         self._snapshot = handle.snapshot
+        self._counts_eligible = handle.rules.spread_counts_eligible_nodes
         self._owners = handle.owners
 
     def _constraints(self, pod: PodInfo, hard: bool) -> list[_Constraint]:
@@ -115,6 +120,9 @@ class PodTopologySpread(
                     spread.max_skew,
                     spread.key,
                     intern_pod_selector((frozenset((pod.namespace,)), selector)),
+                    spread.min_domains,
+                    spread.honors_affinity,
+                    spread.honors_taints,
                 )
             )
         return out
@@ -152,20 +160,27 @@ class PodTopologySpread(
     ) -> list[tuple[Codes, Ints, _Constraint]]:
         """For each constraint: the domain of each row, and the skew of each domain with the pod."""
         snapshot = self._snapshot
-        eligible = _eligible(snapshot, pod, [c.key for c in constraints])
+        keys = [c.key for c in constraints]
         out = []
         for constraint in constraints:
+            eligible = _eligible(snapshot, pod, keys, constraint)
             codes = snapshot.labels.codes(constraint.key)
             domains = np.zeros(int(codes.max(initial=-1)) + 2, np.int64)
             present = np.zeros(len(domains), np.bool_)
             present[codes[eligible]] = True
             present[-1] = False
-            counts = by_domain(
-                codes, snapshot.counters.counts(constraint.pod_selector, terminating=False)
-            )
-            # All pods of a domain with an eligible node count, also those on its other nodes.
+            per_row = snapshot.counters.counts(constraint.pod_selector, terminating=False)
+            if self._counts_eligible:
+                inside = np.zeros(snapshot.capacity, np.int64)
+                inside[eligible] = per_row[eligible]
+                per_row = inside
+            # Before 1.24, all pods of a domain with an eligible node count, also those on its other
+            # nodes.
+            counts = by_domain(codes, per_row)
             domains[:-1] = np.where(present[:-1], counts[: len(domains) - 1], 0)
             lowest = int(domains[present].min()) if present.any() else np.iinfo(np.int32).max
+            if int(present.sum()) < constraint.min_domains:
+                lowest = 0
             own = 1 if constraint.pod_selector.matches(pod.identity) else 0
             out.append((codes, domains + own - lowest, constraint))
         return out
@@ -183,7 +198,6 @@ class PodTopologySpread(
         keys = [c.key for c in constraints]
         ignored = ~_labelled(snapshot, keys, rows) if all_keys else None
         scored = rows if ignored is None else rows[~ignored]
-        eligible: Rows | None = None
         counted, counts, weights = [], [], []
         for constraint in constraints:
             column = snapshot.labels.column(constraint.key)
@@ -195,8 +209,7 @@ class PodTopologySpread(
                 size = len(scored)
                 counts.append(per_row[rows])
             else:
-                if eligible is None:
-                    eligible = _eligible(snapshot, pod, keys if all_keys else [])
+                eligible = _eligible(snapshot, pod, keys if all_keys else [], constraint)
                 size = _domains(snapshot, constraint.key, scored)
                 inside = np.zeros(snapshot.capacity, np.int64)
                 inside[eligible] = per_row[eligible]
@@ -242,12 +255,17 @@ def _labelled(snapshot: Snapshot, keys: list[str], rows: Rows) -> Mask:
     return out
 
 
-def _eligible(snapshot: Snapshot, pod: PodInfo, keys: list[str]) -> Rows:
-    """The nodes that match the node affinity of the pod and have all topology keys."""
+def _eligible(snapshot: Snapshot, pod: PodInfo, keys: list[str], constraint: _Constraint) -> Rows:
+    """The nodes that have all topology keys and that the policies of the constraint include."""
     rows = snapshot.order
     mask = _labelled(snapshot, keys, rows)
-    own = matches_pod(pod.shape, snapshot.labels, rows)
-    return rows[mask if own is None else mask & own]
+    if constraint.honors_affinity:
+        own = matches_pod(pod.shape, snapshot.labels, rows)
+        if own is not None:
+            mask &= own
+    if constraint.honors_taints:
+        mask &= tolerated_rows(snapshot, pod, rows)
+    return rows[mask]
 
 
 def _domains(snapshot: Snapshot, key: str, rows: Rows) -> int:

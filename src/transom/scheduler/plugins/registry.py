@@ -7,9 +7,11 @@ from transom.scheduler.framework import Registry
 from transom.scheduler.plugins import (
     default_binder,
     default_preemption,
+    dynamic_resources,
     image_locality,
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_label,
     node_name,
     node_operating_system,
@@ -60,6 +62,8 @@ _IN_TREE: Registry = {
     "NodePreferAvoidPods": node_prefer_avoid_pods.NodePreferAvoidPods,
     "NodeLabel": node_label.NodeLabel,
     "NodeOperatingSystem": node_operating_system.NodeOperatingSystem,
+    "DynamicResources": dynamic_resources.DynamicResources,
+    "NodeDeclaredFeatures": node_declared_features.NodeDeclaredFeatures,
     "DefaultPreemption": default_preemption.DefaultPreemption,
     "DefaultBinder": default_binder.DefaultBinder,
 }

@@ -27,7 +27,7 @@ from transom.scheduler.framework import (
     unresolvable,
 )
 from transom.scheduler.pods import PodInfo
-from transom.scheduler.snapshot import Taint
+from transom.scheduler.snapshot import Snapshot, Taint
 
 _SOFT = "PreferNoSchedule"
 
@@ -42,22 +42,27 @@ def first_untolerated(taints: Iterable[Taint], tolerations: TolerationIndex) -> 
     )
 
 
+def tolerated_rows(snapshot: Snapshot, pod: PodInfo, rows: Rows) -> Mask:
+    """The rows without a NoSchedule or NoExecute taint that the pod does not tolerate."""
+    tolerations = TolerationIndex(pod.shape.tolerations)
+    free = np.array(
+        [first_untolerated(taints, tolerations) is None for taints in snapshot.taint_sets], np.bool_
+    )
+    return free[snapshot.taints[rows]]
+
+
 class TaintToleration(BatchFilterPlugin, PreScorePlugin, BatchScorePlugin, ScoreExtensions):
     name = "TaintToleration"
     static = True
 
     def __init__(self, args: Object, handle: Handle) -> None:
         self._snapshot = handle.snapshot
+        self._reason = handle.rules.untolerated_taint
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
-        sets = self._snapshot.taint_sets
-        if len(sets) == 1:
+        if len(self._snapshot.taint_sets) == 1:
             return None
-        tolerations = TolerationIndex(pod.shape.tolerations)
-        free = np.array(
-            [first_untolerated(taints, tolerations) is None for taints in sets], np.bool_
-        )
-        return free[self._snapshot.taints[rows]]
+        return tolerated_rows(self._snapshot, pod, rows)
 
     def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
         codes = self._snapshot.taints[rows]
@@ -66,7 +71,7 @@ class TaintToleration(BatchFilterPlugin, PreScorePlugin, BatchScorePlugin, Score
         for code in np.unique(codes):
             taint = first_untolerated(self._snapshot.taint_sets[code], tolerations)
             assert taint is not None
-            reason = f"node(s) had taint {{{taint[0]}: {taint[1]}}}, that the pod didn't tolerate"
+            reason = self._reason.format(key=taint[0], value=taint[1])
             out.append((unresolvable(reason), rows[codes == code]))
         return out
 

@@ -32,14 +32,13 @@ from transom.scheduler.volumes import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     claim_names,
+    is_ephemeral_claim_of,
     is_volume_bound,
     is_volume_bound_to_claim,
     resource_version,
 )
 
-ERR_REASON_NODE_CONFLICT = "node(s) had volume node affinity conflict"
 ERR_REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
-ERR_REASON_PV_NOT_EXIST = "pvc(s) bound to non-existent pv(s)"
 ERR_REASON_UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 _DEFAULT_TIMEOUT = 600
 _POLL_SECONDS = 1.0
@@ -74,6 +73,7 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
                 "must be positive integer"
             )
         self._snapshot = handle.snapshot
+        self._rules = handle.rules
         self._volumes = handle.volumes
         self._client, self._clock = handle.client, handle.clock
         self._nodes, self._pods = handle.informers(NODES), handle.pods
@@ -81,17 +81,31 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
     # ---- filter ----------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
-        pod = pod
-        names = [*claim_names(pod.volumes)] if pod.pod["spec"].get("volumes") else []
+        names = [*claim_names(pod.volumes, pod.name)] if pod.pod["spec"].get("volumes") else []
+        ephemeral = {f"{pod.name}-{v['name']}" for v in pod.volumes if "ephemeral" in v}
         if not names:
             return None
         bound, to_bind, immediate = [], [], False
         for name in names:
             claim = self._volumes.claims.get(f"{pod.namespace}/{name}")
+            if claim is None and name in ephemeral:
+                return unresolvable(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim "
+                    f'"{name}"'
+                )
             if claim is None:
                 return unresolvable(f'persistentvolumeclaim "{name}" not found')
+            if self._rules.checks_lost_claims and claim.get("status", {}).get("phase") == "Lost":
+                return unresolvable(
+                    f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume '
+                    f'"{claim["spec"].get("volumeName", "")}"'
+                )
             if claim["metadata"].get("deletionTimestamp"):
                 return unresolvable(f'persistentvolumeclaim "{name}" is being deleted')
+            if name in ephemeral and not is_ephemeral_claim_of(pod.pod, claim):
+                return unresolvable(
+                    f"PVC {pod.namespace}/{name} was not created for pod {pod.key} (pod is not owner)"
+                )
             if is_volume_bound(claim):
                 bound.append(claim)
             elif self._volumes.is_delayed_binding(claim) and not claim["spec"].get("volumeName"):
@@ -117,9 +131,9 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
         groups: dict[tuple[str, ...], list[int]] = {}
         for i, row in enumerate(rows.tolist()):
             problems = (
-                (ERR_REASON_NODE_CONFLICT, reached[i]),
+                (self._rules.volume_node_conflict, reached[i]),
                 (ERR_REASON_BIND_CONFLICT, satisfied[i]),
-                (ERR_REASON_PV_NOT_EXIST, known[i]),
+                (self._rules.missing_volume, known[i]),
             )
             groups.setdefault(tuple(text for text, fine in problems if not fine), []).append(row)
         return [

@@ -26,7 +26,7 @@ class _DiskLimits(VolumeLimits[set[str]]):
     def _has_room(self, node: NodeInfo, new: set[str]) -> bool:
         there: set[str] = set()
         for pod in {**node.disks, **node.claims}.values():
-            there |= self._attached(pod.volumes, pod.namespace)
+            there |= self._attached(pod.volumes, pod.namespace, pod.name)
         return len(there | new) <= dict(node.allocatable.scalars).get(
             self._resource, self._limit(node)
         )
@@ -34,7 +34,7 @@ class _DiskLimits(VolumeLimits[set[str]]):
     def _limit(self, node: NodeInfo) -> int:
         return self._default_limit
 
-    def _attached(self, pod_volumes: Iterable[Object], namespace: str) -> set[str]:
+    def _attached(self, pod_volumes: Iterable[Object], namespace: str, pod_name: str) -> set[str]:
         """The disks of this kind. An unbound claim counts if its class provisions such disks."""
         out = set()
         for volume in pod_volumes:

@@ -37,7 +37,7 @@ class VolumeLimits(BatchFilterPlugin, Generic[Attached]):
     def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
         if not pod.pod["spec"].get("volumes"):
             return None
-        new = self._attached(pod.volumes, pod.namespace)
+        new = self._attached(pod.volumes, pod.namespace, pod.name)
         if not new:
             return None
         return np.array(
@@ -48,7 +48,7 @@ class VolumeLimits(BatchFilterPlugin, Generic[Attached]):
         return all_rows(_REJECTED, rows)
 
     @abstractmethod
-    def _attached(self, pod_volumes: Iterable[Object], namespace: str) -> Attached:
+    def _attached(self, pod_volumes: Iterable[Object], namespace: str, pod_name: str) -> Attached:
         """The volumes of a pod that count."""
 
     @abstractmethod

@@ -35,7 +35,7 @@ class VolumeZone(BatchFilterPlugin):
     def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
         if not pod.pod["spec"].get("volumes"):
             return None
-        if not any(True for _ in claim_names(pod.volumes)):
+        if not any(True for _ in claim_names(pod.volumes, pod.name)):
             return None
         return np.array([self._status(pod, row) is None for row in rows.tolist()], np.bool_)
 
@@ -48,7 +48,7 @@ class VolumeZone(BatchFilterPlugin):
         zones = {key: labels[key] for key in _LABELS if key in labels}
         if not zones:
             return None
-        for name in claim_names(pod.volumes):
+        for name in claim_names(pod.volumes, pod.name):
             claim = self._volumes.claim(pod.namespace, name)
             if claim is None:
                 return unresolvable(f'persistentvolumeclaim "{name}" not found')

@@ -15,7 +15,9 @@ from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.gofmt import go_sprint
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object, with_metadata
+from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 from transom.machinery.validation.binding import validate_binding
 from transom.machinery.validation.options import validate_delete_options
 
@@ -62,13 +64,10 @@ class PodSubresources:
         await admit_subresource(self._admission, call, binding)
         if not name:
             raise errors.bad_request("Name parameter required.")
-        node, annotations = binding["target"]["name"], binding["metadata"].get("annotations") or {}
-
-        gated = has_behaviour(pods.release, "SchedulingGates")
 
         def transform(pod: Object | None) -> Object:
             assert pod is not None
-            return bound_pod(pod, node, annotations, call.ctx.now, gated)
+            return bound_pod(pod, binding, call.ctx.now, self._storage.release)
 
         def keep(*_args: object) -> None:
             """A binding changes only its own fields: no strategy, no validation of the pod."""
@@ -98,10 +97,15 @@ class PodSubresources:
         pods = self._pods
         pod = storage.decode(pods, storage.get(pods, namespace, name))
         if not _needs_budget(pod):
-            await self._delete(call, pods, options)
+            await self._mark_and_delete(call, pod, options)
             return _created()
         budgets_resource = self._budgets
-        budgets = [b for b in storage.objects(budgets_resource, namespace) if _selects(b, pod)]
+        nothing_selects_all = has_behaviour(storage.release, "EmptyBudgetSelectorMatches")
+        budgets = [
+            b
+            for b in storage.objects(budgets_resource, namespace)
+            if _selects(b, pod, nothing_selects_all)
+        ]
         if len(budgets) > 1:
             raise ApiError(
                 500,
@@ -114,7 +118,7 @@ class PodSubresources:
             status = budgets[0].get("status") or {}
             ready = (podutil.find_condition(pod, "Ready") or {}).get("status") == "True"
             enough = status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
-            if not ready and enough:
+            if not ready and (enough or self._always_allows(budgets[0])):
                 # An unready pod may be evicted without counting, if it is still the pod that was
                 # checked.
                 pinned = True
@@ -127,12 +131,57 @@ class PodSubresources:
                     call, budgets_resource, namespace, budgets[0]["metadata"]["name"], name, dry_run
                 )
         try:
-            await self._delete(call, pods, options)
+            await self._mark_and_delete(call, pod, options)
         except ApiError as problem:
             if problem.reason == "Conflict" and pinned and given_version is None:
                 raise _still_processing(budgets[0]["metadata"]["name"]) from None
             raise
         return _created()
+
+    def _always_allows(self, budget: Object) -> bool:
+        """Whether the budget does not protect pods that are not ready."""
+        return budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow" and is_enabled(
+            self._storage.release, "PDBUnhealthyPodEvictionPolicy"
+        )
+
+    async def _mark_and_delete(self, call: ApiCall, pod: Object, options: Object) -> None:
+        """Deletes the pod, with a condition that says why."""
+        if is_enabled(self._storage.release, "PodDisruptionConditions") and not call.ctx.dry_run:
+            required = (options.get("preconditions") or {}).get("resourceVersion")
+
+            def transform(current: Object | None) -> Object:
+                assert current is not None
+                version = current["metadata"]["resourceVersion"]
+                if required is not None and required != version:
+                    raise errors.conflict(
+                        GroupResource("", "pods"),
+                        call.info.name,
+                        "the ResourceVersion in the precondition "
+                        f"({required}) does not match the ResourceVersion in record ({version}). "
+                        "The object might have been modified",
+                    )
+                return with_disruption_target(current, call.ctx.now)
+
+            def keep(*_args: object) -> None:
+                """Only the condition changes."""
+
+            record, _ = await self._storage.update(
+                call.ctx,
+                self._pods,
+                call.info.namespace,
+                call.info.name,
+                transform,
+                subresource="status",
+                prepare=keep,
+                reread=True,
+                checked=False,
+            )
+            if required is not None:
+                written = self._storage.decode(self._pods, record)
+                version = written["metadata"]["resourceVersion"]
+                preconditions = {**options["preconditions"], "resourceVersion": version}
+                options = {**options, "preconditions": preconditions}
+        await self._delete(call, self._pods, options)
 
     async def _delete(self, call: ApiCall, pods: Resource, options: Object) -> None:
         problems = validate_delete_options(options)
@@ -185,10 +234,8 @@ class PodSubresources:
             ctx.dry_run = before
 
 
-def bound_pod(
-    pod: Object, node: str, annotations: dict[str, str], now: float, gated: bool = False
-) -> Object:
-    """The pod on a node. `gated`: scheduling gates prevent it."""
+def bound_pod(pod: Object, binding: Object, now: float, release: Release) -> Object:
+    node, annotations = binding["target"]["name"], binding["metadata"].get("annotations") or {}
     name = pod["metadata"]["name"]
     where = GroupResource("", "pods/binding")
     if pod["metadata"].get("deletionTimestamp"):
@@ -198,13 +245,18 @@ def bound_pod(
     current = pod["spec"].get("nodeName", "")
     if current:
         raise errors.conflict(where, name, f'pod {name} is already assigned to node "{current}"')
-    if gated and pod["spec"].get("schedulingGates"):
+    if has_behaviour(release, "SchedulingGates") and pod["spec"].get("schedulingGates"):
         raise errors.conflict(where, name, f"pod {name} has non-empty .spec.schedulingGates")
     new = with_metadata(
         pod, annotations={**(pod["metadata"].get("annotations") or {}), **annotations} or None
     )
+    labels = binding["metadata"].get("labels")
+    if labels and is_enabled(release, "PodTopologyLabelsAdmission"):
+        new = with_metadata(new, labels={**(pod["metadata"].get("labels") or {}), **labels})
     new["spec"] = {**pod["spec"], "nodeName": node}
     status = dict(pod.get("status") or {})
+    if is_enabled(release, "ClearingNominatedNodeNameAfterBinding"):
+        status.pop("nominatedNodeName", None)
     condition: Object = {
         "type": "PodScheduled",
         "status": "True",
@@ -221,6 +273,21 @@ def bound_pod(
         status["conditions"] = [condition if c is before else c for c in status["conditions"]]
     new["status"] = status
     return new
+
+
+def with_disruption_target(pod: Object, now: float) -> Object:
+    condition: Object = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": rfc3339(now),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status = dict(pod.get("status") or {})
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
+    status["conditions"] = [*others, condition]
+    return {**pod, "status": status}
 
 
 def _delete_options(call: ApiCall, eviction: Object) -> Object:
@@ -250,9 +317,10 @@ def _needs_budget(pod: Object) -> bool:
     )
 
 
-def _selects(budget: Object, pod: Object) -> bool:
+def _selects(budget: Object, pod: Object, empty_selects_all: bool) -> bool:
     selector = (budget.get("spec") or {}).get("selector")
-    if not selector:  # policy/v1beta1: an empty selector selects nothing
+    # policy/v1beta1: an empty selector selects nothing
+    if selector is None or (not selector and not empty_selects_all):
         return False
     return selectors.from_object(selector).matches(pod["metadata"].get("labels"))
 
