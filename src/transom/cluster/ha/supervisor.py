@@ -35,7 +35,7 @@ CONTROL: Final = "supervisor.sock"
 # As in `ha.worker`, which is not imported here: the supervisor needs little of it.
 _READY: Final = "ready"
 _ERROR: Final = "error "
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 8.0
 _DRAIN_SECONDS: Final = 0.3  # connections that are being opened reach the old process
 
@@ -156,6 +156,12 @@ class ServerGroup:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_START_SECONDS):
                     await self._nodes_ready.wait()
+
+    async def _server_ready(self, name: str) -> bool:
+        ready = await self.balancer.wait_ready(name, _START_SECONDS)
+        if ready:
+            self._report(f"{name} is ready")
+        return ready
 
     async def stop(self) -> None:
         if self.nodes is not None:
