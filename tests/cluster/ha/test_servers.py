@@ -56,9 +56,13 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 def cluster(tmp_path: Path) -> Iterator[ServersCluster]:
     require_etcd()
     made = ServersCluster(tmp_path)
-    made.ok("up", "--servers=3", "--linux=1", "--windows=1", "--kubeconfig", str(made.kubeconfig))
-    yield made
-    made.run("delete")
+    try:
+        made.ok(
+            "up", "--servers=3", "--linux=1", "--windows=1", "--kubeconfig", str(made.kubeconfig)
+        )
+        yield made
+    finally:
+        made.run("delete")
 
 
 def _create_maps(cluster: ServersCluster, until: threading.Event, failed: list[str]) -> int:
