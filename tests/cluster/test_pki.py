@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from transom.cluster.config import ClusterConfig
-from transom.cluster.pki import ensure_cluster_pki
+from transom.cluster.pki import ensure_cluster_pki, import_shared_keys
 from transom.kit.user_errors import UserError
 
 
@@ -106,3 +106,25 @@ def test_a_damaged_authority_is_an_error_for_the_user(config: ClusterConfig, nam
     (path.parent / "apiserver.names").write_text("")  # the certificate is to be made again
     with pytest.raises(UserError, match="is damaged"):
         ensure_cluster_pki(config)
+
+
+def test_servers_of_one_cluster_share_authorities_and_keys(config: ClusterConfig) -> None:
+    first = ensure_cluster_pki(config)
+    other = replace(config, name="green", bind="10.0.0.2")
+    import_shared_keys(other, config.pki)
+    second = ensure_cluster_pki(other)
+    for name in ("ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.key"):
+        assert (second.folder / name).read_bytes() == (first.folder / name).read_bytes()
+    assert second.ca_key.stat().st_mode & 0o777 == 0o600
+    # Its serving certificate is its own.
+    assert second.server_cert.read_bytes() != first.server_cert.read_bytes()
+    certificate = x509.load_pem_x509_certificate(second.server_cert.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "10.0.0.2" in [str(ip) for ip in names.get_values_for_type(x509.IPAddress)]
+    import_shared_keys(other, config.pki)  # the same ones again
+    third = replace(config, name="red")
+    ensure_cluster_pki(third)
+    with pytest.raises(UserError, match="differs from"):
+        import_shared_keys(third, config.pki)
+    with pytest.raises(UserError, match="No such file"):
+        import_shared_keys(replace(config, name="grey"), config.state)

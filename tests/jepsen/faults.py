@@ -190,6 +190,8 @@ async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[H
         )
     ]
     following = [asyncio.create_task(one.run(end)) for one in watchers]
+    # The order of changes is known from the first one on only if the watches begin before it.
+    await asyncio.gather(*(one.listed.wait() for one in watchers))
     clients = [
         WorkloadClient(
             f"c{number}",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.etcd_process import require_etcd
 from tests.jepsen.faults import FaultCluster, play_seed
 from tests.jepsen.history import OK
 
 
+@pytest.mark.timeout(300)
 async def test_clients_see_one_order_of_changes_while_processes_fail(tmp_path: Path) -> None:
     require_etcd()
     cluster = FaultCluster(tmp_path)

@@ -269,6 +269,7 @@ class Watcher:
         self._history = history
         self._log: WatchLog | None = None
         self.last = 0
+        self.listed = asyncio.Event()
 
     async def run(self, end: asyncio.Future[int]) -> None:
         """`end` becomes the revision after which there are no more changes."""
@@ -290,6 +291,7 @@ class Watcher:
                 take_list(operation, self._resource, found)
                 self._history.operations.append(operation)
                 self.last = operation.revision
+                self.listed.set()
                 self._log = WatchLog(
                     f"{self._name} {self._resource}", self.last, self.last, f"{self._resource}/"
                 )

@@ -115,7 +115,7 @@ class EndpointReconciler:
                     raise
 
     def _addresses(self) -> list[str]:
-        out = set()
+        out: set[str] = set()
         for record in self._store.list(BUCKET).records:
             for subset in orjson.loads(record.value).get("subsets") or ():
                 out.update(address["ip"] for address in subset.get("addresses") or ())

@@ -46,6 +46,7 @@ else:
     real_runtimes = lazy_import("transom.node.real_runtimes")
 
 READY_SECONDS = 30.0
+SERVERS_READY_SECONDS = 90.0  # several processes start at the same time
 STOP_SECONDS = 15.0
 # The resources that `cluster_status` counts: those users look for first.
 _COUNTED = {
@@ -81,7 +82,8 @@ def start_cluster(options: UpOptions, report_progress: ReportProgress) -> Cluste
         write_atomic(config.own_kubeconfig, kubeconfig.render_kubeconfig(entries), 0o600)
 
         try:
-            daemon.wait_daemon_ready(pipe, config, READY_SECONDS, report_progress)
+            patience = SERVERS_READY_SECONDS if config.servers else READY_SECONDS
+            daemon.wait_daemon_ready(pipe, config, patience, report_progress)
         except daemon.NotReadyYet:
             kubeconfig.merge_kubeconfig(target, entries)  # so that later lookups find it
             raise

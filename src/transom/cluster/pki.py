@@ -148,7 +148,7 @@ def _ensure(config: ClusterConfig) -> ClusterPki:
     if not kit.is_fresh(made.admin_cert, made.admin_key, made.ca):
         admin = kit.issue_client(ca, "admin", ["system:masters"])
         kit.save_key_pair(admin, made.admin_cert, made.admin_key, sync_names=False)
-    if not config.no_nodes and not kit.is_fresh(
+    if (not config.no_nodes or config.advertise_address) and not kit.is_fresh(
         made.kubelet_client_cert, made.kubelet_client_key, made.ca
     ):
         pair = kit.issue_client(ca, "kube-apiserver-kubelet-client", ["system:masters"])

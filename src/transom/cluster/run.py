@@ -276,7 +276,7 @@ def build_cluster_api_server(
             runtime_config=parse_runtime_config(config.runtime_config),
             gmsa=nodes is not None,
             windows=windows_policy(config),
-            kubelets=None if nodes is None else nodes.kubelets(),
+            kubelets=_kubelets(config, pki, nodes),
             metrics=None if nodes is None else nodes.metrics,
             service_account_key=pki.service_account_key.read_bytes(),
             ca=pki.ca.read_bytes(),
@@ -285,6 +285,19 @@ def build_cluster_api_server(
         )
     )
     return api
+
+
+def _kubelets(
+    config: ClusterConfig, pki: ClusterPki, nodes: NodesOfCluster | None
+) -> KubeletOptions | None:
+    """A server without nodes of its own that others can reach has nodes on other machines; as in
+    Kubernetes, their serving certificates are not verified by default.
+    """
+    if nodes is not None:
+        return nodes.kubelets()
+    if not config.advertise_address:
+        return None
+    return KubeletOptions(pair=ClientPair(pki.kubelet_client_cert, pki.kubelet_client_key))
 
 
 async def start_cluster_api_server(config: ClusterConfig, api: ApiServer) -> None:

@@ -22,6 +22,7 @@ _CHECK_SECONDS: Final = 1.0
 _CHECK_AGAIN_SECONDS: Final = 0.2  # while a server is not ready
 _CHECK_TIMEOUT: Final = 1.5
 _MOST_FAILURES: Final = 2
+_HALF_CLOSED_SECONDS: Final = 10.0
 _DIAL_SECONDS: Final = 2.0
 _WAIT_SECONDS: Final = 10.0  # how long a connection waits for a server that takes it
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)", re.I)
@@ -195,6 +196,7 @@ class _Side(asyncio.Protocol):
         other = self.other.transport if self.other is not None else None
         if other is not None and not other.is_closing() and other.can_write_eof():
             other.write_eof()
+            asyncio.get_running_loop().call_later(_HALF_CLOSED_SECONDS, other.abort)
             return True
         return False
 

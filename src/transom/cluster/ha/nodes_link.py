@@ -171,10 +171,10 @@ class RemoteNodes:
             raise ConnectionRefusedError(111, "Connection refused") from problem
         with asking:
             await loop.sock_sendall(asking, json.dumps([host, port]).encode())
-            readable = loop.create_future()
-            loop.add_reader(asking, lambda: readable.done() or readable.set_result(None))
+            readable = asyncio.Event()
+            loop.add_reader(asking, readable.set)
             try:
-                await readable
+                await readable.wait()
             finally:
                 loop.remove_reader(asking)
             answer, found, _, _ = socket.recv_fds(asking, 4096, 1)

@@ -35,8 +35,9 @@ CONTROL: Final = "supervisor.sock"
 # As in `ha.worker`, which is not imported here: the supervisor needs little of it.
 _READY: Final = "ready"
 _ERROR: Final = "error "
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 8.0
+_MEMBER_STOP_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.3  # connections that are being opened reach the old process
 
 Report = Callable[[str], None]
@@ -157,12 +158,20 @@ class ServerGroup:
                 async with asyncio.timeout(_START_SECONDS):
                     await self._nodes_ready.wait()
 
+    async def _server_ready(self, name: str) -> bool:
+        ready = await self.balancer.wait_ready(name, _START_SECONDS)
+        if ready:
+            self._report(f"{name} is ready")
+        return ready
+
     async def stop(self) -> None:
         if self.nodes is not None:
             await self.nodes.stop(_STOP_SECONDS)
         await asyncio.gather(*(server.stop(_STOP_SECONDS) for server in self.servers))
         await self.balancer.stop()
-        await asyncio.gather(*(member.stop(_STOP_SECONDS) for member in self.members))
+        # A leader that ends waits 7 s for another member to lead, and none stays. Their logs are
+        # synced: ending them at once loses nothing.
+        await asyncio.gather(*(member.stop(_MEMBER_STOP_SECONDS) for member in self.members))
 
     def status(self) -> dict[str, Any]:
         ready = {one.name: one.status() for one in self.balancer.backends}
