@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
+from inspect import signature
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,12 +18,16 @@ def text_cache(maxsize: int, longest: int = 512) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         cached: Any = lru_cache(maxsize)(function)
 
-        @wraps(function)
-        def call(text: Any, *args: Any, **kwargs: Any) -> Any:
+        def call_with_text(text: Any) -> Any:
+            return cached(text) if len(text) <= longest else function(text)
+
+        def call_with_more(text: Any, *args: Any, **kwargs: Any) -> Any:
             if len(text) > longest:
                 return function(text, *args, **kwargs)
             return cached(text, *args, **kwargs)
 
+        one = len(signature(function).parameters) == 1
+        call = wraps(function)(call_with_text if one else call_with_more)
         call.cache_info = cached.cache_info  # type: ignore[attr-defined]
         call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]

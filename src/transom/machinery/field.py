@@ -7,8 +7,7 @@ Paths are plain strings that the validators build as they descend (`spec.contain
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from transom.kit.goquote import go_quote
@@ -129,16 +128,19 @@ class _Counting(threading.local):
 _counting = _Counting()
 
 
-@contextmanager
-def bounded_errors() -> Iterator[None]:
+class bounded_errors:
     """Limits a validation to MAX_ERRORS errors: three bytes of a body can cause two errors, and
     each takes hundreds of bytes. All others are OMITTED.
     """
-    before, _counting.left = _counting.left, MAX_ERRORS
-    try:
-        yield
-    finally:
-        _counting.left = before
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _counting.left
+        _counting.left = MAX_ERRORS
+
+    def __exit__(self, *_: object) -> None:
+        _counting.left = self._before
 
 
 def _error(type: str, field: str, value: Any, detail: str) -> FieldError:

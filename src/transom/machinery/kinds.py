@@ -63,11 +63,12 @@ class Kind:
     # The storage version whose hash discovery shows, if it is not `storage`: clients of a release
     # see the one that Kubernetes uses.
     published_storage: str = ""
+    # The name under which tables of rules find this kind: `apps/Deployment`, `/Pod`. Every request
+    # reads it several times.
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """The name under which tables of rules find this kind: `apps/Deployment`, `/Pod`."""
-        return f"{self.group}/{self.kind}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.group}/{self.kind}")
 
     @property
     def stored(self) -> bool:

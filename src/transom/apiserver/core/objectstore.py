@@ -123,10 +123,9 @@ class ObjectStore:
             return obj
         entry = self.cached(record)
         if entry.lean is None:
-            entry.lean = {
-                **obj,
-                "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"},
-            }
+            meta = dict(obj["metadata"])
+            del meta["managedFields"]
+            entry.lean = {**obj, "metadata": meta}
         return entry.lean
 
     def labels(self, res: Resource, record: StoreRecord) -> dict[str, str]:
@@ -179,9 +178,11 @@ class ObjectStore:
     ) -> asyncio.Future[StoreRecord]:
         """`lock`: see `Store.put`."""
         meta = obj["metadata"]
-        body = (
-            obj if res.custom else {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
-        )
+        body = obj
+        if not res.custom:
+            body = dict(obj)
+            body.pop("apiVersion", None)
+            body.pop("kind", None)
         cached = Cached(meta.get("labels") or _NO_LABELS)
 
         def stamp(revision: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from transom.machinery.tables.text import (
@@ -74,11 +75,20 @@ def _endpoint_texts(subsets: Iterable[Object]) -> Iterable[str]:
             yield from (_host_port(a.get("ip", ""), port.get("port", 0)) for a in addresses)
 
 
+def _endpoints_cell(subsets: Sequence[Object]) -> str:
+    """The total is computed: a subset of 10,000 addresses and ports has a hundred million pairs."""
+    total = sum(
+        len(subset.get("addresses") or ()) * (len(subset.get("ports") or ()) or 1)
+        for subset in subsets
+    )
+    return shorten_list(list(islice(_endpoint_texts(subsets), _SHOWN)), _SHOWN, total=total)
+
+
 def print_endpoints(obj: Object, now: float) -> list[Any]:
     subsets = obj.get("subsets")
     return [
         name_cell(obj),
-        shorten_list(list(_endpoint_texts(subsets)), _SHOWN) if subsets else NONE,
+        _endpoints_cell(subsets) if subsets else NONE,
         age_cell(obj, now),
     ]
 

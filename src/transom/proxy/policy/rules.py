@@ -8,6 +8,7 @@ allow and nothing else. Independent of any firewall.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from typing import Any, Literal, NamedTuple
 from transom.machinery import selectors
 from transom.machinery.selectors import LabelSelector
 
+log = logging.getLogger("transom.proxy")
+
+MOST_PEERS = 2_000  # peers, excepted blocks or ports of one policy and direction
 Key = tuple[str, str]
 """Namespace and name."""
 Direction = Literal["ingress", "egress"]
@@ -267,10 +271,18 @@ def compile_policy(obj: Object) -> CompiledPolicy:
 def _clauses(
     key: Key, direction: Direction, rules: Iterable[Object] | None, peers: str
 ) -> tuple[PolicyClause, ...]:
-    return tuple(
-        _clause(key, direction, number, rule.get(peers) or (), rule.get("ports") or ())
-        for number, rule in enumerate(rules or ())
-    )
+    out: list[PolicyClause] = []
+    left = MOST_PEERS
+    for number, rule in enumerate(rules or ()):
+        allowed, ports = rule.get(peers) or (), rule.get("ports") or ()
+        blocks = sum(len((peer.get("ipBlock") or {}).get("except") or ()) for peer in allowed)
+        left -= max(len(allowed) + blocks, len(ports), 1)
+        if left < 0:
+            # Fewer rules allow less.
+            log.warning("NetworkPolicy %s/%s: only %d peers are used", *key, MOST_PEERS)
+            break
+        out.append(_clause(key, direction, number, allowed, ports))
+    return tuple(out)
 
 
 def _clause(

@@ -1,0 +1,188 @@
+"""Work of the API server, controllers and nodes that grows with one object, but not with its square:
+the cases of `test_linear` for allocation, proxies, kubelets and tables.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from tests.hostile.test_linear import MAX_LINES_RATIO, Work, kind_of, lines, validating
+from tests.kubelet.test_status import AROUND, UP
+from tests.kubelet.test_status import container as runtime_container
+from tests.proxy.objects import endpoint_slice, port, service
+
+from transom.apiserver.core.allocators import ServiceAllocators
+from transom.apiserver.core.strategies import services
+from transom.apiserver.core.watch import _with_version
+from transom.kubelet.podstate import PodState
+from transom.kubelet.status import generate_pod_status
+from transom.machinery import rbac, selectors
+from transom.machinery.tables import network
+from transom.machinery.validation import cron
+from transom.node.relay import MOST_RELAYS, wanted_relays
+from transom.proxy.policy.rules import MOST_PEERS, compile_policy
+from transom.proxy.tracker import MOST_ENDPOINTS, MOST_PORTS, ServiceTracker
+from transom.store.api import StoreRecord
+
+STORAGE_CLASS, CSI_NODE = map(kind_of, ("StorageClass", "CSINode"))
+
+
+def storage_class(n: int, *, many_terms: bool) -> dict[str, Any]:
+    values = [f"v{i}" for i in range(n)]
+    terms = (
+        [{"matchLabelExpressions": [{"key": "k", "values": [v]}]} for v in values]
+        if many_terms
+        else [{"matchLabelExpressions": [{"key": "k", "values": values}]}]
+    )
+    return {
+        "metadata": {"name": "a"},
+        "provisioner": "p",
+        "volumeBindingMode": "Immediate",
+        "allowedTopologies": terms,
+    }
+
+
+def csi_node(n: int) -> dict[str, Any]:
+    drivers = [{"name": f"d{i}", "nodeID": "n"} for i in range(n)]
+    return {"metadata": {"name": "a"}, "spec": {"drivers": drivers}}
+
+
+def allocating(n: int, *, dry_run: bool) -> Work:
+    spec = {"type": "NodePort", "ports": [{"port": i + 1} for i in range(n)]}
+
+    def work() -> None:
+        taken = services._Reservation(
+            ServiceAllocators("10.0.0.0/16", (20_000, 40_000), random.Random(1)),
+            {"metadata": {"name": "a"}},
+            dry_run,
+        )
+        services._reserve_node_ports(taken, orjson.loads(orjson.dumps({"spec": spec})), None)
+
+    return work
+
+
+def pod_status(n: int) -> Work:
+    specs = [{"name": f"c{i}", "image": "i"} for i in range(n)]
+    pod = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+        "spec": {"containers": specs},
+        "status": {"qosClass": "BestEffort"},
+    }
+    containers = [runtime_container(f"c{i}") for i in range(n)]
+    return lambda: generate_pod_status(pod, PodState(UP, containers), {}, {}, AROUND)
+
+
+def matching(n: int) -> Work:
+    labels = {f"k{i}": "v" for i in range(n)}
+    return lambda: selectors.from_map(labels).matches(labels)
+
+
+CASES: dict[str, Callable[[int], Work]] = {
+    "validation: values of a topology": lambda n: validating(
+        STORAGE_CLASS, storage_class(n, many_terms=False)
+    ),
+    "validation: terms of a topology": lambda n: validating(
+        STORAGE_CLASS, storage_class(n, many_terms=True)
+    ),
+    "validation: drivers of a node": lambda n: validating(CSI_NODE, csi_node(n)),
+    "validation: schedule": lambda n: (
+        lambda: cron.check_schedule(",".join(str(i % 60) for i in range(n)) + " * * * *")
+    ),
+    "allocation: node ports": lambda n: allocating(n, dry_run=False),
+    "allocation: node ports of a dry run": lambda n: allocating(n, dry_run=True),
+    "kubelet: status": pod_status,
+    "selector: from a map": matching,
+    "RBAC: aggregation": lambda n: (
+        lambda: rbac.aggregated_rules(
+            {
+                "metadata": {"name": "a"},
+                "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"l": "v"}}]},
+            },
+            [
+                {
+                    "metadata": {"name": "b", "labels": {"l": "v"}},
+                    "rules": [{"verbs": [f"v{i}"], "resources": ["r"]} for i in range(n)],
+                }
+            ],
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lines_of_other_parts_grow_with_size(name: str) -> None:
+    make = CASES[name]
+    make(100)()  # fills caches
+    small, large = lines(make(300)), lines(make(1200))
+    assert large <= MAX_LINES_RATIO * small, (small, large)
+
+
+# ---- bounds --------------------------------------------------------------------------------------
+
+
+def test_a_proxy_uses_a_bounded_number_of_ports_and_addresses() -> None:
+    tracker = ServiceTracker()
+    ips = [f"10.{i >> 8}.{i & 255}.1" for i in range(3000)]
+    many = service(ports=[port(i + 1, name=f"p{i}") for i in range(20_000)], externalIPs=ips)
+    tracker.put_service(many)
+    assert len(tracker.service_ports) == MOST_PORTS
+    programmed = sum(len(each.external_ips) for each in tracker.service_ports.values())
+    assert programmed <= MOST_ENDPOINTS
+    assert not tracker.put_service(many)
+
+
+def test_a_proxy_uses_a_bounded_number_of_endpoints() -> None:
+    tracker = ServiceTracker()
+    found = endpoint_slice()
+    found["endpoints"] = [{"addresses": [f"10.0.{i >> 8}.{i & 255}"]} for i in range(1000)]
+    found["ports"] = [{"port": i + 1, "name": f"p{i}"} for i in range(20_000)]
+    tracker.put_slice(found)
+    assert 0 < sum(map(len, tracker.endpoints.values())) <= MOST_ENDPOINTS
+
+
+def test_a_service_has_a_bounded_number_of_relays() -> None:
+    node_ports = [port(i + 1, name=f"p{i}", node=30_000 + i) for i in range(2_700)]
+    many = service(kind="LoadBalancer", ports=node_ports, ingress=["203.0.113.5"])
+    assert len(wanted_relays(many)) <= MOST_RELAYS + 1
+
+
+def test_a_policy_has_a_bounded_number_of_peers() -> None:
+    peers = [{"podSelector": {"matchLabels": {"a": f"b{i}"}}} for i in range(5)]
+    policy = {
+        "metadata": {"namespace": "n", "name": "p"},
+        "spec": {"podSelector": {}, "ingress": [{"from": peers} for _ in range(8_000)]},
+    }
+    compiled = compile_policy(policy)
+    assert compiled.ingress is not None
+    assert len(compiled.ingress) == MOST_PEERS // 5
+
+
+def test_the_column_of_endpoints_counts_pairs_without_making_them() -> None:
+    subset = {
+        "addresses": [{"ip": f"10.0.{i >> 8}.{i & 255}"} for i in range(10_000)],
+        "ports": [{"port": i + 1} for i in range(10_000)],
+    }
+    obj = {"metadata": {"name": "a"}, "subsets": [subset]}
+    cell = network.print_endpoints(obj, 0.0)[1]
+    assert cell == "10.0.0.0:1,10.0.0.1:1,10.0.0.2:1 + 99999997 more..."
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"involvedObject": {"resourceVersion": "7"}},
+        {"data": {"k": '"resourceVersion":"7"'}},
+    ],
+    ids=["plain", "twice", "in a string"],
+)
+def test_the_last_state_of_a_deleted_object_has_the_version_of_its_deletion(
+    more: dict[str, Any],
+) -> None:
+    body = {"metadata": {"name": "a", "resourceVersion": "7"}, **more}
+    made = orjson.loads(_with_version(StoreRecord("k", orjson.dumps(body), 1, 7), 9))
+    assert made == {**body, "metadata": {"name": "a", "resourceVersion": "9"}}
