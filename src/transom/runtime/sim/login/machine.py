@@ -558,7 +558,7 @@ class WindowsMachine:
     async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
         words = split_command_line(service.bin_path)
         row = windows_services.BY_NAME.get(service.name.lower())
-        if row is not None and service.bin_path == row.bin_path:
+        if row is not None and words[:1] == split_command_line(row.bin_path)[:1]:
             if service.name == windows_services.NETWORKING:
                 self.host.hns.restart_service()
             return self._resident(row)
