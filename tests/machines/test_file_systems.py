@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from transom.kit.clock import VirtualClock
+from transom.machines import ntfs
 from transom.machines.api import HostPathMount
 from transom.machines.linux import LinuxHost
 from transom.machines.windows.host import WindowsHost
@@ -70,3 +71,12 @@ def test_a_disk_of_another_system_cannot_be_mounted() -> None:
     windows.files.mkdir("C:\\mnt")
     with pytest.raises(OSError):
         windows.files.mount(linux.files.new_file_system(8192), "C:\\mnt")
+
+
+def test_a_mount_has_the_name_of_its_directory_on_windows() -> None:
+    windows = WindowsHost("w", VirtualClock())
+    windows.files.mkdir("C:\\Data")
+    windows.files.mount(windows.files.new_file_system(1 << 20), "C:\\Data")
+    windows.files.write("C:\\data\\f.txt", b"x")
+    assert ntfs.real_name(windows.files, r"C:\data") == "Data"
+    assert ntfs.real_name(windows.files, r"C:\data\F.TXT") == "f.txt"

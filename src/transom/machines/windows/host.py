@@ -25,6 +25,7 @@ from transom.machines.trees import Entry, TreeFile, TreeFolder, TreeOpenFolder, 
 from transom.machines.windows.accounts import AccountDatabase
 from transom.machines.windows.features import finish_features
 from transom.machines.windows.journal import SystemJournal
+from transom.machines.windows.programs import OF_WINDOWS
 from transom.machines.windows.registry import ExpandString, Hive, WindowsRegistry
 from transom.machines.windows.variables import INSTALLED as INSTALLED_VARIABLES
 from transom.machines.windows.variables import PATH
@@ -77,7 +78,7 @@ _INSTALLED: dict[str, Entry] = {
     **dict.fromkeys(
         (
             rf"C:\Windows\System32\{name}.exe"
-            for name in ("cmd", "curl", "hostname", "ipconfig", "tar")
+            for name in (*OF_WINDOWS, "csrss", "lsass", "services", "smss", "svchost", "wininit")
         ),
         _PROGRAM,
     ),

@@ -37,7 +37,9 @@ NUMBERS: Final[dict[State, int]] = {
     "RUNNING": 4,
     "PAUSED": 7,
 }
+_START_WORDS: Final = {"auto": "auto start", "demand": "demand start", "disabled": "disabled"}
 STARTS: Final[dict[Start, int]] = {"auto": 2, "demand": 3, "disabled": 4}
+SERVICE_EVENTS: Final = "Service Control Manager"  # the source of their events
 KEY: Final = r"HKLM\SYSTEM\CurrentControlSet\Services"
 RESPONSE_SECONDS: Final = (
     30.0  # ServicesPipeTimeout: how long a process may take to report that it is a service
@@ -151,9 +153,20 @@ def _pack_recovery(service: WindowsService) -> bytes:
     return _RECOVERY.pack(service.reset_seconds, len(service.recovery)) + b"".join(actions)
 
 
+RecordEvent = Callable[[int, str, str], None]
+"""Records an event of the service control manager: its number, level and message."""
+
+
 class ServiceManager:
-    def __init__(self, clock: Clock, registry: WindowsRegistry, launch: Launch) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        registry: WindowsRegistry,
+        launch: Launch,
+        record: RecordEvent | None = None,
+    ) -> None:
         self._clock = clock
+        self._record = record
         self._registry = registry
         self._launch = launch
         self._services: dict[str, WindowsService] = {}
@@ -229,7 +242,9 @@ class ServiceManager:
         start: Start = "demand",
         depends: Sequence[str] = (),
         account: str = "LocalSystem",
+        installed: bool = True,
     ) -> WindowsService:
+        """`installed`: by an administrator, which is recorded; otherwise it belongs to Windows."""
         if not name or "\\" in name or "/" in name or len(name) > 256:
             raise ServiceError(BAD_PARAMETER)
         if len(self._services) >= _MAX_SERVICES:
@@ -243,6 +258,15 @@ class ServiceManager:
         self._restore_recovery(service)
         self._services[name.lower()] = service
         self.changed(service)
+        if installed:
+            kind = "user mode service"
+            self._event(
+                7045,
+                "A service was installed in the system.\r\n\r\n"
+                f"Service Name:  {name}\r\nService File Name:  {bin_path}\r\n"
+                f"Service Type:  {kind}\r\n"
+                f"Service Start Type:  {_START_WORDS[start]}\r\nService Account:  {account}",
+            )
         return service
 
     def changed(self, service: WindowsService) -> None:
@@ -326,6 +350,7 @@ class ServiceManager:
         if service.state == "START_PENDING":
             service.state = "RUNNING"
         service.exit_code = 0
+        self._event(7036, f"The {service.display_name} service entered the running state.")
         self._spawn(self._watch(service, process))
 
     async def _answers(self, process: ServiceProcess) -> bool:
@@ -363,7 +388,12 @@ class ServiceManager:
         service.state = "STOP_PENDING"
         await process.stop()
         self._stopped(service)
+        self._event(7036, f"The {service.display_name} service entered the stopped state.")
         return service
+
+    def _event(self, number: int, text: str, level: str = "Information") -> None:
+        if self._record is not None:
+            self._record(number, level, text)
 
     def _stopped(self, service: WindowsService, code: int = 0) -> None:
         service.state, service.process, service.exit_code = "STOPPED", None, code
@@ -395,6 +425,12 @@ class ServiceManager:
             service.failures = 0
         service.failed_at = now
         service.failures += 1
+        self._event(
+            7034,
+            f"The {service.display_name} service terminated unexpectedly.  It has done this "
+            f"{service.failures} time(s).",
+            "Error",
+        )
         if not service.recovery or service.deleted:
             return
         action, milliseconds = service.recovery[min(service.failures, len(service.recovery)) - 1]

@@ -21,6 +21,7 @@ from transom.machines.trees import (
     make_tree,
 )
 from transom.machines.windows.accounts import ADMINISTRATOR, USER
+from transom.machines.windows.programs import NANO_SERVER_PROGRAMS, OF_WINDOWS
 from transom.runtime.sim.users import GROUP_FILE, PASSWORD_FILE
 from transom.userland.api import ImageInfo, Userland
 
@@ -96,22 +97,6 @@ _DEBIAN = TreeFile(
 )
 _ALPINE = TreeFile(
     b'NAME="Alpine Linux"\nID=alpine\nVERSION_ID=3.12.3\nPRETTY_NAME="Alpine Linux v3.12"\n'
-)
-_SYSTEM32 = (
-    "cmd",
-    "curl",
-    "find",
-    "findstr",
-    "hostname",
-    "ipconfig",
-    "more",
-    "nslookup",
-    "ping",
-    "tar",
-    "tasklist",
-    "timeout",
-    "whoami",
-    "xcopy",
 )
 # busybox-w32, what Kubernetes' own images add to it, and the targets of the shell's aliases.
 _WINDOWS_TOOLS = (
@@ -262,7 +247,8 @@ def _linux(userland: Userland) -> dict[str, Entry]:
 
 
 def _windows(userland: Userland) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {rf"C:\Windows\System32\{name}.exe": _EXE for name in _SYSTEM32}
+    programs = NANO_SERVER_PROGRAMS if userland in ("busybox", "nanoserver") else OF_WINDOWS
+    entries: dict[str, Entry] = {rf"C:\Windows\System32\{name}.exe": _EXE for name in programs}
     if userland == "busybox":
         entries |= _WITH_WINDOWS_TOOLS
     elif userland != "nanoserver":

@@ -15,10 +15,12 @@ from transom.kit.lazy import lazy_import
 from transom.machines.windows.accounts import SYSTEM, AccountDatabase
 from transom.machines.windows.accounts import WindowsUser as Account
 from transom.machines.windows.host import CONTROL, WindowsHost, computer_name, version_keys
+from transom.machines.windows.journal import SystemJournal
 from transom.machines.windows.registry import WindowsRegistry
 from transom.machines.windows.services import (
     LOGON_FAILED,
     NOT_FOUND,
+    SERVICE_EVENTS,
     Report,
     ServiceError,
     ServiceManager,
@@ -148,17 +150,27 @@ def _create_system(core: SimCore, container: SimContainer) -> WindowsSystem:
     async def launch(service: WindowsService, report: Report) -> ServiceProcess:
         return start_service(core, container, service)
 
-    services = ServiceManager(core.clock, registry, launch)
+    journal = SystemJournal()
+
+    def record(number: int, level: str, text: str) -> None:
+        journal.log("System", core.host.time(), level, SERVICE_EVENTS, number, text)
+
+    services = ServiceManager(core.clock, registry, launch, record)
     numbers = _system_pids(core, container)
     for row in (*_SERVICES, *_OF_IMAGES.get(spec.info.program, ())):
         if spec.info.userland == "nanoserver" and row.name in _NOT_IN_NANO:
             continue
         service = services.create(
-            row.name, row.program, display_name=row.display_name, start="auto", account=row.account
+            row.name,
+            row.program,
+            display_name=row.display_name,
+            start="auto",
+            account=row.account,
+            installed=False,
         )
         service.stoppable = row.stoppable
         services.adopt(service, ResidentProgram(numbers[row.pid], _nothing))
-    system = WindowsSystem(registry, accounts, services)
+    system = WindowsSystem(registry, accounts, services, journal)
     system.log(
         "System",
         container.started or container.created,

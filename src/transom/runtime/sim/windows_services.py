@@ -16,7 +16,7 @@ OF_CONTAINERS: Final = (NETWORKING, "vmcompute")  # services of the feature Cont
 LOCAL_SERVICE: Final = r"NT AUTHORITY\LocalService"
 NETWORK_SERVICE: Final = r"NT AUTHORITY\NetworkService"
 SECURITY: Final = r"C:\Windows\system32\lsass.exe"
-FIRST: Final = "EventLog"  # a service that no administrator deletes
+FIRST: Final = "BFE"  # a service that no administrator deletes
 USERS: Final = {LOCAL_SERVICE: "LOCAL SERVICE", NETWORK_SERVICE: "NETWORK SERVICE"}
 _RPC: Final = ("RpcSs",)
 

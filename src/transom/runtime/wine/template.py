@@ -79,10 +79,19 @@ STAND_INS: Final = (
     "Program Files/PowerShell/7/pwsh.exe",
     *(
         f"{SYSTEM32}/{name}.exe"
-        for name in ("findstr", "sort", "systeminfo", "taskkill", "tasklist", "timeout", "whoami")
+        for name in (
+            "findstr",
+            "sort",
+            "systeminfo",
+            "taskkill",
+            "tasklist",
+            "timeout",
+            "wbem/wmic",
+            "whoami",
+        )
     ),
 )
-_LAYOUT: Final = 4  # increment when a helper moves
+_LAYOUT: Final = 5  # increment when a helper moves
 
 _HOSTS: Final = """\
 # Addresses and the names that belong to them, each pair on a line of its own.

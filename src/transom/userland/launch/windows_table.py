@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from transom.machines.windows.programs import NOT_IN_NANO_SERVER
 from transom.userland.api import ProgramContext
 from transom.userland.cmd import main as cmd_main
 from transom.userland.cmd.forfiles import forfiles
@@ -59,37 +60,6 @@ COMMANDS: dict[str, Command] = {
     **wmic.COMMANDS,
 }
 
-_NOT_IN_NANO = frozenset(
-    [
-        "powershell",
-        "pwsh",
-        "systeminfo",
-        "nltest",
-        "wmic",
-        "net",
-        "sc",
-        "reg",
-        "where",
-        "robocopy",
-        "xcopy",
-        "getmac",
-        "netstat",
-        "route",
-        "w32tm",
-        "tzutil",
-        "diskpart",
-        "chkdsk",
-        "chkntfs",
-        "dism",
-        "forfiles",
-        "mountvol",
-        "subst",
-        "typeperf",
-        "query",
-        "quser",
-        "qwinsta",
-    ]
-)
 _ADDED = ("curl", "dig")  # in directories of their own, besides busybox's tools
 
 
@@ -111,7 +81,7 @@ def find_windows_tool(context: ProgramContext, name: str) -> Command | None:
         return command if there else None
     if (
         image.userland == "nanoserver"
-        and name in _NOT_IN_NANO
+        and name in NOT_IN_NANO_SERVER
         and image.options.get(name) != "true"
     ):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from transom.userland.api import ProcessEntry
@@ -25,8 +26,9 @@ def _all_processes(process: Process) -> list[tuple[str, int, int, int]]:
     rows = wmi.wmi_processes(process.context)
     if rows and rows[0].pid:  # Wine does not show them
         rows = [entry._replace(memory=max(entry.memory, 4 << 20)) for entry in rows]
-        first = ProcessEntry(0, 0, "", ("System Idle Process",), 0.0, 8 << 10)
-        rows = [first, ProcessEntry(4, 0, "", ("System",), 0.0, 140 << 10), *rows]
+        first = ProcessEntry(0, 0, "", ("System Idle Process",), 0.0, 8 << 10, system=True)
+        kernel = ProcessEntry(4, 0, "", ("System",), 0.0, 140 << 10, system=True)
+        rows = [first, kernel, *rows]
     return [
         (
             wmi.image_name(entry) if entry.pid > 4 else entry.argv[0],
@@ -187,42 +189,77 @@ def _with_services(process: Process, rows: list[tuple[str, int, int, int]], bare
         process.print_line(f"{name[:25]:<25} {pid:>8} {', '.join(services.get(pid, [])) or 'N/A'}")
 
 
+def _tree_of(entries: Sequence[ProcessEntry], first: ProcessEntry) -> list[ProcessEntry]:
+    """A process after those that it has started."""
+    below = [one for one in entries if one.parent == first.pid and one.pid != first.pid]
+    return [*(each for one in below for each in _tree_of(entries, one)), first]
+
+
+def _may_end(process: Process, entry: ProcessEntry) -> bool:
+    """Not what belongs to Windows, and not what belongs to others unless for administrators."""
+    account = process.context.windows.account
+    if entry.system or account.administrator:
+        return not entry.system
+    owner = process.context.windows.system.accounts.identity(entry.user)
+    return owner is None or owner.sid == account.sid
+
+
+def _chosen(process: Process, name: str, value: str) -> list[ProcessEntry]:
+    """The processes that an option of taskkill names."""
+    entries = list(process.context.processes.list())
+    if name == "/pid":
+        return [entry for entry in entries if str(entry.pid) == value]
+    if name == "/im":
+        return [one for one in entries if fnmatchcase(image_name(one).lower(), value.lower())]
+    session = sessions_of(process.context)
+    return [
+        entry
+        for entry in entries
+        if _meets(
+            (image_name(entry), entry.pid, entry.memory, session(entry)), value.strip('"').lower()
+        )
+    ]
+
+
 def taskkill(process: Process) -> int:
     arguments = process.argv[1:]
-    force = any(argument.lower() == "/f" for argument in arguments)
-    code = 0
-    for index, argument in enumerate(arguments[:-1]):
-        value = arguments[index + 1]
-        found: list[tuple[str, int]] = []
-        if argument.lower() == "/pid":
-            found = [
-                (image_name(e), e.pid)
-                for e in process.context.processes.list()
-                if str(e.pid) == value
-            ]
-            missing = f'ERROR: The process "{value}" not found.'
-        elif argument.lower() == "/im":
-            found = [
-                (image_name(e), e.pid)
-                for e in process.context.processes.list()
-                if image_name(e).lower() == value.lower()
-            ]
-            missing = f'ERROR: The process "{value}" not found.'
-        else:
-            continue
-        for name, pid in found:
-            process.context.processes.signal(pid, "SIGKILL" if force else "CTRL_CLOSE_EVENT")
-            done = "has been terminated." if force else "sent termination signal."
-            message = (
-                f'SUCCESS: The process "{name}" with PID {pid} {done}'
-                if argument.lower() == "/im"
-                else f"SUCCESS: The process with PID {pid} {done}"
-            )
-            process.print_line(message)
+    lower = [argument.lower() for argument in arguments]
+    asked = [
+        (name, value)
+        for name, value in zip(lower, arguments[1:], strict=False)
+        if name in ("/pid", "/im", "/fi")
+    ]
+    if not asked:
+        process.complain(
+            "ERROR: Invalid syntax. Neither /FI nor /PID nor /IM were specified.\r\n"
+            'Type "TASKKILL /?" for usage.'
+        )
+        return 1
+    code, entries = 0, list(process.context.processes.list())
+    for name, value in asked:
+        found = _chosen(process, name, value)
         if not found:
-            process.complain(missing)
+            process.complain(f'ERROR: The process "{value}" not found.')
             code = 128
+        for one in found:
+            for entry in _tree_of(entries, one) if "/t" in lower else [one]:
+                if not _end_task(process, entry, by_pid=name == "/pid", force="/f" in lower):
+                    code = 1
     return code
+
+
+def _end_task(process: Process, entry: ProcessEntry, *, by_pid: bool, force: bool) -> bool:
+    shown = "" if by_pid else f' "{image_name(entry)}"'
+    if not _may_end(process, entry):
+        process.complain(
+            f"ERROR: The process{shown} with PID {entry.pid} could not be terminated.\r\n"
+            "Reason: Access is denied."
+        )
+        return False
+    process.context.processes.signal(entry.pid, "SIGKILL" if force else "CTRL_CLOSE_EVENT")
+    done = "has been terminated." if force else "sent termination signal."
+    process.print_line(f"SUCCESS: The process{shown} with PID {entry.pid} {done}")
+    return True
 
 
 def nltest(process: Process) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from transom.runtime.records import cri_exit_code
 from transom.runtime.sim import containers
+from transom.runtime.sim.login import docker_state
 from transom.runtime.sim.login.runtime_client import (
     RuntimeClient,
     elapsed_text,
@@ -308,6 +309,8 @@ _CRICTL: Final[dict[str, Callable[[RuntimeClient, Sequence[str]], Any]]] = {
     "stop": _crictl_stop,
     "version": _crictl_version,
     "info": _crictl_info,
+    "rmi": docker_state.remove_images,
+    "stats": docker_state.crictl_stats,
 }
 
 

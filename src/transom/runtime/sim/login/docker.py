@@ -11,6 +11,7 @@ from typing import Any, Final
 from transom.kit.clock import rfc3339
 from transom.runtime.sim import containers, sandboxes
 from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.login import docker_state
 from transom.runtime.sim.login.runtime_client import (
     Either,
     RuntimeClient,
@@ -404,6 +405,20 @@ def _docker_info(client: RuntimeClient, words: Sequence[str]) -> int:
     return 0
 
 
+def _docker_stats(client: RuntimeClient, words: Sequence[str]) -> int:
+    """Once: there is no screen to refresh."""
+    wanted = [word for word in words if not word.startswith("-")]
+    found = [one for one in _docker_all(client.core) if _runs(one)]
+    if wanted:
+        named = [_find(client.core, word) for word in wanted]
+        for word, one in zip(wanted, named, strict=True):
+            if one is None:
+                client.process.complain(f"Error: No such container: {word}")
+                return 1
+        found = [one for one in named if one is not None]
+    return docker_state.docker_stats(client, [(one, _docker_name(one)) for one in found])
+
+
 _DOCKER: Final[dict[str, Callable[[RuntimeClient, Sequence[str]], Any]]] = {
     "ps": _docker_ps,
     "inspect": _docker_inspect,
@@ -416,6 +431,11 @@ _DOCKER: Final[dict[str, Callable[[RuntimeClient, Sequence[str]], Any]]] = {
     "rm": _docker_rm,
     "version": _docker_version,
     "info": _docker_info,
+    "rmi": docker_state.remove_images,
+    "stats": _docker_stats,
+    "network": docker_state.docker_network,
+    "volume": docker_state.docker_volume,
+    "system": docker_state.docker_system,
 }
 
 

@@ -23,6 +23,7 @@ from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.services import (
     KEY,
     NOT_FOUND,
+    SERVICE_EVENTS,
     TIMEOUT,
     Report,
     ServiceError,
@@ -220,7 +221,7 @@ class WindowsMachine:
         self.binaries = binaries
         self._look = look
         self._tasks: set[asyncio.Task[None]] = set()
-        self.services = ServiceManager(clock, host.registry, self._launch)
+        self.services = ServiceManager(clock, host.registry, self._launch, self._record_event)
         host.registry.set(ENVIRONMENT, "Path", f"{PATH}{HOME};")
         self.system = WindowsSystem(
             host.registry, host.account_database, self.services, host.journal
@@ -258,6 +259,10 @@ class WindowsMachine:
             for service in self.services.all()
         ):
             self.spawn(self._start_services())
+
+    def _record_event(self, number: int, level: str, text: str) -> None:
+        now = self.host.time()
+        self.system.log("System", now, level, SERVICE_EVENTS, number, text)
 
     async def shut_down(self, seconds: float) -> None:
         """Stops the services; those that take longer end with the machine."""
@@ -310,6 +315,7 @@ class WindowsMachine:
                     start=row.start,
                     depends=row.depends,
                     account=row.account,
+                    installed=False,
                 )
             if service is None:  # deleted by an administrator
                 continue
@@ -330,7 +336,7 @@ class WindowsMachine:
             if self.engine is not None and not self.engine.service.running:
                 self.engine.service.start()
             service = self.services.create(
-                self.runtime, path, display_name=display_name, start="auto"
+                self.runtime, path, display_name=display_name, start="auto", installed=False
             )
             service.recovery = service.recovery or RUNTIME_RECOVERY
         if service.start == "auto" and service.bin_path == path and self._has_containers:
@@ -434,7 +440,7 @@ class WindowsMachine:
             f"{name}={value}" for name, value in self.binaries.environment(binary).items()
         )
         if binary == "flanneld":
-            service = self.services.create(binary, nssm.PATH, start="auto")
+            service = self.services.create(binary, nssm.PATH, start="auto", installed=False)
             nssm.set_nssm_parameter(registry, binary, nssm.PARAMETERS["application"], path)
             nssm.set_nssm_parameter(
                 registry, binary, nssm.PARAMETERS["appparameters"], nssm.join_words(arguments)
@@ -445,7 +451,7 @@ class WindowsMachine:
             return service
         flags = () if any(flag in arguments for flag in _SERVICE_FLAGS) else ("--windows-service",)
         service = self.services.create(
-            binary, nssm.join_words((path, *flags, *arguments)), start="auto"
+            binary, nssm.join_words((path, *flags, *arguments)), start="auto", installed=False
         )
         service.recovery = service.recovery or RESTART
         if variables:
@@ -552,7 +558,7 @@ class WindowsMachine:
     async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
         words = split_command_line(service.bin_path)
         row = windows_services.BY_NAME.get(service.name.lower())
-        if row is not None and service.bin_path == row.bin_path:
+        if row is not None and words[:1] == split_command_line(row.bin_path)[:1]:
             if service.name == windows_services.NETWORKING:
                 self.host.hns.restart_service()
             return self._resident(row)

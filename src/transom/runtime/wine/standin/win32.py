@@ -89,6 +89,10 @@ class StandardInput:
         return data
 
 
+_UNKNOWN_TO_WINDOWS: Final = ("winedevice.exe",)  # runs Wine's drivers, in Windows the kernel does
+_OF_SYSTEM: Final = ("services.exe",)
+
+
 class Win32Processes:
     """The Win32 processes of the container, as a `ProcessTable`."""
 
@@ -103,9 +107,20 @@ class Win32Processes:
             pid, parent, handles = reader.number(), reader.number(), reader.number()
             memory, started, used = reader.number(8), reader.number(8), reader.number(8)
             since = started / _TICKS - _BETWEEN_1601_AND_1970 if started else 0.0
+            name = reader.text()
+            if ntpath.basename(name).lower() in _UNKNOWN_TO_WINDOWS:
+                continue
             found.append(
                 ProcessEntry(
-                    pid, parent, self._user, (reader.text(),), since, memory, handles, used / _TICKS
+                    pid,
+                    parent,
+                    self._user,
+                    (name,),
+                    since,
+                    memory,
+                    handles,
+                    used / _TICKS,
+                    ntpath.basename(name).lower() in _OF_SYSTEM,
                 )
             )
         return found
