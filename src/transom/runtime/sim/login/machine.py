@@ -293,7 +293,8 @@ class WindowsMachine:
                     row.name, windows_services.PROGRAM, display_name=row.display_name, start="auto"
                 )
                 service.stoppable = row.name == windows_services.NETWORKING
-            self.services.adopt(service, self._resident())
+            if service.start != "disabled":
+                self.services.adopt(service, self._resident())
         self._adopt_runtime()
         for binary in BINARIES:
             self._adopt(binary)
