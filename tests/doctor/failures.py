@@ -42,6 +42,8 @@ class Failure:
     first: tuple[Object, ...] = ()  # what exists before, and is right
     seconds: float = 150
     harmless: bool = False  # the cluster overcomes it by itself
+    runtime: str = ""  # of Windows nodes that have this failure: docker or containerd; "" for both
+    since: str = ""  # the first release that has it
 
 
 def pod(
@@ -811,6 +813,7 @@ FAILURES: tuple[Failure, ...] = (
         (pod(os="windows", image="mcr.microsoft.com/windows/nanoserver:ltsc2022"),),
         (pod(os="windows"),),
         record="WIN-OS-005",
+        runtime="docker",
     ),
     Failure(
         "a failing pull",
@@ -831,6 +834,7 @@ FAILURES: tuple[Failure, ...] = (
         (pod(os="windows"),),
         record="WIN-POD-002",
         covers=("FailedCreatePodSandBox", "state:ContainerCreating"),
+        runtime="docker",
     ),
     Failure(
         "a failing sandbox",
@@ -899,6 +903,7 @@ FAILURES: tuple[Failure, ...] = (
         (mounting({"hostPath": {"path": "C:\\data", "type": "DirectoryOrCreate"}}, "windows"),),
         record="WIN-STO-017",
         also=("is a path of Linux",),
+        runtime="docker",
     ),
     Failure(
         "a hostPath of Linux that Windows creates",
@@ -946,6 +951,7 @@ FAILURES: tuple[Failure, ...] = (
         ),
         (mounting({"configMap": {"name": "kube-root-ca.crt"}}, "windows"),),
         record="WIN-STO-002",
+        runtime="docker",
     ),
     Failure(
         "a FlexVolume driver that is not there",
@@ -1054,6 +1060,7 @@ FAILURES: tuple[Failure, ...] = (
             ),
         ),
         record="WIN-SEC-013",
+        runtime="docker",
     ),
     Failure(
         "an unknown account on Windows",
@@ -1747,6 +1754,7 @@ FAILURES: tuple[Failure, ...] = (
         "Correct the file",
         do=write_file("windows-1", CNI_CONF, b"{ not json"),
         undo=copy_file("windows-2", "windows-1", CNI_CONF),
+        runtime="docker",
     ),
     Failure(
         "a missing subnet.env",

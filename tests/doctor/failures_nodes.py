@@ -137,6 +137,7 @@ NODE_FAILURES: tuple[Failure, ...] = (
         "transom node exec windows-1 --name doctor -- Start-Service docker",
         do=execute("windows-1", "Stop-Service docker -Force"),
         undo=execute("windows-1", "Start-Service docker"),
+        runtime="docker",
     ),
     Failure(
         "a kube-proxy of a Windows node whose kubeconfig is missing at boot",

@@ -319,7 +319,7 @@ def stop_daemon(
             )
             _signal(pid, signal.SIGKILL)
             asked, timeout = now, 10.0
-        elif not pid and now - started > timeout:
+        elif not pid and now - asked > timeout:  # a process that is ending has no open files
             raise UserError(
                 f"cluster {config.name!r} is in use by another transom command",
                 "wait until that command ends, then try again",

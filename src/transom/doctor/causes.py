@@ -169,8 +169,8 @@ POD: Final[tuple[KnownCause, ...]] = (
         r"cni plugin not initialized|unmarshal .* types\.NetConf|error parsing configuration",
         "the CNI configuration of node {node} is missing or cannot be used",
         (
-            "Correct the CNI configuration on node {node} (Windows: "
-            "C:\\k\\cni\\config\\cni.conf, Linux: /etc/cni/net.d)."
+            "Correct the CNI configuration on node {node} (Linux: /etc/cni/net.d; Windows with "
+            "Docker: C:\\k\\cni\\config, with containerd: C:\\etc\\cni\\net.d)."
         ),
     ),
     KnownCause(
@@ -577,6 +577,16 @@ REFUSED: Final[tuple[KnownCause, ...]] = (
 
 # Why a probe fails.
 PROBE: Final[tuple[KnownCause, ...]] = (
+    KnownCause(
+        r'failed to connect service "\S+:(?P<port>\d+)"',
+        "no gRPC server answers on port {port} of the pod",
+        "Correct grpc.port in the probe, or let the container serve gRPC health checks on {port} of all addresses (0.0.0.0).",
+    ),
+    KnownCause(
+        r"does not implement the grpc health protocol",
+        "the server does not implement the gRPC health protocol",
+        "Add the service grpc.health.v1.Health to the server, or use a tcpSocket probe.",
+    ),
     KnownCause(
         r'strconv\.Atoi: parsing "(?P<port>[^"]+)"|couldn\'t find port: (?P<p2>\S+)',
         "the probe names a port {port} that the container does not have",

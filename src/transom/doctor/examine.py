@@ -58,6 +58,7 @@ GENERAL: Final = (
     DoctorCheck("machines, nodes and the control plane belong together", nodes.check_machines),
     DoctorCheck("kubelet, kube-proxy and flanneld run on Linux nodes", node_state.programs, True),
     DoctorCheck("programs of nodes reach the API server", node_state.unreachable, True),
+    DoctorCheck("network interfaces of nodes are up", node_state.check_links, True),
     DoctorCheck("the disks of nodes have space", node_state.check_disks, True),
     DoctorCheck(
         "the CNI configuration of nodes can be used", node_state.check_cni_configuration, True
@@ -72,6 +73,9 @@ GENERAL: Final = (
         "network policies let services be reached", network_policies.check_network_policies
     ),
     DoctorCheck("network policies let pods resolve names", network_policies.egress_to_dns),
+    DoctorCheck(
+        "Local services have pods on the nodes of clients", services.local_cluster_addresses
+    ),
     DoctorCheck("node ports of Local services have pods on every node", services.local_node_ports),
     DoctorCheck("pods are scheduled, created, started and ready", pods.check_pods),
     DoctorCheck("pull secrets can be used", references.check_pull_secrets),
@@ -116,6 +120,7 @@ WINDOWS: Final = (
     DoctorCheck("Windows' container services run", windows.check_windows_services, True),
     DoctorCheck("the virtual network exists", windows.check_virtual_network, True),
     DoctorCheck("running pods have an HNS endpoint", windows.check_lost_endpoints, True),
+    DoctorCheck("services have their load balancers in HNS", windows.check_lost_balancers, True),
     DoctorCheck("no HNS endpoints are left over", windows.check_leaked_endpoints, True),
     DoctorCheck(
         "network adapters of virtual machines allow MAC spoofing", windows.check_mac_spoofing, True
@@ -146,7 +151,7 @@ def examine(s: ClusterSnapshot, about: Collection[str] = ()) -> list[DoctorFindi
 
 
 _COMMAND: Final = re.compile(
-    r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot)\b"
+    r"\btransom (?:node|cloud|hns|explain-schedule|up|down|logs|kubeconfig|snapshot|doctor(?= \S+;))\b"
     r"(?: (?!or\b|and\b|then\b)[\w/=:-]+)*"
 )
 

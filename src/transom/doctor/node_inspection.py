@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ class NodeState:
     source_vip_problem: str = ""  # why kube-proxy has no source VIP, on an overlay
     # Windows' own services that the network of pods needs and that do not run
     stopped_services: tuple[str, ...] = ()
+    missing_features: tuple[str, ...] = ()  # of Windows that containers need
+    down_links: tuple[str, ...] = ()  # network interfaces that an administrator has taken down
+    default_route: bool = True
+    forwarding: bool = True  # between interfaces, which pods of Linux nodes need
+    lost_balancers: tuple[str, ...] = ()  # NAMESPACE/NAME of services without load balancer in HNS
     lost_endpoints: tuple[
         str, ...
     ] = ()  # NAMESPACE/NAME of running pods whose address has no HNS endpoint
@@ -63,10 +68,22 @@ class NodeState:
         return self.os == "windows"
 
 
+_TUPLES: Final = (
+    "adapters",
+    "stopped_services",
+    "missing_features",
+    "down_links",
+    "lost_balancers",
+    "lost_endpoints",
+    "leaked_endpoints",
+    "faults",
+)
+
+
 def node_state_from_document(document: Mapping[str, Any]) -> NodeState:
     """Decodes the output of `dataclasses.asdict`; ignores fields of newer clusters."""
     names = {f.name for f in fields(NodeState)}
     values: dict[str, Any] = {name: value for name, value in document.items() if name in names}
-    for name in ("adapters", "stopped_services", "lost_endpoints", "leaked_endpoints", "faults"):
+    for name in _TUPLES:
         values[name] = tuple(values.get(name) or ())
     return NodeState(**values)

@@ -13,6 +13,7 @@ from transom.doctor.snapshot import ClusterSnapshot, status_condition
 
 _FULL: Final = 0.02  # of the disk
 _LOW: Final = 0.10
+_WITHOUT_ROUTES: Final = ("cni0", "lo")  # of other nodes and the outside
 NEEDED: Final = {
     "kubelet": "Nothing on the node starts, ends or is looked after.",
     "kube-proxy": "Services and their endpoints are as they were when it ended; after a reboot "
@@ -40,6 +41,40 @@ def programs(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     NEEDED[program],
                     start_again(node, program, last),
                 )
+
+
+def check_links(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """A node that is not Ready for this reason is reported as such."""
+    for node in s.inside.values():
+        ready = status_condition(s.node.get(node.name, {"status": {}}), "Ready")
+        found = broken_link(node)
+        if found and ready.get("status") == "True":
+            what, remedy = found
+            yield DoctorFinding(
+                "error",
+                what,
+                (f"node/{node.name}",),
+                "Traffic of the node and its pods does not arrive.",
+                remedy,
+            )
+
+
+def broken_link(node: NodeState) -> tuple[str, str] | None:
+    """A network interface that is down, a missing default route, no forwarding; the repair."""
+    if node.down_links:
+        name = node.down_links[0]
+        up = f"transom node exec {node.name} -- ip link set {name} up"
+        if node.windows:
+            up = f"transom node exec {node.name} -- Enable-NetAdapter -Name \"'{name}'\""
+        elif name not in _WITHOUT_ROUTES:  # its routes do not come back with it
+            up = f"transom node reboot {node.name}"
+        return f"its network interface {name} is down", up
+    if not node.default_route:
+        return "it has no default route", f"transom node reboot {node.name}"
+    if not node.forwarding:
+        allow = f"transom node exec {node.name} -- sysctl -w net.ipv4.ip_forward=1"
+        return "it forwards no packets: net.ipv4.ip_forward is 0", allow
+    return None
 
 
 def unreachable(s: ClusterSnapshot) -> Iterator[DoctorFinding]:

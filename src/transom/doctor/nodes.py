@@ -8,7 +8,7 @@ from typing import Final
 
 from transom.doctor.findings import DoctorFinding, known_finding
 from transom.doctor.node_inspection import NodeState
-from transom.doctor.node_state import correct_server, not_running, start_again
+from transom.doctor.node_state import broken_link, correct_server, not_running, start_again
 from transom.doctor.snapshot import (
     ClusterSnapshot,
     Object,
@@ -149,6 +149,18 @@ def _not_ready(s: ClusterSnapshot, node: Object, ready: Object, where: str) -> D
             (where,),
             why,
             correct_server(inside, "kubelet"),
+        )
+    broken = broken_link(inside) if inside is not None else None
+    if broken is not None:
+        return DoctorFinding("error", f"{what} And {broken[0]}.", (where,), why, broken[1])
+    if inside is not None and inside.missing_features:
+        return DoctorFinding(
+            "error",
+            f"{what} Windows' feature {inside.missing_features[0]} is not installed.",
+            (where,),
+            why,
+            f"transom node exec {called} -- Install-WindowsFeature {inside.missing_features[0]}; "
+            f"then transom node reboot {called}",
         )
     if re.search(r"cni|network plugin|NetworkReady=false", text, re.IGNORECASE):
         return DoctorFinding(

@@ -556,6 +556,14 @@ def _not_created(
                 "Its containers wait for it.",
                 "Correct what the message names.",
             )
+    elif age > _LATE and (node := _broken_node(s, pod)):
+        yield DoctorFinding(
+            "warning",
+            f"is {reason}: its node {node} is not Ready",
+            (where,),
+            "Its containers do not run.",
+            f"Repair the node: transom doctor {node}; or delete the pod, so that its controller creates it on another.",
+        )
     elif age > _LATE:
         yield DoctorFinding(
             "warning",
@@ -564,6 +572,14 @@ def _not_created(
             "Its containers do not run.",
             f"Read its events: kubectl describe pod {key_of_object(pod)[1]} --namespace {key_of_object(pod)[0]}",
         )
+
+
+def _broken_node(s: ClusterSnapshot, pod: Object) -> str:
+    """The pod's node, if it is not Ready."""
+    node = str((pod.get("spec") or {}).get("nodeName", ""))
+    found = s.node.get(node)
+    ready = found is None or status_condition(found, "Ready").get("status") == "True"
+    return "" if ready else node
 
 
 def _unready(s: ClusterSnapshot, pod: Object, where: str) -> Iterator[DoctorFinding]:
@@ -619,6 +635,15 @@ def _specs(pod: Object) -> list[Object]:
     return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
+def _is_host_process(pod: Object, container: str) -> bool:
+    spec: Object = next((c for c in _specs(pod) if c.get("name") == container), {})
+    for holder in (spec, pod.get("spec") or {}):
+        options = (holder.get("securityContext") or {}).get("windowsOptions") or {}
+        if "hostProcess" in options:
+            return bool(options["hostProcess"])
+    return False
+
+
 def _explained(
     s: ClusterSnapshot, pod: Object, reason: str, text: str, container: str = "", image: str = ""
 ) -> causes.ExplainedCause | None:
@@ -637,6 +662,13 @@ def _explained(
         return causes.ExplainedCause(
             f"the image {image} has no variant for the operating system and architecture of node {node}",
             "Use an image for the node's platform, or select other nodes with kubernetes.io/os and kubernetes.io/arch.",
+            "",
+        )
+    if found is not None and found.record == "WIN-SEC-018" and _is_host_process(pod, container):
+        return causes.ExplainedCause(
+            f"node {node} has no account of the name in runAsUserName",
+            "Use NT AUTHORITY\\SYSTEM, NT AUTHORITY\\Local service, NT AUTHORITY\\NetworkService or a local group of "
+            "the node in windowsOptions.runAsUserName.",
             "",
         )
     if found is not None and reason == "FailedAttachVolume":

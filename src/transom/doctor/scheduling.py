@@ -62,6 +62,16 @@ _REFUSALS: Final[tuple[tuple[str, str, str], ...]] = (
         "Create the claim again once it is gone.",
     ),
     (
+        r'resourceclaim(?:template)?\S* "([^"]+)" not found',
+        "the ResourceClaim {0} does not exist",
+        "Create the ResourceClaim (or its template) {0} in namespace {namespace}, or correct its name in the pod.",
+    ),
+    (
+        r"cannot allocate all claims|allocation of devices",
+        "no node has the devices that its ResourceClaims ask for",
+        "Install the DRA driver of the DeviceClass, or change the devices in the ResourceClaim.",
+    ),
+    (
         r"unbound immediate PersistentVolumeClaims",
         "a PersistentVolumeClaim of the pod is not bound",
         "See the claims: kubectl describe pvc --namespace {namespace}",
@@ -134,6 +144,15 @@ def unscheduled(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
     """Findings for a pod without a node."""
     where, spec = place_of_object("pod", pod), pod.get("spec") or {}
     scheduled = status_condition(pod, "PodScheduled")
+    if gates := [str(gate.get("name", "")) for gate in spec.get("schedulingGates") or ()]:
+        yield DoctorFinding(
+            "warning",
+            f"waits for its scheduling gates: {', '.join(gates)}",
+            (where,),
+            _WHY,
+            "The controller that set the gates removes them; or remove spec.schedulingGates.",
+        )
+        return
     if scheduled.get("status") != "False":
         if s.now - time_of(pod["metadata"].get("creationTimestamp", "")) > _LATE:
             called = spec.get("schedulerName", "default-scheduler")
@@ -148,16 +167,6 @@ def unscheduled(s: ClusterSnapshot, pod: Object) -> Iterator[DoctorFinding]:
             )
         return
     text = str(scheduled.get("message", ""))
-    if scheduled.get("reason") == "SchedulingGated":
-        gates = ", ".join(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
-        yield DoctorFinding(
-            "warning",
-            f"waits for its scheduling gates: {gates}",
-            (where,),
-            _WHY,
-            "The controller that set the gates removes them; or remove spec.schedulingGates.",
-        )
-        return
     cause, remedy, record = _cause(s, pod, text)
     what = f"cannot be scheduled: {cause}" if cause else "cannot be scheduled"
     why = f"{_WHY} The scheduler reports: {text}"

@@ -443,6 +443,30 @@ def _old(s: ClusterSnapshot, obj: Object) -> bool:
     return s.now - time_of(obj["metadata"].get("creationTimestamp", "")) > _SLOW
 
 
+def local_cluster_addresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Services with internalTrafficPolicy Local: nodes without a ready pod drop traffic to the
+    cluster address. Only pods on these nodes notice.
+    """
+    if {"endpoints", "pods"} & s.unread.keys():
+        return
+    for where, service in s.service.items():
+        if service["spec"].get("internalTrafficPolicy") != "Local":
+            continue
+        addresses = s.ready_addresses(where)
+        having = {address.get("nodeName") for address in addresses}
+        clients = {str((pod.get("spec") or {}).get("nodeName") or "") for pod in s.pods}
+        without = sorted(clients - having - {""})
+        if addresses and without:
+            listed = ", ".join(without[:3]) + (" ..." if len(without) > 3 else "")
+            yield DoctorFinding(
+                "info",
+                f"it does not answer pods on {listed}, which have none of its ready pods",
+                (place_of_object("service", service),),
+                "internalTrafficPolicy is Local: a node sends to its own pods only.",
+                "Run its pods on all nodes with clients, or set internalTrafficPolicy to Cluster.",
+            )
+
+
 def local_node_ports(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """Services of type NodePort with externalTrafficPolicy Local: nodes without a ready pod drop
     traffic to the port. A load balancer excludes such nodes with its health check.

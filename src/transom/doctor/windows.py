@@ -250,6 +250,21 @@ def check_leaked_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
             )
 
 
+def check_lost_balancers(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    for node, where in _nodes(s):
+        without_network = bool(node.network) and node.network not in node.networks
+        if node.lost_balancers and not without_network and not node.stopped_services:
+            listed = ", ".join(node.lost_balancers[:3])
+            more = " ..." if len(node.lost_balancers) > 3 else ""
+            yield DoctorFinding(
+                "error",
+                f"the host networking service has lost the load balancers of {listed}{more}",
+                (where,),
+                "Pods of the node do not reach these services; kube-proxy does not notice.",
+                f"transom node exec {node.name} -- Restart-Service kube-proxy",
+            )
+
+
 # ---- nodes, from inside
 # ----------------------------------------------------------------------------------------------
 
@@ -400,7 +415,8 @@ def check_windows_services(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 f"Windows' service {service} does not run",
                 (where,),
                 "Pods there cannot be created or removed, and kube-proxy cannot change load balancers.",
-                f"transom node exec {node.name} -- Start-Service {service}",
+                f"transom node exec {node.name} -- Start-Service {service}; if it is disabled, first transom node "
+                f"exec {node.name} -- Set-Service {service} -StartupType Automatic",
             )
 
 

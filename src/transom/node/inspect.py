@@ -18,6 +18,7 @@ from transom.doctor.node_inspection import NodeState
 from transom.doctor.windows import HOSTNAME
 from transom.kit import dnswire
 from transom.machines.smallfiles import read_small_file
+from transom.machines.windows.features import CONTAINERS, has_feature
 from transom.machines.windows.services import KEY as SERVICES
 from transom.machines.windows.variables import machine_variables
 from transom.network.cni import defaults
@@ -106,7 +107,7 @@ def _control_plane(node: Node, first: int) -> bool:
 
 
 def _dns_client(pool: NodePool) -> str:
-    """The address of a Linux node whose programs all run; "" if there is none."""
+    """The address of a Linux node whose programs and network work; "" if there is none."""
     running = [
         node
         for node in pool.nodes()
@@ -114,6 +115,8 @@ def _dns_client(pool: NodePool) -> str:
         and not node.spec.stopped
         and all(map(node.programs.is_up, node.network.programs))
         and not any(map(node.programs.unreachable, node.network.programs))
+        and not _down_links(node)
+        and _has_default_route(node)
     ]
     return pool.cluster.node_ips(running[-1].spec)[0] if running else ""
 
@@ -190,11 +193,25 @@ def _inspect_node(pool: NodePool, node: Node) -> NodeState:
         "pod_cidr": network.pods.cidr.split(",")[0],
         "clock_offset": round(node.machine.clock.time() - pool.cluster.clock.time(), 1),
         "cni_problem": _cni_problem(node),
+        "down_links": _down_links(node),
+        "default_route": _has_default_route(node),
+        "forwarding": spec.windows or spec.stopped or network.stack.forwarding,
     }
     if isinstance(node.runtime, SimRuntime):
         disk = node.machine.disk()
         common |= {"disk_capacity": disk.capacity, "disk_free": max(0, disk.capacity - disk.used)}
     return NodeState(**common, **(_windows(pool, node) if spec.windows else {}))
+
+
+def _down_links(node: Node) -> tuple[str, ...]:
+    links = () if node.spec.stopped else node.network.stack.links.values()
+    return tuple(link.name for link in links if not link.up)
+
+
+def _has_default_route(node: Node) -> bool:
+    """The way to services too, on Linux: their addresses are in no other route."""
+    routes = node.network.stack.routes()
+    return node.spec.stopped or any(not route.destination.prefixlen for route in routes)
 
 
 def _cni_problem(node: Node) -> str:
@@ -267,13 +284,16 @@ def _pod_ports(
 
 
 def _leaked_endpoints(node: Node) -> tuple[str, ...]:
-    """Endpoints in the node's range without a sandbox: their addresses cannot be reused."""
+    """Endpoints in the node's range without a running sandbox: their addresses cannot be reused."""
     hns, cidr = windows_machine(node.machine).hns, node.network.pods.cidr.split(",")[0]
     if not cidr or not isinstance(node.runtime, SimRuntime):
         return ()
-    used = {address for sandbox in node.runtime.sandboxes() for address in sandbox.ips} | {
-        _source_vip(node)
-    }
+    used = {
+        address
+        for sandbox in node.runtime.sandboxes()
+        if sandbox.state == "ready"
+        for address in sandbox.ips
+    } | {_source_vip(node)}
     network = ipaddress.ip_network(cidr)
     return tuple(
         address["IpAddress"]
@@ -307,7 +327,7 @@ def _lost_endpoints(node: Node) -> tuple[str, ...]:
 
 def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
     spec, network, settings = node.spec, node.network, pool.cluster.network.shared.settings
-    machine = windows_machine(node.machine)
+    machine, proxier = windows_machine(node.machine), network.proxier
     hns, registry, flannel = machine.hns, machine.registry, node.network.plugin == "flannel"
     expected = (settings.backend.get("Name", "") if flannel else "") or _NETWORKS.get(
         settings.mode, ""
@@ -327,6 +347,8 @@ def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
         "lost_endpoints": _lost_endpoints(node) if not spec.stopped else (),
         "source_vip_problem": _source_vip_problem(node) if settings.mode == "overlay" else "",
         "stopped_services": node.stopped_services(*_WINDOWS_SERVICES),
+        "lost_balancers": tuple(proxier.lost()) if proxier is not None else (),
+        "missing_features": () if has_feature(registry, CONTAINERS) else (CONTAINERS,),
         "proxy": spec.proxy,
         "variables": dict(machine_variables(registry)),
     }

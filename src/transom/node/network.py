@@ -65,6 +65,7 @@ class RunningProxier:
     close: Callable[[], object]
     due: Callable[[], float] = lambda: math.inf  # when to sync even if nothing has changed
     failed: Callable[[], str] = lambda: ""  # why it does not work
+    lost: Callable[[], list[str]] = list  # NAMESPACE/NAME of services whose rules others deleted
 
 
 class CniFolders(NamedTuple):

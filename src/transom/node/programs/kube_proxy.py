@@ -316,7 +316,13 @@ def _winkernel(
         health.close()
 
     return RunningProxier(
-        tracker, proxier, proxier.sync, close, lambda: proxier.due, lambda: proxier.failed
+        tracker,
+        proxier,
+        proxier.sync,
+        close,
+        lambda: proxier.due,
+        lambda: proxier.failed,
+        proxier.lost_services,
     )
 
 

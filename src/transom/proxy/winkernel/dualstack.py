@@ -85,6 +85,9 @@ class DualStackProxier:
             self._four.sync()
             self._six.sync()
 
+    def lost_services(self) -> list[str]:
+        return [*dict.fromkeys((*self._four.lost_services(), *self._six.lost_services()))]
+
     def close(self) -> None:
         self._four.close()
         self._six.close()

@@ -175,6 +175,8 @@ class HostNetwork(Protocol):
 
     def delete_balancer(self, identifier: str) -> None: ...
 
+    def has_balancer(self, identifier: str) -> bool: ...
+
 
 class _Reader:
     """What both versions share."""
@@ -186,6 +188,9 @@ class _Reader:
         self._index = _Index(hns)
         self._networks: dict[str, tuple[Mapping[str, Any], HnsNetworkInfo]] = {}
         hns.listeners.append(self._changed)
+
+    def has_balancer(self, identifier: str) -> bool:
+        return identifier in self.hns.loadbalancers
 
     def close(self) -> None:
         self._index.close()

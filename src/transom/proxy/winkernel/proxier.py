@@ -146,6 +146,19 @@ class WinkernelProxier:
         """The process ends; its load balancers stay."""
         self._host.close()
 
+    def lost_services(self) -> list[str]:
+        """NAMESPACE/NAME of services whose load balancers were deleted by others. kube-proxy does
+        not notice: it creates them again when the service changes, or when it starts.
+        """
+        exists = self._host.has_balancer
+        return list(
+            dict.fromkeys(
+                f"{name.namespace}/{name.name}"
+                for name, service in self._services.items()
+                if not all(map(exists, service.balancers.values()))
+            )
+        )
+
     # ---- sync ----
 
     def sync(self) -> None:

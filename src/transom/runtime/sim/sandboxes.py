@@ -164,9 +164,10 @@ async def stop_sim_sandbox(core: SimCore, sandbox: SimSandbox) -> None:
         try:
             await core.network.remove(sandbox.id)
         except NetworkFailure as failure:
-            pod = f"{sandbox.config.name}_{sandbox.config.namespace}"
-            text = f'networkPlugin cni failed to teardown pod "{pod}" network: {failure}'
-            raise RuntimeFailure("Unknown", text) from failure
+            config = sandbox.config
+            raise core.texts.sandbox_teardown(
+                sandbox.id, config.namespace, config.name, str(failure)
+            ) from failure
         sandbox.networked = False
         sandbox.addresses = ()
         sandbox.changed()

@@ -49,6 +49,9 @@ class RuntimeTexts(Protocol):
     def sandbox_network(
         self, sandbox: str, namespace: str, pod: str, text: str
     ) -> RuntimeFailure: ...
+    def sandbox_teardown(
+        self, sandbox: str, namespace: str, pod: str, text: str
+    ) -> RuntimeFailure: ...
     def sandbox_start(self, sandbox: str, pod: str, text: str) -> RuntimeFailure: ...
     def other_build(self, identity: str, hostname: str) -> str: ...
     def network_not_ready(self, text: str) -> str: ...
@@ -172,6 +175,11 @@ class DockerTexts:
         return _unknown(
             f'failed to set up sandbox container "{sandbox}" network for pod "{pod}": '
             f'networkPlugin cni failed to set up pod "{pod}_{namespace}" network: {text}'
+        )
+
+    def sandbox_teardown(self, sandbox: str, namespace: str, pod: str, text: str) -> RuntimeFailure:
+        return _unknown(
+            f'networkPlugin cni failed to teardown pod "{pod}_{namespace}" network: {text}'
         )
 
     def sandbox_start(self, sandbox: str, pod: str, text: str) -> RuntimeFailure:
@@ -341,6 +349,9 @@ class ContainerdTexts:
 
     def sandbox_network(self, sandbox: str, namespace: str, pod: str, text: str) -> RuntimeFailure:
         return _unknown(f'failed to setup network for sandbox "{sandbox}": {text}')
+
+    def sandbox_teardown(self, sandbox: str, namespace: str, pod: str, text: str) -> RuntimeFailure:
+        return _unknown(f'failed to destroy network for sandbox "{sandbox}": {text}')
 
     def sandbox_start(self, sandbox: str, pod: str, text: str) -> RuntimeFailure:
         return _unknown(f"failed to create containerd task: {text}: unknown")
