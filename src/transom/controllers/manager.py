@@ -33,9 +33,11 @@ from transom.controllers.runner import USER, USER_AGENT, ControllerRow, Controll
 from transom.controllers.service_lb import LoadBalancers
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl_after_finished import FinishedJobs
+from transom.controllers.validatingadmissionpolicystatus import ValidatingAdmissionPolicyStatus
 from transom.controllers.volume_expand import VolumeExpansion
 from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
 from transom.kit.clock import Clock
+from transom.machinery.releases.features import is_enabled
 
 __all__ = [
     "CONTROLLERS",
@@ -58,6 +60,12 @@ def _csr_signing(env: ControllerContext) -> Controller | None:
 
 def _load_balancers(env: ControllerContext) -> Controller | None:
     return LoadBalancers(env) if env.settings.load_balancers else None
+
+
+def _policy_status(env: ControllerContext) -> Controller | None:
+    if not is_enabled(env.settings.release, "ValidatingAdmissionPolicy"):
+        return None
+    return ValidatingAdmissionPolicyStatus(env)
 
 
 CONTROLLERS: tuple[ControllerRow, ...] = (
@@ -90,6 +98,11 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("persistentvolume-expander", "expand-controller", VolumeExpansion),
     ControllerRow("pvc-protection", "pvc-protection-controller", ClaimProtection),
     ControllerRow("pv-protection", "pv-protection-controller", VolumeProtection),
+    ControllerRow(
+        "validatingadmissionpolicy-status",
+        "validatingadmissionpolicy-status-controller",
+        _policy_status,
+    ),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )

@@ -8,7 +8,7 @@ Additions by an administrator are kept; the annotation `rbac.authorization.kuber
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from transom.apiserver.authorization import bootstrap_policy as policy
 from transom.apiserver.core.bodies import own_fields
@@ -17,6 +17,8 @@ from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.features import is_enabled
 
 _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -26,8 +28,8 @@ _AT_ONCE = 64  # the number of writes in one batch
 async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
     """ClusterRoles first: a client that sees a binding also finds its role."""
     for plural, objects in (
-        ("clusterroles", list(bootstrap_cluster_roles())),
-        ("clusterrolebindings", list(bootstrap_cluster_bindings())),
+        ("clusterroles", list(bootstrap_cluster_roles(loopback.resources.release))),
+        ("clusterrolebindings", list(bootstrap_cluster_bindings(loopback.resources.release))),
         ("roles", list(bootstrap_namespace_roles())),
         ("rolebindings", list(bootstrap_namespace_bindings())),
     ):
@@ -42,11 +44,17 @@ async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def bootstrap_cluster_roles() -> Iterator[Object]:
+def _controller_roles(release: Release) -> Mapping[str, policy.Rules]:
+    if not is_enabled(release, "ValidatingAdmissionPolicy"):
+        return policy.CONTROLLER_ROLES
+    return {**policy.CONTROLLER_ROLES, **policy.POLICY_STATUS_ROLE}
+
+
+def bootstrap_cluster_roles(release: Release = DEFAULT) -> Iterator[Object]:
     plain = [_object(name, rules=list(rules)) for name, rules in policy.CLUSTER_ROLES.items()]
     plain += [
         _object(f"system:controller:{name}", rules=list(r))
-        for name, r in policy.CONTROLLER_ROLES.items()
+        for name, r in _controller_roles(release).items()
     ]
     known = {obj["metadata"]["name"]: obj for obj in plain}
     # A role that others aggregate comes before them: view, then edit, then admin.
@@ -63,10 +71,10 @@ def bootstrap_cluster_roles() -> Iterator[Object]:
         }
 
 
-def bootstrap_cluster_bindings() -> Iterator[Object]:
+def bootstrap_cluster_bindings(release: Release = DEFAULT) -> Iterator[Object]:
     for name, subjects in policy.CLUSTER_BINDINGS.items():
         yield _binding(_object(name), "ClusterRole", name, subjects)
-    for name in policy.CONTROLLER_ROLES:
+    for name in _controller_roles(release):
         full = f"system:controller:{name}"
         yield _binding(_object(full), "ClusterRole", full, f"ServiceAccount:{name}")
     for name, subjects in policy.LATER_BINDINGS.items():

@@ -53,7 +53,7 @@ else:
 async def create_object(storage: Storage, call: ApiCall) -> ObjectResult:
     ctx, res, namespace = call.ctx, call.res, call.info.namespace
     if res.custom and "create" not in res.kind.verbs:
-        raise _definition_terminating(res)
+        raise _definition_terminating(call)
     options = begin_write(call, "CreateOptions")
     media = read_media(call)
     if ctx.large:
@@ -78,9 +78,16 @@ def _read_new(
     return res.ops.to_storage(obj)
 
 
-def _definition_terminating(res: Resource) -> errors.ApiError:
+def _definition_terminating(call: ApiCall) -> errors.ApiError:
+    text = "create not allowed while custom resource definition is terminating"
+    res = call.res
+    if has_behaviour(res.release, "TerminatingDefinitionForbids"):
+        obj = decode_body(
+            call.ctx, res, call.body, read_media(call), begin_write(call, "CreateOptions")
+        )
+        return errors.forbidden(res.gr, (obj.get("metadata") or {}).get("name", ""), text)
     problem = errors.method_not_supported(res.gr, "create")
-    problem.message = "create not allowed while custom resource definition is terminating"
+    problem.message = text
     return problem
 
 

@@ -26,9 +26,12 @@ from transom.machinery.field import FieldError, bounded_errors, invalid
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
-from transom.machinery.releases.texts import custom_in_release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.texts import in_release, typed_custom_errors
 from transom.machinery.structural import cel
 from transom.machinery.validation import customobject
+from transom.machinery.validation.custom import SchemaRules
 from transom.store.api import StoreRecord
 
 _BLOCKING = ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")
@@ -91,7 +94,7 @@ class CustomType:
 
     @cached_property
     def _rules(self) -> Any:
-        return cel.schema_rules(self._version.schema)
+        return cel.schema_rules(self._version.schema, self._release)
 
     @cached_property
     def schema(self) -> Any:
@@ -214,8 +217,9 @@ class CustomType:
                 obj,
                 self._version.schema,
                 self._version.scale,
+                self._schema_rules,
             )
-        return custom_in_release(self._release, self._with_rule_errors(obj, None, found))
+        return self._with_rule_errors(obj, None, found)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
         with bounded_errors():
@@ -227,24 +231,38 @@ class CustomType:
                 self._version.schema,
                 self._version.scale,
                 subresource,
+                self._schema_rules,
+                ratcheting=is_enabled(self._release, "CRDValidationRatcheting"),
             )
-        return custom_in_release(self._release, self._with_rule_errors(new, old, found))
+        return self._with_rule_errors(new, old, found)
+
+    @cached_property
+    def _schema_rules(self) -> SchemaRules:
+        return SchemaRules(
+            typed=has_behaviour(self._release, "TypedCustomErrors"),
+            numeric_formats=has_behaviour(self._release, "NumericFormats"),
+        )
 
     def _with_rule_errors(
-        self, obj: Object, old: Object | None, problems: list[FieldError]
+        self, obj: Object, old: Object | None, found: list[FieldError]
     ) -> list[FieldError]:
         """The problems, and those from the rules of the schema; an object with the wrong structure
         is not checked by rules.
         """
+        release = self._release
+        problems = typed_custom_errors(release, found)
         if self._rules is None:
-            return problems
-        if any(p.type in _BLOCKING or "must be of type" in p.detail for p in problems):
-            return [*problems, invalid("<nil>", None, _RULES_SKIPPED)]
+            return in_release(release, problems)
+        typed = self._schema_rules.typed
+        if any(
+            p.type in _BLOCKING or (not typed and "must be of type" in p.detail) for p in problems
+        ):
+            return in_release(release, [*problems, invalid("<nil>", None, _RULES_SKIPPED)])
         try:
-            return problems + self._rules.validate(obj, old)
+            return in_release(release, problems + self._rules.validate(obj, old))
         except cel.SlowRules as slow:
             work = slow.work
-            raise cel.SlowRules(lambda: problems + work()) from None
+            raise cel.SlowRules(lambda: in_release(release, problems + work())) from None
 
     def error_kind(self, obj: Object) -> GroupResource:
         return GroupResource(self.gvk.group, obj.get("kind", self.gvk.kind))
