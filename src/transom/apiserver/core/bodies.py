@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ _UNKNOWN_FORMAT = (
     "the body of the request was in an unknown format - accepted media types include: "
 )
 
+_YAML_ERRORS = "yaml: unmarshal errors:\n"
+
 
 def body_media(content_type: str) -> str:
     """The media type of a request body; absent means JSON."""
@@ -65,7 +68,12 @@ _DELETE_OPTIONS = GVK("", "v1", "DeleteOptions")
 
 def begin_write(call: ApiCall, kind: str, patch_type: str = "") -> Object:
     """Parses the options of a write into the context of the call."""
-    options = parse_write_options(call.query, kind, patch_type)
+    options = parse_write_options(
+        call.query,
+        kind,
+        patch_type,
+        known_levels=has_behaviour(call.res.release, "FieldValidationWarns"),
+    )
     call.ctx.dry_run = bool(options.get("dryRun"))
     call.ctx.field_manager = options.get("fieldManager", "")
     return options
@@ -105,8 +113,17 @@ def report_field_problems(
     problem = codec.strict_error(decoded, res.gvk)
     if level == "Strict" and problem is not None:
         raise problem
+    split = has_behaviour(res.release, "FieldValidationWarns")
     for text in decoded.problems:
-        ctx.warn(text)
+        for line in _yaml_lines(text) if split else (text,):
+            ctx.warn(line)
+
+
+def _yaml_lines(problem: str) -> Sequence[str]:
+    """Errors of YAML are one text with a line for each; the client gets a warning for each."""
+    if not problem.startswith(_YAML_ERRORS):
+        return (problem,)
+    return [line.strip() for line in problem.removeprefix(_YAML_ERRORS).split("\n")]
 
 
 def own_fields(

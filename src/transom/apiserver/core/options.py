@@ -139,9 +139,11 @@ def parse_revision(text: str) -> int:
     return number
 
 
-def parse_write_options(query: Query, kind: str, patch_type: str = "") -> Object:
+def parse_write_options(
+    query: Query, kind: str, patch_type: str = "", *, known_levels: bool = False
+) -> Object:
     """The validated options of create, update and patch: dryRun, fieldManager, force,
-    fieldValidation.
+    fieldValidation. `known_levels`: whether the release checks `fieldValidation`.
     """
     if not query and not patch_type.startswith("application/apply"):
         return {}
@@ -157,6 +159,8 @@ def parse_write_options(query: Query, kind: str, patch_type: str = "") -> Object
         problems = rules.validate_patch_options(out, patch_type)
     else:
         problems = rules.validate_create_options(out)
+    if known_levels:
+        problems += rules.validate_field_validation(out)
     if problems:
         raise errors.invalid(errors.GroupResource("meta.k8s.io", kind), "", problems)
     return out

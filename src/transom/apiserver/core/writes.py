@@ -7,6 +7,7 @@ to the storage version.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,10 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
 
 if TYPE_CHECKING:
-    from transom.machinery import apply
+    from transom.machinery import apply, strictness
 else:
     apply = lazy_import("transom.machinery.apply")
+    strictness = lazy_import("transom.machinery.strictness")
 
 
 async def create_object(storage: Storage, call: ApiCall) -> ObjectResult:
@@ -215,7 +217,9 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     if patched.get("spec") is not spec:
         spec = None
     try:
-        new = _complete(ctx, res, patched, level, spec)
+        strict = level != "Ignore" and has_behaviour(res.release, "FieldValidationWarns")
+        own = strictness.patch_problems(raw, json_patch=media == JSON_PATCH) if strict else []
+        new = _complete(ctx, res, patched, level, spec, own)
     except codec.DecodeError as problem:
         raise patch.undecodable(media, raw, patched, problem.base, res.ops.schema) from None
     check_object_name(res, new, info)
@@ -224,9 +228,16 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
 
 
 def _complete(
-    ctx: RequestContext, res: Resource, obj: Object, level: str, spec: Object | None = None
+    ctx: RequestContext,
+    res: Resource,
+    obj: Object,
+    level: str,
+    spec: Object | None = None,
+    problems: Sequence[str] = (),
 ) -> Object:
-    """A patched object, decoded and defaulted like a body; `spec` needs no decoding."""
+    """A patched object, decoded and defaulted like a body; `spec` needs no decoding. `problems` are
+    those of the patch itself.
+    """
     if spec is not None:
         obj = {**obj, "spec": None}
     same_kind = obj.get("kind") == res.gvk.kind and obj.get("apiVersion") == res.api_version
@@ -236,6 +247,7 @@ def _complete(
         decoded = res.ops.decode(
             codec.encode_object(obj), "application/json", strict=level != "Ignore"
         )
+        decoded.problems[:0] = problems
         report_field_problems(ctx, level, decoded, res)
         new = decoded.obj
     new.setdefault("metadata", {})

@@ -98,7 +98,7 @@ class SchemaRules(NamedTuple):
     numeric_formats: bool = False
 
 
-_ABSENT: Any = object()
+NO_OLD_VALUE: Any = object()
 OF_1_20 = SchemaRules()
 
 
@@ -108,7 +108,7 @@ class _At:
     __slots__ = ("name", "old", "root", "rules")
 
     def __init__(
-        self, root: str, name: str, rules: SchemaRules = OF_1_20, old: Any = _ABSENT
+        self, root: str, name: str, rules: SchemaRules = OF_1_20, old: Any = NO_OLD_VALUE
     ) -> None:
         self.root, self.name, self.rules, self.old = root, name, rules, old
 
@@ -116,7 +116,7 @@ class _At:
         return self.entry(key, f"{self.name}.{key}" if self.name else key)
 
     def entry(self, key: str, name: str) -> _At:
-        old = self.old.get(key, _ABSENT) if isinstance(self.old, dict) else _ABSENT
+        old = self.old.get(key, NO_OLD_VALUE) if isinstance(self.old, dict) else NO_OLD_VALUE
         return _At(self.root, name, self.rules, old)
 
     def item(self, index: int, old: Any) -> _At:
@@ -145,7 +145,7 @@ def validate_value(
     path: str = "",
     *,
     rules: SchemaRules = OF_1_20,
-    old: Any = _ABSENT,
+    old: Any = NO_OLD_VALUE,
 ) -> list[FieldError]:
     """The errors of a value; `path` prefixes the fields. What is the same as in the `old` value may
     stay invalid.
@@ -175,7 +175,7 @@ def _type_of(value: Any) -> tuple[str, str]:
 
 def _validate(schema: Schema, value: Any, at: _At) -> _Result:
     result = _validate_changed(schema, value, at)
-    if result.errors and at.old is not _ABSENT and same_json(value, at.old):
+    if result.errors and at.old is not NO_OLD_VALUE and same_json(value, at.old):
         result.errors.clear()
     return result
 
@@ -390,7 +390,7 @@ def _check_list(schema: Schema, value: list[Any], at: _At, result: _Result) -> N
     if isinstance(items, dict):
         before = _correlated(schema, at.old)
         for i, item in enumerate(value):
-            old = before(item) if before is not None else _ABSENT
+            old = before(item) if before is not None else NO_OLD_VALUE
             result.merge(_validate(items, item, at.item(i, old)))
     fewest, most = schema.get("minItems"), schema.get("maxItems")
     if fewest is not None and len(value) < fewest:
@@ -412,7 +412,7 @@ def _correlated(schema: Schema, old: Any) -> Callable[[Any], Any] | None:
         if isinstance(item, dict):
             items.setdefault(_item_key(item, keys), item)
     return lambda item: (
-        items.get(_item_key(item, keys), _ABSENT) if isinstance(item, dict) else _ABSENT
+        items.get(_item_key(item, keys), NO_OLD_VALUE) if isinstance(item, dict) else NO_OLD_VALUE
     )
 
 

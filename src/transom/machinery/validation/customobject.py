@@ -16,6 +16,7 @@ from transom.machinery.field import FieldError, GoText, duplicate, invalid, requ
 from transom.machinery.kinds import Kind
 from transom.machinery.validation.checks import check_each
 from transom.machinery.validation.custom import (
+    NO_OLD_VALUE,
     OF_1_20,
     Schema,
     SchemaRules,
@@ -84,8 +85,8 @@ def validate_custom_update(
     if not wrong_type:
         errors += validate_any_object_meta_update(meta, before)
         if schema is not None:
-            held = {"old": old} if ratcheting else {}
-            errors += validate_value(schema, new, rules=rules, **held)
+            before = old if ratcheting else NO_OLD_VALUE
+            errors += validate_value(schema, new, rules=rules, old=before)
         if subresource != "status":
             errors += _scale_spec(new, scale)
         errors += _scale_status(new, scale)
