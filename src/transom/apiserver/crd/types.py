@@ -29,7 +29,9 @@ from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.texts import in_release, typed_custom_errors
+from transom.machinery.schema import SchemaTable, schema_table
 from transom.machinery.structural import cel
+from transom.machinery.structural.coerce import Coercion
 from transom.machinery.validation import customobject
 from transom.machinery.validation.custom import SchemaRules
 from transom.store.api import StoreRecord
@@ -104,16 +106,20 @@ class CustomType:
     # ----------------------------------------------------------------------------------------------
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> codec.Decoded:
-        decoded = codec.decode_object(raw, media_type, self.gvk, strict=strict)
+        decoded = codec.decode_object(raw, media_type, self.gvk, strict=strict, types=self._types)
         unknown: list[str] | None = [] if strict else None
         decoded.obj = self._in_form(decoded.obj, unknown)
         decoded.problems += [f"unknown field {go_quote(path)}" for path in sorted(unknown or ())]
         return decoded
 
+    @cached_property
+    def _types(self) -> SchemaTable:
+        return schema_table(self._release)
+
     def normalise(self, obj: Object) -> Object:
         out = dict(obj)
         if "metadata" in out:
-            out["metadata"] = codec.normalise_object_meta(out["metadata"])
+            out["metadata"] = codec.normalise_object_meta(out["metadata"], self._types)
         return self._in_form(out)
 
     def _in_form(self, obj: Object, unknown: list[str] | None = None) -> Object:
@@ -131,7 +137,8 @@ class CustomType:
         node = self.definition.versions[version].structural
         if self._prune:
             obj = structural.prune_object(obj, node, unknown)
-        return structural.coerce_object(obj, node, drop=drop)
+        wanted = unknown if has_behaviour(self._release, "FieldValidationWarns") else None
+        return structural.coerce_object(obj, node, "", Coercion(self._types, drop, wanted))
 
     def default(self, obj: Object) -> None:
         filled = _written_defaults(obj, self._version.structural)
