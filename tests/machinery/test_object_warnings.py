@@ -36,6 +36,15 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
                 "when using apply"
             ],
         ),
+        ("/Pod", pod({"env": [{"name": "A", "value": "x"}, {"name": "A", "value": "$(A)y"}]}), []),
+        (
+            "/Pod",
+            pod({"env": [{"name": "A", "value": "x"}, {"name": "A", "value": "$(A)"}]}),
+            [
+                'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped '
+                "when using apply"
+            ],
+        ),
         (
             "/Pod",
             pod({"resources": {"limits": {"memory": "1500m", "cpu": "1500m"}}}),

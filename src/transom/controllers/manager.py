@@ -35,9 +35,11 @@ from transom.controllers.runner import USER, USER_AGENT, ControllerRow, Controll
 from transom.controllers.service_lb import LoadBalancers
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl_after_finished import FinishedJobs
+from transom.controllers.validatingadmissionpolicystatus import ValidatingAdmissionPolicyStatus
 from transom.controllers.volume_expand import VolumeExpansion
 from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
 from transom.kit.clock import Clock
+from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.scheduling import scheduling_rules
 
 __all__ = [
@@ -75,6 +77,12 @@ def _resource_claims(env: ControllerContext) -> Controller | None:
     return ResourceClaims(env) if on else None
 
 
+def _policy_status(env: ControllerContext) -> Controller | None:
+    if not is_enabled(env.settings.release, "ValidatingAdmissionPolicy"):
+        return None
+    return ValidatingAdmissionPolicyStatus(env)
+
+
 CONTROLLERS: tuple[ControllerRow, ...] = (
     *EARLY_CONTROLLERS,
     ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
@@ -107,6 +115,11 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("pv-protection", "pv-protection-controller", VolumeProtection),
     ControllerRow("ephemeral-volume", "ephemeral-volume-controller", _ephemeral_volumes),
     ControllerRow("resource-claim-controller", "resource-claim-controller", _resource_claims),
+    ControllerRow(
+        "validatingadmissionpolicy-status",
+        "validatingadmissionpolicy-status-controller",
+        _policy_status,
+    ),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )

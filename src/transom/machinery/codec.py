@@ -98,7 +98,7 @@ def decode_object(
         expected = gvk
     of = types.lookup(expected)
     if of is None:
-        obj = _custom(value, gvk, expected, raw, is_yaml, versions)
+        obj = _custom(value, gvk, expected, raw, is_yaml, versions, types)
     else:
         if gvk != expected:
             _refuse(
@@ -155,9 +155,9 @@ def normalise_object(of: SchemaType | GVK, obj: dict[str, Any]) -> dict[str, Any
         raise DecodeError(text, text) from None
 
 
-def normalise_object_meta(metadata: Any) -> dict[str, Any]:
+def normalise_object_meta(metadata: Any, types: SchemaTable = schema.BASE) -> dict[str, Any]:
     """The same for the metadata of a custom object, or of an object inside one."""
-    return normalise_object(schema.get_schema_type(schema.OBJECT_META), metadata)
+    return normalise_object(types.get(schema.OBJECT_META), metadata)
 
 
 def encode_object(obj: Any) -> bytes:
@@ -409,14 +409,17 @@ def _custom(
     raw: bytes,
     is_yaml: bool,
     versions: Collection[str],
+    types: SchemaTable,
 ) -> dict[str, Any]:
     if not value.get("kind"):
         data = _json_of(raw, is_yaml)
         missing = f"Object 'Kind' is missing in '{gojson.go_json_text(data.strip())}'"
+        if has_behaviour(types.release, "StrictJsonDecoder"):
+            raise _unrecognised(expected.kind, missing, raw)
         raise _refusal(gvk, expected.kind, jsoniter.unmarshaler_error(data, missing))
     if "metadata" in value:
         try:
-            value["metadata"] = normalise_object_meta(value["metadata"])
+            value["metadata"] = normalise_object_meta(value["metadata"], types)
         except DecodeError as e:
             raise _refusal(gvk, expected.kind, e.base) from None
     written = _group_version(value.get("apiVersion") or "") or ("", "")

@@ -83,6 +83,12 @@ class FieldError(NamedTuple):
         return f"{self.field}: {self.body()}"
 
 
+class RatchetedError(FieldError):
+    """An error of a value that did not change: the client gets a warning, not an error."""
+
+    __slots__ = ()
+
+
 def go_value(value: Any) -> str:
     """A value as printed in field errors: strings quoted, numbers bare, anything else as JSON of
     the dict.

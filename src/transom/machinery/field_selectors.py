@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -116,12 +116,17 @@ def convert_fields(
     )
 
 
+def selectable_labels(kind: Kind) -> Iterator[str]:
+    """The selectable fields of all versions of a custom resource."""
+    return (label for _, fields in kind.selectable for label in fields)
+
+
 def field_values(kind: Kind, obj: Object) -> dict[str, str]:
     """Every selectable field of an object in its storage version."""
     values = (
         {label: get(obj) for label, get in _GETTERS.get(kind.key, {}).items()}
         if not kind.custom
-        else {}
+        else {label: _custom_value(obj, label) for label in selectable_labels(kind)}
     )
     metadata = obj.get("metadata") or {}
     values["metadata.name"] = metadata.get("name", "")
@@ -136,8 +141,19 @@ def field_value(kind: Kind, obj: Object, label: str) -> str:
         return str((obj.get("metadata") or {}).get("name", ""))
     if label == "metadata.namespace":
         return str((obj.get("metadata") or {}).get("namespace", "")) if kind.namespaced else ""
-    getter = None if kind.custom else _GETTERS.get(kind.key, {}).get(label)
+    if kind.custom:
+        return _custom_value(obj, label)
+    getter = _GETTERS.get(kind.key, {}).get(label)
     return getter(obj) if getter else ""
+
+
+def _custom_value(obj: Any, label: str) -> str:
+    """A selectable field of a custom object; a missing one is empty."""
+    for name in label.split("."):
+        obj = obj.get(name) if isinstance(obj, Mapping) else None
+    if obj is None:
+        return ""
+    return str(obj).lower() if isinstance(obj, bool) else str(obj)
 
 
 _FIELD_OPERATOR = re.compile("!=|==|=")
@@ -335,6 +351,8 @@ def _convert_label(kind: Kind, gvk: GVK, label: str, release: Release) -> str:
         labels, text = later[1], later[2].replace("{version}", gvk.version)
     elif kind.custom:
         labels, text = _CUSTOM if kind.namespaced else _CUSTOM_CLUSTER
+        if any(version == gvk.version and label in fields for version, fields in kind.selectable):
+            return label
     else:
         labels, text = _LABELS.get((gvk.group, gvk.version, gvk.kind), _ORDINARY)
     known = labels.get(label)

@@ -60,6 +60,8 @@ class Kind:
     # Versions whose sub-resources differ from `subresources`: custom resources choose them for each
     # version. Versions of another group are named with it: "extensions/v1beta1".
     version_subresources: tuple[tuple[str, tuple[Subresource, ...]], ...] = field(default=())
+    # Custom resources: the paths of fields that field selectors may use, by version.
+    selectable: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
     # The storage version whose hash discovery shows, if it is not `storage`: clients of a release
     # see the one that Kubernetes uses.
     published_storage: str = ""

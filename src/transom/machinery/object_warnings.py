@@ -114,6 +114,13 @@ def _affinity(spec: Object, path: str) -> Warnings:
             yield from _label(place, rule.get("key", ""), quoted=True)
 
 
+def _hides(entry: Object) -> bool:
+    """Whether an environment variable replaces an earlier one, rather than extending its value."""
+    reference = f"$({entry.get('name', '')})"
+    value = entry.get("value", "")
+    return entry.get("valueFrom") is not None or value == reference or reference not in value
+
+
 def _container(container: Object, path: str) -> Warnings:
     for kind in ("limits", "requests"):
         resources = (container.get("resources") or {}).get(kind) or {}
@@ -123,7 +130,7 @@ def _container(container: Object, path: str) -> Warnings:
     seen: set[str] = set()
     for i, entry in enumerate(container.get("env") or ()):
         name = entry.get("name", "")
-        if name in seen:
+        if name in seen and _hides(entry):
             yield (
                 f"{path}.env[{i}]: hides previous definition of {go_quote(name)}, which may be "
                 "dropped when using apply"

@@ -5,6 +5,7 @@ Parses the body a second time, so it runs only on request.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,33 @@ def strict_decoding_problems(of: SchemaType | None, raw: bytes, is_yaml: bool) -
             break
         out[f"{what} field {go_quote(path)}"] = None
     return list(out)
+
+
+_OPERATION_FIELDS = frozenset(("op", "path", "from", "value"))
+
+
+def patch_problems(raw: bytes, *, json_patch: bool) -> list[str]:
+    """Duplicate fields of a patch, and unknown ones of the operations of a JSON patch. Empty for a
+    patch that is not JSON.
+    """
+    try:
+        value = json.loads(gojson.go_json_text(raw), object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return []
+    if not json_patch:
+        return [
+            f"{what} field {go_quote(path)}"
+            for what, path in itertools.islice(_untyped(value, ""), _LIMIT)
+        ]
+    found: dict[str, None] = {}
+    for i, operation in enumerate(value if value.__class__ is list else ()):
+        seen: set[str] = set()
+        for key, _ in operation if isinstance(operation, _Pairs) else ():
+            what = "duplicate" if key in seen else "" if key in _OPERATION_FIELDS else "unknown"
+            if what and len(found) < _LIMIT:
+                found[f"json patch {what} field {go_quote(f'[{i}].{key}')}"] = None
+            seen.add(key)
+    return list(found)
 
 
 def _custom(value: Any) -> Iterator[tuple[str, str]]:

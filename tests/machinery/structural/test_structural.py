@@ -17,6 +17,7 @@ from transom.machinery.structural import (
     prune_object,
     prune_value,
 )
+from transom.machinery.structural.coerce import Coercion
 
 TEXT = {"type": "string"}
 PRESERVE, EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
@@ -188,7 +189,8 @@ def test_what_cannot_be_read_is_told_or_dropped(inner: dict[str, Any], text: str
     node = compile_schema(EMBED)
     with pytest.raises(CoerceError, match="^" + text.replace("(", r"\(")):
         coerce_object({"e": inner}, node)
-    assert coerce_object({"e": inner}, node, drop=True) in ({"e": {}}, {"e": {"metadata": {}}})
+    dropped = coerce_object({"e": inner}, node, how=Coercion(drop=True))
+    assert dropped in ({"e": {}}, {"e": {"metadata": {}}})
 
 
 _NAMES = st.sampled_from("abc")
@@ -228,3 +230,22 @@ def test_doing_it_again_changes_nothing(schema: dict[str, Any], value: Any) -> N
     full = apply_structural_defaults(once, node)
     assert apply_structural_defaults(full, node) is full
     assert prune_value(full, node) is full  # what is filled in is known
+
+
+def test_unknown_metadata_of_embedded_objects_is_named() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "e": {
+                "type": "object",
+                "x-kubernetes-embedded-resource": True,
+                "x-kubernetes-preserve-unknown-fields": True,
+            }
+        },
+    }
+    node = compile_schema(schema)
+    unknown: list[str] = []
+    owner = {"name": "o", "uid": "1", "kind": "K", "apiVersion": "v1", "nick": "x"}
+    meta = {"name": "a", "nickname": "b", "ownerReferences": [owner]}
+    coerce_object({"e": {"metadata": meta}}, node, how=Coercion(unknown=unknown))
+    assert unknown == ["e.metadata.nickname", "e.metadata.ownerReferences[0].nick"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from transom.machinery.kinds import BY_KEY, KINDS
+from transom.machinery.releases import Release
 from transom.machinery.tables import (
     check_include_object,
     custom_columns,
@@ -643,3 +644,9 @@ def test_a_path_visits_a_bounded_number_of_values(path: str) -> None:
         deep = {"a": [deep] * 100}
     with pytest.raises(PathError, match="too many values"):
         compile_path(path)(deep)
+
+
+def test_columns_of_other_servers_stay_in_later_releases() -> None:
+    columns = table_columns(BY_KEY["apiregistration.k8s.io/APIService"], Release(1, 36))
+    assert [column["name"] for column in columns] == ["Name", "Service", "Available", "Age"]
+    assert "overview/working-with-objects" in columns[0]["description"]

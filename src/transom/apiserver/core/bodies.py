@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _UNKNOWN_FORMAT = (
     "the body of the request was in an unknown format - accepted media types include: "
 )
+
+_YAML_ERRORS = "yaml: unmarshal errors:\n"
 
 
 def body_media(content_type: str) -> str:
@@ -105,8 +108,17 @@ def report_field_problems(
     problem = codec.strict_error(decoded, res.gvk)
     if level == "Strict" and problem is not None:
         raise problem
+    split = has_behaviour(res.release, "FieldValidationWarns")
     for text in decoded.problems:
-        ctx.warn(text)
+        for line in _yaml_lines(text) if split else (text,):
+            ctx.warn(line)
+
+
+def _yaml_lines(problem: str) -> Sequence[str]:
+    """Errors of YAML are one text with a line for each; the client gets a warning for each."""
+    if not problem.startswith(_YAML_ERRORS):
+        return (problem,)
+    return [line.strip() for line in problem.removeprefix(_YAML_ERRORS).split("\n")]
 
 
 def own_fields(

@@ -136,9 +136,15 @@ class ObjectStore:
 
     def fields(self, res: Resource, record: StoreRecord) -> dict[str, str]:
         entry = self.cached(record)
-        if entry.fields is None:
-            entry.fields = field_selectors.field_values(res.kind, self.as_stored(res, record))
-        return entry.fields
+        known = entry.fields
+        # A changed definition may have more selectable fields than the cached ones.
+        if known is None or (
+            res.kind.selectable
+            and not all(label in known for label in field_selectors.selectable_labels(res.kind))
+        ):
+            known = field_selectors.field_values(res.kind, self.as_stored(res, record))
+            entry.fields = known
+        return known
 
     def as_stored(self, res: Resource, record: StoreRecord) -> Object:
         """The object for reading its metadata, which does not depend on the version."""

@@ -164,7 +164,7 @@ def parse_write_options(
     query: Query, kind: str, patch_type: str = "", release: Release = DEFAULT
 ) -> Object:
     """The validated options of create, update and patch: dryRun, fieldManager, force,
-    fieldValidation.
+    fieldValidation, which some releases check.
     """
     if not query and not patch_type.startswith("application/apply"):
         return {}
@@ -180,6 +180,8 @@ def parse_write_options(
         problems = rules.validate_patch_options(out, patch_type)
     else:
         problems = rules.validate_create_options(out)
+    if has_behaviour(release, "FieldValidationWarns"):
+        problems += rules.validate_field_validation(out)
     if problems:
         raise _invalid_options(kind, problems, release)
     return out

@@ -32,7 +32,7 @@ from transom.kit.goquote import go_quote
 from transom.kit.lazy import lazy_import
 from transom.kit.uuids import random_uuid
 from transom.machinery import errors, field
-from transom.machinery.field import FieldError
+from transom.machinery.field import FieldError, RatchetedError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object, copy_object, same_json
 from transom.machinery.releases import DEFAULT, Release
@@ -262,13 +262,17 @@ class Storage:
         """Validates an object: in the worker thread if it is large, or has slow rules."""
         try:
             if ctx.large or _is_compiled(res, obj):
-                await compute_in_worker(
+                warnings = await compute_in_worker(
                     self.workers, ctx, partial(_validate, res, obj, find_problems)
                 )
             else:
-                _validate(res, obj, find_problems)
+                warnings = _validate(res, obj, find_problems)
         except structural_cel.SlowRules as slow:
-            await compute_in_worker(self.workers, ctx, partial(_validate, res, obj, slow.work))
+            warnings = await compute_in_worker(
+                self.workers, ctx, partial(_validate, res, obj, slow.work)
+            )
+        for text in warnings:
+            ctx.warn(text)
 
     async def _insert(
         self,
@@ -749,11 +753,17 @@ def _too_large(res: Resource, key: str, obj: Object, body: bytes) -> errors.ApiE
     )
 
 
-def _validate(res: Resource, obj: Object, find_problems: Callable[[], list[FieldError]]) -> None:
-    problems = find_problems()
+def _validate(
+    res: Resource, obj: Object, find_problems: Callable[[], list[FieldError]]
+) -> list[str]:
+    """Raises 422 for an invalid object. The warnings are about values that may stay invalid."""
+    found = find_problems()
+    warnings = [str(problem) for problem in found if isinstance(problem, RatchetedError)]
+    problems = [p for p in found if not isinstance(p, RatchetedError)] if warnings else found
     if problems:
         raise errors.invalid(res.ops.error_kind(obj), obj["metadata"].get("name", ""), problems)
     res.ops.default_stored(obj)
+    return warnings
 
 
 async def _result_of(work: Callable[[], T]) -> T:

@@ -7,6 +7,7 @@ to the storage version.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,15 +46,16 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
 
 if TYPE_CHECKING:
-    from transom.machinery import apply
+    from transom.machinery import apply, strictness
 else:
     apply = lazy_import("transom.machinery.apply")
+    strictness = lazy_import("transom.machinery.strictness")
 
 
 async def create_object(storage: Storage, call: ApiCall) -> ObjectResult:
     ctx, res, namespace = call.ctx, call.res, call.info.namespace
     if res.custom and "create" not in res.kind.verbs:
-        raise _definition_terminating(res)
+        raise _definition_terminating(call)
     options = begin_write(call, "CreateOptions")
     media = read_media(call)
     if ctx.large:
@@ -78,9 +80,16 @@ def _read_new(
     return res.ops.to_storage(obj)
 
 
-def _definition_terminating(res: Resource) -> errors.ApiError:
+def _definition_terminating(call: ApiCall) -> errors.ApiError:
+    text = "create not allowed while custom resource definition is terminating"
+    res = call.res
+    if has_behaviour(res.release, "TerminatingDefinitionForbids"):
+        obj = decode_body(
+            call.ctx, res, call.body, read_media(call), begin_write(call, "CreateOptions")
+        )
+        return errors.forbidden(res.gr, (obj.get("metadata") or {}).get("name", ""), text)
     problem = errors.method_not_supported(res.gr, "create")
-    problem.message = "create not allowed while custom resource definition is terminating"
+    problem.message = text
     return problem
 
 
@@ -208,7 +217,9 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     if patched.get("spec") is not spec:
         spec = None
     try:
-        new = _complete(ctx, res, patched, level, spec)
+        strict = level != "Ignore" and has_behaviour(res.release, "FieldValidationWarns")
+        own = strictness.patch_problems(raw, json_patch=media == JSON_PATCH) if strict else []
+        new = _complete(ctx, res, patched, level, spec, own)
     except codec.DecodeError as problem:
         raise patch.undecodable(media, raw, patched, problem.base, res.ops.schema) from None
     check_object_name(res, new, info)
@@ -217,9 +228,16 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
 
 
 def _complete(
-    ctx: RequestContext, res: Resource, obj: Object, level: str, spec: Object | None = None
+    ctx: RequestContext,
+    res: Resource,
+    obj: Object,
+    level: str,
+    spec: Object | None = None,
+    problems: Sequence[str] = (),
 ) -> Object:
-    """A patched object, decoded and defaulted like a body; `spec` needs no decoding."""
+    """A patched object, decoded and defaulted like a body; `spec` needs no decoding. `problems` are
+    those of the patch itself.
+    """
     if spec is not None:
         obj = {**obj, "spec": None}
     same_kind = obj.get("kind") == res.gvk.kind and obj.get("apiVersion") == res.api_version
@@ -229,6 +247,7 @@ def _complete(
         decoded = res.ops.decode(
             codec.encode_object(obj), "application/json", strict=level != "Ignore"
         )
+        decoded.problems[:0] = problems
         report_field_problems(ctx, level, decoded, res)
         new = decoded.obj
     new.setdefault("metadata", {})

@@ -28,6 +28,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases.features import is_enabled
 from transom.store.api import StoreEvent, StoreRecord, Subscription
 
 # Schemas and their rules take 0.1 s to import, and only clusters with definitions need them.
@@ -122,7 +123,11 @@ class DefinitionController:
 
     def _serve(self, crd: Object, revision: int) -> None:
         name = crd["metadata"]["name"]
-        new = definition.read_definition(crd, revision)
+        new = definition.read_definition(
+            crd,
+            revision,
+            selectable=is_enabled(self._resources.release, "CustomResourceFieldSelectors"),
+        )
         old = self._served.get(name)
         if new is None:
             self._withdraw(name)

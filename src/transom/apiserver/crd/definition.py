@@ -4,7 +4,7 @@ version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,8 +69,10 @@ def is_definition_served(crd: Object) -> bool:
     ) or definition_conditions.is_condition_true(crd, definition_conditions.ESTABLISHED)
 
 
-def read_definition(crd: Object, since: int) -> Definition | None:
-    """What the definition serves, or None if it serves nothing (yet)."""
+def read_definition(crd: Object, since: int, *, selectable: bool = False) -> Definition | None:
+    """What the definition serves, or None if it serves nothing (yet). `selectable`: whether the
+    release has selectable fields.
+    """
     spec = crd["spec"]
     rows = spec.get("versions") or []
     storage = next((v["name"] for v in rows if v.get("storage")), "")
@@ -96,6 +98,7 @@ def read_definition(crd: Object, since: int) -> Definition | None:
         list_kind=names.get("listKind", ""),
         custom=True,
         version_subresources=tuple((name, versions[name].subresources) for name in served),
+        selectable=tuple(_selectable_fields(rows)) if selectable else (),
     )
     return Definition(
         crd["metadata"]["name"],
@@ -109,6 +112,16 @@ def read_definition(crd: Object, since: int) -> Definition | None:
         since,
         (crd["metadata"]["uid"], spec, names, terminating),
     )
+
+
+def _selectable_fields(
+    rows: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The selectable fields of each version as field labels."""
+    for row in rows:
+        fields = row.get("selectableFields") or ()
+        if fields:
+            yield row["name"], tuple(f["jsonPath"].removeprefix(".") for f in fields)
 
 
 _TERMINATING_VERBS = tuple(v for v in ALL_VERBS if v not in ("create", "patch", "update"))

@@ -26,9 +26,14 @@ from transom.machinery.field import FieldError, bounded_errors, invalid
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
 from transom.machinery.releases import DEFAULT, Release
-from transom.machinery.releases.texts import custom_in_release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.texts import in_release, typed_custom_errors
+from transom.machinery.schema import SchemaTable, schema_table
 from transom.machinery.structural import cel
+from transom.machinery.structural.coerce import Coercion
 from transom.machinery.validation import customobject
+from transom.machinery.validation.custom import SchemaRules
 from transom.store.api import StoreRecord
 
 _BLOCKING = ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")
@@ -91,7 +96,7 @@ class CustomType:
 
     @cached_property
     def _rules(self) -> Any:
-        return cel.schema_rules(self._version.schema)
+        return cel.schema_rules(self._version.schema, self._release)
 
     @cached_property
     def schema(self) -> Any:
@@ -101,16 +106,20 @@ class CustomType:
     # ----------------------------------------------------------------------------------------------
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> codec.Decoded:
-        decoded = codec.decode_object(raw, media_type, self.gvk, strict=strict)
+        decoded = codec.decode_object(raw, media_type, self.gvk, strict=strict, types=self._types)
         unknown: list[str] | None = [] if strict else None
         decoded.obj = self._in_form(decoded.obj, unknown)
         decoded.problems += [f"unknown field {go_quote(path)}" for path in sorted(unknown or ())]
         return decoded
 
+    @cached_property
+    def _types(self) -> SchemaTable:
+        return schema_table(self._release)
+
     def normalise(self, obj: Object) -> Object:
         out = dict(obj)
         if "metadata" in out:
-            out["metadata"] = codec.normalise_object_meta(out["metadata"])
+            out["metadata"] = codec.normalise_object_meta(out["metadata"], self._types)
         return self._in_form(out)
 
     def _in_form(self, obj: Object, unknown: list[str] | None = None) -> Object:
@@ -128,7 +137,8 @@ class CustomType:
         node = self.definition.versions[version].structural
         if self._prune:
             obj = structural.prune_object(obj, node, unknown)
-        return structural.coerce_object(obj, node, drop=drop)
+        wanted = unknown if has_behaviour(self._release, "FieldValidationWarns") else None
+        return structural.coerce_object(obj, node, "", Coercion(self._types, drop, wanted))
 
     def default(self, obj: Object) -> None:
         filled = _written_defaults(obj, self._version.structural)
@@ -214,8 +224,9 @@ class CustomType:
                 obj,
                 self._version.schema,
                 self._version.scale,
+                self._schema_rules,
             )
-        return custom_in_release(self._release, self._with_rule_errors(obj, None, found))
+        return self._with_rule_errors(obj, None, found)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
         with bounded_errors():
@@ -227,24 +238,38 @@ class CustomType:
                 self._version.schema,
                 self._version.scale,
                 subresource,
+                self._schema_rules,
+                ratcheting=is_enabled(self._release, "CRDValidationRatcheting"),
             )
-        return custom_in_release(self._release, self._with_rule_errors(new, old, found))
+        return self._with_rule_errors(new, old, found)
+
+    @cached_property
+    def _schema_rules(self) -> SchemaRules:
+        return SchemaRules(
+            typed=has_behaviour(self._release, "TypedCustomErrors"),
+            numeric_formats=has_behaviour(self._release, "NumericFormats"),
+        )
 
     def _with_rule_errors(
-        self, obj: Object, old: Object | None, problems: list[FieldError]
+        self, obj: Object, old: Object | None, found: list[FieldError]
     ) -> list[FieldError]:
         """The problems, and those from the rules of the schema; an object with the wrong structure
         is not checked by rules.
         """
+        release = self._release
+        problems = typed_custom_errors(release, found)
         if self._rules is None:
-            return problems
-        if any(p.type in _BLOCKING or "must be of type" in p.detail for p in problems):
-            return [*problems, invalid("<nil>", None, _RULES_SKIPPED)]
+            return in_release(release, problems)
+        typed = self._schema_rules.typed
+        if any(
+            p.type in _BLOCKING or (not typed and "must be of type" in p.detail) for p in problems
+        ):
+            return in_release(release, [*problems, invalid("<nil>", None, _RULES_SKIPPED)])
         try:
-            return problems + self._rules.validate(obj, old)
+            return in_release(release, problems + self._rules.validate(obj, old))
         except cel.SlowRules as slow:
             work = slow.work
-            raise cel.SlowRules(lambda: problems + work()) from None
+            raise cel.SlowRules(lambda: in_release(release, problems + work())) from None
 
     def error_kind(self, obj: Object) -> GroupResource:
         return GroupResource(self.gvk.group, obj.get("kind", self.gvk.kind))

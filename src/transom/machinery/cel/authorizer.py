@@ -94,7 +94,8 @@ def _resource(check: _GroupCheck, resource: str) -> ResourceCheckValue:
 
 def _with(field: str) -> Callable[[ResourceCheckValue, str], ResourceCheckValue]:
     def run(check: ResourceCheckValue, value: str) -> ResourceCheckValue:
-        return ResourceCheckValue(check.authorize, check.query._replace(**{field: value}))
+        changed: Any = {field: value}
+        return ResourceCheckValue(check.authorize, check.query._replace(**changed))
 
     return run
 

@@ -85,7 +85,10 @@ Behaviour = Literal[
     "MutableCSIDrivers",
     "MutableCSINodes",
     "ProtectedAttributesClasses",
+    "SelectableFields",
     "ServiceDeleteReturnsObject",
+    "StoredVersionsInErrors",
+    "NumericFormats",
     "TypedCustomErrors",
     "MetadataNameLabel",
     "NetworkingErrors",
@@ -96,6 +99,7 @@ Behaviour = Literal[
     "PreferCloseDeprecated",
     "VolumeWarnings",
     "StrictJsonDecoder",
+    "TerminatingDefinitionForbids",
     "TrimmedSourcePaths",
     "VolumePhaseTransitionTime",
     "AutoscalerEventsAreV2",
@@ -216,11 +220,18 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ProjectedTokens": Release(1, 21),
     # Errors of CEL rules show the value, earlier its type.
     "RuleValuesInErrors": Release(1, 35),
+    # The `selectableFields` of custom resource definitions.
+    "SelectableFields": Release(1, 30),
     "ServiceDeleteReturnsObject": Release(1, 23),
+    "StoredVersionsInErrors": Release(1, 28),
+    # Numbers of custom objects must fit into the format of their schema.
+    "NumericFormats": Release(1, 36),
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),
     # Bodies are decoded by sigs.k8s.io/json, whose errors are those of encoding/json.
     "StrictJsonDecoder": Release(1, 23),
+    # A custom object cannot be created while its definition is deleted: 403, earlier 405.
+    "TerminatingDefinitionForbids": Release(1, 34),
     # Errors that name a source file do so relative to the module.
     "TrimmedSourcePaths": Release(1, 24),
     "VolumePhaseTransitionTime": Release(1, 29),

@@ -95,6 +95,17 @@ CHANGES: Final = (
         r"ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service",
         "may only be set for externally-accessible services",
     ),
+    _change(
+        (1, 34),
+        r"(?:message|fieldPath) must (not contain line breaks|be a valid path|be non-empty.*)",
+        r"must \1",
+    ),
+    _change((1, 34), r"service (?:name|namespace) is required", "", type="Required"),
+    _change(
+        (1, 22),
+        r"cannot set to true, set x-preserve-unknown-fields (to true .*)",
+        r"cannot set to true, set x-kubernetes-preserve-unknown-fields \1",
+    ),
     _change((1, 35), r"schemas are required", "", type="Required"),
     _change((1, 34), r"(?:usages|signerName) must be provided", "", type="Required"),
     _change(
@@ -132,16 +143,21 @@ def in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldErro
     return [_in_release(release, error, as_json) for error in errors]
 
 
-_TYPE: Final = re.compile(r"must be of type ")
+_TYPE: Final = re.compile(r"(?<!value )must be of type ")
 _LENGTH: Final = re.compile(r"should be at most (\d+) chars long\Z")
-_ITEMS: Final = re.compile(r"should have at most (\d+) items\Z")
+_ITEMS: Final = re.compile(r"should have at most (\d+) (?:items|properties)\Z")
+
+
+def typed_custom_errors(release: Release, errors: Iterable[FieldError]) -> list[FieldError]:
+    """Errors of a schema with the types that the release gives them."""
+    if not has_behaviour(release, "TypedCustomErrors"):
+        return list(errors)
+    return [_typed(error) for error in errors]
 
 
 def custom_in_release(release: Release, errors: Iterable[FieldError]) -> list[FieldError]:
     """Errors of custom objects as the release words them."""
-    if not has_behaviour(release, "TypedCustomErrors"):
-        return in_release(release, errors)
-    return in_release(release, [_typed(error) for error in errors])
+    return in_release(release, typed_custom_errors(release, errors))
 
 
 def _typed(error: FieldError) -> FieldError:

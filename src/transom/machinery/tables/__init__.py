@@ -49,11 +49,29 @@ def _definitions() -> dict[str, list[dict[str, Any]]]:
     }
 
 
+# Kinds of other API servers that kube-apiserver contains; their printers did not change.
+_OTHER_SERVERS = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+
+
 def table_columns(kind: Kind, release: Release = DEFAULT) -> list[dict[str, Any]]:
     """The column definitions of a built-in kind."""
     if release >= TABLES_SINCE:
-        return release_columns(release).get(kind.kind) or _default_columns(release)
+        found = release_columns(release).get(kind.kind)
+        if found is None and kind.group in _OTHER_SERVERS:
+            found = _other_columns(kind.key, release)
+        return found or _default_columns(release)
     return _definitions().get(kind.key) or _definitions()[_DEFAULT]
+
+
+@cache
+def _other_columns(key: str, release: Release) -> list[dict[str, Any]]:
+    """Those of 1.20, with the descriptions that the metadata of the release has."""
+    columns = release_columns(release)["Namespace"]
+    texts = {"Name": columns[0]["description"], "Age": columns[-1]["description"]}
+    return [
+        {**column, "description": texts.get(column["name"], column["description"])}
+        for column in _definitions().get(key, ())
+    ]
 
 
 @cache

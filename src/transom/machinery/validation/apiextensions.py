@@ -7,11 +7,15 @@ sub-resources, printer columns) is moved up into `spec.validation`, `spec.subres
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transom.kit.goquote import go_quote
 from transom.machinery.field import GoText, forbidden, invalid, required
+from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.texts import typed_custom_errors
 from transom.machinery.structural.cel import VALIDATIONS, check_rules
 from transom.machinery.validation.checks import check_each, one_of
 from transom.machinery.validation.godump import go_dump
@@ -36,7 +40,8 @@ from transom.machinery.validation.openapischema import (
     validate_schema,
 )
 from transom.machinery.validation.review_versions import REVIEW_VERSIONS, check_review_versions
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, ReleaseRules
+from transom.machinery.validation.selectable_fields import validate_selectable_fields
 from transom.machinery.validation.structural import (
     PRESERVE,
     has_unpruned_defaults,
@@ -125,9 +130,18 @@ class _Options(NamedTuple):
     need_known_review_version: bool = True
     # The stored schemas, by version: their rules are not rejected for their individual cost.
     stored_schemas: Mapping[str, Any] = {}
+    # The stored selectable fields, by version: they may stay if there are too many.
+    stored_fields: Mapping[str, Any] = {}
+    release: Release = DEFAULT
+
+    @property
+    def version_type(self) -> str:
+        """The Go type of a version; `SelectableFields` came with 1.30."""
+        known = has_behaviour(self.release, "SelectableFields")
+        return f"{_VERSION_TYPE}@selectable" if known else _VERSION_TYPE
 
 
-def _old_options(old: Object) -> _Options:
+def _old_options(release: Release, old: Object) -> _Options:
     """An update must not meet stricter rules than the stored definition does."""
     spec = old.get("spec") or {}
     schemas = _schemas(spec)
@@ -147,7 +161,11 @@ def _old_options(old: Object) -> _Options:
             v.get("name", ""): (v.get("schema") or {}).get("openAPIV3Schema")
             for v in spec.get("versions") or ()
         },
+        stored_fields={
+            v.get("name", ""): v.get("selectableFields") for v in spec.get("versions") or ()
+        },
         need_known_review_version=not reviews or bool(set(reviews) & set(REVIEW_VERSIONS)),
+        release=release,
     )
 
 
@@ -275,12 +293,16 @@ def _validation(
     if not options.need_structural:
         return errors
     if is_structural_possible(schema):
-        problems = validate_structural(schema, where) or validate_defaults(
-            schema, where, options.need_pruned_defaults
+        problems = validate_structural(
+            schema, where, nested_rules=options.release < TABLES_SINCE
+        ) or typed_custom_errors(
+            options.release, validate_defaults(schema, where, options.need_pruned_defaults)
         )
         stored = any(schema == known for known in options.stored_schemas.values())
         return errors + (
-            problems if errors or problems else check_rules(schema, where, suppress_cost=stored)
+            problems
+            if errors or problems
+            else check_rules(schema, where, suppress_cost=stored, release=options.release)
         )
     # All other conflicting keywords have been reported by now.
     return errors or [invalid(where, "", "OpenAPIV3Schema 'schema' is not supported")]
@@ -321,6 +343,36 @@ def _version(version: Mapping[str, Any], has_status: bool, options: _Options, pa
     return errors
 
 
+def _selectable(
+    versions: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Versions with selectable fields, and the path of these: internally, fields that all versions
+    have are those of the definition.
+    """
+    common = all(
+        (v.get("selectableFields") or None) == (versions[0].get("selectableFields") or None)
+        for v in versions
+    )
+    for i, version in enumerate(versions):
+        if version.get("selectableFields") and not (common and i):
+            yield version, "spec" if common else f"spec.versions[{i}]"
+
+
+def _selectable_fields(versions: Sequence[Mapping[str, Any]], options: _Options) -> Errors:
+    if not is_enabled(options.release, "CustomResourceFieldSelectors"):
+        return []
+    errors: Errors = []
+    for version, path in _selectable(versions):
+        fields = version["selectableFields"]
+        errors += validate_selectable_fields(
+            fields,
+            (version.get("schema") or {}).get("openAPIV3Schema"),
+            f"{path}.selectableFields",
+            allow_too_many=options.stored_fields.get(version.get("name", "")) == fields,
+        )
+    return errors
+
+
 def _has_status(subresources: Mapping[str, Any] | None) -> bool:
     return (subresources or {}).get("status") is not None
 
@@ -328,10 +380,10 @@ def _has_status(subresources: Mapping[str, Any] | None) -> bool:
 _VERSION_TYPE = "apiextensions.CustomResourceDefinitionVersion"
 
 
-def _shown_versions(versions: Sequence[Mapping[str, Any]] | None) -> GoText:
+def _shown_versions(versions: Sequence[Mapping[str, Any]] | None, options: _Options) -> GoText:
     if versions is not None and not versions:
-        return GoText(f"[]{_VERSION_TYPE}{{}}")
-    return go_dump(f"[]{_VERSION_TYPE}", versions)
+        return GoText(f"[]{_VERSION_TYPE}{{}}", "[]")
+    return go_dump(f"[]{options.version_type}", versions)
 
 
 def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
@@ -372,14 +424,16 @@ def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
     if len(set(labels)) < len(labels):
         errors.append(
             invalid(
-                "spec.versions", _shown_versions(view.versions), "must contain unique version names"
+                "spec.versions",
+                _shown_versions(view.versions, options),
+                "must contain unique version names",
             )
         )
     if sum(bool(version.get("storage")) for version in versions) != 1:
         errors.append(
             invalid(
                 "spec.versions",
-                _shown_versions(view.versions),
+                _shown_versions(view.versions, options),
                 "must have exactly one version marked as storage version",
             )
         )
@@ -400,6 +454,7 @@ def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
     errors += _subresources(view.subresources, "spec.subresources")
     for i, column in enumerate(view.columns):
         errors += _column(column, f"spec.additionalPrinterColumns[{i}]")
+    errors += _selectable_fields(versions, options)
     return errors + _conversion(spec, options, preserve)
 
 
@@ -462,7 +517,7 @@ def _review_versions(versions: Sequence[str], options: _Options, path: str) -> E
     return check_review_versions(versions, path, need_known=options.need_known_review_version)
 
 
-def _stored_versions(crd: Object) -> Errors:
+def _stored_versions(crd: Object, options: _Options) -> Errors:
     stored, path = (crd.get("status") or {}).get("storedVersions"), "status.storedVersions"
     if not stored:
         return [invalid(path, go_dump("[]string", stored), "must have at least one stored version")]
@@ -470,7 +525,9 @@ def _stored_versions(crd: Object) -> Errors:
     errors = [
         invalid(
             path,
-            go_dump(_VERSION_TYPE, version),
+            go_dump("[]string", stored)
+            if has_behaviour(options.release, "StoredVersionsInErrors")
+            else go_dump(options.version_type, version),
             f"must have the storage version {version.get('name', '')}",
         )
         for version in versions
@@ -564,16 +621,16 @@ def _definition(crd: Object, options: _Options) -> Errors:
         )
 
     errors = validate_any_object_meta(crd["metadata"], False, name_rule)
-    return errors + _spec(spec, options) + _status(crd) + _stored_versions(crd)
+    return errors + _spec(spec, options) + _status(crd) + _stored_versions(crd, options)
 
 
-def validate_definition(crd: Object) -> Errors:
-    return _definition(crd, _Options()) + _approved(crd, None) + _preserve(crd, None)
+def validate_definition(release: Release, crd: Object) -> Errors:
+    return _definition(crd, _Options(release=release)) + _approved(crd, None) + _preserve(crd, None)
 
 
-def validate_beta_definition(crd: Object) -> Errors:
+def validate_beta_definition(release: Release, crd: Object) -> Errors:
     """The old version requires neither schemas nor approvals, but does not support defaults."""
-    return _definition(crd, _BETA)
+    return _definition(crd, _BETA._replace(release=release))
 
 
 def _established(crd: Object) -> bool:
@@ -592,15 +649,16 @@ def _updated(new: Object, old: Object, options: _Options) -> Errors:
         errors += immutable(names.get("kind", ""), was.get("kind", ""), "spec.names.kind")
     errors += immutable(spec.get("group", ""), before.get("group", ""), "spec.group")
     errors += immutable(names.get("plural", ""), was.get("plural", ""), "spec.names.plural")
-    return errors + _status(new) + _stored_versions(new)
+    return errors + _status(new) + _stored_versions(new, options)
 
 
-def update_definition(new: Object, old: Object) -> Errors:
-    return _updated(new, old, _old_options(old)) + _approved(new, old) + _preserve(new, old)
+def update_definition(release: Release, new: Object, old: Object) -> Errors:
+    options = _old_options(release, old)
+    return _updated(new, old, options) + _approved(new, old) + _preserve(new, old)
 
 
-def update_beta_definition(new: Object, old: Object) -> Errors:
-    options = _old_options(old)
+def update_beta_definition(release: Release, new: Object, old: Object) -> Errors:
+    options = _old_options(release, old)
     if any(map(has_defaults, _schemas(old.get("spec") or {}))):  # already stored, so they may stay
         return _updated(new, old, options._replace(need_schema=False, need_structural=False))
     demands = options.demands._replace(
@@ -611,15 +669,15 @@ def update_beta_definition(new: Object, old: Object) -> Errors:
     )
 
 
-def update_definition_status(new: Object, old: Object) -> Errors:
+def update_definition_status(_release: Release, new: Object, old: Object) -> Errors:
     return validate_any_object_meta_update(new["metadata"], old["metadata"]) + _status(new)
 
 
 VALIDATORS = {
-    "apiextensions.k8s.io/CustomResourceDefinition": ValidationRules(
+    "apiextensions.k8s.io/CustomResourceDefinition": ReleaseRules(
         validate_definition, update_definition, update_definition_status
     ),
-    "apiextensions.k8s.io/CustomResourceDefinition@apiextensions.k8s.io/v1beta1": ValidationRules(
+    "apiextensions.k8s.io/CustomResourceDefinition@apiextensions.k8s.io/v1beta1": ReleaseRules(
         validate_beta_definition, update_beta_definition, update_definition_status
     ),
 }

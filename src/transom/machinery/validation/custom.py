@@ -7,13 +7,14 @@ the list, and errors of `anyOf`, `oneOf`, `allOf` and `not` have no field at all
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
 from transom.kit.goquote import go_quote
 from transom.kit.regexp import RegexpError, compile_regexp
+from transom.machinery import gojson
 from transom.machinery.field import (
     OMITTED,
     FieldError,
@@ -23,6 +24,7 @@ from transom.machinery.field import (
     not_supported,
     required,
 )
+from transom.machinery.objects import same_json
 from transom.machinery.validation.formats import format_check
 from transom.machinery.validation.repetitions import repetitions
 
@@ -62,7 +64,7 @@ def go_number(value: bool | int | float) -> str:
 def shown_value(value: Any) -> Any:
     """An invalid value of any JSON type, formatted for a field error."""
     if isinstance(value, dict | list):
-        return GoText(go_json(value))
+        return GoText(go_json(value), gojson.marshal(value).decode())
     return GoText(go_number(value)) if isinstance(value, float) else value
 
 
@@ -85,16 +87,41 @@ class _Result:
         self.errors.update(other.errors)
 
 
+class SchemaRules(NamedTuple):
+    """What validation with a schema does since a release.
+
+    `typed`: errors have paths with the indexes of list items, and the number of properties.
+    `numeric_formats`: numbers must fit into the type and format of their schema.
+    """
+
+    typed: bool = False
+    numeric_formats: bool = False
+
+
+NO_OLD_VALUE: Any = object()
+OF_1_20 = SchemaRules()
+
+
 class _At:
-    """The current place in the value, and how its errors are written."""
+    """The current place in the value, how its errors are written, and the old value there."""
 
-    __slots__ = ("name", "root")
+    __slots__ = ("name", "old", "root", "rules")
 
-    def __init__(self, root: str, name: str) -> None:
-        self.root, self.name = root, name
+    def __init__(
+        self, root: str, name: str, rules: SchemaRules = OF_1_20, old: Any = NO_OLD_VALUE
+    ) -> None:
+        self.root, self.name, self.rules, self.old = root, name, rules, old
 
     def child(self, key: str) -> _At:
-        return _At(self.root, f"{self.name}.{key}" if self.name else key)
+        return self.entry(key, f"{self.name}.{key}" if self.name else key)
+
+    def entry(self, key: str, name: str) -> _At:
+        old = self.old.get(key, NO_OLD_VALUE) if isinstance(self.old, dict) else NO_OLD_VALUE
+        return _At(self.root, name, self.rules, old)
+
+    def item(self, index: int, old: Any) -> _At:
+        name = f"{self.name}[{index}]" if self.rules.typed else self.name
+        return _At(self.root, name, self.rules, old)
 
     @property
     def path(self) -> str:
@@ -112,9 +139,18 @@ class _At:
         return invalid(self.root or "<nil>", "", f"{go_quote(self.name)} {text}")
 
 
-def validate_value(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
-    """The errors of a value; `path` prefixes the fields."""
-    return list(_validate(schema, value, _At(path, "")).errors)
+def validate_value(
+    schema: Schema,
+    value: Any,
+    path: str = "",
+    *,
+    rules: SchemaRules = OF_1_20,
+    old: Any = NO_OLD_VALUE,
+) -> list[FieldError]:
+    """The errors of a value; `path` prefixes the fields. What is the same as in the `old` value may
+    stay invalid.
+    """
+    return list(_validate(schema, value, _At(path, "", rules, old)).errors)
 
 
 def _types(schema: Schema) -> tuple[str, ...]:
@@ -138,6 +174,13 @@ def _type_of(value: Any) -> tuple[str, str]:
 
 
 def _validate(schema: Schema, value: Any, at: _At) -> _Result:
+    result = _validate_changed(schema, value, at)
+    if result.errors and at.old is not NO_OLD_VALUE and same_json(value, at.old):
+        result.errors.clear()
+    return result
+
+
+def _validate_changed(schema: Schema, value: Any, at: _At) -> _Result:
     result = _Result()
     types = _types(schema)
     format_name = schema.get("format", "")
@@ -277,6 +320,11 @@ def _check_string(schema: Schema, value: str, at: _At, result: _Result) -> None:
 
 def _check_number(schema: Schema, value: int | float, at: _At, result: _Result) -> None:
     native: Callable[[Any], Any] = int if isinstance(value, int) else float
+    if at.rules.numeric_formats and not _fits_format(schema, value):
+        kind, form = schema["type"], schema.get("format")
+        shown = f"with format {form}" if form in _FORMATS[kind] else "(default format)"
+        text = f"Checked value must be of type {kind} {shown} in {at.name}"
+        result.add(invalid(at.root or "<nil>", "", text))
     factor = schema.get("multipleOf")
     if factor is not None:
         _check_multiple(native(factor), value, at, result)
@@ -292,6 +340,20 @@ def _check_number(schema: Schema, value: int | float, at: _At, result: _Result) 
             words = "less than" if strict else "less than or equal to"
             result.add(at.bad(value, f"should be {words} {go_number(bound)}"))
     result.matches += 1
+
+
+_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+_MAX_FLOAT32 = 3.4028234663852886e38
+
+
+def _fits_format(schema: Schema, value: int | float) -> bool:
+    kind, form = schema.get("type"), schema.get("format")
+    if kind == "integer":
+        if not float(value).is_integer():
+            return False
+        bits = 31 if form == "int32" else 63
+        return -(1 << bits) <= int(value) < 1 << bits
+    return not (kind == "number" and form == "float" and abs(value) > _MAX_FLOAT32)
 
 
 def _check_multiple(factor: int | float, value: int | float, at: _At, result: _Result) -> None:
@@ -326,8 +388,10 @@ def _nearly_whole(value: float) -> bool:
 def _check_list(schema: Schema, value: list[Any], at: _At, result: _Result) -> None:
     items = schema.get("items")
     if isinstance(items, dict):
-        for item in value:
-            result.merge(_validate(items, item, at))
+        before = _correlated(schema, at.old)
+        for i, item in enumerate(value):
+            old = before(item) if before is not None else NO_OLD_VALUE
+            result.merge(_validate(items, item, at.item(i, old)))
     fewest, most = schema.get("minItems"), schema.get("maxItems")
     if fewest is not None and len(value) < fewest:
         result.add(at.bad(len(value), f"should have at least {fewest} items"))
@@ -338,13 +402,32 @@ def _check_list(schema: Schema, value: list[Any], at: _At, result: _Result) -> N
     result.matches += 1
 
 
+def _correlated(schema: Schema, old: Any) -> Callable[[Any], Any] | None:
+    """Finds the old item with the same keys; only items of lists with keys correspond."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return None
+    items: dict[bytes, Any] = {}
+    for item in old:
+        if isinstance(item, dict):
+            items.setdefault(_item_key(item, keys), item)
+    return lambda item: (
+        items.get(_item_key(item, keys), NO_OLD_VALUE) if isinstance(item, dict) else NO_OLD_VALUE
+    )
+
+
+def _item_key(item: dict[str, Any], keys: Sequence[str]) -> bytes:
+    return orjson.dumps([item.get(key) for key in keys], option=orjson.OPT_SORT_KEYS)
+
+
 def _check_object(schema: Schema, value: dict[str, Any], at: _At, result: _Result) -> None:
     fewest, most = schema.get("minProperties"), schema.get("maxProperties")
     if fewest is not None and len(value) < fewest:
         result.add(at.bad(fewest, f"should have at least {fewest} properties"))
         return
     if most is not None and len(value) > most:
-        result.add(at.bad(most, f"should have at most {most} properties"))
+        count = len(value) if at.rules.typed else most
+        result.add(at.bad(count, f"should have at most {most} properties"))
         return
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     if additional is False:
@@ -358,7 +441,7 @@ def _check_object(schema: Schema, value: dict[str, Any], at: _At, result: _Resul
             if key not in properties:
                 # At the root this name begins with a dot, which is in the message but not in the
                 # path.
-                result.merge(_validate(additional, item, _At(at.root, f"{at.name}.{key}")))
+                result.merge(_validate(additional, item, at.entry(key, f"{at.name}.{key}")))
     for key, inner_schema in properties.items():
         if key in value:
             result.merge(_validate(inner_schema, value[key], at.child(key)))

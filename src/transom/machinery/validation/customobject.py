@@ -15,7 +15,15 @@ import orjson
 from transom.machinery.field import FieldError, GoText, duplicate, invalid, required
 from transom.machinery.kinds import Kind
 from transom.machinery.validation.checks import check_each
-from transom.machinery.validation.custom import Schema, go_json, shown_value, validate_value
+from transom.machinery.validation.custom import (
+    NO_OLD_VALUE,
+    OF_1_20,
+    Schema,
+    SchemaRules,
+    go_json,
+    shown_value,
+    validate_value,
+)
 from transom.machinery.validation.meta import (
     validate_any_object_meta,
     validate_any_object_meta_update,
@@ -37,6 +45,7 @@ def validate_custom_create(
     obj: Object,
     schema: Schema | None,
     scale: Mapping[str, str] | None = None,
+    rules: SchemaRules = OF_1_20,
 ) -> Errors:
     """The errors of a new custom object."""
     errors = _type_meta(kind, version, obj)
@@ -44,7 +53,7 @@ def validate_custom_create(
         errors += validate_any_object_meta(
             obj.get("metadata") or {}, kind.namespaced, name_is_dns_subdomain
         )
-        errors += validate_value(schema, obj) if schema is not None else []
+        errors += validate_value(schema, obj, rules=rules) if schema is not None else []
         errors += _scale_spec(obj, scale) + _scale_status(obj, scale)
     if schema is not None:
         errors += validate_embedded(schema, obj) + validate_lists(schema, obj)
@@ -61,8 +70,13 @@ def validate_custom_update(
     schema: Schema | None,
     scale: Mapping[str, str] | None = None,
     subresource: str = "",
+    rules: SchemaRules = OF_1_20,
+    *,
+    ratcheting: bool = False,
 ) -> Errors:
-    """The errors of a change to a custom object, or to its status."""
+    """The errors of a change to a custom object, or to its status. `ratcheting`: values that do not
+    change may stay invalid.
+    """
     meta, before = new.get("metadata") or {}, old.get("metadata") or {}
     errors = validate_any_object_meta(meta, kind.namespaced, name_is_path_segment)
     errors += validate_any_object_meta_update(meta, before)
@@ -70,7 +84,9 @@ def validate_custom_update(
     errors += wrong_type
     if not wrong_type:
         errors += validate_any_object_meta_update(meta, before)
-        errors += validate_value(schema, new) if schema is not None else []
+        if schema is not None:
+            before = old if ratcheting else NO_OLD_VALUE
+            errors += validate_value(schema, new, rules=rules, old=before)
         if subresource != "status":
             errors += _scale_spec(new, scale)
         errors += _scale_status(new, scale)

@@ -86,8 +86,9 @@ def _dump(go_type: str, value: Any, release: Release = DEFAULT) -> str:
         return f"({go_type})(nil)" if value is None else f"({go_type})({_address(value)})"
     if go_type.startswith("[]"):
         if not value:
-            return f"{go_type}(nil)"
-        return go_type + "{" + ", ".join(_dump(go_type[2:], v, release) for v in value) + "}"
+            return f"{_printed(go_type)}(nil)"
+        items = ", ".join(_dump(go_type[2:], v, release) for v in value)
+        return f"{_printed(go_type)}{{{items}}}"
     if go_type.startswith("map[string]"):
         return _dump_map(go_type, go_type.removeprefix("map[string]"), value, release)
     if go_type in ("apiextensions.JSONSchemaDependencies", "apiextensions.JSONSchemaDefinitions"):
@@ -106,8 +107,13 @@ def _dump(go_type: str, value: Any, release: Release = DEFAULT) -> str:
     if members is None:
         return go_quote(value or "") if value is None or isinstance(value, str) else str(value)
     value = value or {}
-    inside = (_member(f.name, f.json, f.type, value, release) for f in members)
-    return go_type + "{" + ", ".join(inside) + "}"
+    fields = ", ".join(_member(f.name, f.json, f.type, value, release) for f in members)
+    return f"{_printed(go_type)}{{{fields}}}"
+
+
+def _printed(go_type: str) -> str:
+    """The name of a type; the table has more than one form of some types (`X@selectable`)."""
+    return go_type.partition("@")[0]
 
 
 def _dump_map(go_type: str, value_type: str, value: dict[str, Any] | None, release: Release) -> str:

@@ -11,6 +11,14 @@ TABLE = {
         "*apiextensions.CustomResourceSubresources, "
         "AdditionalPrinterColumns []apiextensions.CustomResourceColumnDefinition"
     ),
+    "apiextensions.CustomResourceDefinitionVersion@selectable": (
+        "Name string, Served bool, Storage bool, Deprecated bool, DeprecationWarning *string, "
+        "Schema *apiextensions.CustomResourceValidation, Subresources "
+        "*apiextensions.CustomResourceSubresources, "
+        "AdditionalPrinterColumns []apiextensions.CustomResourceColumnDefinition, "
+        "SelectableFields []apiextensions.SelectableField"
+    ),
+    "apiextensions.SelectableField": "JSONPath string",
     "apiextensions.CustomResourceColumnDefinition": (
         "Name string, Type string, Format string, Description string, Priority int32, "
         "JSONPath string"

@@ -23,9 +23,20 @@ def validate_dry_run(values: Sequence[str] | None, path: str = "dryRun") -> Erro
     return [not_supported(path, go_dump("[]string", values), ("All",))]
 
 
+_FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
+
+
 def validate_create_options(options: Options) -> Errors:
     errors = validate_field_manager(options.get("fieldManager", ""), "fieldManager")
     return errors + validate_dry_run(options.get("dryRun"))
+
+
+def validate_field_validation(options: Options) -> Errors:
+    """For releases that have `fieldValidation`."""
+    level = options.get("fieldValidation", "")
+    if level in _FIELD_VALIDATION:
+        return []
+    return [not_supported("fieldValidation", level, _FIELD_VALIDATION)]
 
 
 validate_update_options = validate_create_options

@@ -12,6 +12,7 @@ from typing import Any
 
 from transom.kit.regexp import RegexpError, compile_regexp
 from transom.machinery.field import FieldError, aggregate_text, forbidden, invalid, required
+from transom.machinery.structural.cel.presence import VALIDATIONS
 from transom.machinery.validation.custom import Schema, shown_value, validate_value
 from transom.machinery.validation.customobject import validate_embedded
 from transom.machinery.validation.rules import Errors
@@ -84,9 +85,13 @@ def _children(schema: Schema) -> list[Schema]:
     return found
 
 
-def validate_structural(schema: Schema, path: str) -> Errors:
-    """Why a schema is not structural, sorted by message."""
+def validate_structural(schema: Schema, path: str, *, nested_rules: bool = True) -> Errors:
+    """Why a schema is not structural, sorted by message. `nested_rules`: whether validation rules
+    may be inside of anyOf, oneOf and not.
+    """
     errors = _invariants(schema, "root", path) + _completeness(schema, schema, path, path)
+    if nested_rules:
+        errors = [error for error in errors if not error.field.endswith(VALIDATIONS)]
     return sorted(errors, key=str)
 
 
@@ -181,13 +186,13 @@ def _junctors(schema: Schema, skip_any_of: bool, skip_in_first_all_of: bool, pat
     errors: Errors = []
     if not skip_any_of:
         for i, option in enumerate(schema.get("anyOf") or ()):
-            errors += _nested(option, False, f"{path}.anyOf[{i}]")
+            errors += _nested(option, False, f"{path}.anyOf[{i}]", rules=False)
     for i, option in enumerate(schema.get("allOf") or ()):
         errors += _nested(option, skip_in_first_all_of and i == 0, f"{path}.allOf[{i}]")
     for i, option in enumerate(schema.get("oneOf") or ()):
-        errors += _nested(option, False, f"{path}.oneOf[{i}]")
+        errors += _nested(option, False, f"{path}.oneOf[{i}]", rules=False)
     if schema.get("not") is not None:
-        errors += _nested(schema["not"], False, f"{path}.not")
+        errors += _nested(schema["not"], False, f"{path}.not", rules=False)
     pattern = schema.get("pattern")
     if pattern:
         try:
@@ -203,13 +208,16 @@ def _junctors(schema: Schema, skip_any_of: bool, skip_in_first_all_of: bool, pat
     return errors
 
 
-def _nested(schema: Schema, skip_any_of: bool, path: str) -> Errors:
+def _nested(schema: Schema, skip_any_of: bool, path: str, *, rules: bool = True) -> Errors:
+    """`rules`: whether validation rules are allowed here."""
     errors = _junctors(schema, skip_any_of, False, path)
     if isinstance(schema.get("items"), dict):
-        errors += _nested(schema["items"], False, f"{path}.items")
+        errors += _nested(schema["items"], False, f"{path}.items", rules=rules)
     properties = schema.get("properties") or {}
     for key, inner in properties.items():
-        errors += _nested(inner, False, f"{path}.properties[{key}]")
+        errors += _nested(inner, False, f"{path}.properties[{key}]", rules=rules)
+    if schema.get(VALIDATIONS) and not rules:
+        errors.append(forbidden(f"{path}.{VALIDATIONS}", "must be empty to be structural"))
     errors += [
         forbidden(f"{path}.{name}", f"must be {wanted} to be structural")
         for name, wanted in _FORBIDDEN_NESTED

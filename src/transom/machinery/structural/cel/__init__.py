@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
 from transom.machinery.field import FieldError
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.structural.cel.presence import VALIDATIONS, SlowRules, has_rules
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ else:
 class SchemaRules:
     """The rules of a custom kind, compiled when the first object is validated."""
 
-    __slots__ = ("_rules", "_schema")
+    __slots__ = ("_release", "_rules", "_schema")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._schema = schema
+    def __init__(self, schema: Mapping[str, Any], release: Release) -> None:
+        self._schema, self._release = schema, release
         self._rules: rules.CompiledRules | None = None
 
     def validate(self, obj: Any, before: Any) -> list[FieldError]:
@@ -39,32 +40,40 @@ class SchemaRules:
 
     def _validate_slowly(self, obj: Any, before: Any) -> list[FieldError]:
         if self._rules is None:
-            self._rules = compile_rules(self._schema)
+            self._rules = compile_rules(self._schema, self._release)
         assert self._rules is not None
         return self._rules.validate(obj, before)
 
 
-def schema_rules(schema: Mapping[str, Any] | None) -> SchemaRules | None:
+def schema_rules(
+    schema: Mapping[str, Any] | None, release: Release = DEFAULT
+) -> SchemaRules | None:
     """The rules of a custom kind, None if there are none."""
-    return SchemaRules(schema) if schema is not None and has_rules(schema) else None
+    return SchemaRules(schema, release) if schema is not None and has_rules(schema) else None
 
 
 def check_rules(
-    schema: Mapping[str, Any], path: str, *, suppress_cost: bool = False
+    schema: Mapping[str, Any],
+    path: str,
+    *,
+    suppress_cost: bool = False,
+    release: Release = DEFAULT,
 ) -> list[FieldError]:
     """The errors in the rules of a schema. `suppress_cost` accepts stored rules even if a single
     one costs too much.
     """
     if not has_rules(schema):
         return []
-    return check.check_rules(schema, path, suppress_cost)
+    return check.check_rules(schema, path, suppress_cost, release)
 
 
-def compile_rules(schema: Mapping[str, Any] | None) -> rules.CompiledRules | None:
+def compile_rules(
+    schema: Mapping[str, Any] | None, release: Release = DEFAULT
+) -> rules.CompiledRules | None:
     """The rules of a schema, ready to run."""
     if schema is None or not has_rules(schema):
         return None
-    return rules.compile_rules(schema)
+    return rules.compile_rules(schema, release)
 
 
 __all__ = [

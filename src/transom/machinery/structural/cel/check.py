@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+import orjson
 
 from transom.kit.cel.errors import CompileError
 from transom.kit.cel.types import BOOL, STRING, CelType
 from transom.kit.goquote import go_quote
+from transom.machinery import gojson
 from transom.machinery.cel.costs import KubernetesEstimator
+from transom.machinery.cel.environment import expression_environment
 from transom.machinery.cel.limits import MAX_REQUEST_BYTES, STATIC_COST_LIMIT, STATIC_CRD_COST_LIMIT
 from transom.machinery.field import (
     FieldError,
@@ -21,6 +26,7 @@ from transom.machinery.field import (
     not_supported,
     required,
 )
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.structural.cel.declarations import EMBEDDED, DeclType, Schema, declare_schema
 from transom.machinery.structural.cel.presence import VALIDATIONS, has_rules
 from transom.machinery.structural.cel.rules import compile_expression
@@ -34,9 +40,13 @@ _ADVICE = (
 )
 
 
-def check_rules(schema: Schema, path: str, suppress_cost: bool) -> list[FieldError]:
-    """The errors in the rules of a schema."""
-    check = _Check(suppress_cost)
+def check_rules(
+    schema: Schema, path: str, suppress_cost: bool, release: Release = DEFAULT
+) -> list[FieldError]:
+    """The errors in the rules of a schema. Stored rules (`suppress_cost`) may use libraries that new
+    ones may not use yet.
+    """
+    check = _Check(suppress_cost, release)
     check.visit(schema, path, root=True, unrelated="", cardinality=1)
     return check.errors + check.total_errors(path)
 
@@ -62,8 +72,12 @@ def _max_elements(schema: Schema) -> int | None:
 
 
 class _Check:
-    def __init__(self, suppress_cost: bool) -> None:
+    def __init__(self, suppress_cost: bool, release: Release) -> None:
         self.errors: list[FieldError] = []
+        self._compile = partial(
+            compile_expression,
+            environment=expression_environment(release, stored=suppress_cost),
+        )
         self._suppress_cost = suppress_cost
         self._total = 0
         self._expensive: list[tuple[int, str]] = []
@@ -139,7 +153,7 @@ class _Check:
         self, spec: Mapping[str, Any], declared: DeclType, path: str, unrelated: str, count: int
     ) -> None:
         optional = bool(spec.get("optionalOldSelf"))
-        problem, uses_old, cost = _compiled(
+        problem, uses_old, cost = self._compiled(
             spec["rule"], declared, optional, BOOL, "cel expression must evaluate to a bool"
         )
         cost = min(cost * count, _MAX_COST)
@@ -147,7 +161,7 @@ class _Check:
         if problem:
             self.errors.append(invalid(f"{path}.rule", _shown(spec), problem))
         if spec.get("messageExpression") and not problem:
-            wrong, _, cost = _compiled(
+            wrong, _, cost = self._compiled(
                 spec["messageExpression"],
                 declared,
                 optional,
@@ -180,6 +194,19 @@ class _Check:
                     "may not be set if oldSelf is not used in rule",
                 )
             )
+
+    def _compiled(
+        self, text: str, declared: DeclType, optional: bool, wanted: CelType, complaint: str
+    ) -> tuple[str, bool, int]:
+        """A problem or an empty text, whether the expression uses oldSelf, and its estimated cost."""
+        try:
+            expression = self._compile(text, declared, optional_old=optional)
+        except CompileError as problem:
+            return f"compilation failed: {problem}", False, 0
+        uses_old = "oldSelf" in expression.references
+        if expression.type != wanted:
+            return complaint, False, 0
+        return "", uses_old, expression.estimate(KubernetesEstimator(declared.size_at)).max
 
     def _observe(self, path: str, name: str, cost: int) -> None:
         if cost > STATIC_COST_LIMIT and not self._suppress_cost:
@@ -257,28 +284,23 @@ def _leads_somewhere(text: str, schema: Schema) -> bool:
     return True
 
 
-def _compiled(
-    text: str, declared: DeclType, optional: bool, wanted: CelType, complaint: str
-) -> tuple[str, bool, int]:
-    """A problem or an empty text, whether the expression uses oldSelf, and its estimated cost."""
-    try:
-        expression = compile_expression(text, declared, optional_old=optional)
-    except CompileError as problem:
-        return f"compilation failed: {problem}", False, 0
-    uses_old = "oldSelf" in expression.references
-    if expression.type != wanted:
-        return complaint, False, 0
-    return "", uses_old, expression.estimate(KubernetesEstimator(declared.size_at)).max
-
-
 def _shown(spec: Mapping[str, Any]) -> GoText:
     reason = (
         f"(*apiextensions.FieldValueErrorReason)({'0xc000000000' if spec.get('reason') else 'nil'})"
     )
     optional = f"(*bool)({'0xc000000000' if spec.get('optionalOldSelf') is not None else 'nil'})"
+    shown = {
+        "Rule": spec.get("rule", ""),
+        "Message": spec.get("message", ""),
+        "MessageExpression": spec.get("messageExpression", ""),
+        "Reason": spec.get("reason"),
+        "FieldPath": spec.get("fieldPath", ""),
+        "OptionalOldSelf": spec.get("optionalOldSelf"),
+    }
     return GoText(
         f"apiextensions.ValidationRule{{Rule:{go_quote(spec.get('rule', ''))}, "
         f"Message:{go_quote(spec.get('message', ''))}, "
         f"MessageExpression:{go_quote(spec.get('messageExpression', ''))}, Reason:{reason}, "
-        f"FieldPath:{go_quote(spec.get('fieldPath', ''))}, OptionalOldSelf:{optional}}}"
+        f"FieldPath:{go_quote(spec.get('fieldPath', ''))}, OptionalOldSelf:{optional}}}",
+        gojson.escape_html(orjson.dumps(shown)).decode(),
     )

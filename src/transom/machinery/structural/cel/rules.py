@@ -5,21 +5,23 @@ budget per object (k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/valid
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
 import orjson
 
-from transom.kit.cel.environment import CelExpression
+from transom.kit.cel.environment import CelEnvironment, CelExpression
 from transom.kit.cel.errors import CompileError, CostLimitExceededError
 from transom.kit.cel.interpreter import EvaluationResult
 from transom.kit.cel.types import optional_type
 from transom.kit.cel.values import NONE, Optional
-from transom.machinery.cel.environment import kubernetes_environment
+from transom.machinery.cel.environment import expression_environment
 from transom.machinery.cel.limits import MAX_MESSAGE_BYTES, PER_CALL_LIMIT, RUNTIME_COST_BUDGET
 from transom.machinery.field import (
     FieldError,
     GoText,
+    RatchetedError,
     RuleValue,
     duplicate,
     forbidden,
@@ -28,6 +30,8 @@ from transom.machinery.field import (
     required,
 )
 from transom.machinery.objects import same_json
+from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases.features import is_enabled
 from transom.machinery.structural.cel.declarations import (
     DeclType,
     Schema,
@@ -47,20 +51,22 @@ _NO_MESSAGE_BUDGET = (
 )
 _ABSENT: Any = object()
 # A rule is compiled when its definition is validated, and used when the first object is.
-_compiled: dict[tuple[str, str, bool], CelExpression] = {}
+_compiled: dict[tuple[str, str, bool, CelEnvironment], CelExpression] = {}
 _KEPT, _KEPT_LENGTH = 256, 10_000
 _BRIEF_COST = 20_000  # about 10 ms
 
 
-def compile_expression(text: str, declared: DeclType, *, optional_old: bool) -> CelExpression:
+def compile_expression(
+    text: str, declared: DeclType, *, optional_old: bool, environment: CelEnvironment
+) -> CelExpression:
     """An expression about `self` and `oldSelf`; raises CompileError."""
-    key = (text, declared.signature(), optional_old)
+    key = (text, declared.signature(), optional_old, environment)
     known = _compiled.get(key)
     if known is not None:
         return known
     old = optional_type(declared.type) if optional_old else declared.type
     variables = {"self": declared.type, "oldSelf": old}
-    expression = kubernetes_environment().compile(text, variables, declared.object_fields())
+    expression = environment.compile(text, variables, declared.object_fields())
     if len(text) + len(key[1]) <= _KEPT_LENGTH:
         while len(_compiled) >= _KEPT:
             _compiled.pop(next(iter(_compiled)), None)
@@ -98,7 +104,9 @@ class CompiledRule:
 
     __slots__ = ("_expression", "_message", "_spec", "optional_old", "problem", "uses_old")
 
-    def __init__(self, spec: Mapping[str, Any], declared: DeclType | None) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], declared: DeclType | None, environment: CelEnvironment
+    ) -> None:
         self._spec = spec
         self.problem = ""
         self.uses_old = False
@@ -110,7 +118,10 @@ class CompiledRule:
             return
         try:
             self._expression = compile_expression(
-                spec["rule"], declared, optional_old=self.optional_old
+                spec["rule"],
+                declared,
+                optional_old=self.optional_old,
+                environment=environment,
             )
         except CompileError as problem:
             self.problem = f"compilation failed: {problem}"
@@ -119,7 +130,10 @@ class CompiledRule:
         if spec.get("messageExpression"):
             try:
                 self._message = compile_expression(
-                    spec["messageExpression"], declared, optional_old=self.optional_old
+                    spec["messageExpression"],
+                    declared,
+                    optional_old=self.optional_old,
+                    environment=environment,
                 )
             except CompileError as problem:
                 log.info("messageExpression of a rule: %s", problem)
@@ -215,6 +229,26 @@ def _shown_value(kind: str, value: Any) -> GoText | None:
     return GoText(go_value(value))
 
 
+class Ratcheting(Enum):
+    """What happens to rules that a value breaks which did not change."""
+
+    OFF = "an error"
+    WARN = "a warning"
+    SILENT = "nothing"
+
+
+class RuleSettings(NamedTuple):
+    environment: CelEnvironment
+    ratcheting: Ratcheting
+
+
+Unchanged = Callable[[], bool]
+
+
+def _is_changed() -> bool:
+    return False
+
+
 class CompiledRules:
     """The rules of a schema and of all nested schemas."""
 
@@ -228,67 +262,76 @@ class CompiledRules:
         "_named",
         "_properties",
         "_rules",
+        "_settings",
         "_type",
     )
 
-    def __init__(self, schema: Schema, *, root: bool) -> None:
+    def __init__(self, schema: Schema, settings: RuleSettings, *, root: bool) -> None:
+        self._settings = settings
         whole = with_object_fields(schema) if root else schema
         self._type = schema.get("type", "")
         specs = [spec for spec in schema.get(VALIDATIONS) or () if spec.get("rule")]
         declared = declare_schema(schema, root=root) if specs else None
-        self._rules = [CompiledRule(spec, declared) for spec in specs]
+        self._rules = [CompiledRule(spec, declared, settings.environment) for spec in specs]
         self._convert = converter(whole) if specs else None
         self._also = [
             r
             for option in schema.get("allOf") or ()
-            if (r := _inner({**schema, **option})) is not None
+            if (r := _inner({**schema, **option}, settings)) is not None
         ]
         self._named = frozenset(whole.get("properties") or ())
         properties = schema.get("properties") or {}
         self._properties = {
-            k: r for k, inner in properties.items() if (r := _inner(inner)) is not None
+            k: r for k, inner in properties.items() if (r := _inner(inner, settings)) is not None
         }
-        self._additional = _inner(schema.get("additionalProperties"))
-        self._items = _inner(schema.get("items"))
+        self._additional = _inner(schema.get("additionalProperties"), settings)
+        self._items = _inner(schema.get("items"), settings)
         self._list_type = schema.get("x-kubernetes-list-type")
         self._keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
 
     def validate(self, obj: Any, before: Any = None, path: str = "") -> list[FieldError]:
         """The errors of an object, within Kubernetes' budget for one object."""
-        return self._validate(obj, before, path, _Budget())
+        return self._validate(obj, before, path, _Budget(), _is_changed)
 
     def validate_briefly(self, obj: Any, before: Any = None) -> list[FieldError]:
         """Like `validate`, on the event loop: raises SlowRules if the rules take more than a few
         milliseconds.
         """
         try:
-            return self._validate(obj, before, "", _Budget(_BRIEF_COST))
+            return self._validate(obj, before, "", _Budget(_BRIEF_COST), _is_changed)
         except _NotBriefError:
             raise SlowRules(lambda: self.validate(obj, before)) from None
 
-    def _validate(self, obj: Any, before: Any, path: str, budget: _Budget) -> list[FieldError]:
+    def _validate(
+        self, obj: Any, before: Any, path: str, budget: _Budget, parent: Unchanged
+    ) -> list[FieldError]:
+        """`parent`: whether the nearest value around this one that has an old value is unchanged."""
         if obj is None:
             return []
-        errors = self._own(obj, before, path, budget)
+        unchanged = parent if before is None else lambda: same_json(obj, before)
+        errors = self._own(obj, before, path, budget, unchanged)
         for more in self._also:
             if budget.remaining < 0:
                 return errors
-            errors += more._own(obj, before, path, budget)
+            errors += more._own(obj, before, path, budget, parent)
         if budget.remaining < 0:
             return errors
         if isinstance(obj, dict):
-            self._inside_map(obj, before if isinstance(before, dict) else {}, path, budget, errors)
+            old = before if isinstance(before, dict) else {}
+            self._inside_map(obj, old, path, budget, errors, unchanged)
         elif isinstance(obj, list) and self._items is not None:
             earlier = self._correlate(before)
             for i, item in enumerate(obj):
                 errors += self._items._validate(
-                    item, earlier.get(self._key(item)), f"{path}[{i}]", budget
+                    item, earlier.get(self._key(item)), f"{path}[{i}]", budget, unchanged
                 )
                 if budget.remaining < 0:
                     break
         return errors
 
-    def _own(self, obj: Any, before: Any, path: str, budget: _Budget) -> list[FieldError]:
+    def _own(
+        self, obj: Any, before: Any, path: str, budget: _Budget, unchanged: Unchanged
+    ) -> list[FieldError]:
         if not self._rules:
             return []
         if budget.remaining <= 0:
@@ -300,17 +343,23 @@ class CompiledRules:
         errors = []
         for rule in self._rules:
             problem = rule.check(self._type, current, old, path, budget)
-            # Unchanged values may stay invalid, except for transition rules.
-            if problem is not None and (
-                rule.uses_old
-                or before is None
-                or budget.remaining < 0
-                or not same_json(obj, before)
-            ):
-                errors.append(problem)
+            if problem is not None:
+                spent = rule.uses_old or budget.remaining < 0
+                errors += [problem] if spent else self._ratchet(problem, before, obj, unchanged)
             if budget.remaining < 0:
                 break
         return errors
+
+    def _ratchet(
+        self, problem: FieldError, before: Any, obj: Any, unchanged: Unchanged
+    ) -> list[FieldError]:
+        """Unchanged values may stay invalid."""
+        ratcheting = self._settings.ratcheting
+        if ratcheting is Ratcheting.SILENT:
+            return [problem] if before is None or not same_json(obj, before) else []
+        if ratcheting is Ratcheting.WARN and unchanged():
+            return [RatchetedError(*problem)]
+        return [problem]
 
     def _inside_map(
         self,
@@ -319,6 +368,7 @@ class CompiledRules:
         path: str,
         budget: _Budget,
         errors: list[FieldError],
+        unchanged: Unchanged,
     ) -> None:
         if not self._properties and self._additional is None:
             return
@@ -326,11 +376,11 @@ class CompiledRules:
             inner = self._properties.get(key)
             if inner is not None:
                 errors += inner._validate(
-                    item, before.get(key), f"{path}.{key}" if path else key, budget
+                    item, before.get(key), f"{path}.{key}" if path else key, budget, unchanged
                 )
             elif self._additional is not None and key not in self._named:
                 errors += self._additional._validate(
-                    item, before.get(key), f"{path}[{key}]", budget
+                    item, before.get(key), f"{path}[{key}]", budget, unchanged
                 )
             if budget.remaining < 0:
                 return
@@ -347,13 +397,20 @@ class CompiledRules:
         return {key: item for item in before if (key := self._key(item)) is not None}
 
 
-def _inner(schema: Any) -> CompiledRules | None:
+def _inner(schema: Any, settings: RuleSettings) -> CompiledRules | None:
     return (
-        CompiledRules(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
+        CompiledRules(schema, settings, root=bool(schema.get("x-kubernetes-embedded-resource")))
         if has_rules(schema)
         else None
     )
 
 
-def compile_rules(schema: Schema) -> CompiledRules:
-    return CompiledRules(schema, root=True)
+def compile_rules(schema: Schema, release: Release = DEFAULT) -> CompiledRules:
+    if release < TABLES_SINCE:
+        ratcheting = Ratcheting.SILENT
+    elif is_enabled(release, "CRDValidationRatcheting"):
+        ratcheting = Ratcheting.WARN
+    else:
+        ratcheting = Ratcheting.OFF
+    settings = RuleSettings(expression_environment(release, stored=True), ratcheting)
+    return CompiledRules(schema, settings, root=True)
