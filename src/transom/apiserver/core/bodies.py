@@ -17,6 +17,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery import codec, errors, managedfields
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 
 if TYPE_CHECKING:
@@ -175,12 +176,17 @@ async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
     body = None
     if call.body:
         media = read_media(call)
-        read = partial(_decode_delete_options, call.body, media)
+        read = partial(_decode_delete_options, call.body, media, call.res.release)
         body = await storage.compute(call.ctx, read) if call.ctx.large else read()
     return parse_delete_options(call.query, body, call.res.release)
 
 
-def _decode_delete_options(raw: bytes, media: str) -> Object:
-    """DeleteOptions in a body. For an invalid body Kubernetes returns a plain 500."""
-    options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+def _decode_delete_options(raw: bytes, media: str, release: Release) -> Object:
+    """DeleteOptions in a body. For an invalid body older releases return a plain 500."""
+    try:
+        options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+    except errors.ApiError as problem:
+        if problem.code == 500 and has_behaviour(release, "BadDeleteOptions"):
+            raise errors.bad_request(str(problem)) from None
+        raise
     return {k: v for k, v in options.items() if k not in ("kind", "apiVersion")}
