@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from transom.apiserver.core.call import ApiCall
@@ -15,7 +15,7 @@ from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, errors, managedfields
-from transom.machinery.kinds import GVK
+from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -110,6 +110,30 @@ def report_field_problems(
         ctx.warn(text)
 
 
+_STATUS_RESETS = {
+    "/Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
+    "apps/Deployment": (("f:metadata", "f:labels"),),
+}
+
+
+@lru_cache(maxsize=512)
+def _rules_of(kind: Kind, release: Release, subresource: str) -> managedfields.WriteRules:
+    newer = has_behaviour(release, "SubresourcesInManagedFields")
+    reset: tuple[tuple[str, ...], ...] = ()
+    if newer and any(s.name == "status" for s in kind.subresources):
+        if subresource == "status":
+            reset = (("f:spec",), *_STATUS_RESETS.get(kind.key, ()))
+        elif not subresource:
+            reset = (("f:status",),)
+    later = has_behaviour(release, "ManagedFieldTimes")
+    return managedfields.WriteRules(subresource if newer else "", frozenset(reset), later, later)
+
+
+def write_rules(res: Resource, subresource: str) -> managedfields.WriteRules:
+    """How a write through an endpoint changes the ownership of fields."""
+    return _rules_of(res.kind, res.release, subresource)
+
+
 def own_fields(
     ctx: RequestContext, res: Resource, new: Object, live: Object | None, subresource: str = ""
 ) -> None:
@@ -123,6 +147,7 @@ def own_fields(
         rfc3339(ctx.now),
         res.ops.in_version,
         ignore_request=bool(subresource),
+        rules=write_rules(res, subresource),
     )
     if entries:
         new["metadata"]["managedFields"] = entries

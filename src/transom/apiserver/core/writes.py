@@ -28,6 +28,7 @@ from transom.apiserver.core.bodies import (
     read_delete_options,
     read_media,
     report_field_problems,
+    write_rules,
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult, ListResult, ObjectResult
 from transom.apiserver.core.context import RequestContext
@@ -180,6 +181,7 @@ def _apply(call: ApiCall, config: Object, force: bool, old: Object | None) -> Ob
         normalise=lambda obj: _complete(ctx, res, obj, "Ignore"),
         kind=res.kind.kind,
         release=res.release,
+        rules=write_rules(res, call.info.subresource),
     )
     check_object_name(res, new, call.info)
     return res.ops.to_storage(new)
