@@ -32,6 +32,7 @@ from transom.kit.clock import rfc3339
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
 from transom.machinery.quota import Amounts, QuotaEvaluator
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import PreconditionFailed, StoreRecord
 
 T = TypeVar("T")
@@ -303,6 +304,9 @@ def _limits(attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object
         return False
     name = candidate["metadata"]["name"]
     missing = evaluator.missing(names, obj) if evaluator.missing is not None else None
+    if missing and has_behaviour(attributes.resource.release, "QuotaNamesContainers"):
+        lacking = (f"{resource} for: {','.join(names)}" for resource, names in missing.items())
+        raise attributes.forbidden(f"failed quota: {name}: must specify {'; '.join(lacking)}")
     if missing:
         raise attributes.forbidden(f"failed quota: {name}: must specify {','.join(missing)}")
     if not (status.get("used") or {}).keys() >= set(names):

@@ -128,7 +128,10 @@ class ScaleSubresource:
         storage, res = self._storage, call.res
         record = storage.store.get(res.key(call.info.namespace, call.info.name))
         if record is None:
-            raise errors.not_found(_MISSING.get(res.kind.key, res.gr), call.info.name)
+            where = _MISSING.get(res.kind.key, res.gr)
+            if has_behaviour(res.release, "ScaleErrorsNameWorkload"):
+                where = res.gr
+            raise errors.not_found(where, call.info.name)
         stored = storage.decode(res, await storage.readable(res, record))
         return _result(call, read_scale(res, stored))
 
@@ -249,7 +252,7 @@ def _updated_owners(call: ApiCall, before: Object, after: Object, version: str) 
     """The owners of the replicas after an update by the caller."""
     owners: list[Object] = before["metadata"].get("managedFields") or []
     now, then = ((scale.get("spec") or {}).get("replicas", 0) for scale in (after, before))
-    if now == then:
+    if now == then or not owners:  # an object without managed fields does not get any
         return owners
     mine = {
         "manager": call.ctx.manager or managedfields.UNKNOWN,
@@ -290,6 +293,8 @@ def _applied(call: ApiCall, config: Object, current: Object, force: bool) -> Obj
 
 def _check(call: ApiCall, scale: Object, old: Object) -> None:
     """A custom object is validated itself when it is written."""
+    if has_behaviour(call.res.release, "ScaleNamespace"):
+        scale["metadata"].setdefault("namespace", old["metadata"].get("namespace", ""))
     problems = validate_scale(scale)
     if problems:
         raise errors.invalid(
