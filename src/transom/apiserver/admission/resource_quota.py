@@ -266,7 +266,7 @@ def _remembering(evaluator: QuotaEvaluator) -> QuotaEvaluator:
             ("scope", repr(selector), id(obj)), partial(evaluator.in_scope, selector, obj)
         )
 
-    def missing(names: Iterable[str], obj: Object) -> list[str]:
+    def missing(names: Iterable[str], obj: Object) -> dict[str, list[str]]:
         assert evaluator.missing is not None
         names = tuple(names)
         return remember(("missing", names, id(obj)), partial(evaluator.missing, names, obj))

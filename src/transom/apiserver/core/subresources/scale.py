@@ -215,7 +215,7 @@ def _patched(media: str, raw: bytes, current: Object, gvk: GVK) -> Object:
         raise patch.undecodable(media, raw, patched, problem.base, _type(gvk)) from None
 
 
-_REPLICAS = {"f:spec": {"f:replicas": {}}}
+_REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
 
 
 def _scale_owners(obj: Object, api_version: str) -> list[Object]:
