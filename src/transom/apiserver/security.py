@@ -43,7 +43,9 @@ class Security:
         self.tokens = BearerTokens(
             [
                 for_any_audience(own, StaticTokens(tokens)),
-                ServiceAccountAuthenticator(lambda: self.keys.verifying, issuer, own, find, clock),
+                ServiceAccountAuthenticator(
+                    lambda: self.keys.verifying, issuer, own, find, clock, features
+                ),
                 for_any_audience(own, BootstrapTokens(find, clock)),
             ],
             own,

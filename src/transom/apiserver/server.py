@@ -243,6 +243,7 @@ class ApiServer:
                     self.find_core,
                     self.security.issuer,
                     self.security.tokens.audiences,
+                    rng,
                 ),
                 AccessReviews(
                     self.storage, self.admission, self.security.decide, self.security.rbac

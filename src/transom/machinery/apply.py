@@ -31,6 +31,7 @@ from transom.machinery.fieldset import (
 from transom.machinery.gojson import marshal
 from transom.machinery.kinds import GVK
 from transom.machinery.managedfields import (
+    PLAIN_WRITE,
     STRIPPED,
     Convert,
     Managed,
@@ -38,6 +39,7 @@ from transom.machinery.managedfields import (
     Object,
     OwnedFields,
     Type,
+    WriteRules,
     changed_fields,
     decode_managed_fields,
     delta_in_version,
@@ -49,6 +51,7 @@ from transom.machinery.managedfields import (
     reconcile_all,
     update_managed_fields,
     withdraw_fields,
+    without_paths,
 )
 from transom.machinery.normalise import TypeMismatch
 from transom.machinery.objects import with_metadata
@@ -106,6 +109,7 @@ class _Request(NamedTuple):
     convert: Convert | None
     kind: str
     release: Release = DEFAULT
+    rules: WriteRules = PLAIN_WRITE
 
 
 def parse_json_config(raw: bytes) -> Object | None:
@@ -144,6 +148,7 @@ def server_side_apply(
     normalise: Normalise | None = None,
     kind: str = "",
     release: Release = DEFAULT,
+    rules: WriteRules = PLAIN_WRITE,
 ) -> Object:
     """The object after `manager` applied `patch`, managedFields included; all in the request's
     version.
@@ -160,7 +165,8 @@ def server_side_apply(
         )
     except InvalidFields as e:
         _fail(f"failed to decode managed fields: failed to convert managed fields from API: {e}")
-    request = _Request(type, type_node_of(type), manager, api_version, now, convert, kind, release)
+    node = type_node_of(type)
+    request = _Request(type, node, manager, api_version, now, convert, kind, release, rules)
     current = with_metadata(live, managedFields=None) if live is not None else fresh_entry(type)
     _check(patch, request)
     if not managed and live is not None:
@@ -216,12 +222,12 @@ def _fail(message: str) -> NoReturn:
 def _check(patch: Object, request: _Request) -> None:
     version = patch.get("apiVersion")
     version = version if isinstance(version, str) and version.count("/") <= 1 else ""
+    named = has_behaviour(request.release, "ApplyChecksType")
+    wanted = request.kind or request.type.name.rpartition(".")[2]
+    if named and (version != request.api_version or patch.get("kind") != wanted):
+        group, _, number = version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{number}, Kind={patch.get('kind', '')}")
     if version != request.api_version:
-        if has_behaviour(request.release, "ApplyErrorsNameObject"):
-            group, _, number = version.rpartition("/")
-            raise bad_request(
-                f"invalid object type: {group}/{number}, Kind={patch.get('kind', '')}"
-            )
         raise bad_request(
             "Incorrect version specified in apply patch. "
             f"Specified patch version: {version}, expected: {request.api_version}"
@@ -296,26 +302,30 @@ def _apply(
     if problem:
         raise Unmanageable(problem)
     reconcile_all(managed, live, request.type, api_version, request.convert)
-    me = identify_manager(request.manager, "Apply", api_version)
+    rules = request.rules
+    me = identify_manager(request.manager, "Apply", api_version, rules.subresource)
     last = managed.get(me)
     merged = merge_typed_values(live, patch, node)
-    managed[me] = OwnedFields(
-        field_set_of(patch, node), api_version, last.time if last else None, None
-    )
+    mine = field_set_of(patch, node)
+    if rules.reset:
+        mine = without_paths(mine, rules.reset)
+    managed[me] = OwnedFields(mine, api_version, last.time if last else None, None)
     if last is not None and last.fields:
         merged = _prune(merged, managed, last, request)
-    versions = {api_version: changed_fields(live, merged, node)}
+    taken, gone = changed_fields(live, merged, node)
+    versions = {api_version: (without_paths(taken, rules.reset), without_paths(gone, rules.reset))}
     conflicts = _conflicts(managed, versions, live, merged, request, me)
     if conflicts and not force:
         raise _Conflicts(conflicts)
     withdraw_fields(managed, versions, live, merged, request.type, request.convert, me)
-    same = not any(versions[api_version]) and merged == live
+    same = not taken and not gone and merged == live
     mine = set_difference(managed[me].fields, _STRIPPED)
     if mine:
         managed[me] = managed[me]._replace(fields=mine)
     else:
         del managed[me]
-    if (not same or not _same_owners(managed, before)) and me in managed:
+    timed = not same or (not rules.applied_changes_timed and not _same_owners(managed, before))
+    if timed and me in managed:
         managed[me] = managed[me]._replace(time=request.now)
     return _Result(live if same else merged, managed)
 
@@ -385,6 +395,8 @@ def _conflict_error(conflicts: list[Conflict]) -> ApiError:
 
 def _print(who: ManagerIdentity) -> str:
     name = go_quote(who.manager)
+    if who.subresource:
+        name += f" with subresource {go_quote(who.subresource)}"
     return f"{name} using {who.api_version}" if who.operation == "Update" else name
 
 

@@ -177,8 +177,10 @@ def generic_method_not_allowed() -> ApiError:
     )
 
 
-def not_acceptable() -> ApiError:
-    return ApiError(406, "NotAcceptable", "406: Not Acceptable", {})
+def not_acceptable(available: str = "") -> ApiError:
+    """`available`: the media types, which later releases list."""
+    text = f"\n\nAvailable representations: {available}" if available else ""
+    return ApiError(406, "NotAcceptable", f"406: Not Acceptable{text}", {})
 
 
 def no_such_form(accepted: str) -> ApiError:

@@ -56,6 +56,38 @@ class ManagerIdentity(NamedTuple):
     manager: str
     operation: str
     api_version: str  # "" for appliers
+    subresource: str = ""
+
+
+class WriteRules(NamedTuple):
+    """How a write changes ownership: what releases after 1.20 added."""
+
+    subresource: str = ""  # part of the manager's identity
+    reset: frozenset[tuple[str, ...]] = frozenset()  # paths that the endpoint does not change
+    always_timed: bool = False  # an update sets the time even if the manager's fields are the same
+    applied_changes_timed: bool = False  # an apply sets the time only if the object changes
+
+
+PLAIN_WRITE = WriteRules()
+
+
+def without_paths(fields: FieldSet, paths: frozenset[tuple[str, ...]]) -> FieldSet:
+    """The set without these paths and all below them."""
+    for path in paths:
+        fields = _without_path(fields, path)
+    return fields
+
+
+def _without_path(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
+    name, *rest = path
+    if name not in fields:
+        return fields
+    left = {key: value for key, value in fields.items() if key != name}
+    if rest:
+        inner = _without_path(fields[name], tuple(rest))
+        if inner:
+            left[name] = inner
+    return left
 
 
 class OwnedFields(NamedTuple):
@@ -78,10 +110,11 @@ def manager_from_user_agent(user_agent: str) -> str:
     return name
 
 
-def identify_manager(manager: str, operation: str, api_version: str) -> ManagerIdentity:
-    return ManagerIdentity(
-        manager or UNKNOWN, operation, "" if operation == "Apply" else api_version
-    )
+def identify_manager(
+    manager: str, operation: str, api_version: str, subresource: str = ""
+) -> ManagerIdentity:
+    version = "" if operation == "Apply" else api_version
+    return ManagerIdentity(manager or UNKNOWN, operation, version, subresource)
 
 
 def on_update(
@@ -94,6 +127,7 @@ def on_update(
     convert: Convert | None = None,
     *,
     ignore_request: bool = False,
+    rules: WriteRules = PLAIN_WRITE,
 ) -> list[Entry]:
     """The managedFields of `new` after a create or update by `manager`; both objects in the
     request's version.
@@ -108,14 +142,14 @@ def on_update(
     trusted = not isinstance(type, TypeNode)
     if given is not None and given != kept:
         if is_reset(given):
-            return [] if live else _first(new, type, manager, api_version, now)
+            return [] if live else _first(new, type, manager, api_version, now, rules)
         managed = _decode_or_none(given)
         if managed:
             return _update(
-                live, new, type, manager, api_version, now, convert, managed, False, None
+                live, new, type, manager, api_version, now, convert, managed, False, None, rules
             )
     if not kept:
-        return [] if live else _first(new, type, manager, api_version, now)
+        return [] if live else _first(new, type, manager, api_version, now, rules)
     return _update(
         live,
         new,
@@ -127,20 +161,21 @@ def on_update(
         read_managed_fields(kept),
         trusted,
         kept,
+        rules,
     )
 
 
-def _first(new: Object, type: Type, manager: str, api_version: str, now: str) -> list[Entry]:
+def _first(
+    new: Object, type: Type, manager: str, api_version: str, now: str, rules: WriteRules
+) -> list[Entry]:
     """The entries of a new object, built directly from its fields."""
     try:
         changed, _ = changed_fields(fresh_entry(type), new, type_node_of(type))
     except Unmanageable:
         return []
-    return (
-        [_entry(identify_manager(manager, "Update", api_version), changed, api_version, now)]
-        if changed
-        else []
-    )
+    changed = without_paths(changed, rules.reset)
+    who = identify_manager(manager, "Update", api_version, rules.subresource)
+    return [_entry(who, changed, api_version, now)] if changed else []
 
 
 def _update(
@@ -154,6 +189,7 @@ def _update(
     managed: Managed,
     trusted: bool,
     kept: list[Entry] | None,
+    rules: WriteRules,
 ) -> list[Entry]:
     old = (
         {"apiVersion": api_version, "kind": new.get("kind"), **fresh_entry(type)}
@@ -162,7 +198,7 @@ def _update(
     )
     try:
         changed = update_managed_fields(
-            managed, old, new, type, manager, api_version, now, convert, trusted
+            managed, old, new, type, manager, api_version, now, convert, trusted, rules
         )
     except Unmanageable:
         return []
@@ -182,22 +218,26 @@ def update_managed_fields(
     now: str,
     convert: Convert | None = None,
     trusted: bool = False,
+    rules: WriteRules = PLAIN_WRITE,
 ) -> bool:
     """Gives the fields that differ between the objects to the manager, in place; returns whether
     anything changed.
     """
     node = type_node_of(type)
     touched = not trusted and reconcile_all(managed, old, type, api_version, convert)
-    me = identify_manager(manager, "Update", api_version)
+    me = identify_manager(manager, "Update", api_version, rules.subresource)
     former = managed.get(me)
     taken, gone = changed_fields(old, new, node)
+    if rules.reset:
+        taken, gone = without_paths(taken, rules.reset), without_paths(gone, rules.reset)
     if taken or gone or any(o.api_version != api_version for o in managed.values()):
         touched |= withdraw_fields(managed, {api_version: (taken, gone)}, old, new, type, convert)
     mine = set_difference(taken, gone) if gone else taken
     if mine:
         before = managed.get(me)
         fields = set_union(mine, before.fields) if before else mine
-        time = former.time if former is not None and fields == former.fields else now
+        same = former is not None and fields == former.fields and not rules.always_timed
+        time = former.time if former is not None and same else now
         managed[me] = OwnedFields(fields, api_version, time, None)
     return bool(mine) or touched
 
@@ -369,6 +409,7 @@ def _identity(entry: Entry) -> ManagerIdentity:
         entry.get("manager", ""),
         operation,
         "" if operation == "Apply" else entry.get("apiVersion", ""),
+        entry.get("subresource", ""),
     )
 
 
@@ -411,15 +452,18 @@ def _entry(who: ManagerIdentity, fields: FieldSet, api_version: str, time: str |
         entry["time"] = time
     entry["fieldsType"] = "FieldsV1"
     entry["fieldsV1"] = fields
+    if who.subresource:
+        entry["subresource"] = who.subresource
     return entry
 
 
-def _order(entry: Entry) -> tuple[str, str, str, str]:
+def _order(entry: Entry) -> tuple[str, str, str, str, str]:
     return (
         entry["operation"],
         entry.get("time") or "",
         entry["manager"],
         entry.get("apiVersion", ""),
+        entry.get("subresource", ""),
     )
 
 

@@ -51,13 +51,20 @@ _NOT_AN_OBJECT = (
 
 
 def apply_patch(
-    media_type: str, raw: bytes, current: dict[str, Any], type: schema.SchemaType | TypeNode | None
+    media_type: str,
+    raw: bytes,
+    current: dict[str, Any],
+    type: schema.SchemaType | TypeNode | None,
+    *,
+    strict: bool = False,
 ) -> dict[str, Any]:
-    """The current object, in the version of the request, after the patch. Neither is changed."""
+    """The current object, in the version of the request, after the patch. Neither is changed.
+    `strict`: the patch is first decoded on its own, for field validation.
+    """
     if media_type == JSON:
-        return json_patch(current, _operations(raw))
+        return json_patch(current, _operations(raw, strict))
     if media_type == MERGE:
-        return _merge(current, raw)
+        return _merge(current, raw, strict)
     if media_type == STRATEGIC:
         if type is None or isinstance(type, TypeNode):  # a custom kind
             raise bad_request(UNSUPPORTED)
@@ -83,9 +90,9 @@ def _mismatch(value: Any, go_type: str) -> str:
     return f"json: cannot unmarshal {_KINDS[type(value)]} into Go value of type {go_type}"
 
 
-def _operations(raw: bytes) -> list[Any]:
+def _operations(raw: bytes, strict: bool) -> list[Any]:
     large = len(raw) > _LARGE
-    prefix = "error decoding patch: " if large else ""
+    prefix = "error decoding patch: " if large or strict else ""
     try:
         ops = gojson.loads(raw)
     except (gojson.JsonError, TooDeep) as e:
@@ -93,25 +100,31 @@ def _operations(raw: bytes) -> list[Any]:
     if ops is None:
         return []
     if not isinstance(ops, list):
-        raise bad_request(prefix + _mismatch(ops, "[]interface {}" if large else "jsonpatch.Patch"))
+        go_type = "[]interface {}" if large else "jsonpatch.Patch"
+        if strict:
+            go_type = "[]handlers.jsonPatchOp"
+        raise bad_request(prefix + _mismatch(ops, go_type))
     for op in ops:
         if op is not None and not isinstance(op, dict):
-            raise bad_request(_mismatch(op, "jsonpatch.Operation"))
+            go_type = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
+            raise bad_request(prefix + _mismatch(op, go_type))
     return ops
 
 
-def _merge(current: dict[str, Any], raw: bytes) -> dict[str, Any]:
+def _merge(current: dict[str, Any], raw: bytes, strict: bool) -> dict[str, Any]:
     try:
         patch = gojson.loads(raw)
     except TooDeep as e:
         raise bad_request(f"error decoding patch: {e}") from None
     except gojson.JsonError as e:
+        if strict:
+            raise bad_request(f"error decoding patch: {e}") from None
         if len(raw) > _LARGE:
             raise bad_request(f"error decoding patch: {_stream_error(raw) or e}") from None
         raise ApiError(500, "", "Invalid JSON Patch") from None
     if isinstance(patch, dict):
         return merge_patch(current, patch)
-    if len(raw) > _LARGE and patch is not None:
+    if (strict or len(raw) > _LARGE) and patch is not None:
         raise bad_request("error decoding patch: " + _mismatch(patch, "map[string]interface {}"))
     if isinstance(patch, list):  # the document becomes the list, and is no longer an object
         raise undecodable(MERGE, raw, without_nulls(patch), _NOT_AN_OBJECT)

@@ -35,9 +35,8 @@ class QuotaEvaluator(NamedTuple):
     in_scope: Callable[[Object, Object], bool] | None = (
         None  # (selector, object); None: no scope ever matches
     )
-    missing: Callable[[Iterable[str], Object], list[str]] | None = (
-        None  # required resources that the object does not specify
-    )
+    # Required resources that the object does not specify, and the containers that lack them.
+    missing: Callable[[Iterable[str], Object], dict[str, list[str]]] | None = None
 
 
 # ---- amounts
@@ -143,19 +142,18 @@ def _compute(requests: Amounts, limits: Amounts) -> Amounts:
     return out
 
 
-def _pod_missing(required: Iterable[str], pod: Object) -> list[str]:
+def _pod_missing(required: Iterable[str], pod: Object) -> dict[str, list[str]]:
     wanted = _MUST_SPECIFY.intersection(required)
-    missing: set[str] = set()
+    missing: dict[str, set[str]] = {}
     if wanted:
         for container in podutil.visit_containers(pod.get("spec") or {}, ephemeral=False):
             resources = container.get("resources") or {}
-            missing |= (
-                wanted
-                - _compute(
-                    parse_amounts(resources.get("requests")), parse_amounts(resources.get("limits"))
-                ).keys()
+            given = _compute(
+                parse_amounts(resources.get("requests")), parse_amounts(resources.get("limits"))
             )
-    return sorted(missing)
+            for name in wanted - given.keys():
+                missing.setdefault(name, set()).add(container.get("name", ""))
+    return {name: sorted(missing[name]) for name in sorted(missing)}
 
 
 def count_objects(pod: Object, now: float) -> bool:
@@ -189,6 +187,22 @@ def _pod_usage(pod: Object, now: float) -> Amounts:
     return out
 
 
+def _reaches_other_namespaces(spec: Object) -> bool:
+    """Whether an affinity rule of a pod may select pods of other namespaces."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = (spec.get("affinity") or {}).get(kind) or {}
+        terms = [
+            *(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ()),
+            *(
+                weighted.get("podAffinityTerm") or {}
+                for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+            ),
+        ]
+        if any(t.get("namespaces") or t.get("namespaceSelector") is not None for t in terms):
+            return True
+    return False
+
+
 def _pod_in_scope(selector: Object, pod: Object) -> bool:
     scope, spec = selector.get("scopeName"), pod.get("spec") or {}
     if scope in ("Terminating", "NotTerminating"):
@@ -196,6 +210,8 @@ def _pod_in_scope(selector: Object, pod: Object) -> bool:
         return (deadline is not None and deadline >= 0) == (scope == "Terminating")
     if scope in ("BestEffort", "NotBestEffort"):
         return (podutil.qos_class(pod) == "BestEffort") == (scope == "BestEffort")
+    if scope == "CrossNamespacePodAffinity":
+        return _reaches_other_namespaces(spec) == (selector.get("operator") == "Exists")
     if scope == "PriorityClass":
         name, operator = spec.get("priorityClassName", ""), selector.get("operator")
         listed = name in (selector.get("values") or ())

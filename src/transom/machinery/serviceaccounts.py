@@ -11,6 +11,9 @@ from transom.machinery.validation.names import is_dns1123_label, is_dns1123_subd
 USER_PREFIX = "system:serviceaccount:"
 ALL_ACCOUNTS = "system:serviceaccounts"
 POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+NODE_UID = "authentication.kubernetes.io/node-uid"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 DEFAULT_ISSUER = "https://kubernetes.default.svc"
 LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
@@ -54,9 +57,11 @@ def bound_claims(
     warn_after: int = 0,
     pod: Object | None = None,
     secret: Object | None = None,
+    node: Object | None = None,
+    token_id: str = "",
 ) -> dict[str, Any]:
-    """Claims of a token that expires with its time, its account, and the pod or secret it is bound
-    to.
+    """Claims of a token that expires with its time, its account, and the object it is bound to. A
+    token of a pod also names its node.
     """
     meta, start = account["metadata"], int(now)
     private: dict[str, Any] = {
@@ -67,9 +72,12 @@ def bound_claims(
         private["pod"] = _reference(pod)
     elif secret is not None:
         private["secret"] = _reference(secret)
+    if node is not None:
+        private["node"] = _reference(node)
     if warn_after:
         private["warnafter"] = start + warn_after
     return {
+        **({"jti": token_id} if token_id else {}),
         "iss": issuer,
         "sub": user_name(meta["namespace"], meta["name"]),
         "aud": list(audiences),

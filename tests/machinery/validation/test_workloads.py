@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from transom.machinery.field import FieldError
-from transom.machinery.validation import batch, workloads
+from transom.machinery.validation import batch, validation_rules, workloads
 
 Object = dict[str, Any]
-RULES = {**workloads.VALIDATORS, **batch.VALIDATORS}
+RULES = {key: validation_rules(key) for key in (*workloads.VALIDATORS, *batch.VALIDATORS)}
 SELECTOR = {"matchLabels": {"app": "x"}}
 
 

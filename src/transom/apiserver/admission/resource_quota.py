@@ -32,6 +32,7 @@ from transom.kit.clock import rfc3339
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
 from transom.machinery.quota import Amounts, QuotaEvaluator
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import PreconditionFailed, StoreRecord
 
 T = TypeVar("T")
@@ -265,7 +266,7 @@ def _remembering(evaluator: QuotaEvaluator) -> QuotaEvaluator:
             ("scope", repr(selector), id(obj)), partial(evaluator.in_scope, selector, obj)
         )
 
-    def missing(names: Iterable[str], obj: Object) -> list[str]:
+    def missing(names: Iterable[str], obj: Object) -> dict[str, list[str]]:
         assert evaluator.missing is not None
         names = tuple(names)
         return remember(("missing", names, id(obj)), partial(evaluator.missing, names, obj))
@@ -303,6 +304,9 @@ def _limits(attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object
         return False
     name = candidate["metadata"]["name"]
     missing = evaluator.missing(names, obj) if evaluator.missing is not None else None
+    if missing and has_behaviour(attributes.resource.release, "QuotaNamesContainers"):
+        lacking = (f"{resource} for: {','.join(names)}" for resource, names in missing.items())
+        raise attributes.forbidden(f"failed quota: {name}: must specify {'; '.join(lacking)}")
     if missing:
         raise attributes.forbidden(f"failed quota: {name}: must specify {','.join(missing)}")
     if not (status.get("used") or {}).keys() >= set(names):

@@ -22,11 +22,17 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
 from transom.machinery.rbac import go_strings
+from transom.machinery.releases import DEFAULT
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 
 Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
 _LEEWAY = 60.0  # tolerated clock skew
 _KEPT = 10_000
 _INVALIDATED = "Token has been invalidated"
+_NEWER_INVALIDATED = "service account token has been invalidated"
+_POD_NODE_INFO = "ServiceAccountTokenPodNodeInfo"
+DEFAULT_FEATURES = FeatureSet(DEFAULT)
 _NOT_VALID = "Token could not be validated."
 
 
@@ -52,8 +58,11 @@ class ServiceAccountAuthenticator:
         audiences: Sequence[str],
         find: Find,
         clock: Clock,
+        features: FeatureSet = DEFAULT_FEATURES,
     ) -> None:
         """`keys` is called for the first token."""
+        self._features = features
+        self._newer_texts = has_behaviour(features.release, "ServiceAccountTokenErrors")
         self._keys = keys
         self._issuer = issuer
         self._audiences = tuple(audiences)
@@ -127,12 +136,15 @@ class ServiceAccountAuthenticator:
             raise BadToken("sub claim is invalid")
         secret = self._find("secrets", namespace, secret_name)
         if secret is None or secret["metadata"].get("deletionTimestamp"):
-            raise BadToken(_INVALIDATED)
+            raise self._bad(_INVALIDATED, _NEWER_INVALIDATED)
         stored = (secret.get("data") or {}).get("token", "")
         if stored != known.secret_data and base64.b64decode(stored) != token.encode(
             errors="surrogateescape"
         ):
-            raise BadToken("Token does not match server's copy")
+            raise self._bad(
+                "Token does not match server's copy",
+                "service account token does not match server's copy",
+            )
         self._check_account(namespace, account, uid, None)
         if known.user is None:
             known.user = _user(namespace, account, uid, {})
@@ -148,24 +160,40 @@ class ServiceAccountAuthenticator:
             reference = private.get(field)
             if reference is not None:
                 self._check_reference(namespace, field.capitalize(), plural, reference, now)
+        node = private.get("node")
+        if node is not None and "pod" not in private:
+            gate = "ServiceAccountTokenNodeBindingValidation"
+            if not self._features.enabled(gate):
+                raise BadToken(
+                    f"token is bound to a Node object but the {gate} feature gate is disabled"
+                )
+            self._check_reference("", "Node", "nodes", node, now)
         if known.user is None:
-            pod = private.get("pod") or {}
-            extra = {}
-            if pod.get("name") and pod.get("uid"):
-                extra = {
-                    serviceaccounts.POD_NAME: [pod["name"]],
-                    serviceaccounts.POD_UID: [pod["uid"]],
-                }
-            known.user = _user(namespace, name, uid, extra)
+            known.user = _user(namespace, name, uid, self._extra(claims, private))
+
+    def _extra(self, claims: Mapping[str, Any], private: Mapping[str, Any]) -> dict[str, list[str]]:
+        """What the token says about itself and the objects it is bound to."""
+        pod, node = private.get("pod") or {}, private.get("node")
+        extra: dict[str, list[str]] = {}
+        if claims.get("jti") and self._features.enabled("ServiceAccountTokenJTI"):
+            extra[serviceaccounts.CREDENTIAL_ID] = [f"JTI={claims['jti']}"]
+        if pod.get("name") and pod.get("uid"):
+            extra[serviceaccounts.POD_NAME] = [pod["name"]]
+            extra[serviceaccounts.POD_UID] = [pod["uid"]]
+        if node is not None and (not pod or self._features.enabled(_POD_NODE_INFO)):
+            extra[serviceaccounts.NODE_NAME] = [node.get("name", "")]
+            if node.get("uid"):
+                extra[serviceaccounts.NODE_UID] = [node["uid"]]
+        return extra
 
     def _check_times(self, claims: Mapping[str, Any], now: float) -> None:
         try:
             if "nbf" in claims and now + _LEEWAY < claims["nbf"]:
-                raise BadToken(_NOT_VALID)
+                raise self._bad(_NOT_VALID, "service account token is not valid yet")
             if "exp" in claims and now - _LEEWAY > claims["exp"]:
-                raise BadToken("Token has expired.")
+                raise self._bad("Token has expired.", "service account token has expired")
             if "iat" in claims and now + _LEEWAY < claims["iat"]:
-                raise BadToken(_NOT_VALID)
+                raise self._bad(_NOT_VALID, "service account token is issued in the future")
         except TypeError:
             raise BadToken(_NOT_VALID) from None
 
@@ -177,23 +205,28 @@ class ServiceAccountAuthenticator:
         if found is None:
             raise BadToken(errors.not_found(GroupResource("", "serviceaccounts"), name).message)
         if _gone(found, now):
-            raise BadToken(f"ServiceAccount {namespace}/{name} has been deleted")
+            text = f"{namespace}/{name} has been deleted"
+            raise self._bad(f"ServiceAccount {text}", f"service account {text}")
         if found["metadata"]["uid"] != uid:
-            raise BadToken(
-                f"ServiceAccount UID ({found['metadata']['uid']}) does not match claim ({uid})"
-            )
+            text = f"UID ({found['metadata']['uid']}) does not match claim ({uid})"
+            raise self._bad(f"ServiceAccount {text}", f"service account {text}")
 
     def _check_reference(
         self, namespace: str, kind: str, plural: str, reference: Object, now: float
     ) -> None:
         found = self._find(plural, namespace, reference.get("name", ""))
         if found is None or _gone(found, now):
-            raise BadToken(_INVALIDATED)
-        if found["metadata"]["uid"] != reference.get("uid", ""):
-            raise BadToken(
-                f"{kind} UID ({found['metadata']['uid']}) does not match claim "
-                f"({reference.get('uid', '')})"
+            raise self._bad(_INVALIDATED, _NEWER_INVALIDATED)
+        uid, claim = found["metadata"]["uid"], reference.get("uid", "")
+        if uid != claim:
+            raise self._bad(
+                f"{kind} UID ({uid}) does not match claim ({claim})",
+                f"{kind.lower()} UID ({uid}) does not match service account {kind.lower()} ref "
+                f"claim ({claim})",
             )
+
+    def _bad(self, text: str, newer: str) -> BadToken:
+        return BadToken(newer if self._newer_texts else text)
 
 
 def _claim(claims: Mapping[str, Any], key: str, name: str) -> str:

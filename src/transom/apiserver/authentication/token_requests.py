@@ -4,6 +4,7 @@ bound to a pod or Secret.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from transom.apiserver.authentication.service_accounts import Find
@@ -17,12 +18,17 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.goquote import go_quote
+from transom.kit.uuids import random_uuid
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource
+from transom.machinery.field import invalid
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
 
+_NODE_BINDING = "ServiceAccountTokenNodeBinding"
 # Not a served resource: used to decode, default and validate the body.
 _REQUESTS = Resource(
     Kind("authentication.k8s.io", "TokenRequest", "tokenrequests", verbs=("create",)), "v1"
@@ -37,6 +43,7 @@ class TokenRequests:
         find: Find,
         issuer: TokenIssuer,
         audiences: Sequence[str],
+        rng: random.Random,
     ) -> None:
         """`find` looks up objects of the core group; `audiences` are those of this server."""
         self._storage = storage
@@ -44,20 +51,25 @@ class TokenRequests:
         self._find = find
         self._issuer = issuer
         self._audiences = audiences
+        self._rng = rng
 
     async def create(self, call: ApiCall) -> ObjectResult:
-        ctx, info, storage = call.ctx, call.info, self._storage
+        ctx, storage = call.ctx, self._storage
         options = begin_write(call, "CreateOptions")
         media = read_media(call)
-        request = await storage.compute(ctx, lambda: _read(ctx, call.body, media, options))
+        request = await storage.compute(
+            ctx, lambda: _read(ctx, call.body, media, options, storage.release)
+        )
+        account = None
+        if has_behaviour(storage.release, "TokenRequestMetadata"):
+            account = self._complete(call, request)
         await admit_subresource(self._admission, call, request)
         problems = await storage.compute(ctx, lambda: _REQUESTS.ops.validate_create(request))
         if problems:
             raise errors.invalid(_REQUESTS.ops.error_kind({}), "", problems)
         spec = request["spec"]
-        account = self._find("serviceaccounts", info.namespace, info.name)
         if account is None:
-            raise errors.not_found(GroupResource("", "serviceaccounts"), info.name)
+            account = self._account(call)
         bound = self._bound_object(call, spec.get("boundObjectRef"))
         seconds = spec["expirationSeconds"]
         audiences = spec.get("audiences") or list(self._audiences)
@@ -66,21 +78,72 @@ class TokenRequests:
             "expirationSeconds": seconds,
             "boundObjectRef": spec.get("boundObjectRef"),
         }
-        text = self._issuer.bound(account, audiences, ctx.now, seconds, **bound)
+        token_id = random_uuid(self._rng) if storage.feature("ServiceAccountTokenJTI") else ""
+        text = self._issuer.bound(account, audiences, ctx.now, seconds, token_id=token_id, **bound)
         request["status"] = {"token": text, "expirationTimestamp": rfc3339(ctx.now + seconds)}
         return ObjectResult(_REQUESTS, StoreRecord("", encode_value(request), 0, 0), 201)
 
+    def _account(self, call: ApiCall) -> Object:
+        found = self._find("serviceaccounts", call.info.namespace, call.info.name)
+        if found is None:
+            raise errors.not_found(GroupResource("", "serviceaccounts"), call.info.name)
+        return found
+
+    def _complete(self, call: ApiCall, request: Object) -> Object:
+        """Checks and completes the metadata, which is that of the account."""
+        meta, info = request["metadata"], call.info
+        for field, wanted in (("name", info.name), ("namespace", info.namespace)):
+            if meta.get(field) and meta[field] != wanted:
+                text = f"must match the service account {field} if specified"
+                problem = invalid(f"metadata.{field}", meta[field], text)
+                raise errors.invalid(_REQUESTS.ops.error_kind({}), info.name, [problem])
+        account = self._account(call)
+        uid, given = account["metadata"]["uid"], meta.get("uid")
+        if given and given != uid:
+            text = (
+                f"the UID in the token request ({given}) does not match the UID of the service "
+                f"account ({uid})"
+            )
+            if self._storage.feature("TokenRequestServiceAccountUIDValidation"):
+                where = GroupResource("authentication.k8s.io", "TokenRequest")
+                raise errors.conflict(where, info.name, text)
+        meta.update(
+            {
+                "name": info.name,
+                "namespace": info.namespace,
+                "uid": given or uid,
+                "creationTimestamp": rfc3339(call.ctx.now),
+            }
+        )
+        return account
+
+    def _node_of(self, pod: Object) -> Object | None:
+        """The node of a pod, which its tokens name; without a UID if it does not exist."""
+        name = (pod.get("spec") or {}).get("nodeName")
+        if not name or not self._storage.feature("ServiceAccountTokenPodNodeInfo"):
+            return None
+        return self._find("nodes", "", name) or {"metadata": {"name": name, "uid": ""}}
+
     def _bound_object(self, call: ApiCall, reference: Object | None) -> dict[str, Object]:
-        """The object that the token is bound to, as `pod=` or `secret=`."""
+        """The object that the token is bound to, as `pod=`, `secret=` or `node=`."""
         if not reference:
             return {}
         kind, name = reference.get("kind", ""), reference.get("name", "")
         group, _, version = reference.get("apiVersion", "").rpartition("/")
-        if group or kind not in ("Pod", "Secret"):
+        kinds: tuple[str, ...] = ("Pod", "Secret")
+        if has_behaviour(self._storage.release, "NodeBoundTokens"):
+            kinds = (*kinds, "Node")
+            if not group and kind == "Node" and not self._storage.feature(_NODE_BINDING):
+                raise errors.bad_request(
+                    f"cannot bind token to a Node object as the {go_quote(_NODE_BINDING)} "
+                    "feature-gate is disabled"
+                )
+        if group or kind not in kinds:
             raise errors.bad_request(
                 f"cannot bind token to object of type {group}/{version}, Kind={kind}"
             )
-        found = self._find(f"{kind.lower()}s", call.info.namespace, name)
+        namespace = "" if kind == "Node" else call.info.namespace
+        found = self._find(f"{kind.lower()}s", namespace, name)
         if found is None:
             raise errors.not_found(GroupResource("", f"{kind.lower()}s"), name)
         account = call.info.name
@@ -97,11 +160,15 @@ class TokenRequests:
                 f"the UID in the bound object reference ({uid}) does not match the UID in record. "
                 "The object might have been deleted and then recreated",
             )
-        return {kind.lower(): found}
+        node = self._node_of(found) if kind == "Pod" else None
+        return {kind.lower(): found} if node is None else {kind.lower(): found, "node": node}
 
 
-def _read(ctx: RequestContext, raw: bytes, media: str, options: Object) -> Object:
+def _read(ctx: RequestContext, raw: bytes, media: str, options: Object, release: Release) -> Object:
     obj = decode_body(ctx, _REQUESTS, raw, media, options)
     _REQUESTS.ops.default(obj)
     own_fields(ctx, _REQUESTS, obj, None)
+    if has_behaviour(release, "SubresourcesInManagedFields"):
+        for entry in obj["metadata"].get("managedFields") or ():
+            entry["subresource"] = "token"
     return obj

@@ -49,6 +49,8 @@ class TokenIssuer:
         *,
         pod: Object | None = None,
         secret: Object | None = None,
+        node: Object | None = None,
+        token_id: str = "",
     ) -> str:
         warn_after = 0
         if pod is not None and seconds == serviceaccounts.PROJECTED_SECONDS:
@@ -62,6 +64,8 @@ class TokenIssuer:
             warn_after=warn_after,
             pod=pod,
             secret=secret,
+            node=node,
+            token_id=token_id,
         )
         return self._keys.signer.sign(claims)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from transom.apiserver.core.call import ApiCall
@@ -16,8 +16,9 @@ from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, errors, managedfields
-from transom.machinery.kinds import GVK
+from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
 
 if TYPE_CHECKING:
@@ -121,6 +122,30 @@ def _yaml_lines(problem: str) -> Sequence[str]:
     return [line.strip() for line in problem.removeprefix(_YAML_ERRORS).split("\n")]
 
 
+_STATUS_RESETS = {
+    "/Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
+    "apps/Deployment": (("f:metadata", "f:labels"),),
+}
+
+
+@lru_cache(maxsize=512)
+def _rules_of(kind: Kind, release: Release, subresource: str) -> managedfields.WriteRules:
+    newer = has_behaviour(release, "SubresourcesInManagedFields")
+    reset: tuple[tuple[str, ...], ...] = ()
+    if newer and any(s.name == "status" for s in kind.subresources):
+        if subresource == "status":
+            reset = (("f:spec",), *_STATUS_RESETS.get(kind.key, ()))
+        elif not subresource:
+            reset = (("f:status",),)
+    later = has_behaviour(release, "ManagedFieldTimes")
+    return managedfields.WriteRules(subresource if newer else "", frozenset(reset), later, later)
+
+
+def write_rules(res: Resource, subresource: str) -> managedfields.WriteRules:
+    """How a write through an endpoint changes the ownership of fields."""
+    return _rules_of(res.kind, res.release, subresource)
+
+
 def own_fields(
     ctx: RequestContext, res: Resource, new: Object, live: Object | None, subresource: str = ""
 ) -> None:
@@ -134,6 +159,7 @@ def own_fields(
         rfc3339(ctx.now),
         res.ops.in_version,
         ignore_request=bool(subresource),
+        rules=write_rules(res, subresource),
     )
     if entries:
         new["metadata"]["managedFields"] = entries
@@ -189,12 +215,17 @@ async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
     body = None
     if call.body:
         media = read_media(call)
-        read = partial(_decode_delete_options, call.body, media)
+        read = partial(_decode_delete_options, call.body, media, call.res.release)
         body = await storage.compute(call.ctx, read) if call.ctx.large else read()
     return parse_delete_options(call.query, body, call.res.release)
 
 
-def _decode_delete_options(raw: bytes, media: str) -> Object:
-    """DeleteOptions in a body. For an invalid body Kubernetes returns a plain 500."""
-    options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+def _decode_delete_options(raw: bytes, media: str, release: Release) -> Object:
+    """DeleteOptions in a body. For an invalid body older releases return a plain 500."""
+    try:
+        options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+    except errors.ApiError as problem:
+        if problem.code == 500 and has_behaviour(release, "BadDeleteOptions"):
+            raise errors.bad_request(str(problem)) from None
+        raise
     return {k: v for k, v in options.items() if k not in ("kind", "apiVersion")}

@@ -137,8 +137,8 @@ def _invalid_options(kind: str, problems: list[FieldError], release: Release) ->
     return errors.invalid(errors.GroupResource("meta.k8s.io", kind), "", worded)
 
 
-def parse_revision(text: str, release: Release) -> int:
-    """A resourceVersion parameter; 0 when absent."""
+def parse_revision(text: str, listed_by: Release = DEFAULT) -> int:
+    """A resourceVersion parameter; 0 when absent. `listed_by`: the release of a list's server."""
     if not text:
         return 0
     problem = ""
@@ -155,7 +155,7 @@ def parse_revision(text: str, release: Release) -> int:
         f"resourceVersion: Invalid value: {go_quote(text)}: "
         f"strconv.ParseUint: parsing {go_quote(text)}: {problem}"
     )
-    if has_behaviour(release, "BadRevisionsAreBadRequests"):
+    if has_behaviour(listed_by, "BadRevisionsAreBadRequests"):
         raise errors.bad_request(f"invalid resource version: {shown}")
     raise errors.ApiError(500, "", shown)
 

@@ -30,7 +30,7 @@ from transom.store.api import StoreRecord
 def get_object(storage: Storage, call: ApiCall) -> ObjectResult | Awaitable[ObjectResult]:
     res, info = call.res, call.info
     if call.query:
-        wanted = parse_revision(first_query_value(call.query, "resourceVersion"), res.release)
+        wanted = parse_revision(first_query_value(call.query, "resourceVersion"))
         if wanted > storage.store.revision:
             raise lists.too_large_resource_version(wanted, storage.store.revision)
     record = storage.get(res, info.namespace, info.name)
@@ -102,7 +102,7 @@ def named_options(options: ListOptions, info: Authorized) -> ListOptions:
 
 def start_revision(storage: Storage, options: ListOptions) -> int | None:
     """Where a watch starts: None to start with the current state as ADDED events."""
-    wanted = parse_revision(options.version, storage.release)
+    wanted = parse_revision(options.version)
     if options.send_initial_events:
         if wanted > storage.store.revision:
             raise lists.too_large_resource_version(wanted, storage.store.revision)

@@ -29,6 +29,7 @@ from transom.apiserver.core.bodies import (
     read_delete_options,
     read_media,
     report_field_problems,
+    write_rules,
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult, ListResult, ObjectResult
 from transom.apiserver.core.context import RequestContext
@@ -189,6 +190,7 @@ def _apply(call: ApiCall, config: Object, force: bool, old: Object | None) -> Ob
         normalise=lambda obj: _complete(ctx, res, obj, "Ignore"),
         kind=res.kind.kind,
         release=res.release,
+        rules=write_rules(res, call.info.subresource),
     )
     check_object_name(res, new, call.info)
     return res.ops.to_storage(new)
@@ -200,7 +202,7 @@ def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
     if old is None:  # only apply creates objects, even where an update would
         raise errors.not_found(res.gr, info.name)
     live = _served(res, old)
-    patched = patch.apply_patch(media, raw, live, res.ops.schema)
+    patched = patch.apply_patch(media, raw, live, res.ops.schema, strict=level != "Ignore")
     if media == STRATEGIC_PATCH:  # works on the typed object, which has no kind and apiVersion
         patched = {**patched, "kind": res.gvk.kind, "apiVersion": res.api_version}
     if res.custom and (

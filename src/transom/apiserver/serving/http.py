@@ -35,7 +35,7 @@ from transom.apiserver.serving.chain import ClientGone, RequestChain, as_api_err
 from transom.apiserver.serving.encoder import ResponseEncoder
 from transom.apiserver.serving.exchange import ApiExchange
 from transom.apiserver.serving.metrics import ApiServerMetrics
-from transom.apiserver.serving.negotiate import OutputForm, negotiate, wants_pretty
+from transom.apiserver.serving.negotiate import OutputForm, available_forms, negotiate, wants_pretty
 from transom.apiserver.serving.paths import NonResourcePaths
 from transom.http.messages import (
     Answer,
@@ -210,7 +210,10 @@ class HttpExchange(ApiExchange[Answer]):
         ):
             accept = ""
         tables = res.custom or (not subresource and "list" in res.verbs)
-        self._form = self._with_pretty(negotiate(accept, custom=res.custom, tables=tables))
+        available = available_forms(res.release, info.verb) if accept else ""
+        self._form = self._with_pretty(
+            negotiate(accept, custom=res.custom, tables=tables, available=available)
+        )
         if res.warning:
             self.ctx.warn(res.warning)
         return None

@@ -9,6 +9,8 @@ from transom.apiserver.core.bodies import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from transom.kit.caching import text_cache
 from transom.kit.lazy import lazy_import
 from transom.machinery import errors
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 
 if TYPE_CHECKING:
     from transom.machinery.tables import partial
@@ -51,9 +53,16 @@ def accept_clauses(accept: str) -> tuple[AcceptClause, ...]:
     return tuple(c for _, _, c in sorted(out, key=lambda row: row[:2]))
 
 
+_REPRESENTATIONS = f"{JSON}, {YAML}, {PROTOBUF}"
+
+
 @text_cache(512)
 def negotiate(
-    accept: str, transforms: bool = True, custom: bool = False, tables: bool = True
+    accept: str,
+    transforms: bool = True,
+    custom: bool = False,
+    tables: bool = True,
+    available: str = "",
 ) -> OutputForm:
     """The response format for an Accept header; 406 if none is supported.
 
@@ -92,7 +101,16 @@ def negotiate(
     if binary is not None:
         return binary
     # An unsupported form of a known media type has a different error than an unknown type.
-    raise errors.no_such_form(MEDIA_TYPES) if known else errors.not_acceptable()
+    raise errors.no_such_form(MEDIA_TYPES) if known else errors.not_acceptable(available)
+
+
+def available_forms(release: Release, verb: str) -> str:
+    """The media types that errors of requests for built-in kinds list since 1.25."""
+    if not has_behaviour(release, "RepresentationsInErrors"):
+        return ""
+    if verb in ("list", "watch"):
+        return f"{_REPRESENTATIONS}, {JSON};stream=watch, {PROTOBUF};stream=watch"
+    return _REPRESENTATIONS
 
 
 def wants_pretty(query: Mapping[str, list[str]], agent: str) -> bool:

@@ -22,7 +22,7 @@ class TextChange(NamedTuple):
     type: str = ""  # of the old error, "" for any
     new_type: str = ""
     field: str = ""  # the end of the field's path, "" for any
-    new_field: str = ""  # replaces that end
+    new_field: str = ""  # replaces that end; "-" removes it
 
 
 def _change(
@@ -74,6 +74,23 @@ CHANGES: Final = (
         (1, 36),
         r"must be 'NotRequired' when `restartPolicy` is 'Never'",
         "must be 'NotRequired' when pod `restartPolicy` is 'Never'",
+    ),
+    _change(
+        (1, 31),
+        r"must be 'Exist' only operator when scope is any of .*",
+        "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
+        "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
+        "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
+    ),
+    *(
+        _change(
+            (1, 34),
+            r"(Approved and Denied conditions are mutually exclusive)",
+            r"\1",
+            field=f"[{i}].type",
+            new_field="-",
+        )
+        for i in range(8)
     ),
     _change((1, 26), r"must to greater or equal than 0", "must be greater than or equal to 0"),
     _change((1, 35), r"(?:name|uid) must not be empty", "must not be empty", field="name"),
@@ -132,6 +149,7 @@ CHANGES: Final = (
 )
 
 
+_SECRET_PATHS_SINCE: Final = Release(1, 24)
 _LABEL_ERROR: Final = "a lowercase RFC 1123 label must consist of "
 
 
@@ -189,6 +207,8 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
         and not is_dns1123_subdomain(error.value)
     ):
         return error._replace(detail="must not contain dots")
+    if release >= _SECRET_PATHS_SINCE and error.field.startswith("data[%s]"):
+        error = error._replace(field="data" + error.field.removeprefix("data[%s]"))
     for change in CHANGES:
         if release < change.since or not error.field.endswith(change.field):
             continue
@@ -199,7 +219,7 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
             continue
         field = error.field
         if change.new_field:
-            field = field.removesuffix(change.field) + change.new_field
+            field = field.removesuffix(change.field) + change.new_field.removeprefix("-")
         return error._replace(
             type=change.new_type or error.type, field=field, detail=match.expand(change.new)
         )

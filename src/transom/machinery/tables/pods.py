@@ -41,18 +41,29 @@ def _ended(prefix: str, terminated: Object) -> str:
     return f"{prefix}ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _initializing(pod: Object) -> tuple[str, int] | None:
+def _sidecars(pod: Object) -> frozenset[str]:
+    """Init containers that keep running; releases before 1.28 have none."""
+    return frozenset(
+        container.get("name", "")
+        for container in part_cell(pod, "spec").get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    )
+
+
+def _initializing(pod: Object, sidecars: frozenset[str]) -> tuple[str, int] | None:
     """The text of the first unfinished init container and the restarts so far; nothing if all are
-    finished.
+    finished or run beside the others.
     """
     restarts = 0
     for index, status in enumerate(part_cell(pod, "status").get("initContainerStatuses") or ()):
         restarts += status.get("restartCount", 0)
         state = status.get("state") or {}
         terminated, waiting = state.get("terminated"), state.get("waiting") or {}
+        if terminated is not None and terminated.get("exitCode", 0) == 0:
+            continue
+        if status.get("name") in sidecars and status.get("started"):
+            continue
         if terminated is not None:
-            if terminated.get("exitCode", 0) == 0:
-                continue
             return _ended("Init:", terminated), restarts
         if waiting.get("reason") and waiting["reason"] != "PodInitializing":
             return f"Init:{waiting['reason']}", restarts
@@ -96,18 +107,25 @@ def _readiness_gates(spec: Object, status: Object) -> str:
 def print_pod(obj: Object, now: float) -> list[Any]:
     spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     reason = status.get("reason") or status.get("phase", "")
-    ready = 0
-    initializing = _initializing(obj)
+    scheduled = condition_of_type(status.get("conditions"), "PodScheduled") or {}
+    if scheduled.get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
+    ready, sidecars = 0, _sidecars(obj)
+    initializing = _initializing(obj, sidecars)
     if initializing is not None:
         reason, restarts = initializing
     else:
         reason, restarts, ready = _running(status, reason)
+    for container in status.get("initContainerStatuses") or ():
+        if container.get("name") in sidecars:
+            ready += bool(container.get("started") and container.get("ready"))
+            restarts += container.get("restartCount", 0) if initializing is None else 0
     if obj["metadata"].get("deletionTimestamp"):
         reason = "Unknown" if status.get("reason") == _UNREACHABLE else "Terminating"
     addresses: list[dict[str, str]] = status.get("podIPs") or [{}]
     return [
         name_cell(obj),
-        f"{ready}/{len(spec.get('containers') or ())}",
+        f"{ready}/{len(spec.get('containers') or ()) + len(sidecars)}",
         reason,
         restarts,
         age_cell(obj, now),

@@ -18,8 +18,9 @@ from transom.machinery.validation.meta import (
     validate_object_meta_update,
 )
 from transom.machinery.validation.names import byte_len, is_dns1123_label, name_is_dns_subdomain
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions, template_rules
 from transom.machinery.validation.podspec import check_pod_template
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object
 from transom.machinery.validation.workloads import immutable_selector, parsed_selector
 
 _NUMBERS = (
@@ -55,11 +56,11 @@ def _template_labels(spec: dict[str, Any]) -> dict[str, str]:
     return ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
 
 
-def validate_job(job: Object) -> Errors:
+def validate_job(job: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     """A Job after selector generation, which the server does before validation."""
     errs = validate_object_meta(_meta(job), True, name_is_dns_subdomain, "metadata")
     _check_generated_selector(job, errs)
-    _check_job_spec(_spec(job), errs)
+    _check_job_spec(_spec(job), errs, options=options)
     _check_index_hostname(job, errs)
     return errs
 
@@ -97,8 +98,8 @@ def _check_generated_selector(job: Object, errs: Errors) -> None:
         )
 
 
-def _check_job_spec(spec: dict[str, Any], errs: Errors) -> None:
-    _check_job_template_spec(spec, "spec", errs)
+def _check_job_spec(spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS) -> None:
+    _check_job_template_spec(spec, "spec", errs, options=options)
     selector = spec.get("selector")
     if selector is None:
         errs.append(required("spec.selector"))
@@ -111,12 +112,14 @@ def _check_job_spec(spec: dict[str, Any], errs: Errors) -> None:
         errs.append(invalid("spec.template.metadata.labels", godump.dump_string_map(labels), text))
 
 
-def _check_job_template_spec(spec: dict[str, Any], path: str, errs: Errors) -> None:
+def _check_job_template_spec(
+    spec: dict[str, Any], path: str, errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     """The rules for the spec of a Job and of the template in a CronJob."""
     check_nonnegative_fields(spec, _NUMBERS, path, errs)
     check_job_policies(spec, path, errs)
     template = spec.get("template") or {}
-    check_pod_template(template, f"{path}.template", errs)
+    check_pod_template(template, f"{path}.template", errs, options=options)
     policy = (template.get("spec") or {}).get("restartPolicy", "")
     where = f"{path}.template.spec.restartPolicy"
     if policy in ("Always", ""):
@@ -140,10 +143,12 @@ def _check_index_hostname(job: Object, errs: Errors) -> None:
         errs.append(invalid("metadata.name", name, text))
 
 
-def validate_job_update(new: Object, old: Object) -> Errors:
-    errs = validate_job(new) + validate_object_meta_update(_meta(new), _meta(old), "metadata")
+def validate_job_update(new: Object, old: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
+    errs = validate_job(new, options=options) + validate_object_meta_update(
+        _meta(new), _meta(old), "metadata"
+    )
     spec, before = _spec(new), _spec(old)
-    _check_job_spec(spec, errs)
+    _check_job_spec(spec, errs, options=options)
     errs += _completions_update(spec, before)
     errs += immutable_selector(new, old)
     errs += _template_update(spec, before, old.get("status") or {})
@@ -195,9 +200,9 @@ def validate_job_status_update(new: Object, old: Object) -> Errors:
     return errs
 
 
-def validate_cron_job(obj: Object) -> Errors:
+def validate_cron_job(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = validate_object_meta(_meta(obj), True, name_is_dns_subdomain, "metadata")
-    _check_cron_job_spec(_spec(obj), errs)
+    _check_cron_job_spec(_spec(obj), errs, options=options)
     name = _meta(obj).get("name", "")
     if byte_len(name) > _CRON_JOB_NAME_LIMIT:
         errs.append(
@@ -208,13 +213,17 @@ def validate_cron_job(obj: Object) -> Errors:
     return errs
 
 
-def validate_cron_job_update(new: Object, old: Object) -> Errors:
+def validate_cron_job_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
     errs = validate_object_meta_update(_meta(new), _meta(old), "metadata")
-    _check_cron_job_spec(_spec(new), errs)
+    _check_cron_job_spec(_spec(new), errs, options=options)
     return errs
 
 
-def _check_cron_job_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _check_cron_job_spec(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     schedule = spec.get("schedule", "")
     if not schedule:
         errs.append(required("spec.schedule"))
@@ -230,7 +239,7 @@ def _check_cron_job_spec(spec: dict[str, Any], errs: Errors) -> None:
         errs.append(invalid("spec.timeZone", zone, problem))
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     path = "spec.jobTemplate.spec"
-    _check_job_template_spec(job, path, errs)
+    _check_job_template_spec(job, path, errs, options=options)
     if (selector := job.get("selector")) is not None:
         errs.append(
             invalid(
@@ -270,6 +279,6 @@ def _no_rules(new: Object, old: Object) -> Errors:
 
 
 VALIDATORS = {
-    "batch/Job": ValidationRules(validate_job, validate_job_update, validate_job_status_update),
-    "batch/CronJob": ValidationRules(validate_cron_job, validate_cron_job_update, _no_rules),
+    "batch/Job": template_rules(validate_job, validate_job_update, validate_job_status_update),
+    "batch/CronJob": template_rules(validate_cron_job, validate_cron_job_update, _no_rules),
 }

@@ -4,12 +4,14 @@ the spec is that of a pod or of a template.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.validation.rules import Errors, RulesFactory, Update, ValidationRules
 
 
 class PodOptions(NamedTuple):
@@ -145,7 +147,7 @@ def update_options(options: PodOptions, old: dict[str, Any]) -> PodOptions:
         for kind in ("initContainers", "containers", "ephemeralContainers")
         for c in old.get(kind) or ()
     ]
-    kept: dict[str, bool] = {}
+    kept: dict[str, Any] = {}
     if old.get("hostUsers") is False and any(c.get("volumeDevices") for c in containers):
         kept["checks_volume_devices"] = False
     if any("restartPolicyRules" in c for c in containers) or any(
@@ -173,4 +175,17 @@ def update_options(options: PodOptions, old: dict[str, Any]) -> PodOptions:
     return options._replace(**kept) if kept else options
 
 
-DEFAULT_POD_OPTIONS = pod_options(FeatureSet(DEFAULT))
+def template_rules(
+    create: Callable[..., Errors],
+    update: Callable[..., Errors],
+    status_update: Update | None = None,
+) -> RulesFactory:
+    """The rules of a workload, whose checks of its pod template take `options`."""
+
+    def rules(features: FeatureSet) -> ValidationRules:
+        options = pod_options(features)
+        return ValidationRules(
+            partial(create, options=options), partial(update, options=options), status_update
+        )
+
+    return rules

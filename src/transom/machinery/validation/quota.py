@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, required
 from transom.machinery.quantity import Quantity, from_int, parse_quantity
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation import godump
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
@@ -55,6 +57,7 @@ _SCOPES = {
     "NotBestEffort": _POD_COMPUTE,
     "PriorityClass": _POD_COMPUTE,
 }
+_LATER_SCOPES = {**_SCOPES, "CrossNamespacePodAffinity": _POD_COMPUTE}
 _OPPOSITES = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _EXISTS_ONLY = frozenset(("BestEffort", "NotBestEffort", "Terminating", "NotTerminating"))
 
@@ -220,7 +223,7 @@ def _quota_amounts(amounts: Mapping[str, str] | None, path: str) -> Errors:
 
 def _misapplied(scope: str, hard: Mapping[str, str]) -> int:
     """The number of hard limits that the scope cannot be applied to."""
-    allowed = _SCOPES.get(scope)
+    allowed = _LATER_SCOPES.get(scope)
     return (
         0
         if allowed is None
@@ -228,16 +231,16 @@ def _misapplied(scope: str, hard: Mapping[str, str]) -> int:
     )
 
 
-def _scopes(spec: dict[str, Any]) -> Errors:
+def _scopes(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
     scopes = spec.get("scopes") or ()
     errors: Errors = []
     shown = go_dump("[]core.ResourceQuotaScope", scopes)
     for scope in scopes:
-        if scope not in _SCOPES:
+        if scope not in known:
             errors.append(invalid("spec.scopes", shown, "unsupported scope"))
-        errors += [
-            invalid("spec.scopes", shown, "unsupported scope applied to resource")
-        ] * _misapplied(scope, spec.get("hard") or {})
+        errors += [invalid("spec.scopes", shown, "unsupported scope applied to resource")] * (
+            _misapplied(scope, spec.get("hard") or {}) if scope in known else 0
+        )
     return errors + [
         invalid("spec.scopes", shown, "conflicting scopes")
         for pair in _OPPOSITES
@@ -245,7 +248,7 @@ def _scopes(spec: dict[str, Any]) -> Errors:
     ]
 
 
-def _scope_selector(spec: dict[str, Any]) -> Errors:
+def _scope_selector(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
     selector = spec.get("scopeSelector")
     if selector is None:
         return []
@@ -255,7 +258,7 @@ def _scope_selector(spec: dict[str, Any]) -> Errors:
     for expression in expressions:
         scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
         values = expression.get("values")
-        if scope not in _SCOPES:
+        if scope not in known:
             errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         errors += [
             invalid(
@@ -263,8 +266,9 @@ def _scope_selector(spec: dict[str, Any]) -> Errors:
                 go_dump("core.ScopeSelector", selector),
                 "unsupported scope applied to resource",
             )
-        ] * (_misapplied(scope, spec.get("hard") or {}))
-        if scope in _EXISTS_ONLY and operator != "Exists":
+        ] * (_misapplied(scope, spec.get("hard") or {}) if scope in known else 0)
+        once = scope in _EXISTS_ONLY or (scope in known and scope not in _SCOPES)
+        if once and operator != "Exists":
             errors.append(
                 invalid(
                     f"{path}.operator",
@@ -307,9 +311,10 @@ def _scope_selector(spec: dict[str, Any]) -> Errors:
     ]
 
 
-def _quota_spec(obj: Object) -> Errors:
+def _quota_spec(obj: Object, known: Mapping[str, Any]) -> Errors:
     spec = obj.get("spec") or {}
-    return _quota_amounts(spec.get("hard"), "spec.hard") + _scopes(spec) + _scope_selector(spec)
+    errors = _quota_amounts(spec.get("hard"), "spec.hard")
+    return errors + _scopes(spec, known) + _scope_selector(spec, known)
 
 
 def _quota_status(obj: Object) -> Errors:
@@ -319,19 +324,20 @@ def _quota_status(obj: Object) -> Errors:
     )
 
 
-def validate_resource_quota(obj: Object) -> Errors:
+def validate_resource_quota(obj: Object, known: Mapping[str, Any] = _SCOPES) -> Errors:
+    """`known`: the scopes of the release."""
     return (
         validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
-        + _quota_spec(obj)
+        + _quota_spec(obj, known)
         + _quota_status(obj)
     )
 
 
-def update_resource_quota(new: Object, old: Object) -> Errors:
-    errors = validate_resource_quota(new) + validate_object_meta_update(
+def update_resource_quota(new: Object, old: Object, known: Mapping[str, Any] = _SCOPES) -> Errors:
+    errors = validate_resource_quota(new, known) + validate_object_meta_update(
         new["metadata"], old["metadata"]
     )
-    errors += _quota_spec(new)
+    errors += _quota_spec(new, known)
     scopes = (new.get("spec") or {}).get("scopes")
     if set(scopes or ()) != set((old.get("spec") or {}).get("scopes") or ()):
         errors.append(
@@ -347,9 +353,16 @@ def update_resource_quota_status(new: Object, old: Object) -> Errors:
     return errors + _quota_status(new)
 
 
+def quota_rules(features: FeatureSet) -> ValidationRules:
+    known = _LATER_SCOPES if features.enabled("PodAffinityNamespaceSelector") else _SCOPES
+    return ValidationRules(
+        partial(validate_resource_quota, known=known),
+        partial(update_resource_quota, known=known),
+        update_resource_quota_status,
+    )
+
+
 VALIDATORS = {
     "/LimitRange": ValidationRules(validate_limit_range, update_limit_range),
-    "/ResourceQuota": ValidationRules(
-        validate_resource_quota, update_resource_quota, update_resource_quota_status
-    ),
+    "/ResourceQuota": quota_rules,
 }

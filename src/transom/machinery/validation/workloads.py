@@ -26,8 +26,9 @@ from transom.machinery.validation.meta import (
     validate_object_meta_update,
 )
 from transom.machinery.validation.names import is_valid_percent, name_is_dns_subdomain
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions, template_rules
 from transom.machinery.validation.podspec import check_pod_template, check_template_metadata
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _NO_MATCH = "`selector` does not match template `labels`"
 _OVER_REPLICAS = "cannot be greater than status.replicas"
@@ -122,12 +123,17 @@ def _check_read_only_disks(template: dict[str, Any], path: str, errs: Errors) ->
 
 
 def _check_replicated_template(
-    template: dict[str, Any], selector: LabelSelector, replicas: int, owner: str, errs: Errors
+    template: dict[str, Any],
+    selector: LabelSelector,
+    replicas: int,
+    owner: str,
+    errs: Errors,
+    options: PodOptions = BASE_OPTIONS,
 ) -> None:
     path = "spec.template"
     if not selector.empty:
         _check_labels_match(selector, template, path, errs)
-    check_pod_template(template, path, errs)
+    check_pod_template(template, path, errs, options=options)
     if replicas > 1:
         _check_read_only_disks(template, path, errs)
     _check_always_running(template, owner, path, errs)
@@ -149,7 +155,9 @@ def _check_selector(spec: dict[str, Any], owner: str, errs: Errors) -> None:
         )
 
 
-def _check_selector_and_template(spec: dict[str, Any], errs: Errors) -> None:
+def _check_selector_and_template(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     _check_selector(spec, "deployment", errs)
     selector = parsed_selector(spec.get("selector"))
     if selector is None:
@@ -162,26 +170,35 @@ def _check_selector_and_template(spec: dict[str, Any], errs: Errors) -> None:
         )
     else:
         _check_replicated_template(
-            spec.get("template") or {}, selector, spec.get("replicas", 0), "ReplicaSet", errs
+            spec.get("template") or {},
+            selector,
+            spec.get("replicas", 0),
+            "ReplicaSet",
+            errs,
+            options=options,
         )
 
 
-def validate_pod_template(obj: Object) -> Errors:
+def validate_pod_template(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = _create_meta(obj)
-    check_pod_template(obj.get("template") or {}, "template", errs)
+    check_pod_template(obj.get("template") or {}, "template", errs, options=options)
     return errs
 
 
-def validate_pod_template_update(new: Object, old: Object) -> Errors:
+def validate_pod_template_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
     errs = _update_meta(new, old)
-    check_pod_template(new.get("template") or {}, "template", errs)
+    check_pod_template(new.get("template") or {}, "template", errs, options=options)
     return errs
 
 
 # --- ReplicationController
 
 
-def _check_replication_controller_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _check_replication_controller_spec(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     check_nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", errs)
     if not spec.get("selector"):
         errs.append(required("spec.selector"))
@@ -196,18 +213,21 @@ def _check_replication_controller_spec(spec: dict[str, Any], errs: Errors) -> No
             spec.get("replicas", 0),
             "ReplicationController",
             errs,
+            options=options,
         )
 
 
-def validate_replication_controller(obj: Object) -> Errors:
+def validate_replication_controller(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = _create_meta(obj)
-    _check_replication_controller_spec(_spec(obj), errs)
+    _check_replication_controller_spec(_spec(obj), errs, options=options)
     return errs
 
 
-def validate_replication_controller_update(new: Object, old: Object) -> Errors:
-    errs = validate_replication_controller(new) + _update_meta(new, old)
-    _check_replication_controller_spec(_spec(new), errs)
+def validate_replication_controller_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
+    errs = validate_replication_controller(new, options=options) + _update_meta(new, old)
+    _check_replication_controller_spec(_spec(new), errs, options=options)
     for key, value in (_meta(old).get("annotations") or {}).items():
         if key.startswith(_NON_CONVERTIBLE) and key.count("/") == 1:
             _check_non_convertible(key.partition("/")[2], value, _spec(new), _spec(old), errs)
@@ -230,34 +250,44 @@ def _check_non_convertible(
 # --- ReplicaSet
 
 
-def _check_replica_set_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _check_replica_set_spec(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     check_nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)
-    _check_selector_and_template(spec, errs)
+    _check_selector_and_template(spec, errs, options=options)
 
 
-def validate_replica_set(obj: Object) -> Errors:
+def validate_replica_set(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = _create_meta(obj)
-    _check_replica_set_spec(_spec(obj), errs)
+    _check_replica_set_spec(_spec(obj), errs, options=options)
     return errs
 
 
-def validate_replica_set_update(new: Object, old: Object) -> Errors:
-    return validate_replica_set_update_extensions(new, old) + immutable_selector(new, old)
+def validate_replica_set_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
+    return validate_replica_set_update_extensions(new, old, options=options) + immutable_selector(
+        new, old
+    )
 
 
-def validate_replica_set_update_extensions(new: Object, old: Object) -> Errors:
+def validate_replica_set_update_extensions(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
     """The first betas allow a change of the selector."""
-    errs = validate_replica_set(new) + _update_meta(new, old)
-    _check_replica_set_spec(_spec(new), errs)
+    errs = validate_replica_set(new, options=options) + _update_meta(new, old)
+    _check_replica_set_spec(_spec(new), errs, options=options)
     return errs
 
 
 # --- Deployment
 
 
-def _check_deployment_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _check_deployment_spec(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     check_nonnegative(spec.get("replicas", 0), "spec.replicas", errs)
-    _check_selector_and_template(spec, errs)
+    _check_selector_and_template(spec, errs, options=options)
     _check_deployment_strategy(spec.get("strategy") or {}, "spec.strategy", errs)
     check_nonnegative_fields(
         spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), "spec", errs
@@ -322,26 +352,34 @@ def check_at_most_100_percent(value: int | str, path: str, errs: Errors) -> None
         )
 
 
-def validate_deployment(obj: Object) -> Errors:
+def validate_deployment(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = _create_meta(obj)
-    _check_deployment_spec(_spec(obj), errs)
+    _check_deployment_spec(_spec(obj), errs, options=options)
     return errs
 
 
-def validate_deployment_update(new: Object, old: Object) -> Errors:
-    return validate_deployment_update_v1beta1(new, old) + immutable_selector(new, old)
+def validate_deployment_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
+    return validate_deployment_update_v1beta1(new, old, options=options) + immutable_selector(
+        new, old
+    )
 
 
-def validate_deployment_update_v1beta1(new: Object, old: Object) -> Errors:
+def validate_deployment_update_v1beta1(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
     errs = _update_meta(new, old)
-    _check_deployment_spec(_spec(new), errs)
+    _check_deployment_spec(_spec(new), errs, options=options)
     return errs
 
 
 # --- DaemonSet
 
 
-def _check_daemon_set_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _check_daemon_set_spec(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     selector, template = spec.get("selector"), spec.get("template") or {}
     path = "spec.template"
     errs += validate_label_selector(selector, "spec.selector")
@@ -355,7 +393,7 @@ def _check_daemon_set_spec(spec: dict[str, Any], errs: Errors) -> None:
     ):
         shown = godump.dump_label_selector(selector)
         errs.append(invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
-    check_pod_template(template, path, errs)
+    check_pod_template(template, path, errs, options=options)
     _check_read_only_disks(template, path, errs)
     _check_always_running(template, "DaemonSet", path, errs)
     check_nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", errs)
@@ -393,26 +431,34 @@ def _check_daemon_set_strategy(strategy: dict[str, Any], path: str, errs: Errors
     check_at_most_100_percent(surge, f"{path}.rollingUpdate.maxSurge", errs)
 
 
-def validate_daemon_set(obj: Object) -> Errors:
+def validate_daemon_set(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = _create_meta(obj)
-    _check_daemon_set_spec(_spec(obj), errs)
+    _check_daemon_set_spec(_spec(obj), errs, options=options)
     return errs
 
 
-def validate_daemon_set_update(new: Object, old: Object) -> Errors:
-    return validate_daemon_set_update_extensions(new, old) + immutable_selector(new, old)
+def validate_daemon_set_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
+    return validate_daemon_set_update_extensions(new, old, options=options) + immutable_selector(
+        new, old
+    )
 
 
-def validate_daemon_set_update_extensions(new: Object, old: Object) -> Errors:
-    errs = validate_daemon_set(new) + _update_meta(new, old)
-    _check_daemon_set_spec(_spec(new), errs)
+def validate_daemon_set_update_extensions(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
+    errs = validate_daemon_set(new, options=options) + _update_meta(new, old)
+    _check_daemon_set_spec(_spec(new), errs, options=options)
     return errs
 
 
 # --- StatefulSet
 
 
-def _check_stateful_set_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _check_stateful_set_spec(
+    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     policy = spec.get("podManagementPolicy", "")
     if not policy:
         errs.append(required("spec.podManagementPolicy"))
@@ -441,7 +487,7 @@ def _check_stateful_set_spec(spec: dict[str, Any], errs: Errors) -> None:
         if not selector.empty:
             _check_labels_match(selector, template, "spec.template", errs)
         meta, pod_spec = template.get("metadata") or {}, template.get("spec") or {}
-        check_template_metadata(meta, pod_spec, "spec.template", errs)
+        check_template_metadata(meta, pod_spec, "spec.template", errs, options=options)
     _check_always_running(template, "StatefulSet", "spec.template", errs)
 
 
@@ -478,14 +524,16 @@ def _check_stateful_set_strategy(strategy: dict[str, Any], path: str, errs: Erro
         check_at_most_100_percent(unavailable, where, errs)
 
 
-def validate_stateful_set(obj: Object) -> Errors:
+def validate_stateful_set(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     errs = _create_meta(obj)
-    _check_stateful_set_spec(_spec(obj), errs)
+    _check_stateful_set_spec(_spec(obj), errs, options=options)
     return errs
 
 
-def validate_stateful_set_update(new: Object, old: Object) -> Errors:
-    errs = validate_stateful_set(new) + _update_meta(new, old)
+def validate_stateful_set_update(
+    new: Object, old: Object, options: PodOptions = BASE_OPTIONS
+) -> Errors:
+    errs = validate_stateful_set(new, options=options) + _update_meta(new, old)
     spec, before = _spec(new), _spec(old)
     if any(spec.get(name) != before.get(name) for name in {*spec, *before} - _STATEFULSET_MUTABLE):
         errs.append(forbidden("spec", _STATEFULSET_FIXED))
@@ -612,26 +660,26 @@ def validate_stateful_set_status_update(new: Object, old: Object) -> Errors:
     return errs
 
 
-_DEPLOYMENT_V1BETA1 = ValidationRules(
+_DEPLOYMENT_V1BETA1 = template_rules(
     validate_deployment, validate_deployment_update_v1beta1, validate_deployment_status_update
 )
-VALIDATORS = {
-    "/PodTemplate": ValidationRules(validate_pod_template, validate_pod_template_update),
-    "/ReplicationController": ValidationRules(
+VALIDATORS: dict[str, ValidationRules | RulesFactory] = {
+    "/PodTemplate": template_rules(validate_pod_template, validate_pod_template_update),
+    "/ReplicationController": template_rules(
         validate_replication_controller,
         validate_replication_controller_update,
         validate_replica_status_update,
     ),
-    "apps/ReplicaSet": ValidationRules(
+    "apps/ReplicaSet": template_rules(
         validate_replica_set, validate_replica_set_update, validate_replica_status_update
     ),
-    "apps/Deployment": ValidationRules(
+    "apps/Deployment": template_rules(
         validate_deployment, validate_deployment_update, validate_deployment_status_update
     ),
-    "apps/DaemonSet": ValidationRules(
+    "apps/DaemonSet": template_rules(
         validate_daemon_set, validate_daemon_set_update, validate_daemon_set_status_update
     ),
-    "apps/StatefulSet": ValidationRules(
+    "apps/StatefulSet": template_rules(
         validate_stateful_set, validate_stateful_set_update, validate_stateful_set_status_update
     ),
     "apps/ControllerRevision": ValidationRules(
@@ -640,10 +688,10 @@ VALIDATORS = {
     # The first betas.
     "apps/Deployment@apps/v1beta1": _DEPLOYMENT_V1BETA1,
     "apps/Deployment@extensions/v1beta1": _DEPLOYMENT_V1BETA1,
-    "apps/ReplicaSet@extensions/v1beta1": ValidationRules(
+    "apps/ReplicaSet@extensions/v1beta1": template_rules(
         validate_replica_set, validate_replica_set_update_extensions, validate_replica_status_update
     ),
-    "apps/DaemonSet@extensions/v1beta1": ValidationRules(
+    "apps/DaemonSet@extensions/v1beta1": template_rules(
         validate_daemon_set,
         validate_daemon_set_update_extensions,
         validate_daemon_set_status_update,

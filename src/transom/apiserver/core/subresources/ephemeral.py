@@ -40,7 +40,8 @@ class EphemeralContainersSubresource:
     async def get(self, call: ApiCall) -> DocumentResult | ObjectResult:
         storage, res = self._storage, call.res
         if has_behaviour(res.release, "EphemeralContainersOfPods"):
-            return get_object(storage, call)
+            found = get_object(storage, call)
+            return found if isinstance(found, ObjectResult) else await found
         record = storage.store.get(res.key(call.info.namespace, call.info.name))
         if record is None:
             raise errors.not_found(res.gr, call.info.name)

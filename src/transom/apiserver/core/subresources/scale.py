@@ -12,6 +12,7 @@ from transom.apiserver.core.bodies import (
     patch_media,
     read_apply_config,
     read_media,
+    write_rules,
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult
 from transom.apiserver.core.offload import is_large
@@ -19,10 +20,11 @@ from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
 from transom.kit.clock import rfc3339
 from transom.kit.lazy import lazy_import
-from transom.machinery import codec, errors, patch, schema, selectors
+from transom.machinery import codec, errors, managedfields, patch, schema, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.scale import validate_scale
 
 if TYPE_CHECKING:
@@ -126,7 +128,10 @@ class ScaleSubresource:
         storage, res = self._storage, call.res
         record = storage.store.get(res.key(call.info.namespace, call.info.name))
         if record is None:
-            raise errors.not_found(_MISSING.get(res.kind.key, res.gr), call.info.name)
+            where = _MISSING.get(res.kind.key, res.gr)
+            if has_behaviour(res.release, "ScaleErrorsNameWorkload"):
+                where = res.gr
+            raise errors.not_found(where, call.info.name)
         stored = storage.decode(res, await storage.readable(res, record))
         return _result(call, read_scale(res, stored))
 
@@ -165,11 +170,23 @@ class ScaleSubresource:
 
         def transform(old: Object | None) -> Object:
             assert old is not None
-            scale = change(read_scale(res, old, writing=True))
+            scale = read_scale(res, old, writing=True)
+            owned = has_behaviour(res.release, "ScaleOwnership")
+            version = _served(call).api_version
+            if owned and "managedFields" in old["metadata"]:
+                scale["metadata"]["managedFields"] = _scale_owners(old, version)
+            before = copy_object(scale)
+            scale = change(scale)
+            if owned:
+                owners = scale["metadata"].pop("managedFields", None) or []
+                if not call.content_type.startswith(APPLY_PATCH):
+                    owners = _updated_owners(call, before, scale, version)
             if not res.custom:
                 _check(call, scale, old)
             new = copy_object(old)
             write_scale(res, new, (scale.get("spec") or {}).get("replicas", 0))
+            if owned:
+                new["metadata"]["managedFields"] = _workload_owners(old, owners, res.api_version)
             version = scale["metadata"].get("resourceVersion")
             if version:
                 new["metadata"]["resourceVersion"] = version
@@ -198,8 +215,63 @@ def _patched(media: str, raw: bytes, current: Object, gvk: GVK) -> Object:
         raise patch.undecodable(media, raw, patched, problem.base, _type(gvk)) from None
 
 
+_REPLICAS: Object = {"f:spec": {"f:replicas": {}}}
+
+
+def _scale_owners(obj: Object, api_version: str) -> list[Object]:
+    """The managed fields of a Scale: who owns the replicas of the workload."""
+    return [
+        {**entry, "apiVersion": api_version, "fieldsV1": _REPLICAS}
+        for entry in obj["metadata"].get("managedFields") or ()
+        if "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or ())
+    ]
+
+
+def _workload_owners(obj: Object, owners: list[Object], api_version: str) -> list[Object]:
+    """The managed fields of a workload after a write to its Scale."""
+    left = {_owner(entry): entry for entry in owners}
+    out = []
+    for entry in obj["metadata"].get("managedFields") or ():
+        fields = entry.get("fieldsV1") or {}
+        if "f:replicas" not in (fields.get("f:spec") or ()):
+            out.append(entry)
+            continue
+        kept = left.pop(_owner(entry), None)
+        if kept is None:
+            fields = managedfields.without_paths(fields, frozenset({("f:spec", "f:replicas")}))
+            if not fields:
+                continue
+            out.append({**entry, "fieldsV1": fields})
+        else:
+            out.append({**entry, "time": kept["time"]} if "time" in kept else entry)
+    out += [{**entry, "apiVersion": api_version} for entry in left.values()]
+    return managedfields.encode_managed_fields(managedfields.read_managed_fields(out))
+
+
+def _updated_owners(call: ApiCall, before: Object, after: Object, version: str) -> list[Object]:
+    """The owners of the replicas after an update by the caller."""
+    owners: list[Object] = before["metadata"].get("managedFields") or []
+    now, then = ((scale.get("spec") or {}).get("replicas", 0) for scale in (after, before))
+    if now == then or not owners:  # an object without managed fields does not get any
+        return owners
+    mine = {
+        "manager": call.ctx.manager or managedfields.UNKNOWN,
+        "operation": "Update",
+        "apiVersion": version,
+        "time": rfc3339(call.ctx.now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _REPLICAS,
+        "subresource": "scale",
+    }
+    return [mine]
+
+
+def _owner(entry: Object) -> tuple[str, str, str]:
+    return entry.get("manager", ""), entry.get("operation", ""), entry.get("subresource", "")
+
+
 def _applied(call: ApiCall, config: Object, current: Object, force: bool) -> Object:
-    """A Scale has no managed fields, so an apply conflicts with all existing values."""
+    """Without managed fields of the Scale, an apply conflicts with all existing values."""
     gvk = _served(call)
     new = apply.server_side_apply(
         current,
@@ -212,13 +284,17 @@ def _applied(call: ApiCall, config: Object, current: Object, force: bool) -> Obj
         normalise=lambda obj: codec.normalise_object(gvk, obj),
         kind=gvk.kind,
         release=call.res.release,
+        rules=write_rules(call.res, "scale"),
     )
-    new["metadata"].pop("managedFields", None)
+    if not has_behaviour(call.res.release, "ScaleOwnership"):
+        new["metadata"].pop("managedFields", None)
     return new
 
 
 def _check(call: ApiCall, scale: Object, old: Object) -> None:
     """A custom object is validated itself when it is written."""
+    if has_behaviour(call.res.release, "ScaleNamespace"):
+        scale["metadata"].setdefault("namespace", old["metadata"].get("namespace", ""))
     problems = validate_scale(scale)
     if problems:
         raise errors.invalid(
