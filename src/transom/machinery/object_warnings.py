@@ -239,6 +239,11 @@ def _csi_driver(release: Release, obj: Object) -> Warnings:
         )
 
 
+def _endpoint_slice(release: Release, obj: Object) -> Warnings:
+    if obj.get("addressType") == "FQDN" and has_behaviour(release, "EndpointSliceWarnings"):
+        yield "spec.addressType: FQDN endpoints are deprecated"
+
+
 def _resource_slice(_release: Release, obj: Object) -> Warnings:
     driver = (obj.get("spec") or {}).get("driver", "")
     if driver != driver.lower():
@@ -262,6 +267,7 @@ _KINDS: Final[Mapping[str, Callable[[Release, Object], Warnings]]] = {
     "apps/StatefulSet": _WORKLOAD,
     "batch/CronJob": _template("spec", "jobTemplate", "spec", "template"),
     "batch/Job": _WORKLOAD,
+    "discovery.k8s.io/EndpointSlice": _endpoint_slice,
     "networking.k8s.io/Ingress": _ingress,
     "node.k8s.io/RuntimeClass": _runtime_class,
     "resource.k8s.io/ResourceSlice": _resource_slice,

@@ -71,6 +71,12 @@ def _csi_driver(release: Release, obj: dict[str, Any]) -> None:
             spec.setdefault(field, False)
 
 
+def _ingress_class(release: Release, obj: dict[str, Any]) -> None:
+    parameters = obj["spec"].get("parameters")
+    if parameters is not None and is_enabled(release, "IngressClassNamespacedParams"):
+        parameters.setdefault("scope", "Cluster")
+
+
 def _job_spec(release: Release, spec: dict[str, Any]) -> None:
     if is_enabled(release, "IndexedJob"):
         spec.setdefault("completionMode", "NonIndexed")
@@ -127,6 +133,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("apps", "DaemonSet"): _daemon_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
     ("resource.k8s.io", "ResourceClaim"): _resource_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
     ("resource.k8s.io", "ResourceSlice"): _resource_slice,

@@ -28,6 +28,10 @@ Behaviour = Literal[
     "DefaultGroupInErrors",
     "DotsInLabels",
     "AddressInRangeErrors",
+    "EndpointSliceWarnings",
+    "NoTopologyInSlices",
+    "LegacyAddressErrors",
+    "SameIngressClass",
     "ExternalPolicyRequired",
     "ExternallyAccessible",
     "LoadBalancersOnAnyPort",
@@ -63,6 +67,12 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "DefaultGroupInErrors": Release(1, 26),
     # A name that only has dots too many has its own error.
     "DotsInLabels": Release(1, 27),
+    # Addresses and CIDRs of older fields all have the same errors.
+    "LegacyAddressErrors": Release(1, 33),
+    "SameIngressClass": Release(1, 27),
+    "EndpointSliceWarnings": Release(1, 28),
+    # v1 of EndpointSlice does not keep the topology of v1beta1.
+    "NoTopologyInSlices": Release(1, 22),
     "AddressInRangeErrors": Release(1, 24),
     # Services with external addresses have a policy of external traffic.
     "ExternallyAccessible": Release(1, 29),

@@ -93,6 +93,7 @@ CHANGES: Final = (
         "may only be set for externally-accessible services",
     ),
     _change((1, 35), r"schemas are required", "", type="Required"),
+    _change((1, 34), r"(?:kind|name) is required", "", type="Required"),
     _change((1, 34), r"(?:usages|signerName) must be provided", "", type="Required"),
     _change(
         (1, 34),

@@ -292,7 +292,12 @@ STRATEGIES: dict[str, Strategy] = {
     "coordination.k8s.io/Lease": Strategy(
         has_status=False, create_on_update=True, unconditional_update=False
     ),
-    "discovery.k8s.io/EndpointSlice": Strategy(has_status=False, generation=("*",)),
+    "discovery.k8s.io/EndpointSlice": Strategy(
+        has_status=False,
+        generation=("*",),
+        on_create=gates.drop_slice_topology,
+        on_update=gates.drop_slice_topology,
+    ),
     "flowcontrol.apiserver.k8s.io/FlowSchema": Strategy(generation=_SPEC, status_keeps=_RESET),
     "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": Strategy(
         generation=_SPEC, status_keeps=_RESET
