@@ -243,6 +243,8 @@ STRATEGIES: dict[str, Strategy] = {
     "/PodTemplate": Strategy(
         has_status=False,
         return_deleted=True,
+        generation=("template",),
+        generation_since="BatchGeneration",
         on_create=_pod_template_create,
         on_update=_pod_template_update,
     ),
@@ -283,10 +285,18 @@ STRATEGIES: dict[str, Strategy] = {
     "apps/ReplicaSet": Strategy(orphan_versions=_ORPHANING, **_WORKLOAD),  # type: ignore[arg-type]
     "apps/StatefulSet": Strategy(orphan_versions=_ORPHANING, **_WORKLOAD),  # type: ignore[arg-type]
     "batch/CronJob": Strategy(
-        orphan_versions=("batch/v1beta1",), on_create=_cron_create, on_update=_cron_update
+        orphan_versions=("batch/v1beta1",),
+        generation=_SPEC,
+        generation_since="BatchGeneration",
+        on_create=_cron_create,
+        on_update=_cron_update,
     ),
     "batch/Job": Strategy(
-        orphan_versions=("batch/v1",), on_create=_job_create, on_update=_job_update
+        orphan_versions=("batch/v1",),
+        generation=_SPEC,
+        generation_since="BatchGeneration",
+        on_create=_job_create,
+        on_update=_job_update,
     ),
     "certificates.k8s.io/CertificateSigningRequest": certificates.STRATEGY,
     "coordination.k8s.io/Lease": Strategy(
