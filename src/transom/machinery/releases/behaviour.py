@@ -28,6 +28,7 @@ Behaviour = Literal[
     "DefaultGroupInErrors",
     "DotsInLabels",
     "AddressInRangeErrors",
+    "AggregatedDiscoveryV2",
     "FlowControlV1",
     "LentSeats",
     "NodeHighLevel",
@@ -102,6 +103,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "RequiredMaxReplicas": Release(1, 36),
     "RuntimeClassErrors": Release(1, 36),
     "UnhealthyPodEviction": Release(1, 26),
+    "AggregatedDiscoveryV2": Release(1, 30),
     "AddressInRangeErrors": Release(1, 24),
     # Services with external addresses have a policy of external traffic.
     "ExternallyAccessible": Release(1, 29),
