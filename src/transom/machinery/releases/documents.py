@@ -13,7 +13,7 @@ def aggregated_discovery_versions(release: Release) -> tuple[str, ...]:
         return ("v2", "v2beta1") if release >= DEFAULT else ()
     if not is_enabled(release, "AggregatedDiscoveryEndpoint"):
         return ()
-    versions = ("v2",) if has_behaviour(release, "AggregatedDiscoveryV2") else ()
+    versions: tuple[str, ...] = ("v2",) if has_behaviour(release, "AggregatedDiscoveryV2") else ()
     if not is_enabled(release, "AggregatedDiscoveryRemoveBetaType"):
         versions += ("v2beta1",)
     return versions
