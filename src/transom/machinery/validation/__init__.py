@@ -94,6 +94,7 @@ _MODULES = {
         "storage.k8s.io/VolumeAttachment",
         "storage.k8s.io/VolumeAttributesClass",
     ),
+    "trust_bundles": ("certificates.k8s.io/ClusterTrustBundle",),
     "workloads": (
         "/PodTemplate",
         "/ReplicationController",

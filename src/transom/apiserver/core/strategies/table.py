@@ -205,6 +205,9 @@ _OF_LATER_RELEASES: dict[str, Strategy] = {
         unconditional_update=False, generation=("spec",)
     ),
     "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding": _POLICY,
+    "certificates.k8s.io/ClusterTrustBundle": Strategy(
+        has_status=False, unconditional_update=False
+    ),
     "networking.k8s.io/IPAddress": Strategy(has_status=False),
     "networking.k8s.io/ServiceCIDR": Strategy(status_keeps=_RESET),
     "resource.k8s.io/DeviceClass": Strategy(has_status=False, generation=("spec",)),
