@@ -144,7 +144,7 @@ class ServiceCidrKeeper:
     ) -> None:
         status = obj.get("status") or {}
         conditions = list(status.get("conditions") or ())
-        current = next((c for c in conditions if c.get("type") == "Ready"), {})
+        current: Object = next((c for c in conditions if c.get("type") == "Ready"), {})
         same = wanted is None or all(current.get(name, "") == wanted[name] for name in wanted)
         if same and finalizers == (obj["metadata"].get("finalizers") or []):
             return

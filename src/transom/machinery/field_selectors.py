@@ -252,6 +252,15 @@ _GETTERS: dict[str, dict[str, Callable[[Object], str]]] = {
     "certificates.k8s.io/CertificateSigningRequest": {
         "spec.signerName": _path("spec", "signerName")
     },
+    "certificates.k8s.io/ClusterTrustBundle": {"spec.signerName": _path("spec", "signerName")},
+    "certificates.k8s.io/PodCertificateRequest": {
+        name: _path(*name.split("."))
+        for name in ("spec.signerName", "spec.podName", "spec.nodeName")
+    },
+    "resource.k8s.io/ResourceSlice": {
+        "spec.nodeName": _path("spec", "nodeName"),
+        "spec.driver": _path("spec", "driver"),
+    },
 }
 
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
@@ -271,6 +280,21 @@ def _same(*labels: str) -> dict[str, str]:
 # for an unknown one.
 _UNKNOWN = "field label not supported: {0}"
 _LABELS: dict[tuple[str, str, str], tuple[dict[str, str], str]] = {
+    **{
+        ("resource.k8s.io", version, "ResourceSlice"): (
+            _same(_NAME, *_GETTERS["resource.k8s.io/ResourceSlice"]),
+            f"field label not supported for resource.k8s.io/{version}, Kind=ResourceSlice: {{0}}",
+        )
+        for version in ("v1", "v1beta1", "v1beta2")
+    },
+    **{
+        ("certificates.k8s.io", version, kind): (
+            _same(_NAME, *_GETTERS[f"certificates.k8s.io/{kind}"]),
+            _UNKNOWN,
+        )
+        for version in ("v1", "v1alpha1", "v1beta1")
+        for kind in ("ClusterTrustBundle", "PodCertificateRequest")
+    },
     ("", "v1", "Pod"): (
         {
             **_same(

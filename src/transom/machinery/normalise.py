@@ -325,7 +325,7 @@ def _compile(of: SchemaType) -> Normaliser:
     ]
     for f in of.properties.values():
         if not f.gates or of.table.keeps(f):
-            source += _field(f, of.keeps_empty_lists)
+            source += _field(f, of.keeps_empty_lists, of.shows_empty_lists)
     source.append(" return out")
     exec("\n".join(source), _namespace(of.table))
     made: Normaliser = of.table.normalisers[name]
@@ -372,11 +372,11 @@ def _list_expression(value: SchemaValue, variable: str) -> str:
     )
 
 
-def _field(f: SchemaField, keeps_empty_lists: bool) -> list[str]:
+def _field(f: SchemaField, keeps_empty_lists: bool, shows_empty_lists: bool = False) -> list[str]:
     value, out = f.value, f"out[{f.name!r}]"
     lines = [f" v = get({f.name!r})"]
     if value.kind in ("list", "map"):
-        return _collection_field(lines, f, out, keeps_empty_lists)
+        return _collection_field(lines, f, out, keeps_empty_lists, shows_empty_lists)
     if value.pointer:
         return _pointer_field(lines, f, out)
     if value.kind == "struct":
@@ -406,7 +406,11 @@ def _pointer_field(lines: list[str], f: SchemaField, out: str) -> list[str]:
 
 
 def _collection_field(
-    lines: list[str], f: SchemaField, out: str, keeps_empty_lists: bool
+    lines: list[str],
+    f: SchemaField,
+    out: str,
+    keeps_empty_lists: bool,
+    shows_empty_lists: bool,
 ) -> list[str]:
     value, item = f.value, f.value.item
     assert item is not None
@@ -426,7 +430,9 @@ def _collection_field(
         " else:",
         f"  if v is not None and v.__class__ is not {kind}: _bad()",
     ]
-    if f.always:
+    if shows_empty_lists:
+        lines.append(f"  if v is not None: {out} = v")
+    elif f.always:
         lines.append(f"  {out} = {'v' if keeps_empty_lists else 'None'}")
     return lines
 

@@ -246,6 +246,21 @@ def _csi_driver(release: Release, obj: Object) -> Warnings:
         )
 
 
+def _endpoint_slice(release: Release, obj: Object) -> Warnings:
+    if obj.get("addressType") == "FQDN" and has_behaviour(release, "EndpointSliceWarnings"):
+        yield "spec.addressType: FQDN endpoints are deprecated"
+
+
+def _stateful_set(release: Release, obj: Object) -> Warnings:
+    yield from _WORKLOAD(release, obj)
+    limit = (obj.get("spec") or {}).get("revisionHistoryLimit")
+    if limit is not None and limit < 0 and has_behaviour(release, "StatefulSetServiceName"):
+        yield (
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value "
+            ">= 0 is recommended"
+        )
+
+
 def _resource_slice(_release: Release, obj: Object) -> Warnings:
     driver = (obj.get("spec") or {}).get("driver", "")
     if driver != driver.lower():
@@ -266,9 +281,10 @@ _KINDS: Final[Mapping[str, Callable[[Release, Object], Warnings]]] = {
     "apps/DaemonSet": _WORKLOAD,
     "apps/Deployment": _WORKLOAD,
     "apps/ReplicaSet": _WORKLOAD,
-    "apps/StatefulSet": _WORKLOAD,
+    "apps/StatefulSet": _stateful_set,
     "batch/CronJob": _template("spec", "jobTemplate", "spec", "template"),
     "batch/Job": _WORKLOAD,
+    "discovery.k8s.io/EndpointSlice": _endpoint_slice,
     "networking.k8s.io/Ingress": _ingress,
     "node.k8s.io/RuntimeClass": _runtime_class,
     "resource.k8s.io/ResourceSlice": _resource_slice,

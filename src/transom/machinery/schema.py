@@ -81,6 +81,8 @@ _META_KINDS = frozenset(
 )
 # These groups are stored as JSON by Kubernetes, all others as protobuf, which does not distinguish
 # an empty list from none.
+# Types whose lists may not be empty; a list that is not given is something else.
+_EMPTY_IS_INVALID = (".HPAScalingRules", ".PodFailurePolicyOnExitCodesRequirement")
 _JSON_STORED = ("apiextensions/", "apiregistration/")
 
 
@@ -149,6 +151,11 @@ class SchemaType:
     @property
     def keeps_empty_lists(self) -> bool:
         return self.id.startswith(_JSON_STORED) or self.id.endswith("List")
+
+    @property
+    def shows_empty_lists(self) -> bool:
+        """Whether validation sees an empty list, which it rejects."""
+        return self.id.endswith(_EMPTY_IS_INVALID) and self.table.release >= TABLES_SINCE
 
     @cached_property
     def required(self) -> tuple[str, ...]:

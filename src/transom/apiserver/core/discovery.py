@@ -246,22 +246,34 @@ def api_resource_list(
 
 
 def aggregated_list(
-    all_served: Iterable[ServedVersion], *, core: bool, version: str = "v2"
+    all_served: Iterable[ServedVersion],
+    *,
+    core: bool,
+    version: str = "v2",
+    timestamps: bool = True,
 ) -> dict[str, Any]:
-    """All resources of all groups in one document: `core` for `/api`, otherwise `/apis`."""
+    """All resources of all groups in one document: `core` for `/api`, otherwise `/apis`.
+    `timestamps`: metadata shows its empty time.
+    """
     groups = _by_group(s for s in all_served if (s.group == "") is core)
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"{AGGREGATED_GROUP}/{version}",
         "metadata": {},
-        "items": [_discovered_group(name, versions) for name, versions in groups.items()],
+        "items": [
+            _discovered_group(name, versions, timestamps) for name, versions in groups.items()
+        ],
     }
 
 
-def _discovered_group(name: str, versions: Iterable[ServedVersion]) -> dict[str, Any]:
+def _discovered_group(
+    name: str, versions: Iterable[ServedVersion], timestamps: bool
+) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name} if name else {}
+    if timestamps:
+        metadata["creationTimestamp"] = None
     return {
-        "metadata": {**metadata, "creationTimestamp": None},
+        "metadata": metadata,
         "versions": [
             {
                 "version": s.version,

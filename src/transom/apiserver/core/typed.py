@@ -15,7 +15,7 @@ from transom.apiserver.core.offload import RunInWorker
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, defaults, schema, validation
 from transom.machinery.codec import Decoded
-from transom.machinery.defaults.newer import apply_newer_defaults
+from transom.machinery.defaults.newer import apply_newer_defaults, prepare_newer_defaults
 from transom.machinery.defaults.newer_pods import with_template_ports
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
@@ -120,6 +120,7 @@ class BuiltinType:
         return codec.normalise_object(self._types.lookup(self.gvk) or self.gvk, obj)
 
     def default(self, obj: Object) -> None:
+        prepare_newer_defaults(self._types.release, self.gvk, obj)
         with_template_ports(self._types.release, self.gvk, obj, defaults.apply_defaults)
         apply_newer_defaults(self._types.release, self.gvk, obj)
 

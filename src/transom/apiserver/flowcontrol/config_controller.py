@@ -71,12 +71,22 @@ class FlowConfigController:
         if (
             objects.EXEMPT not in have
         ):  # the first start; later the suggested objects belong to the administrator
-            await self._create(objects.suggested_schemas(), objects.suggested_levels())
+            release = self._resources.types.release
+            await self._create(
+                [*objects.suggested_schemas(), *objects.newer_schemas(release)],
+                [*objects.suggested_levels(), *objects.newer_levels(release)],
+            )
         await self._create(schemas, levels)
 
     async def _create(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
-        missing = [(_SCHEMAS, obj) for obj in schemas if not self._exists(_SCHEMAS.plural, obj)]
-        missing += [(_LEVELS, obj) for obj in levels if not self._exists(_LEVELS.plural, obj)]
+        release = self._resources.types.release
+        version = objects.version_in(release)
+        missing = [
+            (resource.at(version), obj)
+            for resource, made in ((_SCHEMAS, schemas), (_LEVELS, levels))
+            for obj in objects.in_release(release, made)
+            if not self._exists(resource.plural, obj)
+        ]
         results = await asyncio.gather(
             *(self._producer.create(resource, "", obj) for resource, obj in missing),
             return_exceptions=True,

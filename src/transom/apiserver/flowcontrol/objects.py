@@ -1,4 +1,5 @@
-"""The default FlowSchemas and PriorityLevelConfigurations of Kubernetes 1.20.
+"""The default FlowSchemas and PriorityLevelConfigurations of Kubernetes 1.20, and how later
+releases changed them (`in_release`).
 
 Mandatory ones are recreated when deleted; suggested ones are created once and then belong to the
 administrator.
@@ -6,9 +7,11 @@ administrator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 VERSION = "v1beta1"
@@ -183,3 +186,78 @@ def suggested_schemas() -> Iterator[Object]:
         "service-accounts", "workload-low", 9000, "ByUser", _group("system:serviceaccounts")
     )
     yield _whole("global-default", "global-default", 9900, "ByUser", _ALL_USERS)
+
+
+_AUTO_UPDATE = {"apf.kubernetes.io/autoupdate-spec": "true"}
+# The percentage of its seats that a level lends to others.
+_LENDABLE = {
+    "system": 33,
+    "node-high": 25,
+    "workload-high": 50,
+    "workload-low": 90,
+    "global-default": 50,
+}
+
+
+def newer_levels(release: Release) -> Iterator[Object]:
+    """Suggested levels that 1.20 does not have."""
+    if has_behaviour(release, "NodeHighLevel"):
+        queuing = {"queues": 64, "handSize": 6, "queueLengthLimit": 50}
+        limited = {
+            "assuredConcurrencyShares": 40,
+            "limitResponse": {"type": "Queue", "queuing": queuing},
+        }
+        yield _level("node-high", {"type": "Limited", "limited": limited})
+
+
+def newer_schemas(release: Release) -> Iterator[Object]:
+    """Suggested schemas that 1.20 does not have."""
+    if has_behaviour(release, "NodeHighLevel"):
+        nodes = {
+            "verbs": ["*"],
+            "apiGroups": [""],
+            "resources": ["nodes", "nodes/status"],
+            "clusterScope": True,
+            "namespaces": ["*"],
+        }
+        leases = {
+            "verbs": ["*"],
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "namespaces": ["*"],
+        }
+        yield _schema(
+            "system-node-high",
+            "node-high",
+            400,
+            "ByUser",
+            _group("system:nodes"),
+            [nodes, leases],
+        )
+
+
+def in_release(release: Release, objects: Iterable[Object]) -> Iterator[Object]:
+    """The objects as the release creates them."""
+    for obj in objects:
+        if not has_behaviour(release, "NodeHighLevel"):
+            yield obj
+            continue
+        meta = {**obj["metadata"], "annotations": dict(_AUTO_UPDATE)}
+        name, spec = meta["name"], obj["spec"]
+        if obj["kind"] == "PriorityLevelConfiguration" and has_behaviour(release, "FlowControlV1"):
+            spec = _current_level(name, spec)
+        version = version_in(release)
+        yield {**obj, "apiVersion": f"{GROUP}/{version}", "metadata": meta, "spec": spec}
+
+
+def _current_level(name: str, spec: Object) -> Object:
+    if spec["type"] == "Exempt":
+        return {**spec, "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
+    limited = dict(spec["limited"])
+    limited["nominalConcurrencyShares"] = limited.pop("assuredConcurrencyShares")
+    return {**spec, "limited": {**limited, "lendablePercent": _LENDABLE.get(name, 0)}}
+
+
+def version_in(release: Release) -> str:
+    """The version in which the objects are written."""
+    return "v1" if has_behaviour(release, "FlowControlV1") else VERSION

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,9 @@ from transom.apiserver.serving.served import ServedVersions
 from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, text_response
 from transom.kit.prometheus import CONTENT_TYPE
 from transom.machinery import errors, resource_metrics
-from transom.machinery.served_since import ALL_SINCE
+from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.documents import aggregated_discovery_versions, has_openapi_v3
 
 _AGGREGATED = "APIGroupDiscoveryList"
 
@@ -106,7 +108,10 @@ class NonResourcePaths:
         self._release = release
         self._cache = discovery.DocumentCache()
         # OpenAPI v3 and aggregated discovery, which older releases do not have.
-        self._newer_documents = resources.release >= ALL_SINCE
+        self._newer_documents = has_openapi_v3(resources.release)
+        self._refuses_unknown = resources.release >= TABLES_SINCE
+        self._aggregated = aggregated_discovery_versions(resources.release)
+        self._timestamps = not has_behaviour(resources.release, "JsonValuesInErrors")
         self._exact: dict[str, PathHandler] = {
             "/": self._root,
             "/version": self._version,
@@ -185,13 +190,18 @@ class NonResourcePaths:
 
     def _groups(self, request: HttpRequest, *, core: bool) -> Answer:
         self._get_only(request)
-        version = _aggregated_version(request.header(b"accept"))
-        if version and self._newer_documents:
+        version = _aggregated_version(
+            request.header(b"accept"), self._aggregated, refuses=self._refuses_unknown
+        )
+        if version:
             media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}".encode()
             return self._document(
                 ("aggregated", core, version),
                 lambda: discovery.aggregated_list(
-                    self._served.versions(), core=core, version=version
+                    self._served.versions(),
+                    core=core,
+                    version=version,
+                    timestamps=self._timestamps,
                 ),
                 request,
                 media,
@@ -276,9 +286,11 @@ class NonResourcePaths:
         return HttpResponse(200, [(b"Content-Type", b"application/json"), _PUBLIC_HOUR], document)
 
 
-def _aggregated_version(accept: str) -> str:
-    """The version of aggregated discovery that a client prefers over the classic form, or ""."""
-    if _AGGREGATED not in accept:
+def _aggregated_version(accept: str, known: Collection[str], *, refuses: bool) -> str:
+    """The version of aggregated discovery that a client prefers over the classic form, or "". A
+    client that only accepts unknown versions gets an error if the release `refuses` them.
+    """
+    if _AGGREGATED not in accept or not known:
         return ""
     for clause in accept_clauses(accept):
         if clause.media not in (JSON, "*/*"):
@@ -288,8 +300,10 @@ def _aggregated_version(accept: str) -> str:
             and clause.params.get("g") == "apidiscovery.k8s.io"
         ):
             version = clause.params.get("v", "")
-            if version in ("v2", "v2beta1"):
+            if version in known:
                 return version
             continue
         return ""
+    if refuses:
+        raise errors.not_acceptable()
     return ""

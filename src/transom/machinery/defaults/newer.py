@@ -72,6 +72,21 @@ def _csi_driver(release: Release, obj: dict[str, Any]) -> None:
             spec.setdefault(field, False)
 
 
+def _priority_level(release: Release, obj: dict[str, Any]) -> None:
+    spec = obj["spec"]
+    if spec.get("limited") is not None and has_behaviour(release, "LentSeats"):
+        spec["limited"].setdefault("lendablePercent", 0)
+    if spec.get("exempt") is not None:
+        spec["exempt"].setdefault("nominalConcurrencyShares", 0)
+        spec["exempt"].setdefault("lendablePercent", 0)
+
+
+def _ingress_class(release: Release, obj: dict[str, Any]) -> None:
+    parameters = obj["spec"].get("parameters")
+    if parameters is not None and is_enabled(release, "IngressClassNamespacedParams"):
+        parameters.setdefault("scope", "Cluster")
+
+
 def _job_spec(release: Release, spec: dict[str, Any]) -> None:
     if is_enabled(release, "IndexedJob"):
         spec.setdefault("completionMode", "NonIndexed")
@@ -80,8 +95,8 @@ def _job_spec(release: Release, spec: dict[str, Any]) -> None:
     if is_enabled(release, "JobPodReplacementPolicy"):
         policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
         spec.setdefault("podReplacementPolicy", policy)
-    if spec.get("backoffLimitPerIndex") is not None and "backoffLimit" not in spec:
-        spec["backoffLimit"] = 2147483647
+    if has_behaviour(release, "ManualSelectorDefault"):
+        spec.setdefault("manualSelector", False)
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             if not pattern.get("status"):
@@ -156,11 +171,22 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("apps", "DaemonSet"): _daemon_set,
     ("apps", "StatefulSet"): _stateful_set,
     ("batch", "Job"): _job,
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _priority_level,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
     ("resource.k8s.io", "ResourceClaim"): _resource_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
     ("resource.k8s.io", "ResourceSlice"): _resource_slice,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
 }
+
+
+def prepare_newer_defaults(release: Release, gvk: GVK, obj: dict[str, Any]) -> None:
+    """Before the defaults of 1.20: what decides about one of those."""
+    if release < TABLES_SINCE or (gvk.group, gvk.kind) != ("batch", "Job"):
+        return
+    spec = obj["spec"]
+    if spec.get("backoffLimitPerIndex") is not None and spec.get("backoffLimit") is None:
+        spec["backoffLimit"] = 2147483647
 
 
 def apply_newer_defaults(release: Release, gvk: GVK, obj: dict[str, Any]) -> None:

@@ -124,6 +124,12 @@ CHANGES: Final = (
         r"cannot set to true, set x-kubernetes-preserve-unknown-fields \1",
     ),
     _change((1, 35), r"schemas are required", "", type="Required"),
+    _change(
+        (1, 34),
+        r"type must be 'Exempt' if and only if name is 'exempt'",
+        "must be 'Exempt' if and only if `name` is 'exempt'",
+    ),
+    _change((1, 34), r"(?:kind|name) is required", "", type="Required"),
     _change((1, 34), r"(?:usages|signerName) must be provided", "", type="Required"),
     _change(
         (1, 34),

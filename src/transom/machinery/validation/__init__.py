@@ -100,6 +100,7 @@ _MODULES = {
         "storage.k8s.io/VolumeAttachment",
         "storage.k8s.io/VolumeAttributesClass",
     ),
+    "trust_bundles": ("certificates.k8s.io/ClusterTrustBundle",),
     "workloads": (
         "/PodTemplate",
         "/ReplicationController",
@@ -114,6 +115,9 @@ _MODULE_OF = {key: module for module, keys in _MODULES.items() for key in keys}
 # Kinds with another module for releases from 1.21 on.
 _RELEASE_MODULES = {
     "/Service": "service_releases",
+    "apps/StatefulSet": "stateful_sets",
+    "batch/CronJob": "jobs",
+    "batch/Job": "jobs",
 }
 
 ERROR_KINDS: dict[str, tuple[str, str]] = {

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from transom.machinery.field import forbidden, invalid, not_supported, required
+from transom.machinery.field import FieldError, forbidden, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, parse_quantity
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation import godump
-from transom.machinery.validation.checks import check_each, dns_label
+from transom.machinery.validation.checks import check_each, dns_label, nonnegative_quantity
 from transom.machinery.validation.meta import (
     nonnegative,
     validate_object_meta,
@@ -16,7 +18,7 @@ from transom.machinery.validation.meta import (
 )
 from transom.machinery.validation.names import is_path_segment_name, name_is_dns_subdomain
 from transom.machinery.validation.resources import check_container_resource_name
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _SELECT_POLICIES = ("Disabled", "Max", "Min")
 _POLICY_TYPES = ("Percent", "Pods")
@@ -253,15 +255,15 @@ def _spec(spec: Mapping[str, Any], lowest: int) -> Errors:
     return errors
 
 
-def validate_autoscaler(obj: Object) -> Errors:
+def validate_autoscaler(obj: Object, lowest: int = 1) -> Errors:
     return validate_object_meta(obj["metadata"], True, name_is_dns_subdomain) + _spec(
-        obj.get("spec") or {}, 1
+        obj.get("spec") or {}, lowest
     )
 
 
-def update_autoscaler(new: Object, old: Object) -> Errors:
+def update_autoscaler(new: Object, old: Object, lowest: int = 1) -> Errors:
     # An autoscaler that may already scale to zero keeps that.
-    lowest = 0 if (old.get("spec") or {}).get("minReplicas") == 0 else 1
+    lowest = 0 if (old.get("spec") or {}).get("minReplicas") == 0 else lowest
     return validate_object_meta_update(new["metadata"], old["metadata"]) + _spec(
         new.get("spec") or {}, lowest
     )
@@ -275,8 +277,75 @@ def update_autoscaler_status(new: Object, old: Object) -> Errors:
     return errors
 
 
-VALIDATORS = {
-    "autoscaling/HorizontalPodAutoscaler": ValidationRules(
-        validate_autoscaler, update_autoscaler, update_autoscaler_status
-    ),
-}
+def _version_problem(version: str, *, core: bool) -> str:
+    """What is wrong with the apiVersion of a reference; `core` allows the core group."""
+    if version.count("/") > 1:
+        return f"unexpected GroupVersion string: {version}"
+    return "" if core or "/" in version else "apiVersion must specify API group"
+
+
+def _references(new: Object, old: Object | None) -> Errors:
+    """The apiVersion of the target and of described objects, unless the stored ones are as bad."""
+    spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
+    target, was = spec.get("scaleTargetRef") or {}, before.get("scaleTargetRef") or {}
+    errors: Errors = []
+    version, kind = target.get("apiVersion", ""), target.get("kind", "")
+    same = old is not None and (version, kind) == (was.get("apiVersion", ""), was.get("kind", ""))
+    problem = _version_problem(version, core=kind == "ReplicationController")
+    if problem and not same:
+        errors.append(invalid("spec.scaleTargetRef.apiVersion", version, problem))
+    stored = [_described(metric) for metric in before.get("metrics") or ()]
+    if any(_version_problem(version, core=True) for version in stored):
+        return errors
+    for i, metric in enumerate(spec.get("metrics") or ()):
+        problem = _version_problem(_described(metric), core=True)
+        if problem:
+            path = f"spec.metrics[{i}].object.describedObject.apiVersion"
+            errors.append(invalid(path, _described(metric), problem))
+    return errors
+
+
+def _described(metric: Mapping[str, Any]) -> str:
+    reference = (metric.get("object") or {}).get("describedObject") or {}
+    version: str = reference.get("apiVersion", "")
+    return version
+
+
+def _tolerances(obj: Object) -> Errors:
+    behavior = (obj.get("spec") or {}).get("behavior") or {}
+    errors: Errors = []
+    for name in ("scaleUp", "scaleDown"):
+        tolerance = (behavior.get(name) or {}).get("tolerance")
+        if tolerance is not None:
+            errors += nonnegative_quantity(tolerance, f"spec.behavior.{name}.tolerance")
+    return errors
+
+
+def _autoscaler_rules(features: FeatureSet) -> ValidationRules:
+    groups = has_behaviour(features.release, "ReferencesNameGroups")
+    required_maximum = has_behaviour(features.release, "RequiredMaxReplicas")
+    lowest = 0 if features.enabled("HPAScaleToZero") else 1
+
+    def more(new: Object, old: Object | None, errors: Errors) -> Errors:
+        if required_maximum:
+            errors = [_maximum(error) for error in errors]
+        return errors + _tolerances(new) + (_references(new, old) if groups else [])
+
+    def create(obj: Object) -> Errors:
+        return more(obj, None, validate_autoscaler(obj, lowest))
+
+    def update(new: Object, old: Object) -> Errors:
+        return more(new, old, update_autoscaler(new, old, lowest))
+
+    return ValidationRules(create, update, update_autoscaler_status)
+
+
+def _maximum(error: FieldError) -> FieldError:
+    if error.field != "spec.maxReplicas" or error.detail != "must be greater than 0":
+        return error
+    if error.value == 0:
+        return required(error.field, "must be set and greater than 0")
+    return error._replace(detail="must be greater than or equal to 1")
+
+
+VALIDATORS: Mapping[str, RulesFactory] = {"autoscaling/HorizontalPodAutoscaler": _autoscaler_rules}

@@ -20,7 +20,7 @@ from transom.machinery.validation.meta import (
 from transom.machinery.validation.names import byte_len, is_dns1123_label, name_is_dns_subdomain
 from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions, template_rules
 from transom.machinery.validation.podspec import check_pod_template
-from transom.machinery.validation.rules import Errors, Object
+from transom.machinery.validation.rules import Errors, Object, Update
 from transom.machinery.validation.workloads import immutable_selector, parsed_selector
 
 _NUMBERS = (
@@ -143,7 +143,13 @@ def _check_index_hostname(job: Object, errs: Errors) -> None:
         errs.append(invalid("metadata.name", name, text))
 
 
-def validate_job_update(new: Object, old: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
+def validate_job_update(
+    new: Object,
+    old: Object,
+    template_update: Update | None = None,
+    options: PodOptions = BASE_OPTIONS,
+) -> Errors:
+    """`template_update` are the rules of the release for the template."""
     errs = validate_job(new, options=options) + validate_object_meta_update(
         _meta(new), _meta(old), "metadata"
     )
@@ -151,7 +157,10 @@ def validate_job_update(new: Object, old: Object, options: PodOptions = BASE_OPT
     _check_job_spec(spec, errs, options=options)
     errs += _completions_update(spec, before)
     errs += immutable_selector(new, old)
-    errs += _template_update(spec, before, old.get("status") or {})
+    if template_update is None:
+        errs += _template_update(spec, before, old.get("status") or {})
+    else:
+        errs += template_update(new, old)
     for name in _FIXED_LATER:
         errs += immutable(spec.get(name), before.get(name), f"spec.{name}")
     return errs
@@ -178,11 +187,11 @@ def _template_update(
         return []
     shown = godump.go_dump("core.PodTemplateSpec", template)
     if before.get("suspend") and not status.get("startTime"):
-        template, old = _without_scheduling(template), _without_scheduling(old)
+        template, old = without_scheduling(template), without_scheduling(old)
     return immutable(template, old, "spec.template", shown)
 
 
-def _without_scheduling(template: dict[str, Any]) -> dict[str, Any]:
+def without_scheduling(template: dict[str, Any]) -> dict[str, Any]:
     meta = {
         k: v
         for k, v in (template.get("metadata") or {}).items()

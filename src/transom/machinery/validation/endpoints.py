@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from transom.machinery.field import duplicate, invalid, required, too_many
+from transom.machinery.releases import TABLES_SINCE
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.validation.addresses import STRICT_ADDRESSES, canonical_ip, legacy_ip
 from transom.machinery.validation.checks import (
     PROTOCOLS,
     check_each,
@@ -23,6 +28,8 @@ from transom.machinery.validation.meta import (
 from transom.machinery.validation.names import (
     is_dns1123_label,
     is_dns1123_subdomain,
+    is_ipv6,
+    is_label_value,
     is_qualified_name,
     is_valid_ip,
     is_valid_ipv4_address,
@@ -30,10 +37,13 @@ from transom.machinery.validation.names import (
     is_valid_port_num,
     name_is_dns_subdomain,
 )
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
+
+_MAX_HINTS = 8
 
 
-def validate_endpoints(endpoints: Object) -> Errors:
+def validate_endpoints(endpoints: Object, *, strict: bool | None = None) -> Errors:
+    """`strict` is set in releases where addresses have the errors of all legacy fields."""
     errors = validate_object_meta(endpoints["metadata"], True, name_is_dns_subdomain)
     for i, subset in enumerate(endpoints.get("subsets") or ()):
         path, ports = f"subsets[{i}]", subset.get("ports") or ()
@@ -41,19 +51,25 @@ def validate_endpoints(endpoints: Object) -> Errors:
             errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
         for name in ("addresses", "notReadyAddresses"):
             for j, address in enumerate(subset.get(name) or ()):
-                errors += _address(address, f"{path}.{name}[{j}]")
+                errors += _address(address, f"{path}.{name}[{j}]", strict)
         for j, port in enumerate(ports):
             errors += _endpoint_port(port, len(ports) > 1, f"{path}.ports[{j}]")
     return errors
 
 
-def _address(address: dict[str, Any], path: str) -> Errors:
+def _address(address: dict[str, Any], path: str, strict: bool | None) -> Errors:
     ip, node = address.get("ip", ""), address.get("nodeName")
-    errors = check_each(f"{path}.ip", ip, is_valid_ip(ip))
+    errors = (
+        check_each(f"{path}.ip", ip, is_valid_ip(ip))
+        if strict is None
+        else legacy_ip(ip, f"{path}.ip", strict=strict)
+    )
     if address.get("hostname"):
         errors += dns_label(address["hostname"], f"{path}.hostname")
     if node is not None:
         errors += dns_subdomain(node, f"{path}.nodeName")
+    if errors and strict is not None:
+        return errors
     return errors + non_special_ip(ip, f"{path}.ip")
 
 
@@ -173,14 +189,126 @@ def update_endpoint_slice(beta: bool, new: Object, old: Object) -> Errors:
     )
 
 
-def _slice_rules(beta: bool) -> ValidationRules:
-    return ValidationRules(
-        partial(validate_endpoint_slice, beta), partial(update_endpoint_slice, beta)
+def _hints(hints: dict[str, Any], path: str) -> Errors:
+    """Zones and nodes that should use an endpoint, at most eight of each."""
+    errors: Errors = []
+    for name, check in (("forZones", is_label_value), ("forNodes", is_dns1123_subdomain)):
+        items, where = hints.get(name) or (), f"{path}.{name}"
+        if len(items) > _MAX_HINTS:
+            return [*errors, too_many(where, len(items), _MAX_HINTS)]
+        names = [item.get("name", "") for item in items]
+        for i, value in enumerate(names):
+            if value in names[:i]:
+                errors.append(duplicate(f"{where}[{i}].name", value))
+            errors += check_each(f"{where}[{i}].name", value, check(value))
+    return errors
+
+
+def _legacy_slice_address(kind: str, address: str, path: str, index: int, strict: bool) -> Errors:
+    """The rules of 1.33; those of IPv6 were always strict."""
+    where = f"{path}[{index}]"
+    if kind == "FQDN":
+        return _fully_qualified_domain(address, where)
+    if kind not in ("IPv4", "IPv6"):
+        return []
+    errors = (
+        legacy_ip(address, where, strict=strict) if kind == "IPv4" else canonical_ip(address, where)
+    )
+    if errors:
+        return errors
+    if is_ipv6(address) != (kind == "IPv6"):
+        errors.append(invalid(path, address, f"must be an {kind} address"))
+    return errors + non_special_ip(address, where)
+
+
+class SliceOptions(NamedTuple):
+    legacy: bool  # addresses have the errors of all legacy fields; ports come before endpoints
+    strict: bool
+    hints: bool
+
+
+def _release_endpoint(
+    endpoint: dict[str, Any], kind: str, path: str, options: SliceOptions
+) -> Errors:
+    addresses = endpoint.get("addresses") or ()
+    where = f"{path}.addresses"
+    errors: Errors = []
+    if not addresses:
+        errors.append(required(where, "must contain at least 1 address"))
+    elif len(addresses) > 100:
+        errors.append(too_many(where, len(addresses), 100))
+    for i, address in enumerate(addresses):
+        errors += (
+            _legacy_slice_address(kind, address, where, i, options.strict)
+            if options.legacy
+            else _slice_address(kind, address, f"{where}[{i}]")
+        )
+    if endpoint.get("nodeName") is not None:
+        errors += dns_subdomain(endpoint["nodeName"], f"{path}.nodeName")
+    topology = endpoint.get("deprecatedTopology") or {}
+    where = f"{path}.deprecatedTopology"
+    if len(topology) > 16:
+        errors.append(too_many(where, len(topology), 16))
+    errors += validate_labels(topology, where)
+    if endpoint.get("hostname") is not None:
+        errors += dns_label(endpoint["hostname"], f"{path}.hostname")
+    hints = endpoint.get("hints")
+    return errors + (_hints(hints, f"{path}.hints") if hints and options.hints else [])
+
+
+def _release_slice(obj: Object, old: Object | None, options: SliceOptions) -> Errors:
+    kind, endpoints = obj.get("addressType", ""), obj.get("endpoints") or ()
+    errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
+    errors += one_of(kind, "addressType", ("FQDN", "IPv4", "IPv6"))
+    ports = _slice_ports(obj.get("ports") or ())
+    found: Errors = []
+    if len(endpoints) > 1000:
+        found.append(too_many("endpoints", len(endpoints), 1000))
+    else:
+        for i, endpoint in enumerate(endpoints):
+            found += _release_endpoint(endpoint, kind, f"endpoints[{i}]", options)
+    if not options.legacy:
+        return errors + found + ports
+    if old is not None and old.get("endpoints") == obj.get("endpoints"):
+        found = []
+    return errors + ports + found
+
+
+def _slice_rules(beta: bool, features: FeatureSet) -> ValidationRules:
+    if features.release < TABLES_SINCE or beta:
+        return ValidationRules(
+            partial(validate_endpoint_slice, beta), partial(update_endpoint_slice, beta)
+        )
+    options = SliceOptions(
+        has_behaviour(features.release, "LegacyAddressErrors"),
+        features.enabled(STRICT_ADDRESSES),
+        features.enabled("TopologyAwareHints"),
     )
 
+    def update(new: Object, old: Object) -> Errors:
+        kind = new.get("addressType", "")
+        errors = _release_slice(new, old, options)
+        return errors + immutable(kind, old.get("addressType", ""), "addressType")
 
-VALIDATORS = {
-    "/Endpoints": ValidationRules(validate_endpoints, update_endpoints),
-    "discovery.k8s.io/EndpointSlice": _slice_rules(False),
-    "discovery.k8s.io/EndpointSlice@discovery.k8s.io/v1beta1": _slice_rules(True),
+    return ValidationRules(lambda obj: _release_slice(obj, None, options), update)
+
+
+def _endpoints_rules(features: FeatureSet) -> ValidationRules:
+    if not has_behaviour(features.release, "LegacyAddressErrors"):
+        return ValidationRules(validate_endpoints, update_endpoints)
+    strict = features.enabled(STRICT_ADDRESSES)
+
+    def update(new: Object, old: Object) -> Errors:
+        errors = validate_object_meta_update(new["metadata"], old["metadata"])
+        if new.get("subsets") == old.get("subsets"):  # valid when it was stored
+            return errors + validate_object_meta(new["metadata"], True, name_is_dns_subdomain)
+        return errors + validate_endpoints(new, strict=strict)
+
+    return ValidationRules(partial(validate_endpoints, strict=strict), update)
+
+
+VALIDATORS: Mapping[str, RulesFactory] = {
+    "/Endpoints": _endpoints_rules,
+    "discovery.k8s.io/EndpointSlice": partial(_slice_rules, False),
+    "discovery.k8s.io/EndpointSlice@discovery.k8s.io/v1beta1": partial(_slice_rules, True),
 }

@@ -7,12 +7,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
+from transom.machinery.field import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.checks import check_each, dns_label, dns_subdomain
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_object_meta
 from transom.machinery.validation.names import is_dns1123_label, name_is_dns_subdomain
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _VERBS = (
     "create",
@@ -365,6 +374,58 @@ def validate_priority_level(beta: bool, obj: Object) -> Errors:
     return errors + _status(obj)
 
 
+def _percents(holder: Mapping[str, Any], path: str) -> Errors:
+    errors: Errors = []
+    lendable, limit = holder.get("lendablePercent"), holder.get("borrowingLimitPercent")
+    if lendable is not None and not 0 <= lendable <= 100:
+        text = "must be between 0 and 100, inclusive"
+        errors.append(invalid(f"{path}.lendablePercent", lendable, text))
+    if limit is not None and limit < 0:
+        text = "if specified, must be a non-negative integer"
+        errors.append(invalid(f"{path}.borrowingLimitPercent", limit, text))
+    return errors
+
+
+def _exempt(spec: Mapping[str, Any]) -> Errors:
+    exempt, path = spec.get("exempt"), "spec.exempt"
+    if exempt is None:
+        return []
+    if spec.get("type") == "Limited":
+        return [forbidden(path, "must be nil if the type is Limited")]
+    if spec.get("type") != "Exempt":
+        return []
+    shares = exempt.get("nominalConcurrencyShares")
+    errors: Errors = []
+    if shares is not None and shares < 0:
+        text = "must be a non-negative integer"
+        errors.append(invalid(f"{path}.nominalConcurrencyShares", shares, text))
+    return errors + _percents(exempt, path)
+
+
+def _current_error(error: FieldError) -> FieldError:
+    """A missing type is required, not an unsupported value."""
+    if error.type == "NotSupported" and error.field.endswith(".type") and not error.value:
+        return required(error.field)
+    return error
+
+
+def _release_level_rules(beta: bool, features: FeatureSet) -> ValidationRules:
+    if not has_behaviour(features.release, "LentSeats"):
+        return _level_rules(beta)
+    current = has_behaviour(features.release, "OptionalFlowTypes")
+
+    def check(obj: Object) -> Errors:
+        spec = obj.get("spec") or {}
+        errors = validate_priority_level(beta, obj)
+        if current:
+            errors = [_current_error(error) for error in errors]
+        if spec.get("type") == "Limited":
+            errors += _percents(spec.get("limited") or {}, "spec.limited")
+        return errors + _exempt(spec)
+
+    return ValidationRules(check, lambda new, old: check(new), _update_status)
+
+
 def _update_status(new: Object, old: Object) -> Errors:
     return _status(new)
 
@@ -375,10 +436,10 @@ def _level_rules(beta: bool) -> ValidationRules:
 
 
 _GROUP = "flowcontrol.apiserver.k8s.io"
-VALIDATORS = {
+VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
     f"{_GROUP}/FlowSchema": ValidationRules(
         validate_flow_schema, lambda new, old: validate_flow_schema(new), _update_status
     ),
-    f"{_GROUP}/PriorityLevelConfiguration": _level_rules(False),
-    f"{_GROUP}/PriorityLevelConfiguration@{_GROUP}/v1beta1": _level_rules(True),
+    f"{_GROUP}/PriorityLevelConfiguration": partial(_release_level_rules, False),
+    f"{_GROUP}/PriorityLevelConfiguration@{_GROUP}/v1beta1": partial(_release_level_rules, True),
 }

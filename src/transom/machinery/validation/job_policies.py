@@ -8,11 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
 from transom.kit.goquote import go_quote
 from transom.machinery.field import (
     FieldError,
     GoText,
     duplicate,
+    go_value,
     invalid,
     not_supported,
     required,
@@ -83,7 +86,11 @@ def check_job_policies(spec: dict[str, Any], path: str, errs: Errors) -> None:
     if (policy := spec.get("successPolicy")) is not None:
         if mode != "Indexed":
             errs.append(
-                invalid(f"{path}.successPolicy", policy, "requires indexed completion mode")
+                invalid(
+                    f"{path}.successPolicy",
+                    _shown_policy(policy),
+                    "requires indexed completion mode",
+                )
             )
         else:
             _check_success_policy(
@@ -205,7 +212,11 @@ def _check_exit_codes(codes: dict[str, Any], names: set[Any], path: str, errs: E
         errs.append(invalid(f"{path}.containerName", container, text))
     if not values:
         errs.append(
-            invalid(f"{path}.values", go_dump("[]int32", values), "at least one value is required")
+            invalid(
+                f"{path}.values",
+                GoText(go_dump("[]int32", values), "[]"),
+                "at least one value is required",
+            )
         )
     elif len(values) > _MAX_CODES:
         errs.append(too_many(f"{path}.values", len(values), _MAX_CODES))
@@ -217,6 +228,21 @@ def _check_exit_codes(codes: dict[str, Any], names: set[Any], path: str, errs: E
             errs.append(duplicate(f"{path}.values[{i}]", value))
     if values != sorted(values):
         errs.append(invalid(f"{path}.values", go_dump("[]int32", values), "must be ordered"))
+
+
+def _shown_policy(policy: dict[str, Any]) -> GoText:
+    """As printed: with Go's names, and all fields of each rule."""
+    rules = policy.get("rules")
+    shown = None
+    if rules is not None:
+        shown = [
+            {
+                "SucceededIndexes": rule.get("succeededIndexes"),
+                "SucceededCount": rule.get("succeededCount"),
+            }
+            for rule in rules
+        ]
+    return GoText(go_value(policy), orjson.dumps({"Rules": shown}).decode())
 
 
 def _check_success_policy(

@@ -6,11 +6,14 @@ more lenient.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import GoText, forbidden, invalid, not_supported, required, too_long
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.validation.addresses import STRICT_ADDRESSES, legacy_cidr
 from transom.machinery.validation.checks import (
     check_each,
     dns_subdomain,
@@ -33,11 +36,19 @@ from transom.machinery.validation.names import (
     is_valid_port_num,
     is_wildcard_dns1123_subdomain,
     name_is_dns1035_label,
+    name_is_dns_label,
     name_is_dns_subdomain,
     parse_cidr,
     parse_ip,
 )
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import (
+    Errors,
+    Object,
+    RulesFactory,
+    Update,
+    ValidationRules,
+)
+from transom.machinery.validation.service_releases import check_load_balancer_ingress
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
@@ -56,6 +67,7 @@ class _Version(NamedTuple):
     port_name: str
     port_number: str
     lenient: bool
+    relaxed_names: bool = False  # of services
 
 
 _V1 = _Version("defaultBackend", "service.name", "service.port.name", "service.port.number", False)
@@ -95,9 +107,8 @@ def _backend(backend: Mapping[str, Any], path: str, version: _Version) -> Errors
         return [invalid(path, "", "resource or service backend is required")]
     name, port = service.get("name", ""), service.get("port") or {}
     where = f"{path}.{version.service_name}"
-    errors = (
-        check_each(where, name, name_is_dns1035_label(name, False)) if name else [required(where)]
-    )
+    rule = name_is_dns_label if version.relaxed_names else name_is_dns1035_label
+    errors = check_each(where, name, rule(name, False)) if name else [required(where)]
     port_name, number = port.get("name", ""), port.get("number", 0)
     if port_name and number:
         errors.append(invalid(path, "", "cannot set both port name & port number"))
@@ -208,18 +219,17 @@ def _ingress(ingress: Object, version: _Version, old: Mapping[str, Any]) -> Erro
     return errors + (dns_subdomain(name, "spec.ingressClassName") if name is not None else [])
 
 
-def create_ingress(version: _Version, ingress: Object) -> Errors:
+def create_ingress(version: _Version, ingress: Object, *, same_class: bool = False) -> Errors:
+    """`same_class`: the annotation may have the same class as the field."""
     errors = _ingress(ingress, version, {})
     annotation = (ingress["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
-    if annotation is not None and (ingress.get("spec") or {}).get("ingressClassName") is not None:
-        errors.append(
-            invalid(
-                f"annotations.{CLASS_ANNOTATION}",
-                annotation,
-                "can not be set when the class field is also set",
-            )
-        )
-    return errors
+    name = (ingress.get("spec") or {}).get("ingressClassName")
+    if annotation is None or name is None or (same_class and annotation == name):
+        return errors
+    text = "can not be set when the class field is also set"
+    if same_class:
+        text = "must match `ingressClassName` when both are specified"
+    return [*errors, invalid(f"annotations.{CLASS_ANNOTATION}", annotation, text)]
 
 
 def update_ingress(version: _Version, new: Object, old: Object) -> Errors:
@@ -232,6 +242,53 @@ def update_ingress_status(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + load_balancer_status(
         status, "status.loadBalancer"
     )
+
+
+def _update_ingress_status_of(features: FeatureSet, new: Object, old: Object) -> Errors:
+    """Addresses of the stored object stay valid."""
+    errors = validate_object_meta_update(new["metadata"], old["metadata"])
+    strict = features.enabled(STRICT_ADDRESSES)
+    ingress, known = (
+        ((each.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+        for each in (new, old)
+    )
+    stored = [each["ip"] for each in known if each.get("ip")]
+    for i, each in enumerate(ingress):
+        path = f"status.loadBalancer.ingress[{i}]"
+        errors += check_load_balancer_ingress(each, path, stored, strict=strict, modes=False)
+    return errors
+
+
+def _parameters_scope(parameters: Mapping[str, Any] | None) -> Errors:
+    if parameters is None:
+        return []
+    path, scopes = "spec.parameters", ("Cluster", "Namespace")
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    if scope is None:
+        return [required(f"{path}.scope")]
+    if scope not in scopes:
+        return [not_supported(f"{path}.scope", scope, scopes)]
+    if scope == "Cluster":
+        text = "`parameters.scope` is set to 'Cluster'"
+        return [] if namespace is None else [forbidden(f"{path}.namespace", text)]
+    if namespace is None:
+        return [required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")]
+    return check_each(f"{path}.namespace", namespace, name_is_dns_label(namespace, False))
+
+
+def _ingress_class_rules(features: FeatureSet) -> ValidationRules:
+    if not features.enabled("IngressClassNamespacedParams"):
+        return ValidationRules(validate_ingress_class, update_ingress_class)
+
+    def create(obj: Object) -> Errors:
+        parameters = (obj.get("spec") or {}).get("parameters")
+        return validate_ingress_class(obj) + _parameters_scope(parameters)
+
+    def update(new: Object, old: Object) -> Errors:
+        parameters = (new.get("spec") or {}).get("parameters")
+        return update_ingress_class(new, old) + _parameters_scope(parameters)
+
+    return ValidationRules(create, update)
 
 
 def validate_ingress_class(obj: Object) -> Errors:
@@ -256,7 +313,40 @@ def update_ingress_class(new: Object, old: Object) -> Errors:
     return errors + validate_ingress_class(new)
 
 
-def _ip_block(block: Mapping[str, Any], path: str) -> Errors:
+class PolicyOptions(NamedTuple):
+    """What the rules of network policies depend on."""
+
+    end_ports: bool = False
+    legacy_cidrs: bool = False  # errors of CIDRs are those of all legacy fields
+    strict: bool = False
+    known: tuple[str, ...] = ()  # CIDRs of the stored object, which stay valid
+
+
+_BASE_POLICY = PolicyOptions()
+
+
+def _legacy_block(block: Mapping[str, Any], path: str, options: PolicyOptions) -> Errors:
+    cidr = block.get("cidr", "")
+    if not cidr:
+        return [required(f"{path}.cidr")]
+    errors = legacy_cidr(cidr, f"{path}.cidr", strict=options.strict, old=options.known)
+    parsed = parse_cidr(cidr)
+    if parsed is None:
+        return errors
+    outer = parsed[1]
+    for i, text in enumerate(block.get("except") or ()):
+        where, inner = f"{path}.except[{i}]", parse_cidr(text)
+        errors += legacy_cidr(text, where, strict=options.strict, old=options.known)
+        if inner is None:
+            continue
+        if inner[1].network_address not in outer or outer.prefixlen >= inner[1].prefixlen:
+            errors.append(invalid(where, text, "must be a strict subset of `cidr`"))
+    return errors
+
+
+def _ip_block(block: Mapping[str, Any], path: str, options: PolicyOptions) -> Errors:
+    if options.legacy_cidrs:
+        return _legacy_block(block, path, options)
     cidr = block.get("cidr", "")
     if not cidr:
         return [required(f"{path}.cidr")]
@@ -274,7 +364,7 @@ def _ip_block(block: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-def _peer(peer: Mapping[str, Any], path: str) -> Errors:
+def _peer(peer: Mapping[str, Any], path: str, options: PolicyOptions) -> Errors:
     errors: Errors = []
     selectors = [
         name for name in ("podSelector", "namespaceSelector") if peer.get(name) is not None
@@ -283,7 +373,7 @@ def _peer(peer: Mapping[str, Any], path: str) -> Errors:
         errors += validate_label_selector(peer[name], f"{path}.{name}")
     block = peer.get("ipBlock")
     if block is not None:
-        errors += _ip_block(block, f"{path}.ipBlock")
+        errors += _ip_block(block, f"{path}.ipBlock", options)
         if selectors:
             errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
     elif not selectors:
@@ -291,26 +381,41 @@ def _peer(peer: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-def _policy_port(port: Mapping[str, Any], path: str) -> Errors:
+def _end_port(port: Mapping[str, Any], path: str) -> Errors:
+    first, last = port.get("port"), port.get("endPort")
+    if last is None:
+        return []
+    path = f"{path}.endPort"
+    if first is None:
+        return [invalid(path, last, "may not be specified when `port` is not specified")]
+    if isinstance(first, str):
+        return [invalid(path, last, "may not be specified when `port` is non-numeric")]
+    errors = []
+    if last < first:
+        errors.append(invalid(path, first, "must be greater than or equal to `port`"))
+    return errors + check_each(path, last, is_valid_port_num(last))
+
+
+def _policy_port(port: Mapping[str, Any], path: str, options: PolicyOptions) -> Errors:
     errors: Errors = []
     protocol = port.get("protocol")
     if protocol is not None and protocol not in _PROTOCOLS:
         errors.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
-    return errors + (
-        port_num_or_name(port["port"], f"{path}.port") if port.get("port") is not None else []
-    )
+    if port.get("port") is not None:
+        errors += port_num_or_name(port["port"], f"{path}.port")
+    return errors + (_end_port(port, path) if options.end_ports else [])
 
 
-def _policy_spec(obj: Object) -> Errors:
+def _policy_spec(obj: Object, options: PolicyOptions) -> Errors:
     spec = obj.get("spec") or {}
     errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for i, rule in enumerate(spec.get(direction) or ()):
             path = f"spec.{direction}[{i}]"
             for j, port in enumerate(rule.get("ports") or ()):
-                errors += _policy_port(port, f"{path}.ports[{j}]")
+                errors += _policy_port(port, f"{path}.ports[{j}]", options)
             for j, peer in enumerate(rule.get(peers) or ()):
-                errors += _peer(peer, f"{path}.{peers}[{j}]")
+                errors += _peer(peer, f"{path}.{peers}[{j}]", options)
     types = spec.get("policyTypes") or ()
     if len(types) > 2:
         shown = go_dump("[]networking.PolicyType", types)
@@ -325,29 +430,60 @@ def _policy_spec(obj: Object) -> Errors:
     ]
 
 
-def validate_network_policy(obj: Object) -> Errors:
-    return validate_object_meta(obj["metadata"], True, name_is_dns_subdomain) + _policy_spec(obj)
+def validate_network_policy(obj: Object, options: PolicyOptions = _BASE_POLICY) -> Errors:
+    errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
+    return errors + _policy_spec(obj, options)
 
 
-def update_network_policy(new: Object, old: Object) -> Errors:
-    errors = validate_network_policy(new) + validate_object_meta_update(
+def update_network_policy(
+    new: Object, old: Object, options: PolicyOptions = _BASE_POLICY
+) -> Errors:
+    options = options._replace(known=tuple(_stored_cidrs(old)))
+    errors = validate_network_policy(new, options) + validate_object_meta_update(
         new["metadata"], old["metadata"]
     )
-    return errors + _policy_spec(new)
+    return errors + _policy_spec(new, options)
 
 
-def _ingress_rules(version: _Version) -> ValidationRules:
+def _stored_cidrs(policy: Object) -> Iterator[str]:
+    spec = policy.get("spec") or {}
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for rule in spec.get(direction) or ():
+            for peer in rule.get(peers) or ():
+                block = peer.get("ipBlock") or {}
+                yield block.get("cidr", "")
+                yield from block.get("except") or ()
+
+
+def _policy_rules(features: FeatureSet) -> ValidationRules:
+    options = PolicyOptions(
+        features.enabled("NetworkPolicyEndPort"),
+        has_behaviour(features.release, "LegacyAddressErrors"),
+        features.enabled(STRICT_ADDRESSES),
+    )
     return ValidationRules(
-        partial(create_ingress, version), partial(update_ingress, version), update_ingress_status
+        partial(validate_network_policy, options=options),
+        partial(update_network_policy, options=options),
     )
 
 
-VALIDATORS = {
-    "networking.k8s.io/Ingress": _ingress_rules(_V1),
-    "networking.k8s.io/Ingress@networking.k8s.io/v1beta1": _ingress_rules(_BETA),
-    "networking.k8s.io/Ingress@extensions/v1beta1": _ingress_rules(_BETA),
-    "networking.k8s.io/IngressClass": ValidationRules(validate_ingress_class, update_ingress_class),
-    "networking.k8s.io/NetworkPolicy": ValidationRules(
-        validate_network_policy, update_network_policy
-    ),
+def _ingress_rules(version: _Version, features: FeatureSet) -> ValidationRules:
+    version = version._replace(relaxed_names=features.enabled("RelaxedServiceNameValidation"))
+    same_class = has_behaviour(features.release, "SameIngressClass")
+    status_update: Update = update_ingress_status
+    if has_behaviour(features.release, "LegacyAddressErrors"):
+        status_update = partial(_update_ingress_status_of, features)
+    return ValidationRules(
+        partial(create_ingress, version, same_class=same_class),
+        partial(update_ingress, version),
+        status_update,
+    )
+
+
+VALIDATORS: Mapping[str, RulesFactory] = {
+    "networking.k8s.io/Ingress": partial(_ingress_rules, _V1),
+    "networking.k8s.io/Ingress@networking.k8s.io/v1beta1": partial(_ingress_rules, _BETA),
+    "networking.k8s.io/Ingress@extensions/v1beta1": partial(_ingress_rules, _BETA),
+    "networking.k8s.io/IngressClass": _ingress_class_rules,
+    "networking.k8s.io/NetworkPolicy": _policy_rules,
 }

@@ -13,6 +13,9 @@ from transom.machinery.field import (
     invalid,
     required,
 )
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.validation.addresses import STRICT_ADDRESSES, legacy_cidr
 from transom.machinery.validation.checks import (
     check_each,
     dns_label,
@@ -42,7 +45,7 @@ from transom.machinery.validation.resources import (
     check_resource_quantity,
     check_resource_requirements,
 )
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 from transom.machinery.validation.scheduling import TAINT_EFFECTS, check_tolerations
 
 TAINTS_ANNOTATION = "scheduler.alpha.kubernetes.io/taints"
@@ -277,6 +280,47 @@ def validate_runtime_class(obj: Object) -> Errors:
     return errors
 
 
+def _current_runtime_class(error: FieldError) -> FieldError:
+    """The errors of 1.36: a missing handler is required, and tolerations have their own path."""
+    if error.field == "handler" and error.value == "":
+        return required("handler")
+    doubled = "scheduling.tolerations.tolerations"
+    if error.field.startswith(doubled):
+        return error._replace(field="scheduling.tolerations" + error.field.removeprefix(doubled))
+    return error
+
+
+def _runtime_class_rules(features: FeatureSet) -> ValidationRules:
+    if not has_behaviour(features.release, "RuntimeClassErrors"):
+        return ValidationRules(validate_runtime_class, update_runtime_class)
+    return ValidationRules(
+        lambda obj: [_current_runtime_class(e) for e in validate_runtime_class(obj)],
+        lambda new, old: [_current_runtime_class(e) for e in update_runtime_class(new, old)],
+    )
+
+
+def _legacy_pod_cidrs(features: FeatureSet, node: Object, old: Object | None) -> Errors:
+    """CIDRs of pods with the errors of all legacy fields."""
+    cidrs = (node.get("spec") or {}).get("podCIDRs") or ()
+    known = ((old or {}).get("spec") or {}).get("podCIDRs") or ()
+    strict = features.enabled(STRICT_ADDRESSES)
+    errors: Errors = []
+    for i, cidr in enumerate(cidrs):
+        errors += legacy_cidr(cidr, f"spec.podCIDRs[{i}]", strict=strict, old=known)
+    return errors
+
+
+def _node_rules(features: FeatureSet) -> ValidationRules:
+    if not has_behaviour(features.release, "LegacyAddressErrors"):
+        return ValidationRules(validate_node, update_node, update_node_status)
+
+    def create(node: Object) -> Errors:
+        errors = [e for e in validate_node(node) if e.detail != "must be valid CIDR"]
+        return errors + _legacy_pod_cidrs(features, node, None)
+
+    return ValidationRules(create, update_node, update_node_status)
+
+
 def update_runtime_class(new: Object, old: Object) -> Errors:
     return (
         validate_runtime_class(new)
@@ -333,10 +377,10 @@ def update_priority_class(new: Object, old: Object) -> Errors:
     )
 
 
-VALIDATORS = {
-    "/Node": ValidationRules(validate_node, update_node, update_node_status),
+VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
+    "/Node": _node_rules,
     "coordination.k8s.io/Lease": ValidationRules(validate_lease, update_lease),
-    "node.k8s.io/RuntimeClass": ValidationRules(validate_runtime_class, update_runtime_class),
+    "node.k8s.io/RuntimeClass": _runtime_class_rules,
     "scheduling.k8s.io/PriorityClass": ValidationRules(
         validate_priority_class, update_priority_class
     ),

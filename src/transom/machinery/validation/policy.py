@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from transom.machinery.field import invalid
+from transom.machinery.field import FieldError, invalid, not_supported
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.schema import schema_table
 from transom.machinery.validation.checks import int_or_percent
 from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.internal_dump import dump_internal
 from transom.machinery.validation.meta import nonnegative, validate_label_selector
-from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.rules import Errors, Object, RulesFactory, ValidationRules
 
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
@@ -50,9 +55,33 @@ def validate_eviction(obj: Object) -> Errors:
     return []
 
 
-VALIDATORS = {
-    "policy/PodDisruptionBudget": ValidationRules(
-        validate_budget, update_budget, update_budget_status
-    ),
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+
+
+def _budget_rules(features: FeatureSet) -> ValidationRules:
+    if not has_behaviour(features.release, "UnhealthyPodEviction"):
+        return ValidationRules(validate_budget, update_budget, update_budget_status)
+
+    def create(obj: Object) -> Errors:
+        errors = [_with_current_spec(error, obj, features) for error in validate_budget(obj)]
+        policy = (obj.get("spec") or {}).get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in _EVICTION_POLICIES:
+            path = "spec.unhealthyPodEvictionPolicy"
+            errors.append(not_supported(path, policy, _EVICTION_POLICIES))
+        return errors
+
+    return ValidationRules(create, lambda new, old: create(new), update_budget_status)
+
+
+def _with_current_spec(error: FieldError, obj: Object, features: FeatureSet) -> FieldError:
+    """Errors that show the whole spec show the fields of the release."""
+    if error.field != "spec":
+        return error
+    of = schema_table(features.release).get("policy/v1.PodDisruptionBudgetSpec")
+    return error._replace(value=dump_internal(of, obj["spec"]))
+
+
+VALIDATORS: Mapping[str, ValidationRules | RulesFactory] = {
+    "policy/PodDisruptionBudget": _budget_rules,
     "policy/Eviction": ValidationRules(validate_eviction, lambda new, old: validate_eviction(new)),
 }

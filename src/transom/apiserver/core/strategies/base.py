@@ -15,6 +15,7 @@ from transom.machinery.field import FieldError
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object, copy_object
 from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import Behaviour, has_behaviour
 from transom.machinery.schema import schema_table
 from transom.machinery.typed import zero_value
 from transom.store.api import Store
@@ -66,6 +67,7 @@ class Strategy:
     generation: tuple[
         str, ...
     ] = ()  # fields whose change increments metadata.generation; () = no generation
+    generation_since: Behaviour | None = None  # the releases that have it; None = all
     has_status: bool = True  # has a status that only the subresource may change
     created_with_status: bool = False  # a create may set the status
     # Metadata that a status update may not change, in addition to what no update may.
@@ -100,12 +102,17 @@ def set_status(obj: Object, status: Any) -> None:
         obj["status"] = status
 
 
+def _has_generation(strategy: Strategy, release: Release) -> bool:
+    since = strategy.generation_since
+    return bool(strategy.generation) and (since is None or has_behaviour(release, since))
+
+
 def prepare_create(
     strategy: Strategy, kind: Kind, storage: StorageRules, ctx: RequestContext, obj: Object
 ) -> None:
     if strategy.has_status and not strategy.created_with_status:
         set_status(obj, empty_status(kind, storage.release))
-    if strategy.generation:
+    if _has_generation(strategy, storage.release):
         obj["metadata"]["generation"] = 1
     if strategy.on_create is not None:
         strategy.on_create(storage, ctx, obj)
@@ -118,7 +125,7 @@ def prepare_update(
         set_status(new, old.get("status"))
     if strategy.on_update is not None:
         strategy.on_update(storage, ctx, new, old)
-    if strategy.generation:
+    if _has_generation(strategy, storage.release):
         changed = any(_differs(new, old, name) for name in strategy.generation)
         if changed:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

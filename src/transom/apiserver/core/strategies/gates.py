@@ -123,3 +123,23 @@ def drop_disabled_endpoint_slice_fields(
         if not states:
             for name in _TERMINATING_CONDITIONS:
                 (endpoint.get("conditions") or {}).pop(name, None)
+
+
+def drop_slice_topology(
+    storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
+) -> None:
+    """For v1, which does not write the topology of v1beta1. A node name that the stored topology
+    has moves to its field.
+    """
+    if not has_behaviour(storage.release, "NoTopologyInSlices"):
+        return
+    if old is not None and old.get("endpoints") == new.get("endpoints"):
+        return
+    label, topology = "kubernetes.io/hostname", "deprecatedTopology"
+    known = {
+        (endpoint.get(topology) or {}).get(label) for endpoint in (old or {}).get("endpoints") or ()
+    }
+    for endpoint in new.get("endpoints") or ():
+        name = (endpoint.pop(topology, None) or {}).get(label)
+        if name and name in known and endpoint.get("nodeName") is None:
+            endpoint["nodeName"] = name

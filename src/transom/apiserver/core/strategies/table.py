@@ -205,6 +205,9 @@ _OF_LATER_RELEASES: dict[str, Strategy] = {
         unconditional_update=False, generation=("spec",)
     ),
     "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding": _POLICY,
+    "certificates.k8s.io/ClusterTrustBundle": Strategy(
+        has_status=False, unconditional_update=False
+    ),
     "networking.k8s.io/IPAddress": Strategy(has_status=False),
     "networking.k8s.io/ServiceCIDR": Strategy(status_keeps=_RESET),
     "resource.k8s.io/DeviceClass": Strategy(has_status=False, generation=("spec",)),
@@ -243,6 +246,8 @@ STRATEGIES: dict[str, Strategy] = {
     "/PodTemplate": Strategy(
         has_status=False,
         return_deleted=True,
+        generation=("template",),
+        generation_since="BatchGeneration",
         on_create=_pod_template_create,
         on_update=_pod_template_update,
     ),
@@ -283,16 +288,29 @@ STRATEGIES: dict[str, Strategy] = {
     "apps/ReplicaSet": Strategy(orphan_versions=_ORPHANING, **_WORKLOAD),  # type: ignore[arg-type]
     "apps/StatefulSet": Strategy(orphan_versions=_ORPHANING, **_WORKLOAD),  # type: ignore[arg-type]
     "batch/CronJob": Strategy(
-        orphan_versions=("batch/v1beta1",), on_create=_cron_create, on_update=_cron_update
+        orphan_versions=("batch/v1beta1",),
+        generation=_SPEC,
+        generation_since="BatchGeneration",
+        on_create=_cron_create,
+        on_update=_cron_update,
     ),
     "batch/Job": Strategy(
-        orphan_versions=("batch/v1",), on_create=_job_create, on_update=_job_update
+        orphan_versions=("batch/v1",),
+        generation=_SPEC,
+        generation_since="BatchGeneration",
+        on_create=_job_create,
+        on_update=_job_update,
     ),
     "certificates.k8s.io/CertificateSigningRequest": certificates.STRATEGY,
     "coordination.k8s.io/Lease": Strategy(
         has_status=False, create_on_update=True, unconditional_update=False
     ),
-    "discovery.k8s.io/EndpointSlice": Strategy(has_status=False, generation=("*",)),
+    "discovery.k8s.io/EndpointSlice": Strategy(
+        has_status=False,
+        generation=("*",),
+        on_create=gates.drop_slice_topology,
+        on_update=gates.drop_slice_topology,
+    ),
     "flowcontrol.apiserver.k8s.io/FlowSchema": Strategy(generation=_SPEC, status_keeps=_RESET),
     "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": Strategy(
         generation=_SPEC, status_keeps=_RESET
