@@ -35,8 +35,8 @@ class QuotaEvaluator(NamedTuple):
     in_scope: Callable[[Object, Object], bool] | None = (
         None  # (selector, object); None: no scope ever matches
     )
-    missing: Callable[[Iterable[str], Object], list[str]] | None = (
-        None  # required resources that the object does not specify
+    missing: Callable[[Iterable[str], Object], dict[str, list[str]]] | None = (
+        None  # required resources, and the containers that do not specify them
     )
 
 
@@ -143,19 +143,18 @@ def _compute(requests: Amounts, limits: Amounts) -> Amounts:
     return out
 
 
-def _pod_missing(required: Iterable[str], pod: Object) -> list[str]:
+def _pod_missing(required: Iterable[str], pod: Object) -> dict[str, list[str]]:
     wanted = _MUST_SPECIFY.intersection(required)
-    missing: set[str] = set()
+    missing: dict[str, set[str]] = {}
     if wanted:
         for container in podutil.visit_containers(pod.get("spec") or {}, ephemeral=False):
             resources = container.get("resources") or {}
-            missing |= (
-                wanted
-                - _compute(
-                    parse_amounts(resources.get("requests")), parse_amounts(resources.get("limits"))
-                ).keys()
+            found = _compute(
+                parse_amounts(resources.get("requests")), parse_amounts(resources.get("limits"))
             )
-    return sorted(missing)
+            for name in wanted - found.keys():
+                missing.setdefault(name, set()).add(container.get("name", ""))
+    return {name: sorted(missing[name]) for name in sorted(missing)}
 
 
 def count_objects(pod: Object, now: float) -> bool:

@@ -128,7 +128,8 @@ def _relevant_parts(pod: Object) -> tuple[Object, Object, Object]:
     dropped = ("resourceVersion", "annotations", "managedFields", "finalizers")
     meta = {k: v for k, v in pod["metadata"].items() if k not in dropped}
     spec = {k: v for k, v in pod["spec"].items() if k != "nodeName"}
-    status = {k: v for k, v in (pod.get("status") or {}).items() if k != "conditions"}
+    written = ("conditions", "nominatedNodeName", "extendedResourceClaimStatus")
+    status = {k: v for k, v in (pod.get("status") or {}).items() if k not in written}
     return meta, spec, status
 
 

@@ -23,6 +23,7 @@ from transom.machinery import codec, errors, patch, schema, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation.scale import validate_scale
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class ScaleSubresource:
         storage, res = self._storage, call.res
         record = storage.store.get(res.key(call.info.namespace, call.info.name))
         if record is None:
-            raise errors.not_found(_MISSING.get(res.kind.key, res.gr), call.info.name)
+            names_workload = has_behaviour(storage.release, "ScaleErrorsNameWorkload")
+            missing = res.gr if names_workload else _MISSING.get(res.kind.key, res.gr)
+            raise errors.not_found(missing, call.info.name)
         stored = storage.decode(res, await storage.readable(res, record))
         return _result(call, read_scale(res, stored))
 
