@@ -11,6 +11,7 @@ from transom.apiserver.admission.priority import SYSTEM_CLASSES
 from transom.apiserver.authorization import bootstrap_roles
 from transom.apiserver.core.loopback import Loopback
 from transom.apiserver.core.strategies import service_families
+from transom.machinery.releases.features import is_enabled
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -48,6 +49,14 @@ async def bootstrap(loopback: Loopback, service_cidr: str, port: int) -> None:
                 "value": value,
                 "description": description,
             },
+        )
+    if is_enabled(loopback.resources.release, "MultiCIDRServiceAllocator"):
+        await loopback.ensure(
+            "networking.k8s.io",
+            "v1",
+            "servicecidrs",
+            "",
+            {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": service_cidr.split(",")}},
         )
     first = str(ipaddress.ip_network(service_cidr.partition(",")[0])[1])
     labels = {"component": "apiserver", "provider": "kubernetes"}

@@ -33,6 +33,7 @@ from transom.controllers.resourceclaim import ResourceClaims
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.runner import USER, USER_AGENT, ControllerRow, ControllerRunner
 from transom.controllers.service_lb import LoadBalancers
+from transom.controllers.servicecidr import ServiceCidrs
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.volume_expand import VolumeExpansion
@@ -75,6 +76,11 @@ def _resource_claims(env: ControllerContext) -> Controller | None:
     return ResourceClaims(env) if on else None
 
 
+def _service_cidrs(env: ControllerContext) -> Controller | None:
+    on = env.settings.features.enabled("MultiCIDRServiceAllocator")
+    return ServiceCidrs(env) if on else None
+
+
 CONTROLLERS: tuple[ControllerRow, ...] = (
     *EARLY_CONTROLLERS,
     ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
@@ -107,6 +113,7 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
     ControllerRow("pv-protection", "pv-protection-controller", VolumeProtection),
     ControllerRow("ephemeral-volume", "ephemeral-volume-controller", _ephemeral_volumes),
     ControllerRow("resource-claim-controller", "resource-claim-controller", _resource_claims),
+    ControllerRow("service-cidr-controller", "service-cidrs-controller", _service_cidrs),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )
