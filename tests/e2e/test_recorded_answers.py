@@ -47,6 +47,8 @@ _CONCURRENT = frozenset(
     )
 )
 _AT_ONCE = 4
+# Waits for the evaluation of admission policies.
+_NOT_YET = frozenset(("newloop-vap",))
 
 
 def recorded_files() -> list[Any]:
@@ -58,7 +60,7 @@ def recorded_files() -> list[Any]:
             files += sorted((GOLDEN / "cases-1.36").glob("*.yaml"))
         for file in files:
             answers = GOLDEN / "expected" / release / f"{file.stem}.json"
-            if release == "1.20" or answers.exists():
+            if release == "1.20" or (answers.exists() and file.stem not in _NOT_YET):
                 out.append(pytest.param(release, file, id=f"{release}-{file.stem}"))
     return out
 
