@@ -14,6 +14,7 @@ from transom.client.resources import EVENTS, JOBS, PODS, SERVICE_ACCOUNTS
 from transom.controllers.job import indexes
 from transom.machinery.errors import ApiError, conflict
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 
 from .conftest import Plane
 
@@ -287,7 +288,7 @@ async def test_a_full_quota_is_said_and_tried_again(
 
 async def test_finished_jobs_go_after_their_time(play: ContextFactory) -> None:
     async with play("job", "ttl-after-finished", "garbagecollector") as plane:
-        plane.api.storage.release = (1, 21)
+        plane.api.storage.release = Release(1, 21)
         await start(plane, job(ttlSecondsAfterFinished=100))
         await end(plane, "Succeeded")
         await plane.settle(50)

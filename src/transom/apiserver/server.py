@@ -50,7 +50,6 @@ from transom.apiserver.flowcontrol.turns import HeavyReadTurns
 from transom.apiserver.kubelets.kubelets import Kubelets
 from transom.apiserver.kubelets.options import KubeletOptions, refuse_connections
 from transom.apiserver.security import Security
-from transom.apiserver.service_cidrs import service_cidr_keeper
 from transom.apiserver.serving.chain import RequestChain, request_steps
 from transom.apiserver.serving.corruption_events import CorruptionEvents
 from transom.apiserver.serving.encoder import ResponseEncoder
@@ -209,12 +208,6 @@ class ApiServer:
         self.hub = WatchHub(self.storage, rng)
         store.on_reset(self.hub.end_all)
         self.integrity = Integrity(objects, self.resources, clock)
-        self.service_cidrs = service_cidr_keeper(
-            self.storage,
-            self.resources.storage("networking.k8s.io", "servicecidrs"),
-            self.resources.storage("networking.k8s.io", "ipaddresses"),
-            clock,
-        )
 
         # Added and removed at run time: custom resources, aggregated servers, resource metrics.
         self.loopback = Loopback(self.storage, self.resources, clock)
@@ -382,8 +375,6 @@ class ApiServer:
         self.definitions.start()
         await show_families(loopback)
         await bootstrap(loopback, options.service_cidr, self._port)
-        if self.service_cidrs is not None:
-            self.service_cidrs.start()
         await self.flow_config.start()
         if self.resource_metrics is not None:
             await self.resource_metrics.start()
@@ -426,8 +417,6 @@ class ApiServer:
         if self.endpoints is not None:
             await self.endpoints.stop()
         self.loop_monitor.stop()
-        if self.service_cidrs is not None:
-            await self.service_cidrs.stop()
         await self.integrity.stop()
         await self.corruption_events.stop()
         self.admission_webhooks.stop()

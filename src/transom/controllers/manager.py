@@ -33,6 +33,7 @@ from transom.controllers.resourceclaim import ResourceClaims
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.runner import USER, USER_AGENT, ControllerRow, ControllerRunner
 from transom.controllers.service_lb import LoadBalancers
+from transom.controllers.servicecidr import ServiceCidrs
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.validatingadmissionpolicystatus import ValidatingAdmissionPolicyStatus
@@ -83,6 +84,11 @@ def _policy_status(env: ControllerContext) -> Controller | None:
     return ValidatingAdmissionPolicyStatus(env)
 
 
+def _service_cidrs(env: ControllerContext) -> Controller | None:
+    on = env.settings.features.enabled("MultiCIDRServiceAllocator")
+    return ServiceCidrs(env) if on else None
+
+
 CONTROLLERS: tuple[ControllerRow, ...] = (
     *EARLY_CONTROLLERS,
     ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
@@ -120,6 +126,7 @@ CONTROLLERS: tuple[ControllerRow, ...] = (
         "validatingadmissionpolicy-status-controller",
         _policy_status,
     ),
+    ControllerRow("service-cidr-controller", "service-cidrs-controller", _service_cidrs),
     ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )

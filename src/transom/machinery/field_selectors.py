@@ -257,10 +257,6 @@ _GETTERS: dict[str, dict[str, Callable[[Object], str]]] = {
         name: _path(*name.split("."))
         for name in ("spec.signerName", "spec.podName", "spec.nodeName")
     },
-    "resource.k8s.io/ResourceSlice": {
-        "spec.nodeName": _path("spec", "nodeName"),
-        "spec.driver": _path("spec", "driver"),
-    },
 }
 
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"

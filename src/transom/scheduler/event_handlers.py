@@ -48,14 +48,25 @@ class EventHandlers:
         def move_all(*_objects: Object) -> None:
             self._queue.move_all_to_active_or_backoff()
 
-        informers(CSI_NODES).add_handler(add=move_all, update=move_all)
-        informers(PERSISTENT_VOLUMES).add_handler(add=move_all, update=move_all)
-        informers(PERSISTENT_VOLUME_CLAIMS).add_handler(add=move_all, update=move_all)
-        informers(SERVICES).add_handler(add=move_all, update=move_all, delete=move_all)
+        def move_with_volumes(*_objects: Object) -> None:
+            self._queue.move_if(lambda pod: bool(pod.volumes))
+
+        def move_with_claims(*_objects: Object) -> None:
+            self._queue.move_if(_may_use_devices)
+
+        informers(CSI_NODES).add_handler(add=move_with_volumes, update=move_with_volumes)
+        informers(PERSISTENT_VOLUMES).add_handler(add=move_with_volumes, update=move_with_volumes)
+        informers(PERSISTENT_VOLUME_CLAIMS).add_handler(
+            add=move_with_volumes, update=move_with_volumes
+        )
+        if not self._queue.uses_hints:
+            informers(SERVICES).add_handler(add=move_all, update=move_all, delete=move_all)
         informers(STORAGE_CLASSES).add_handler(add=self.storage_class_added)
         if self._claims is not None:
             for informer in (self._claims.claims, self._claims.slices, self._claims.classes):
-                informer.add_handler(add=move_all, update=move_all, delete=move_all)
+                informer.add_handler(
+                    add=move_with_claims, update=move_with_claims, delete=move_with_claims
+                )
 
     # ---- pods ----------------------------------------------------------------------------------
 
@@ -109,7 +120,8 @@ class EventHandlers:
 
     def node_updated(self, old: Object, new: Object) -> None:
         self._snapshot.set_node(new)
-        if not self._queue.unschedulable or _node_may_fit_more_pods(old, new):
+        idle = not self._queue.unschedulable and not self._queue.uses_hints
+        if idle or _node_may_fit_more_pods(old, new):
             self._queue.move_all_to_active_or_backoff()
 
     def node_deleted(self, node: Object) -> None:
@@ -117,7 +129,12 @@ class EventHandlers:
 
     def storage_class_added(self, storage_class: Object) -> None:
         if storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER:
-            self._queue.move_all_to_active_or_backoff()
+            self._queue.move_if(lambda pod: bool(pod.volumes))
+
+
+def _may_use_devices(pod: PodInfo) -> bool:
+    """Whether the pod has claims, or requests resources that devices may provide."""
+    return bool(pod.pod["spec"].get("resourceClaims") or pod.shape.requests.scalars)
 
 
 def _same_resource_version(old: Object, new: Object) -> bool:
@@ -128,7 +145,8 @@ def _relevant_parts(pod: Object) -> tuple[Object, Object, Object]:
     dropped = ("resourceVersion", "annotations", "managedFields", "finalizers")
     meta = {k: v for k, v in pod["metadata"].items() if k not in dropped}
     spec = {k: v for k, v in pod["spec"].items() if k != "nodeName"}
-    status = {k: v for k, v in (pod.get("status") or {}).items() if k != "conditions"}
+    written = ("conditions", "nominatedNodeName", "extendedResourceClaimStatus")
+    status = {k: v for k, v in (pod.get("status") or {}).items() if k not in written}
     return meta, spec, status
 
 

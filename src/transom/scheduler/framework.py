@@ -373,6 +373,10 @@ class PermitPlugin(Plugin):
 class PreBindPlugin(Plugin):
     """Prepares the binding, for example by provisioning a volume."""
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        """Whether pre_bind has work to do, so that the binding may take a while."""
+        return False
+
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 

@@ -109,6 +109,7 @@ class SchedulingQueue:
         self._timers: dict[str, Timer] = {}
         self.scheduling_cycle = 0
         self._move_request_cycle = -1  # the cycle in which pods were last moved
+        self._in_flight: PodInfo | None = None  # the pod of the current cycle
 
     # ---- pop -----------------------------------------------------------------------------------
 
@@ -125,6 +126,7 @@ class SchedulingQueue:
         if item is not None:
             item.attempts += 1
             self.scheduling_cycle += 1
+            self._in_flight = item.pod_info
         return item
 
     @property
@@ -234,6 +236,23 @@ class SchedulingQueue:
     def move_all_to_active_or_backoff(self) -> None:
         """An event that may make any pod schedulable."""
         self._move([*self._unschedulable.values()])
+
+    def move_if(self, concerns: Callable[[PodInfo], bool]) -> None:
+        """An event that may make only some pods schedulable. Releases without queueing hints try
+        all of them again.
+        """
+        if not self._hints:
+            self.move_all_to_active_or_backoff()
+            return
+        items = [item for item in self._unschedulable.values() if concerns(item.pod_info)]
+        before = self._move_request_cycle
+        self._move(items)
+        if self._in_flight is None or not concerns(self._in_flight):
+            self._move_request_cycle = before
+
+    @property
+    def uses_hints(self) -> bool:
+        return self._hints
 
     def assigned_pod_added(self, pod: PodInfo) -> None:
         """A pod was bound or changed: pods with affinity to it may now be schedulable."""

@@ -491,6 +491,10 @@ class Framework:
 
     # ---- binding cycle -------------------------------------------------------------------------
 
+    def will_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        """Whether a preBind plugin has work to do for the pod."""
+        return any(p.pre_bind_pre_flight(state, pod, node_name) for p in self._pre_bind)
+
     async def run_pre_bind_plugins(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status | None:

@@ -257,19 +257,31 @@ class Scheduler:
             self._reject(item, framework, state, node_name, status)
             return
         self._scheduled_at = self._clock.monotonic()
-        self._start(self._binding_cycle(item, framework, state, node_name))
+        waits = status is not None or framework.will_pre_bind(state, pod, node_name)
+        expects = waits and self._features.enabled("NominatedNodeNameForExpectation")
+        self._start(self._binding_cycle(item, framework, state, node_name, expects))
 
     # ---- binding cycle -------------------------------------------------------------------------
 
     async def _binding_cycle(
-        self, item: QueuedPodInfo, framework: Framework, state: CycleState, node_name: str
+        self,
+        item: QueuedPodInfo,
+        framework: Framework,
+        state: CycleState,
+        node_name: str,
+        expects: bool,
     ) -> None:
+        """`expects`: the pod is nominated for the node, because its binding takes a while."""
         pod = item.pod_info
+        if expects:
+            await self._patch_pod_status(pod, {"status": {"nominatedNodeName": node_name}})
         status = await framework.wait_on_permit(pod)
         if status is None:
             async with self._writes:
                 status = await self._bind(framework, state, pod, node_name)
         if status is not None:
+            if expects:
+                await self._patch_pod_status(pod, {"status": {"nominatedNodeName": None}})
             self._reject(item, framework, state, node_name, status)
             return
         self.cache.finish_binding(pod)

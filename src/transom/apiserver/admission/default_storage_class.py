@@ -1,5 +1,5 @@
-"""DefaultStorageClass: sets the default class of a claim without one, if there is exactly one
-default.
+"""DefaultStorageClass: sets the default class of a claim without one: the newest, in releases
+before 1.26 the only one.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.machinery.quota import BETA_CLASS
-
-_MARKS = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
+from transom.machinery.storageclass import is_default_class, newest_default_class
 
 
 class DefaultStorageClass(MutatingPlugin):
     name = "DefaultStorageClass"
     thread_safe = False
 
-    def __init__(self, objects: ObjectStore, classes: Resource) -> None:
+    def __init__(self, objects: ObjectStore, classes: Resource, *, newest: bool) -> None:
+        """`newest`: several defaults are allowed."""
         self._objects = objects
+        self._newest = newest
         self._classes = classes
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
@@ -38,10 +36,15 @@ class DefaultStorageClass(MutatingPlugin):
             claim["metadata"].get("annotations") or ()
         ):
             return
+        if self._newest:
+            name = newest_default_class(self._objects.objects(self._classes))
+            if name:
+                spec["storageClassName"] = name
+            return
         defaults = [
             c["metadata"]["name"]
             for c in self._objects.objects(self._classes)
-            if _is_default(c["metadata"])
+            if is_default_class(c)
         ]
         if len(defaults) > 1:
             raise attributes.forbidden(
@@ -49,8 +52,3 @@ class DefaultStorageClass(MutatingPlugin):
             )
         if defaults:
             spec["storageClassName"] = defaults[0]
-
-
-def _is_default(meta: dict[str, dict[str, str]]) -> bool:
-    annotations = meta.get("annotations") or {}
-    return any(annotations.get(mark) == "true" for mark in _MARKS)

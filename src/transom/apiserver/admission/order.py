@@ -82,7 +82,11 @@ def admission_plugins(
         TaintNodesByCondition(),
         Priority(objects, resource("scheduling.k8s.io", "v1", "priorityclasses")),
         DefaultTolerationSeconds(),
-        DefaultStorageClass(objects, storage_classes),
+        DefaultStorageClass(
+            objects,
+            storage_classes,
+            newest=has_behaviour(resources.release, "NewestDefaultClass"),
+        ),
         StorageObjectInUseProtection(),
         PersistentVolumeClaimResize(objects, storage_classes),
         RuntimeClass(objects, resource("node.k8s.io", "v1", "runtimeclasses")),
@@ -125,5 +129,9 @@ def admission_plugins(
         ),
         ValidatingAdmissionWebhook(webhooks.validating, webhooks.dispatch),
         # Last: the charge must match the write, in the same iteration of the event loop.
-        ResourceQuota(objects, resource("", "v1", "resourcequotas")),
+        ResourceQuota(
+            objects,
+            resource("", "v1", "resourcequotas"),
+            names_containers=has_behaviour(resources.release, "QuotaNamesContainers"),
+        ),
     ]

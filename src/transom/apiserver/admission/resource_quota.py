@@ -54,8 +54,12 @@ class ResourceQuota(ValidatingPlugin):
     name = "ResourceQuota"
     thread_safe = False
 
-    def __init__(self, objects: ObjectStore, quotas: Resource) -> None:
+    def __init__(
+        self, objects: ObjectStore, quotas: Resource, *, names_containers: bool = False
+    ) -> None:
+        """`names_containers`: errors name the containers that do not specify a resource."""
         self._objects = objects
+        self._names_containers = names_containers
         self._quotas = quotas
         self._reserved: dict[str, Amounts] = {}  # by the key of the quota
         self._charging: set[asyncio.Task[None]] = set()
@@ -92,7 +96,7 @@ class ResourceQuota(ValidatingPlugin):
         """
         for _ in range(_CHARGE_ATTEMPTS):
             newest = self._newest(attributes.namespace)
-            charges = _check(attributes, evaluator, newest, self._reserved) if newest else None
+            charges = self._check(attributes, evaluator, newest) if newest else None
             if not charges:
                 return
             try:
@@ -121,7 +125,7 @@ class ResourceQuota(ValidatingPlugin):
 
     def _confirm(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         newest = self._newest(attributes.namespace)
-        charges = _check(attributes, evaluator, newest, self._reserved) if newest else None
+        charges = self._check(attributes, evaluator, newest) if newest else None
         if charges and not attributes.ctx.dry_run:
             attributes.on_accept = partial(self._charge, charges, rfc3339(attributes.ctx.now))
 
@@ -159,6 +163,14 @@ class ResourceQuota(ValidatingPlugin):
         new["metadata"] = {**old["metadata"], "managedFields": entries}
         return self._objects.replace_now(self._quotas, new, record)
 
+    def _check(
+        self,
+        attributes: Attributes,
+        evaluator: QuotaEvaluator,
+        newest: list[tuple[StoreRecord, Object]],
+    ) -> list[_Charge]:
+        return _check(attributes, evaluator, newest, self._reserved, self._names_containers)
+
     # ---- many or large quotas: in steps
 
     async def _reserve(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
@@ -166,7 +178,8 @@ class ResourceQuota(ValidatingPlugin):
         limiting = []
         step = _Step()
         for record in self._records(attributes.namespace):
-            if _limits(attributes, evaluator, self._objects.decode(self._quotas, record)):
+            candidate = self._objects.decode(self._quotas, record)
+            if _limits(attributes, evaluator, candidate, self._names_containers):
                 limiting.append(record.key)
             await step.rest()
         if not limiting:
@@ -281,9 +294,12 @@ def _check(
     evaluator: QuotaEvaluator,
     quotas: list[tuple[StoreRecord, Object]],
     reserved: Mapping[str, Amounts],
+    names_containers: bool,
 ) -> list[_Charge]:
     """The charges by quota; raises an error if one does not allow it."""
-    limiting = [found for found in quotas if _limits(attributes, evaluator, found[1])]
+    limiting = [
+        found for found in quotas if _limits(attributes, evaluator, found[1], names_containers)
+    ]
     if not limiting:
         return []
     more = _measure(attributes, evaluator)
@@ -294,7 +310,9 @@ def _check(
     return [charge for charge in charges if charge is not None]
 
 
-def _limits(attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object) -> bool:
+def _limits(
+    attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object, names_containers: bool
+) -> bool:
     """Whether the quota limits the object; raises an error if that cannot be compared."""
     status, obj = candidate.get("status") or {}, attributes.obj
     names = evaluator.matching(status.get("hard") or {})
@@ -308,7 +326,10 @@ def _limits(attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object
         lacking = (f"{resource} for: {','.join(names)}" for resource, names in missing.items())
         raise attributes.forbidden(f"failed quota: {name}: must specify {'; '.join(lacking)}")
     if missing:
-        raise attributes.forbidden(f"failed quota: {name}: must specify {','.join(missing)}")
+        text = ",".join(missing)
+        if names_containers:
+            text = "; ".join(f"{what} for: {','.join(who)}" for what, who in missing.items())
+        raise attributes.forbidden(f"failed quota: {name}: must specify {text}")
     if not (status.get("used") or {}).keys() >= set(names):
         raise attributes.forbidden(
             f"status unknown for quota: {name}, resources: {','.join(sorted(names))}"

@@ -18,6 +18,21 @@ from transom.machinery.objects import Object
 from transom.machinery.quantity import parse_quantity
 
 TOLERANCE = 0.1
+
+
+class Tolerance(NamedTuple):
+    """Deviations from the target that change nothing, by direction."""
+
+    down: float = TOLERANCE
+    up: float = TOLERANCE
+
+    def allows(self, ratio: float) -> bool:
+        if self == _SAME:
+            return abs(1.0 - ratio) <= TOLERANCE
+        return 1.0 - self.down <= ratio <= 1.0 + self.up
+
+
+_SAME = Tolerance()
 CPU_INITIALIZATION_SECONDS = 300.0
 INITIAL_READINESS_SECONDS = 30.0
 _NO_PODS = "no pods returned by selector while calculating replica count"
@@ -87,6 +102,7 @@ def by_utilization(
     resource: str,
     container: str,
     now: float,
+    tolerance: Tolerance = _SAME,
 ) -> Utilization:
     """For pods to use `target` percent of their requests."""
     if not pods:
@@ -99,7 +115,7 @@ def by_utilization(
     ratio, percent, average = _utilization(metrics, requests, target)
     rebalance = bool(groups.unready) and ratio > 1.0
     if not rebalance and not groups.missing:
-        if abs(1.0 - ratio) <= TOLERANCE:
+        if tolerance.allows(ratio):
             return Utilization(current, percent, average)
         return Utilization(_ceil(ratio * groups.ready), percent, average)
     for name in groups.missing:
@@ -108,7 +124,7 @@ def by_utilization(
     for name in groups.unready if rebalance else ():
         metrics[name] = PodMetric(0)
     new_ratio, _, _ = _utilization(metrics, requests, target)
-    if abs(1.0 - new_ratio) <= TOLERANCE or (ratio < 1.0 < new_ratio) or (ratio > 1.0 > new_ratio):
+    if tolerance.allows(new_ratio) or (ratio < 1.0 < new_ratio) or (ratio > 1.0 > new_ratio):
         return Utilization(current, percent, average)
     replicas = _ceil(new_ratio * len(metrics))
     if (new_ratio < 1.0 and replicas > current) or (new_ratio > 1.0 and replicas < current):
@@ -123,6 +139,7 @@ def by_average(
     pods: Sequence[Object],
     resource: str,
     now: float,
+    tolerance: Tolerance = _SAME,
 ) -> tuple[int, int]:
     """For an average of `target` (in thousandths) per pod; also returns the current average."""
     if not pods:
@@ -134,7 +151,7 @@ def by_average(
     ratio, average = _average(metrics, target)
     rebalance = bool(groups.unready) and ratio > 1.0
     if not rebalance and not groups.missing:
-        if abs(1.0 - ratio) <= TOLERANCE:
+        if tolerance.allows(ratio):
             return current, average
         return _ceil(ratio * groups.ready), average
     for name in groups.missing:
@@ -142,27 +159,35 @@ def by_average(
     for name in groups.unready if rebalance else ():
         metrics[name] = PodMetric(0)
     new_ratio, _ = _average(metrics, target)
-    if abs(1.0 - new_ratio) <= TOLERANCE or (ratio < 1.0 < new_ratio) or (ratio > 1.0 > new_ratio):
+    if tolerance.allows(new_ratio) or (ratio < 1.0 < new_ratio) or (ratio > 1.0 > new_ratio):
         return current, average
     return _ceil(new_ratio * len(metrics)), average
 
 
-def by_total(current: int, target: int, value: int, pods: Sequence[Object]) -> int:
+def by_total(
+    current: int,
+    target: int,
+    value: int,
+    pods: Sequence[Object],
+    tolerance: Tolerance = _SAME,
+) -> int:
     """For a shared value to reach its target."""
     ratio = value / target
     if current == 0:
         return _ceil(ratio)  # scaling up from zero: there are no pods to count
-    if abs(1.0 - ratio) <= TOLERANCE:
+    if tolerance.allows(ratio):
         return current
     if not pods:
         raise MetricsError(f"unable to calculate ready pods: {_NO_PODS}")
     return _ceil(ratio * sum(pod_phase(pod) == "Running" and is_pod_ready(pod) for pod in pods))
 
 
-def by_total_per_pod(replicas: int, target: int, value: int) -> tuple[int, int]:
+def by_total_per_pod(
+    replicas: int, target: int, value: int, tolerance: Tolerance = _SAME
+) -> tuple[int, int]:
     """For `target` of a shared value per pod; also returns the current value per pod."""
     wanted = replicas
-    if replicas == 0 or abs(1.0 - value / (target * replicas)) > TOLERANCE:
+    if replicas == 0 or not tolerance.allows(value / (target * replicas)):
         wanted = _ceil(value / target)
     return wanted, _ceil(value / replicas) if replicas else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from transom.client.api import is_not_found
 from transom.client.events import NORMAL, WARNING
@@ -10,6 +11,7 @@ from transom.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, GroupVers
 from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.horizontalpodautoscaler.calculator import TOLERANCE, Tolerance
 from transom.controllers.horizontalpodautoscaler.conditions import (
     ABLE_TO_SCALE,
     SCALING_ACTIVE,
@@ -26,18 +28,23 @@ from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group
 from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.selectors import LabelSelector, SelectorError, parse_labels
 
 log = logging.getLogger("transom.controllers")
 
 _SECONDS = 15.0
-_SHOWN = HORIZONTAL_POD_AUTOSCALERS.at("v2beta2")  # the version that events name
 _ABOVE = "Current number of replicas above Spec.MaxReplicas"
 _BELOW = "Current number of replicas below Spec.MinReplicas"
 
 
 class Uncomputable(Exception):
-    """No metric gives a number of replicas."""
+    """No metric gives a number of replicas; `metrics` is the status of all metrics."""
+
+    def __init__(self, text: str, metrics: Sequence[Object] = ()) -> None:
+        super().__init__(text)
+        self.metrics = list(metrics)
 
 
 class Autoscaler:
@@ -50,7 +57,18 @@ class Autoscaler:
         self._memories: dict[str, ScalingHistory] = {}
         self._autoscalers = env.informers(HORIZONTAL_POD_AUTOSCALERS)
         self._pods = env.informers(PODS)
-        self._sources = MetricSources(HpaMetricsClient(env.client, self._scales), self._pods)
+        features = env.settings.features
+        newer = has_behaviour(features.release, "AutoscalerEventsAreV2")
+        # The version that events name.
+        self._shown = HORIZONTAL_POD_AUTOSCALERS.at("v2" if newer else "v2beta2")
+        self._keeps_failed = has_behaviour(features.release, "AutoscalerFailedMetrics")
+        self._guards_down = has_behaviour(features.release, "AutoscalerPartialMetrics")
+        self._tolerances = features.enabled("HPAConfigurableTolerance")
+        self._sources = MetricSources(
+            HpaMetricsClient(env.client, self._scales),
+            self._pods,
+            names_metric=has_behaviour(features.release, "AutoscalerMetricTexts"),
+        )
         self._autoscalers.add_handler(add=self._enqueue, update=lambda _, new: self._enqueue(new))
 
     def _enqueue(self, autoscaler: Object) -> None:
@@ -75,7 +93,8 @@ class Autoscaler:
     # ------------------------------------------------------------------------------------------
 
     def _record_event(self, autoscaler: Object, kind: str, reason: str, message: str) -> None:
-        self._events.event({**autoscaler, "apiVersion": _SHOWN.api_version}, kind, reason, message)
+        shown = {**autoscaler, "apiVersion": self._shown.api_version}
+        self._events.event(shown, kind, reason, message)
 
     async def _reconcile(self, key: str, autoscaler: Object) -> None:
         now = self._clock.time()
@@ -119,9 +138,10 @@ class Autoscaler:
             try:
                 wanted, name, metrics = await self._wanted(autoscaler, scale, conditions, now)
             except Uncomputable as problem:
-                await self._write(
-                    autoscaler, {"currentReplicas": current, "conditions": conditions.as_list()}
-                )
+                failed: Object = {"currentReplicas": current, "conditions": conditions.as_list()}
+                if self._keeps_failed and problem.metrics:
+                    failed["currentMetrics"] = problem.metrics
+                await self._write(autoscaler, failed)
                 self._record_event(
                     autoscaler, WARNING, "FailedComputeMetricsReplicas", str(problem)
                 )
@@ -210,7 +230,8 @@ class Autoscaler:
             statuses.append(proposal.status)
             if replicas == 0 or proposal.replicas > replicas:
                 replicas, name = proposal.replicas, proposal.name
-        if len(failures) >= len(specs):
+        falls = bool(failures) and self._guards_down and replicas < target.wanted
+        if len(failures) >= len(specs) or falls:
             first = failures[0] if failures else NoProposal("", "", "")
             conditions.set(
                 SCALING_ACTIVE,
@@ -220,7 +241,8 @@ class Autoscaler:
             )
             raise Uncomputable(
                 f"invalid metrics ({len(failures)} invalid out of {len(specs)}), first error "
-                f"is: {first}"
+                f"is: {first}",
+                statuses,
             )
         conditions.set(
             SCALING_ACTIVE,
@@ -254,7 +276,23 @@ class Autoscaler:
             raise Uncomputable(message)
         wanted = (scale.get("spec") or {}).get("replicas", 0)
         return ScaleTarget(
-            autoscaler["metadata"]["namespace"], selector, wanted, status.get("replicas", 0)
+            autoscaler["metadata"]["namespace"],
+            selector,
+            wanted,
+            status.get("replicas", 0),
+            self._tolerance(autoscaler["spec"].get("behavior") or {}),
+        )
+
+    def _tolerance(self, behavior: Object) -> Tolerance:
+        if not self._tolerances:
+            return Tolerance()
+        up, down = (
+            (behavior.get(direction) or {}).get("tolerance")
+            for direction in ("scaleUp", "scaleDown")
+        )
+        return Tolerance(
+            TOLERANCE if down is None else parse_quantity(down).to_float(),
+            TOLERANCE if up is None else parse_quantity(up).to_float(),
         )
 
     async def _write(self, autoscaler: Object, fresh: Object) -> None:

@@ -20,6 +20,7 @@ class ScaleTarget(NamedTuple):
     selector: LabelSelector
     wanted: int  # replicas in its spec
     present: int  # and in its status
+    tolerance: calculator.Tolerance = calculator.Tolerance()
 
 
 class ReplicaProposal(NamedTuple):
@@ -40,7 +41,11 @@ class NoProposal(Exception):
 
 
 class MetricSources:
-    def __init__(self, metrics: HpaMetricsClient, pods: Informer) -> None:
+    def __init__(
+        self, metrics: HpaMetricsClient, pods: Informer, *, names_metric: bool = False
+    ) -> None:
+        """`names_metric`: errors of resource metrics begin with the name of the metric."""
+        self._names_metric = names_metric
         self._metrics = metrics
         self._pods = pods
         self._types: dict[
@@ -98,7 +103,11 @@ class MetricSources:
             try:
                 found = await value()
                 replicas = calculator.by_total(
-                    target.wanted, _milli(wanted["value"]), found, self._list(target)
+                    target.wanted,
+                    _milli(wanted["value"]),
+                    found,
+                    self._list(target),
+                    target.tolerance,
                 )
             except MetricsError as problem:
                 raise fail(problem) from problem
@@ -112,7 +121,7 @@ class MetricSources:
             except MetricsError as problem:
                 raise fail(problem, f"failed to get {name} object metric: ") from problem
             replicas, average = calculator.by_total_per_pod(
-                target.present, _milli(wanted["averageValue"]), found
+                target.present, _milli(wanted["averageValue"]), found, target.tolerance
             )
             status |= {"describedObject": described, "current": {"averageValue": _text(average)}}
             return ReplicaProposal(
@@ -142,6 +151,7 @@ class MetricSources:
                 self._list(target),
                 "",
                 now,
+                target.tolerance,
             )
         except (MetricsError, SelectorError) as problem:
             text = f"failed to get pods metric value: {problem}"
@@ -195,16 +205,32 @@ class MetricSources:
                     ) from problem
                 if value is not None:
                     replicas, average = calculator.by_average(
-                        target.wanted, _milli(value), found, self._list(target), resource, now
+                        target.wanted,
+                        _milli(value),
+                        found,
+                        self._list(target),
+                        resource,
+                        now,
+                        target.tolerance,
                     )
                     return replicas, f"{resource} resource", {"averageValue": _text(average)}
                 got = calculator.by_utilization(
-                    target.wanted, percent, found, self._list(target), resource, container, now
+                    target.wanted,
+                    percent,
+                    found,
+                    self._list(target),
+                    resource,
+                    container,
+                    now,
+                    target.tolerance,
                 )
             except MetricsError as problem:
                 raise MetricsError(f"failed to get {resource} utilization: {problem}") from problem
         except MetricsError as problem:
-            raise NoProposal(reason, str(problem), str(problem)) from problem
+            what = "container" if container else "resource"
+            text = f"failed to get {resource} {what} metric value: {problem}"
+            whole = text if self._names_metric else str(problem)
+            raise NoProposal(reason, str(problem), whole) from problem
         name = f"{resource} resource utilization (percentage of request)"
         return (
             got.replicas,
@@ -234,12 +260,16 @@ class MetricSources:
                 ) from problem
             if average is not None:
                 replicas, shown = calculator.by_total_per_pod(
-                    target.present, _milli(average), total
+                    target.present, _milli(average), total, target.tolerance
                 )
                 current = {"averageValue": _text(shown)}
             else:
                 replicas = calculator.by_total(
-                    target.wanted, _milli(wanted["value"]), total, self._list(target)
+                    target.wanted,
+                    _milli(wanted["value"]),
+                    total,
+                    self._list(target),
+                    target.tolerance,
                 )
                 current = {"value": _text(total)}
         except (MetricsError, SelectorError) as problem:

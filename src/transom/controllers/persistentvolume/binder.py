@@ -24,6 +24,7 @@ from transom.controllers.persistentvolume.reclaim import Reclaiming, recycled_vo
 from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, has_pod_ended
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.storageclass import newest_default_class
 
 _RESYNC_SECONDS = 15.0
 _FIRST_RETRY, _LONGEST_RETRY = 0.5, 122.0
@@ -37,6 +38,7 @@ Operation = tuple[
 class VolumeBinder:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
+        self._retroactive = env.settings.features.enabled("RetroactiveDefaultStorageClass")
         self._events = env.recorder("persistentvolume-controller")
         self._claim_queue: WorkQueue[str] = WorkQueue(env.clock, name="claims")
         self._volume_queue: WorkQueue[str] = WorkQueue(env.clock, name="volumes")
@@ -63,6 +65,10 @@ class VolumeBinder:
             resync=_RESYNC_SECONDS,
         )
         self._pods.add_handler(update=lambda _, new: self._recycler_changed(new))
+        if self._retroactive:
+            self._classes.add_handler(
+                add=self._class_added, update=lambda _, new: self._class_added(new)
+            )
         nodes = env.informers(NODES)
         self._provisioning = Provisioning(env, self._events, self._volumes, self._claims, nodes)
         self._reclaiming = Reclaiming(
@@ -151,12 +157,32 @@ class VolumeBinder:
                 )
             await self._set_claim_phase(claim, "Pending")
 
+    async def _assign_default_class(self, claim: Object) -> Object:
+        """The claim with the default class, if it was created before there was one."""
+        annotated = "volume.beta.kubernetes.io/storage-class" in matching.volume_annotations(claim)
+        if not self._retroactive or annotated or claim["spec"].get("storageClassName") is not None:
+            return claim
+        name = newest_default_class(self._classes.list())
+        if not name:
+            return claim
+        changed = {**claim, "spec": {**claim["spec"], "storageClassName": name}}
+        return self._claims.remember(await self._client.update(PERSISTENT_VOLUME_CLAIMS, changed))
+
+    def _class_added(self, _storage_class: Object) -> None:
+        """Claims without a class may get this one."""
+        for claim in self._claims.list():
+            if claim["spec"].get("storageClassName") is None:
+                self._claim_changed(claim)
+
     async def _find_volume(self, claim: Object) -> None:
         delayed = self._is_delayed(claim)
         volume = matching.best_match(claim, self._volumes.list(), delayed)
         if volume is not None:
             await self._bind(volume, claim)
             return
+        changed = await self._assign_default_class(claim)
+        if changed is not claim:
+            return  # its update syncs it again
         if delayed and matching.SELECTED_NODE not in matching.volume_annotations(claim):
             self._report_waiting(claim)
         elif matching.storage_class_of(claim):

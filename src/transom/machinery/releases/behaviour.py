@@ -133,6 +133,9 @@ Behaviour = Literal[
     "TrimmedSourcePaths",
     "VolumePhaseTransitionTime",
     "AutoscalerEventsAreV2",
+    "AutoscalerFailedMetrics",
+    "AutoscalerPartialMetrics",
+    "ScaleErrorsNameWorkload",
     "AutoscalerMetricTexts",
     "CronJobConditionText",
     "CronJobLastSuccess",
@@ -143,7 +146,9 @@ Behaviour = Literal[
     "EndpointSliceNodeName",
     "EndpointsManagedBy",
     "FnvEndpointOrder",
+    "NewestDefaultClass",
     "NoTargetVersions",
+    "QuotaNamesContainers",
     "NoTerminalEndpoints",
     "ProvisionerAnnotation",
     "ProvisioningEventText",
@@ -301,6 +306,12 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "TrimmedSourcePaths": Release(1, 24),
     "VolumePhaseTransitionTime": Release(1, 29),
     "AutoscalerEventsAreV2": Release(1, 23),
+    # The status keeps empty entries for metrics that failed.
+    "AutoscalerFailedMetrics": Release(1, 29),
+    # Autoscalers do not scale down while a metric fails.
+    "AutoscalerPartialMetrics": Release(1, 21),
+    # The error of a missing workload's scale names the workload, earlier the subresource.
+    "ScaleErrorsNameWorkload": Release(1, 33),
     "AutoscalerMetricTexts": Release(1, 25),
     "CronJobConditionText": Release(1, 31),
     "CronJobLastSuccess": Release(1, 21),
@@ -315,6 +326,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "EndpointSliceNodeName": Release(1, 21),
     "EndpointsManagedBy": Release(1, 33),
     "FnvEndpointOrder": Release(1, 35),
+    # Of several default StorageClasses the newest is used; earlier they are an error.
+    "NewestDefaultClass": Release(1, 26),
+    # Quotas name the containers that do not specify a resource.
+    "QuotaNamesContainers": Release(1, 24),
     # Endpoints refer to pods without their resourceVersion.
     "NoTargetVersions": Release(1, 23),
     # Pods that have ended are not endpoints, whatever their restart policy.

@@ -353,6 +353,10 @@ class DynamicResources(
             for position in mine.reserved:
                 self._cache.remove_pending(mine.claims[position]["metadata"]["uid"])
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        mine = state.get(_POD_CLAIMS)
+        return mine is not None and any(not is_reserved_for(c, pod) for c in mine.claims)
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         mine = state.get(_POD_CLAIMS)
         if mine is None:

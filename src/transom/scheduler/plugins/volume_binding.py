@@ -185,6 +185,9 @@ class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPl
             for claim in decided.provisions:
                 self._volumes.claims.restore(object_key(claim))
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        return state.get(_POD_DECISIONS) is not None
+
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         decided = state.get(_POD_DECISIONS)
         if decided is None:
