@@ -135,7 +135,6 @@ Behaviour = Literal[
     "AutoscalerEventsAreV2",
     "AutoscalerFailedMetrics",
     "AutoscalerPartialMetrics",
-    "ScaleErrorsNameWorkload",
     "AutoscalerMetricTexts",
     "CronJobConditionText",
     "CronJobLastSuccess",
@@ -148,7 +147,6 @@ Behaviour = Literal[
     "FnvEndpointOrder",
     "NewestDefaultClass",
     "NoTargetVersions",
-    "QuotaNamesContainers",
     "NoTerminalEndpoints",
     "ProvisionerAnnotation",
     "ProvisioningEventText",
@@ -310,8 +308,6 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "AutoscalerFailedMetrics": Release(1, 29),
     # Autoscalers do not scale down while a metric fails.
     "AutoscalerPartialMetrics": Release(1, 21),
-    # The error of a missing workload's scale names the workload, earlier the subresource.
-    "ScaleErrorsNameWorkload": Release(1, 33),
     "AutoscalerMetricTexts": Release(1, 25),
     "CronJobConditionText": Release(1, 31),
     "CronJobLastSuccess": Release(1, 21),
@@ -328,8 +324,6 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "FnvEndpointOrder": Release(1, 35),
     # Of several default StorageClasses the newest is used; earlier they are an error.
     "NewestDefaultClass": Release(1, 26),
-    # Quotas name the containers that do not specify a resource.
-    "QuotaNamesContainers": Release(1, 24),
     # Endpoints refer to pods without their resourceVersion.
     "NoTargetVersions": Release(1, 23),
     # Pods that have ended are not endpoints, whatever their restart policy.
