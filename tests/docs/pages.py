@@ -33,7 +33,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 RUN: Final = ("sh", "console", "powershell")
-OTHER: Final = ("text", "yaml", "python", "json")
+OTHER: Final = ("text", "yaml", "python", "json", "mermaid", "ini")
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```[ \t]*$", re.S | re.M

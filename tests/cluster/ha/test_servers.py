@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ServersCluster]:
     require_etcd()
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
     made = ServersCluster(tmp_path)
     try:
         made.ok(

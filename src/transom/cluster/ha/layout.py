@@ -5,6 +5,7 @@ Light to import: `transom up` chooses the layout before anything starts.
 
 from __future__ import annotations
 
+import ipaddress
 import shutil
 import socket
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory
 from transom.kit.user_errors import UserError
+from transom.node.settings import cidr_of_family
 from transom.node.spec import NodeSpec, control_plane_node, control_plane_nodes
 
 LOCAL: Final = "127.0.0.1"
@@ -184,8 +186,4 @@ def server_config(config: ClusterConfig, number: int, specs: Sequence[NodeSpec])
 
 
 def node_address(config: ClusterConfig, node: NodeSpec) -> str:
-    import ipaddress
-
-    from transom.node.settings import cidr_of_family
-
     return str(ipaddress.ip_network(cidr_of_family(config.node_cidr, 4))[node.number + 1])
