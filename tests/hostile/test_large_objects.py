@@ -22,7 +22,9 @@ from tests.conftest import UVLOOP, Backend
 from transom.apiserver.core import writes
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.serving.inprocess import InProcessClient
+from transom.apiserver.serving.listbody import ListBody
 from transom.client.api import GroupVersionResource
+from transom.http.messages import HttpResponse, body_bytes
 from transom.machinery import apply, protobuf
 from transom.machinery import quota as quotas
 from transom.machinery.errors import ApiError
@@ -531,3 +533,37 @@ async def test_clients_inside_the_process_get_the_error_of_http(levels: int) -> 
             GroupVersionResource("", "v1", "configmaps"), "default", {**body, "data": value}
         )
     assert raised.value.code == 400, raised.value.message
+
+
+# ---- lists and allocation ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accept", ["application/json", PROTOBUF, YAML, TABLE])
+async def test_a_list_of_few_large_objects_is_encoded_while_the_client_reads(accept: str) -> None:
+    api = await start()
+    for i in range(6):
+        data = {f"k{j}": "x" for j in range(4_000)}
+        await api.ok("POST", CONFIG_MAPS, {"metadata": {"name": f"z{i}"}, "data": data})
+    found = await api.send("GET", CONFIG_MAPS, accept=accept)
+    assert isinstance(found, HttpResponse) and found.status == 200
+    if accept != PROTOBUF:  # up to 4 MiB are encoded in the thread that finds the size
+        assert isinstance(found.body, ListBody)
+        # Stored bytes are sent unchanged; anything else is made in a thread.
+        assert found.body.slow == (accept != "application/json")
+    assert len(body_bytes(found.body)) > 6 * 1_000
+
+
+async def test_node_ports_of_a_service_are_found_without_searching_all_ports() -> None:
+    api = await start()
+    ports = [{"name": f"p{i}", "port": i + 1} for i in range(15_000)]
+    body = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
+    code, answer = await api.call("POST", f"{NAMESPACE}/services", body)
+    assert (code, answer["message"]) == (
+        500,
+        "Internal error occurred: failed to allocate a nodePort: range is full",
+    )
+    body["spec"] = {"type": "NodePort", "ports": ports[:2_700]}
+    made = await api.ok("POST", f"{NAMESPACE}/services?dryRun=All", body)
+    assert len({port["nodePort"] for port in made["spec"]["ports"]}) == 2_700
+    made = await api.ok("POST", f"{NAMESPACE}/services", body)
+    assert len({port["nodePort"] for port in made["spec"]["ports"]}) == 2_700

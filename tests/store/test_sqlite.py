@@ -369,6 +369,12 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
         asyncio.run(opened(tmp_path / "nowhere" / "db"))
 
 
+def test_a_pipe_in_place_of_the_file_does_not_block_the_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "db")
+    with pytest.raises(StoreError, match="not a regular file"):
+        asyncio.run(opened(tmp_path / "db"))
+
+
 async def test_a_file_from_a_start_that_was_interrupted_is_completed(path: Path) -> None:
     path.touch(0o600)
     script(path, "PRAGMA journal_mode = WAL")

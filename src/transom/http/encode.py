@@ -6,6 +6,8 @@ import asyncio
 import struct
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from http import HTTPStatus
 
 import orjson
@@ -75,6 +77,14 @@ def gzip(body: bytes | list[bytes]) -> list[bytes]:
     return out
 
 
+@cache
+def _slow_bodies() -> ThreadPoolExecutor:
+    """One thread for all slow bodies, which take turns piece by piece: more of them would only
+    compete with the event loop for the interpreter.
+    """
+    return ThreadPoolExecutor(1, "slow-bodies")
+
+
 class GzipReader:
     """A body compressed piece by piece. Between two pieces it keeps only a checksum and no
     compressor, whose tables take 256 KiB: each piece consists of separate deflate blocks, and all
@@ -97,7 +107,7 @@ class GzipReader:
         if self._ended:
             return b""
         if self._slow:
-            parts = await loop.run_in_executor(None, _read_parts, self._body, most)
+            parts = await loop.run_in_executor(_slow_bodies(), _read_parts, self._body, most)
         else:
             parts = _read_parts(self._body, most)
         start = b"" if self._size else _GZIP_HEAD
@@ -119,7 +129,7 @@ class ThreadReader:
 
     async def next(self, loop: asyncio.AbstractEventLoop, most: int) -> Buffer:
         """The next piece, of about `most` bytes; empty at the end."""
-        return await loop.run_in_executor(None, self._body.read, most)
+        return await loop.run_in_executor(_slow_bodies(), self._body.read, most)
 
 
 def _read_parts(body: BodyReader, most: int) -> list[Buffer]:

@@ -61,7 +61,7 @@ def wanted_relays(service: Object) -> list[_Wanted]:
         if spec.get("type") == "LoadBalancer"
         else []
     )
-    ways = []
+    ways: list[_Wanted] = []
     for port in spec.get("ports") or ():
         if len(ways) >= MOST_RELAYS:
             log.warning("service %s: only %d ports are relayed to this machine", key, MOST_RELAYS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -123,7 +124,11 @@ def check_structure(
 def _is_fresh(path: Path) -> bool:
     """Whether nothing was ever stored here. The first start may have been interrupted early."""
     try:
-        return os.stat(path).st_size <= 2 * disk.PAGE_SIZE
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            # Opening a pipe would wait for its other end.
+            raise StoreError(f"cannot open {path}: it is not a regular file")
+        return found.st_size <= 2 * disk.PAGE_SIZE
     except FileNotFoundError:
         return True
     except OSError as error:

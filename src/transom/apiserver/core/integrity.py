@@ -34,6 +34,7 @@ log = logging.getLogger("transom.apiserver")
 MASTER_LEASES = "masterleases"
 _AT_START = 500  # records of a bucket that are checked before they are first read
 _SLICE, _PAUSE = 32, 0.1  # of the background check
+_LARGE = 64 * 1024  # bytes of a record that other tasks do not wait for
 _SCAN_PAUSE = 5.0  # between two searches caused by failed requests
 _MOST_EVENTS = 100
 
@@ -148,6 +149,8 @@ class Integrity:
     async def _check(self, records: Sequence[StoreRecord], res: Resource | None = None) -> int:
         found = 0
         for record in records:
+            if len(record.value) > _LARGE:
+                await asyncio.sleep(0)
             problem = check_value(
                 record.key, record.mod_revision, record.value
             ) or self._undecodable(res, record)

@@ -93,7 +93,7 @@ class ResponseEncoder:
         if not responses.needs_thread(res, records, form):
             return _list_response(call, form, result)
         work = functools.partial(_list_response, call, form, result)
-        if responses.is_long_protobuf_list(res, records, form):
+        if responses.is_long_protobuf_list(records, form):
             # Many small objects: no CPU time limit applies.
             return asyncio.get_running_loop().run_in_executor(None, work)
         return compute_in_worker(self._workers, call.ctx, work)

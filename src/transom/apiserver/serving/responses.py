@@ -237,11 +237,9 @@ def needs_thread(res: Resource, records: Collection[StoreRecord], form: OutputFo
     return stored_size(records) > (_LARGE_YAML if form.media == YAML else _LARGE)
 
 
-def is_long_protobuf_list(
-    res: Resource, records: Collection[StoreRecord], form: OutputForm
-) -> bool:
+def is_long_protobuf_list(records: Collection[StoreRecord], form: OutputForm) -> bool:
     """Protobuf encodes the length of a list before its items."""
-    return form.media == PROTOBUF and _is_lazy(res, records, form)
+    return form.media == PROTOBUF and len(records) > _BIG_DECODED
 
 
 def takes_long(res: Resource, record: StoreRecord, form: OutputForm) -> bool:
