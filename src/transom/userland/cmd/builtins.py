@@ -14,6 +14,7 @@ from transom.userland.files import decode_text
 from transom.userland.posix.sh import arithmetic
 from transom.userland.process import Exit
 from transom.userland.windows import texts
+from transom.userland.windows.help_texts import help_list, help_text
 from transom.userland.windows.variables import Variables
 
 CmdBuiltin = Callable[[CmdState, str], int | Awaitable[int]]
@@ -544,7 +545,20 @@ KEEPS_ERROR_LEVEL = frozenset(
         "del",
     )
 )
+
+
+def _help(shell: CmdState, rest: str) -> int:
+    name = rest.strip().lower()
+    shown = help_text(name) if name else help_list()
+    if shown is None:
+        shell.print_line(f'This command is not supported by the help utility.  Try "{name} /?".')
+        return 1
+    shell.process.write(shown)
+    return 1 if not name else 0
+
+
 BUILTINS: dict[str, CmdBuiltin] = {
+    "help": _help,
     "assoc": _assoc,
     "break": _nothing,
     "call": _call,

@@ -26,6 +26,7 @@ from transom.userland.cmd.tree import (
 from transom.userland.process import Exit, Process, connected
 from transom.userland.streams import ByteSink, CallSink, CollectingSink
 from transom.userland.windows import texts
+from transom.userland.windows.help_texts import help_text
 from transom.userland.windows.variables import Variables
 
 _NAME = re.compile(
@@ -269,6 +270,9 @@ class CmdInterpreter(CmdState):
         else:
             return self.error_level
         builtin = BUILTINS.get(name.lower())
+        if builtin is not None and rest.split() == ["/?"] and (shown := help_text(name)):
+            self.process.write(shown)
+            return 0
         if builtin is not None:
             try:
                 result = builtin(self, rest)

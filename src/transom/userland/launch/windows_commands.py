@@ -12,6 +12,7 @@ from transom.userland.launch import windows_table as table
 from transom.userland.launch.server_table import program_for
 from transom.userland.process import Command, Process
 from transom.userland.subprogram import command_from_program
+from transom.userland.windows.help_texts import help_text
 
 _SYSTEM = (
     "c:\\windows\\system32",
@@ -71,7 +72,22 @@ def find_windows_command(
         )
     if command is None:
         raise FileNotFoundError(name)
-    return command
+    return _with_help(stem, command)
+
+
+def _with_help(name: str, command: Command) -> Command:
+    shown = help_text(name)
+    if shown is None:
+        return command
+
+    async def run(process: Process) -> int:
+        if process.argv[1:] == ["/?"]:
+            process.write(shown)
+            return 0
+        result = command(process)
+        return result if isinstance(result, int) else int(await result)
+
+    return run
 
 
 def _candidates(context: ProgramContext, name: str, directory: str) -> list[str]:

@@ -9,7 +9,7 @@ from transom.userland.cmd.forfiles import forfiles
 from transom.userland.posix.commands import archive, http, table
 from transom.userland.posix.sh.main import run_shell
 from transom.userland.powershell import main as powershell_main
-from transom.userland.process import Command
+from transom.userland.process import Command, Process
 from transom.userland.windows import (
     accounts,
     acls,
@@ -32,13 +32,30 @@ from transom.userland.windows import (
     wmic,
 )
 
+
+async def _curl(process: Process) -> int:
+    if process.argv[1:2] in (["--version"], ["-V"]):
+        process.print_line("curl 7.55.1 (Windows) libcurl/7.55.1 WinSSL")
+        process.print_line("Release-Date: [unreleased]")
+        process.print_line("Protocols: dict file ftp ftps http https imap imaps pop3 pop3s smtp")
+        return 0
+    return int(await http.curl(process))
+
+
+async def _tar(process: Process) -> int:
+    if process.argv[1:2] == ["--version"]:
+        process.print_line("bsdtar 3.3.2 - libarchive 3.3.2 zlib/1.2.5.f-ipp")
+        return 0
+    return int(await archive.tar(process))
+
+
 COMMANDS: dict[str, Command] = {
     "cmd": cmd_main.run_cmd,
-    "curl": http.curl,
+    "curl": _curl,
     "forfiles": forfiles,
     "powershell": powershell_main.run_powershell,
     "pwsh": powershell_main.run_powershell,
-    "tar": archive.tar,
+    "tar": _tar,
     **accounts.COMMANDS,
     **acls.COMMANDS,
     **choice.COMMANDS,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transom.userland.powershell.control import Thrown
+from transom.userland.powershell.exceptions import error_record
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.tree import BoundArgument, NamedArgument, ParameterArgument
 from transom.userland.powershell.values import PowerShellError, ScriptBlock, to_items, to_text
@@ -72,7 +73,9 @@ _COMMON = (
     "ErrorAction",
     "EA",
     "ErrorVariable",
+    "EV",
     "OutVariable",
+    "OV",
     "WarningAction",
     "InformationAction",
     "OutBuffer",
@@ -91,6 +94,8 @@ class CmdletCall:
         self.input = given
         self.values: dict[str, Any] = {}
         self.rest: list[Any] = []
+        self._failed = False
+        self._out: list[Any] = []
 
     @property
     def process(self) -> Process:
@@ -110,6 +115,10 @@ class CmdletCall:
         return self.input if self.input is not None else to_items(self.get("InputObject"))
 
     def emit(self, value: Any) -> None:
+        if self.has("OutVariable") or self.has("OV"):
+            name = self.text("OutVariable", self.text("OV")).lstrip("+").lower()
+            self._out.append(value)
+            self.evaluator.scopes[-1][name] = self._out
         self.evaluator.emit(value)
 
     def fail(self, message: str, category: str, identity: str) -> None:
@@ -119,6 +128,7 @@ class CmdletCall:
         own = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
         full = identity if "," in identity else own
         error = PowerShellError(message, category, full, where=self.cmdlet.name)
+        self._remember(error)
         action = self.text("ErrorAction", self.text("EA")).lower()
         if action in ("silentlycontinue", "ignore", "0"):
             self.evaluator.success = False
@@ -127,6 +137,16 @@ class CmdletCall:
             raise Thrown(error.message, error.category, error.identity, where=error.where)
         else:
             self.evaluator.write_error(error)
+
+    def _remember(self, error: PowerShellError) -> None:
+        """-ErrorVariable: `name`, or `+name` to add to it."""
+        name = self.text("ErrorVariable", self.text("EV"))
+        if name:
+            known = self.evaluator.scopes[-1].get(name.lstrip("+").lower())
+            more = name.startswith("+") or self._failed
+            before = to_items(known) if more and known is not None else []
+            self.evaluator.scopes[-1][name.lstrip("+").lower()] = [*before, error_record(error)]
+            self._failed = True
 
     def _parameter(self, name: str) -> str | None:
         known = (
@@ -191,6 +211,7 @@ class CmdletCall:
             if inspect.isawaitable(result):
                 await result
         except PowerShellError as error:
+            self._remember(error)
             action = self.text("ErrorAction", self.text("EA")).lower()
             if action in ("silentlycontinue", "ignore", "0"):
                 self.evaluator.success = False

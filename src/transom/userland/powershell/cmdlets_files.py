@@ -171,6 +171,15 @@ def _clear_content(call: CmdletCall) -> None:
         write_stream(call, path, b"")
 
 
+def _above(path: str, of_directory: bool) -> dict[str, Any]:
+    """The directory that an item is in."""
+    name = ntpath.basename(path) or path
+    properties = {"Name": name, "FullName": path, "PSIsContainer": True}
+    if of_directory:
+        return {"Parent": PsObject("System.IO.DirectoryInfo", properties, name)}
+    return {"Directory": PsObject("System.IO.DirectoryInfo", properties, path)}
+
+
 def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
     files = call.process.files
     full = files.absolute(path)
@@ -202,12 +211,11 @@ def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
         "CreationTime": local_date(call.evaluator, state.mtime),
         "Length": None if directory else state.size,
         "DirectoryName": files.parent(full),
+        **_above(files.parent(full), directory),
         "PSIsContainer": directory,
         "Exists": True,
         "Attributes": ", ".join(names) or "Normal",
         "IsReadOnly": "R" in letters,
-        "Parent": ntpath.basename(files.parent(full)),
-        "Directory": files.parent(full),
         "Root": full[:3],
         "LastWriteTimeUtc": DateTime(state.mtime),
         "LastAccessTime": local_date(call.evaluator, state.mtime),

@@ -36,6 +36,10 @@ async def _for_each(call: CmdletCall) -> None:
     target = call.get("Process")
     blocks = [block for block in to_items(target) if isinstance(block, ScriptBlock)]
     begin, end = call.get("Begin"), call.get("End")
+    if len(blocks) > 1 and begin is None:  # the first of several is -Begin, a third is -End
+        begin, blocks = blocks[0], blocks[1:]
+        if len(blocks) > 1 and end is None:
+            *blocks, end = blocks
     if isinstance(begin, ScriptBlock):
         await call.each(begin, None)
     for item in call.objects():
@@ -145,9 +149,15 @@ async def _sort(call: CmdletCall) -> None:
         ]
         keyed.append((keys or [value], value))
 
+    strict = call.has("CaseSensitive")
+
     def compare(left: tuple[list[Any], Any], right: tuple[list[Any], Any]) -> int:
         check_slice()
         for a, b in zip(left[0], right[0], strict=True):
+            if strict and isinstance(a, str) and isinstance(b, str) and a.lower() == b.lower():
+                if a != b:  # lower case comes first
+                    return -1 if a.swapcase() < b.swapcase() else 1
+                continue
             if to_bool(OPERATORS["-lt"](a, b)):
                 return -1
             if to_bool(OPERATORS["-gt"](a, b)):
@@ -428,7 +438,7 @@ CMDLETS = (
         "Unique",
         "First Last Skip SkipLast ExpandProperty ExcludeProperty Index InputObject",
     ),
-    cmdlet_row("Sort-Object", _sort, "Property*", "Descending Unique", "InputObject"),
+    cmdlet_row("Sort-Object", _sort, "Property*", "Descending Unique CaseSensitive", "InputObject"),
     cmdlet_row(
         "Measure-Object",
         _measure,

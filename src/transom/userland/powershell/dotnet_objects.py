@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from transom.userland.powershell.exceptions import full_exception_name, is_exception_type
+from transom.userland.powershell.operators import format_operator
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
     Hashtable,
@@ -188,6 +189,29 @@ def _append(newline: bool) -> Callable[..., Any]:
     return run
 
 
+def _append_format(evaluator: Any, target: StringBuilder, arguments: list[Any]) -> StringBuilder:
+    target.parts.append(format_operator(to_text(arguments[0]), arguments[1:]))
+    return target
+
+
+def _edit(change: Callable[[str, list[Any]], str]) -> Callable[..., Any]:
+    def run(evaluator: Any, target: StringBuilder, arguments: list[Any]) -> StringBuilder:
+        target.parts[:] = [change("".join(target.parts), arguments)]
+        return target
+
+    return run
+
+
+def _inserted(text: str, arguments: list[Any]) -> str:
+    place = int(to_number(arguments[0]))
+    return text[:place] + to_text(arguments[1]) + text[place:]
+
+
+def _removed(text: str, arguments: list[Any]) -> str:
+    start, count = (int(to_number(one)) for one in arguments[:2])
+    return text[:start] + text[start + count :]
+
+
 def _enqueue(evaluator: Any, target: Collection, arguments: list[Any]) -> None:
     target.items.append(arguments[0])
 
@@ -289,6 +313,13 @@ METHODS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     },
     ("System.Text.StringBuilder", "append"): _append(False),
     ("System.Text.StringBuilder", "appendline"): _append(True),
+    ("System.Text.StringBuilder", "appendformat"): _append_format,
+    ("System.Text.StringBuilder", "clear"): _edit(lambda text, a: ""),
+    ("System.Text.StringBuilder", "insert"): _edit(_inserted),
+    ("System.Text.StringBuilder", "remove"): _edit(_removed),
+    ("System.Text.StringBuilder", "replace"): _edit(
+        lambda text, a: text.replace(to_text(a[0]), to_text(a[1]))
+    ),
     ("System.Text.StringBuilder", "tostring"): lambda evaluator, target, a: "".join(target.parts),
     ("System.IO.StreamWriter", "write"): _write(False),
     ("System.IO.StreamWriter", "writeline"): _write(True),

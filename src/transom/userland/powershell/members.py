@@ -9,6 +9,7 @@ from calendar import timegm
 from collections.abc import Awaitable, Callable, Mapping
 from time import gmtime, strptime
 from typing import Any
+from urllib.parse import urlsplit
 
 from transom.machines.windows.time_zones import offset_seconds
 from transom.userland import http_client as netclient
@@ -119,7 +120,31 @@ def _cast_custom_object(value: Any) -> PsObject:
 
 
 # A cast to any other type keeps the value.
+def _uri(value: Any) -> PsObject:
+    text = to_text(value)
+    parts = urlsplit(text)
+    usual = {"http": 80, "https": 443, "ftp": 21}.get(parts.scheme, -1)
+    return PsObject(
+        "System.Uri",
+        {
+            "AbsolutePath": parts.path or "/",
+            "AbsoluteUri": text,
+            "Authority": parts.netloc,
+            "Host": parts.hostname or "",
+            "IsAbsoluteUri": bool(parts.scheme),
+            "Port": parts.port or usual,
+            "Query": f"?{parts.query}" if parts.query else "",
+            "Scheme": parts.scheme,
+            "Segments": [f"{one}/" for one in parts.path.split("/")[:-1]]
+            + [one for one in parts.path.split("/")[-1:] if one],
+            "OriginalString": text,
+        },
+        text,
+    )
+
+
 _CASTS: dict[str, Callable[[Any], Any]] = {
+    "uri": lambda value: value if isinstance(value, PsObject) else _uri(value),
     **dict.fromkeys(("int", "int32", "int64", "long", "byte", "uint32", "int16"), _cast_integer),
     **dict.fromkeys(("double", "single", "float", "decimal"), _cast_float),
     "string": to_text,

@@ -168,7 +168,8 @@ async def windows_find(process: Process) -> int:
     for path, line in found:
         check_slice()
         counts[path] += 1
-        if ((wanted.lower() in line.lower()) if fold else wanted in line) != ("/v" in switches):
+        inside = (wanted.lower() in line.lower()) if fold else wanted in line
+        if (inside and wanted != "") != ("/v" in switches):  # "" is in no line
             hits[path].append((counts[path], line))
     for path, rows in hits.items():
         header = f"\r\n---------- {path.upper()}" if path else ""
