@@ -23,7 +23,7 @@ A = "pod/default/a"
 LINUX, WINDOWS = "node/linux-1", "node/windows-1"
 CNI_CONF = r"C:\etc\cni\net.d\cni.conf"
 ON_WINDOWS = pod(os="windows", spec={"nodeName": "windows-1"})
-ADAPTER = "'vEthernet (Ethernet)'"
+ADAPTER = "vEthernet (Ethernet)"
 HOST_PROCESS = {"hostProcess": True, "runAsUserName": "NT AUTHORITY\\Nobody"}
 
 NEWER_FAILURES: tuple[Failure, ...] = (
@@ -67,8 +67,8 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         WINDOWS,
         "its network interface vEthernet (Ethernet) is down",
         f'transom node exec windows-1 --name doctor -- Enable-NetAdapter -Name "{ADAPTER}"',
-        do=execute("windows-1", f"Disable-NetAdapter -Name {ADAPTER} -Confirm:$false"),
-        undo=execute("windows-1", f"Enable-NetAdapter -Name {ADAPTER}"),
+        do=execute("windows-1", f"Disable-NetAdapter -Name '{ADAPTER}' -Confirm:$false"),
+        undo=execute("windows-1", "Enable-NetAdapter", "-Name", ADAPTER),
     ),
     Failure(
         "an adapter of a Windows node that is disabled for a while",
@@ -76,9 +76,9 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         "Kubelet stopped posting node status. And its network interface vEthernet (Ethernet) is down",
         f'transom node exec windows-1 --name doctor -- Enable-NetAdapter -Name "{ADAPTER}"',
         do=both(
-            execute("windows-1", f"Disable-NetAdapter -Name {ADAPTER} -Confirm:$false"), sleep(60)
+            execute("windows-1", f"Disable-NetAdapter -Name '{ADAPTER}' -Confirm:$false"), sleep(60)
         ),
-        undo=execute("windows-1", f"Enable-NetAdapter -Name {ADAPTER}"),
+        undo=execute("windows-1", "Enable-NetAdapter", "-Name", ADAPTER),
     ),
     Failure(
         "load balancers that a user has removed",
@@ -94,6 +94,15 @@ NEWER_FAILURES: tuple[Failure, ...] = (
             "windows-1", r"Import-Module C:\k\hns.psm1; Get-HnsPolicyList | Remove-HnsPolicyList"
         ),
         undo=execute("windows-1", "Restart-Service kube-proxy"),
+    ),
+    Failure(
+        "a node that was rebooted several times",
+        A,
+        "",
+        "",
+        first=(ON_WINDOWS,),
+        do=both(*(both(reboot("windows-1"), sleep(30)) for _ in range(3))),
+        harmless=True,
     ),
     # ---- Windows' services and features
     Failure(

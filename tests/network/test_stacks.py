@@ -1,4 +1,4 @@
-"""Addresses are read as the standard library reads them, only faster."""
+"""Addresses are read as the standard library reads them, only faster; routes follow addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transom.network.stacks import read_address, read_interface
+from transom.network.stacks import (
+    Fabric,
+    NetworkLink,
+    NetworkStack,
+    read_address,
+    read_interface,
+)
 
 OCTETS = st.lists(
     st.sampled_from(["0", "00", "01", "7", "10", "255", "256", "", " 1", "a", "٣"]),
@@ -49,3 +55,26 @@ def test_interfaces_compare_with_those_of_the_standard_library(text: str) -> Non
     assert (
         mine.network == theirs.network and mine.netmask == theirs.netmask and mine.ip == theirs.ip
     )
+
+
+def test_a_route_of_an_address_is_used_after_other_routes_were() -> None:
+    stack = Fabric().add("node", "node", "linux")
+    stack.add_link(NetworkLink("eth0", "veth"))
+    stack.add_address("eth0", "172.20.0.3/16")
+    stack.replace_route("0.0.0.0/0", "eth0", "172.20.0.1")
+    assert _link_to(stack, "10.244.1.2") == "eth0"
+    stack.add_link(NetworkLink("cni0", "bridge"))
+    stack.add_address("cni0", "10.244.1.1/24")
+    assert _link_to(stack, "10.244.1.2") == "cni0"
+    stack.set_link_state("cni0", up=False)
+    assert _link_to(stack, "10.244.1.2") == "eth0"
+    stack.set_link_state("cni0", up=True)
+    assert _link_to(stack, "10.244.1.2") == "cni0"
+    stack.delete_address("cni0", "10.244.1.1/24")
+    assert _link_to(stack, "10.244.1.2") == "eth0"
+
+
+def _link_to(stack: NetworkStack, address: str) -> str:
+    route = stack.route(address)
+    assert route is not None
+    return route.link

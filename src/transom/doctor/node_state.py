@@ -65,7 +65,7 @@ def broken_link(node: NodeState) -> tuple[str, str] | None:
         name = node.down_links[0]
         up = f"transom node exec {node.name} -- ip link set {name} up"
         if node.windows:
-            up = f"transom node exec {node.name} -- Enable-NetAdapter -Name \"'{name}'\""
+            up = f'transom node exec {node.name} -- Enable-NetAdapter -Name "{name}"'
         elif name not in _WITHOUT_ROUTES:  # its routes do not come back with it
             up = f"transom node reboot {node.name}"
         return f"its network interface {name} is down", up

@@ -242,7 +242,8 @@ def check_reservations(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "answering.",
                 remedy="Start its kubelet with --system-reserved=memory=2Gi (cluster file: "
                 "systemReserved; transom node add "
-                "--system-reserved memory=2Gi).",
+                "--system-reserved memory=2Gi). If it was started by hand: transom node reboot "
+                f"{name_of_object(node)}",
             )
 
 

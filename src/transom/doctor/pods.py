@@ -264,10 +264,28 @@ def _keeps_restarting(s: ClusterSnapshot, pod: Object, container: Object) -> boo
     last = (container.get("lastState") or {}).get("terminated") or {}
     restarts = int(container.get("restartCount") or 0)
     recent = s.now - time_of(str(last.get("finishedAt") or "")) < _RECENT
-    if not restarts or not recent:
+    if not restarts or not recent or _ended_with_machine(s, pod, container):
         return False
     return bool(_killed_by_probe(s, pod, str(container.get("name", "")))) or (
         restarts >= _MANY_RESTARTS and bool(last.get("exitCode"))
+    )
+
+
+def _ended_with_machine(s: ClusterSnapshot, pod: Object, container: Object) -> bool:
+    """Whether its node was started again after the container's last end."""
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    running = (container.get("state") or {}).get("running") or {}
+    node = (pod.get("spec") or {}).get("nodeName")
+    begin, end = (
+        time_of(str(text or "")) for text in (last.get("finishedAt"), running.get("startedAt"))
+    )
+    return any(
+        about.get("kind") == "Node"
+        and about.get("name") == node
+        and event.get("reason") in ("Starting", "Rebooted")
+        and begin - 1 <= event_time(event) <= end + 1
+        for event in s.of("events")
+        if (about := event.get("involvedObject") or {})
     )
 
 

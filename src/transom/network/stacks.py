@@ -94,7 +94,6 @@ class NetworkStack:
     __slots__ = (
         "_by_prefix_length",
         "_change",
-        "_ladder",
         "_last_index",
         "_routes",
         "forwarding",
@@ -182,14 +181,14 @@ class NetworkStack:
                 del self._routes[destination]
             for address in [a for a, (_, at) in self.neighbours.items() if at == name]:
                 del self.neighbours[address]
-        self._ladder = None
+        self._by_prefix_length = None
         self._change(self, "link", name)
 
     def _add_prefix(self, link: str, interface: Interface) -> None:
         network = interface.network
         if network.prefixlen < network.max_prefixlen and network not in self._routes:
             self._routes[network] = NetworkRoute(network, link, source=_plain(interface))
-            self._ladder = None
+            self._by_prefix_length = None
 
     def rename_link(self, old: str, new: str) -> None:
         link = self.links.pop(old)

@@ -6,6 +6,7 @@ service with a NodePort) are reported as such, not guessed.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ from transom.network.trace.run import run_trace
 from transom.windows.limits import LIMITS
 
 _OS: Final = "kubernetes.io/os"
+_DNS_PORT: Final = 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ async def run_matrix(
 ) -> list[MatrixResult]:
     """Does not check whether a process listens: this is about the path."""
     previous = inventory.listening
-    inventory.listening = _network_only(world)
+    inventory.listening = _network_only(previous)
     try:
         flows = (*FLOWS, *FLOWS_OF_IPV6) if cast.linux6 or cast.address6 else FLOWS
         return [await _try(world, inventory, flow, cast) for flow in flows]
@@ -272,10 +274,14 @@ async def run_matrix(
         inventory.listening = previous
 
 
-def _network_only(world: NetworkState) -> Callable[..., bool]:
-    """Every address listens, except node ports on nodes: there, only a rule can answer."""
+def _network_only(actual: Callable[..., bool]) -> Callable[..., bool]:
+    """Every address listens, except node ports on nodes, where only a rule can answer, and name
+    servers on a pod's own loopback address.
+    """
 
     def listening(stack: Any, address: str, port: int, protocol: str) -> bool:
+        if port == _DNS_PORT and ipaddress.ip_address(address).is_loopback:
+            return actual(stack, address, port, protocol)
         return always_listening(stack, address, port, protocol) and not (
             stack.role == "node" and 30000 <= port <= 32767
         )
