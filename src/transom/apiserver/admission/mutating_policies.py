@@ -6,8 +6,10 @@ policies that request it (`reinvocationPolicy: IfNeeded`) and were applied befor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from functools import partial
+from operator import ne
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.admission.policy_source import (
@@ -44,6 +46,8 @@ else:
     apply_configuration = lazy_import("transom.machinery.apply_configuration")
     conditions = lazy_import("transom.machinery.cel.conditions")
     policies = lazy_import("transom.machinery.cel.policies")
+
+T = TypeVar("T")
 
 
 class _PolicyError(NamedTuple):
@@ -142,7 +146,9 @@ class MutatingAdmissionPolicy(MutatingPlugin):
     ) -> list[_PolicyError]:
         rounds = reinvocation_of(attributes)
         state = rounds.of_plugin(self.name)
-        if rounds.second and state.output != attributes.obj:
+        if rounds.second and await self._offload(
+            attributes, partial(ne, attributes.obj, state.output)
+        ):
             state.changed()  # by a plugin of the second round
         problems: list[_PolicyError] = []
         brief = conditions.BriefBudget()
@@ -150,7 +156,8 @@ class MutatingAdmissionPolicy(MutatingPlugin):
             found = await self._apply(one, attributes, rounds, brief)
             if found is not None:
                 problems.append(found)
-        state.output = copy_object(attributes.obj) if rounds.wanted else None
+        if rounds.wanted:
+            state.output = await self._offload(attributes, partial(copy_object, attributes.obj))
         return problems
 
     async def _apply(
@@ -164,7 +171,7 @@ class MutatingAdmissionPolicy(MutatingPlugin):
         compiled = await self._source.compiled(one.hook, attributes)
         shown = await seen_by(attributes, one.target)
         given = self._input(attributes, one, shown)
-        matched = await self._compute(attributes, brief, lambda b: compiled.matches(given, b))
+        matched = await self._compute(attributes, brief, partial(compiled.matches, given))
         if matched.error:
             return _PolicyError(one.hook.name, one.binding.name, matched.error, policies.INVALID)
         if not matched.value or (rounds.second and one.key not in state.again):
@@ -196,15 +203,20 @@ class MutatingAdmissionPolicy(MutatingPlugin):
             given = self._input(attributes, one, shown)
             try:
                 patch = await self._compute(
-                    attributes, brief, lambda b, m=mutation, g=given: compiled.patch(m, g, b)
+                    attributes, brief, partial(compiled.patch, mutation, given)
                 )
-                new = _patched(one.target, shown.obj, patch, json_patch=mutation.json_patch)
+                copies = mutation.json_patch and any(step["op"] == "copy" for step in patch)
+                change = await self._offload(
+                    attributes,
+                    partial(_read_patched, attributes, one.target, shown.obj, patch, mutation),
+                    large=copies,
+                )
             except policies.MutationError as error:
                 found = _PolicyError(one.hook.name, one.binding.name, str(error), policies.INVALID)
                 problem = problem or found
                 continue
-            if new is not None:
-                changed = await _take_over(attributes, one.target, shown.obj, new) or changed
+            if change is not None:
+                changed = await take_over(attributes, one.target, change) or changed
         return problem, changed
 
     def _input(
@@ -219,7 +231,20 @@ class MutatingAdmissionPolicy(MutatingPlugin):
             RequestAuthorizer(self._decide, attributes.ctx.user),
         )
 
-    async def _compute(self, attributes: Attributes, brief: Any, work: Any) -> Any:
+    async def _offload(
+        self, attributes: Attributes, work: Callable[[], T], *, large: bool = False
+    ) -> T:
+        """Computed in a worker thread if the request is large."""
+        if not (large or attributes.ctx.large):
+            return work()
+        return await compute_in_worker(self._source.objects.workers, attributes.ctx, work)
+
+    async def _compute(
+        self,
+        attributes: Attributes,
+        brief: conditions.BriefBudget,
+        work: Callable[[conditions.BriefBudget | None], T],
+    ) -> T:
         """On the event loop if it takes a few milliseconds, otherwise in a worker thread."""
         try:
             return work(brief)
@@ -227,6 +252,25 @@ class MutatingAdmissionPolicy(MutatingPlugin):
             return await compute_in_worker(
                 self._source.objects.workers, attributes.ctx, lambda: work(None)
             )
+
+
+def _read_patched(
+    attributes: Attributes,
+    target: Resource,
+    shown: Object,
+    patch: Any,
+    mutation: policies.CompiledMutation,
+) -> WebhookChange | None:
+    """The object with the patch, decoded and defaulted. A pure function that is slow for large
+    objects.
+    """
+    new = _patched(target, shown, patch, json_patch=mutation.json_patch)
+    if new is None:
+        return None
+    try:
+        return read_change(attributes, target, shown, new)
+    except codec.DecodeError as problem:
+        raise errors.internal(problem.base) from None
 
 
 def _patched(target: Resource, shown: Object, patch: Any, *, json_patch: bool) -> Object | None:
@@ -242,14 +286,6 @@ def _patched(target: Resource, shown: Object, patch: Any, *, json_patch: bool) -
         if str(problem).endswith("test failed"):
             return None
         raise policies.MutationError(f"JSON Patch: {problem}") from None
-
-
-async def _take_over(attributes: Attributes, target: Resource, shown: Object, new: Object) -> bool:
-    try:
-        change: WebhookChange = read_change(attributes, target, shown, new)
-    except codec.DecodeError as problem:
-        raise errors.internal(problem.base) from None
-    return await take_over(attributes, target, change)
 
 
 def _denied(attributes: Attributes, problems: list[_PolicyError]) -> ApiError:

@@ -1,7 +1,7 @@
 """PodSecurity: enforces the Pod Security Standards that the labels of a namespace select.
 
-`enforce` rejects pods, `warn` warns about pods and about workloads that would create them, and a
-change of the labels warns about existing pods. Audit annotations are not written.
+`enforce` rejects pods, `warn` warns about pods and about workloads that would create them, `audit`
+annotates the audit event, and a change of the labels warns about existing pods.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class PodSecurity(ValidatingPlugin):
             for name in _TEMPLATES[key]:
                 template = (template or {}).get(name)
             if template:
+                _audit(attributes, policy, template)
                 _warn(attributes, policy, template)
 
     def _validate_namespace(self, attributes: Attributes) -> None:
@@ -156,10 +157,22 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 def _check_pod(attributes: Attributes, policy: Mapping[str, PolicyLevel]) -> None:
     pod, enforce = attributes.obj, policy["enforce"]
+    attributes.ctx.annotations[f"{_PREFIX}enforce-policy"] = str(enforce)
+    _audit(attributes, policy, pod)
     found = evaluate_pod(enforce.level, enforce.version, pod["metadata"], pod["spec"])
     if found:
         raise attributes.forbidden(f'violates PodSecurity "{enforce}": {violations_text(found)}')
     _warn(attributes, policy, pod)
+
+
+def _audit(attributes: Attributes, policy: Mapping[str, PolicyLevel], pod: Object) -> None:
+    audit = policy["audit"]
+    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    found = evaluate_pod(audit.level, audit.version, meta, spec)
+    if found:
+        attributes.ctx.annotations[f"{_PREFIX}audit-violations"] = (
+            f'would violate PodSecurity "{audit}": {violations_text(found)}'
+        )
 
 
 def _warn(attributes: Attributes, policy: Mapping[str, PolicyLevel], pod: Object) -> None:
