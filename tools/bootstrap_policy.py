@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import yaml
-from tools.release_facts import MINORS, OUT, Source, merged, range_text
+from tools.release_facts import MINORS, OUT, Source, exact_blocks
 
 _DATA = "plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata"
 _FILES = (
@@ -62,9 +62,8 @@ def main() -> int:
     out = []
     for key in sorted({key for found in by_minor.values() for key in found}):
         having = {minor: found[key] for minor, found in by_minor.items() if key in found}
-        where = range_text(having)
-        lines = merged(having)
-        out += ["", f"{key} {where}" if where else key, *(f" {line}" for line in lines)]
+        for head, *lines in exact_blocks(key, having):
+            out += ["", head, *(f" {line}" for line in lines)]
     head = (
         "# Written by tools/bootstrap_policy.py: roles with `verbs;groups;resources;names;urls`,\n"
         "# `# LABEL`, `+ LABEL` of aggregated roles; bindings with `-> role;subjects`.\n"

@@ -24,6 +24,7 @@ from tools.go_columns import Column, documented, kind_columns
 from tools.go_types import META, ROOTS, SPECIAL, GoTypes
 
 from transom.machinery.kinds import KINDS, Kind
+from transom.machinery.releases import Release, in_range
 
 FIRST, LAST = 21, 37
 MINORS = range(FIRST, LAST + 1)
@@ -108,6 +109,36 @@ def merged(by_minor: dict[int, list[str]]) -> list[str]:
             holds.setdefault(line, set()).add(minor)
             before = line
     return [f"{line} {text}" if (text := range_text(holds[line])) else line for line in order]
+
+
+def exact_blocks(head: str, by_minor: dict[int, list[str]]) -> list[list[str]]:
+    """The lines of one thing in all releases, headed by its name: one block, or several where the
+    order of the lines changed.
+    """
+    lines = merged(by_minor)
+    if all(_of_release(lines, minor) == found for minor, found in by_minor.items()):
+        groups = [(list(by_minor), lines)]
+    else:
+        groups = []
+        for minor in sorted(by_minor):
+            if groups and groups[-1][1] == by_minor[minor]:
+                groups[-1][0].append(minor)
+            else:
+                groups.append(([minor], by_minor[minor]))
+    return [
+        [f"{head} {where}" if (where := range_text(minors)) else head, *found]
+        for minors, found in groups
+    ]
+
+
+def _of_release(lines: list[str], minor: int) -> list[str]:
+    """The lines that hold in a release."""
+    out = []
+    for line in lines:
+        text, at, where = line.partition(" @")
+        if not at or in_range(where, Release(1, minor)):
+            out.append(text)
+    return out
 
 
 # ---- types ----

@@ -111,10 +111,11 @@ class TokenRequests:
             {
                 "name": info.name,
                 "namespace": info.namespace,
-                "uid": given or uid,
                 "creationTimestamp": rfc3339(call.ctx.now),
             }
         )
+        if has_behaviour(self._storage.release, "TokenRequestUid"):
+            meta["uid"] = given or uid
         return account
 
     def _node_of(self, pod: Object) -> Object | None:

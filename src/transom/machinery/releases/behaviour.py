@@ -17,6 +17,8 @@ Behaviour = Literal[
     "AppArmorFields",
     "ClaimRequests",
     "CommonContainerRules",
+    "TokenRequestUid",
+    "DisksUnchecked",
     "QuotaNamesContainers",
     "ScaleNamespace",
     "ScaleErrorsNameWorkload",
@@ -190,6 +192,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ScaleErrorsNameWorkload": Release(1, 33),
     "ScaleNamespace": Release(1, 23),
     "QuotaNamesContainers": Release(1, 24),
+    "DisksUnchecked": Release(1, 31),
+    "TokenRequestUid": Release(1, 34),
     # The rules of all containers run before those of regular ones.
     "CommonContainerRules": Release(1, 25),
     "ComparingTolerations": Release(1, 35),

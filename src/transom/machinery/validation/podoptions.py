@@ -17,6 +17,7 @@ from transom.machinery.validation.rules import Errors, RulesFactory, Update, Val
 class PodOptions(NamedTuple):
     release: Release = DEFAULT
     newer: bool = False  # a release with tables
+    checks_disks: bool = True  # several pods may only read a cloud disk
     in_pod: bool = False  # the spec of a pod, not of a template
     common_first: bool = False  # rules of all containers run before those of regular containers
     forbids_init_hooks: bool = (
@@ -85,6 +86,7 @@ def pod_options(features: FeatureSet) -> PodOptions:
     return PodOptions(
         release=release,
         newer=True,
+        checks_disks=not has_behaviour(release, "DisksUnchecked"),
         common_first=has_behaviour(release, "CommonContainerRules"),
         forbids_init_hooks=has_behaviour(release, "InitContainerHooksForbidden"),
         checks_host_ports=has_behaviour(release, "HostPortErrors"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from transom.machinery.field import invalid
+from transom.machinery.field import forbidden, invalid, required
 from transom.machinery.validation.checks import token_lifetime
 from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.names import is_label_value, is_qualified_name
 from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _GROUP = "authorization.k8s.io"
@@ -31,7 +32,39 @@ def _attributes(spec: Mapping[str, Any]) -> Errors:
                 "exactly one of nonResourceAttributes or resourceAttributes must be specified",
             )
         ]
-    return []
+    errors: Errors = []
+    for kind in ("fieldSelector", "labelSelector"):  # releases before 1.31 have neither
+        selector = (resource or {}).get(kind)
+        if selector is not None:
+            _check_selector(selector, kind, f"spec.resourceAttributes.{kind}", errors)
+    return errors
+
+
+def _check_selector(selector: Mapping[str, Any], kind: str, path: str, errs: Errors) -> None:
+    raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+    if raw and requirements:
+        text = "may not specified at the same time as requirements"
+        errs.append(invalid(f"{path}.rawSelector", raw, text))
+    if not raw and not requirements:
+        text = f"when {path} is specified, requirements or rawSelector is required"
+        errs.append(required(f"{path}.requirements", text))
+    for i, requirement in enumerate(requirements or ()):
+        where, key = f"{path}.requirements[{i}]", requirement.get("key", "")
+        operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+        if kind == "fieldSelector" and not key:
+            errs.append(required(f"{where}.key", "must be specified"))
+        if operator in ("In", "NotIn") and not values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            errs.append(required(f"{where}.values", text))
+        if operator in ("Exists", "DoesNotExist") and values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errs.append(forbidden(f"{where}.values", text))
+        if kind == "labelSelector":
+            errs += [invalid(f"{where}.key", key, text) for text in is_qualified_name(key)]
+            for j, value in enumerate(values):
+                errs += [
+                    invalid(f"{where}.values[{j}]", value, text) for text in is_label_value(value)
+                ]
 
 
 def _spec(spec: Mapping[str, Any]) -> Errors:

@@ -134,7 +134,7 @@ def _check_replicated_template(
     if not selector.empty:
         _check_labels_match(selector, template, path, errs)
     check_pod_template(template, path, errs, options=options)
-    if replicas > 1:
+    if replicas > 1 and options.checks_disks:
         _check_read_only_disks(template, path, errs)
     _check_always_running(template, owner, path, errs)
 
@@ -394,7 +394,8 @@ def _check_daemon_set_spec(
         shown = godump.dump_label_selector(selector)
         errs.append(invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
     check_pod_template(template, path, errs, options=options)
-    _check_read_only_disks(template, path, errs)
+    if options.checks_disks:
+        _check_read_only_disks(template, path, errs)
     _check_always_running(template, "DaemonSet", path, errs)
     check_nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", errs)
     _check_daemon_set_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy", errs)
