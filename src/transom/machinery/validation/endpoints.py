@@ -68,8 +68,6 @@ def _address(address: dict[str, Any], path: str, strict: bool | None) -> Errors:
         errors += dns_label(address["hostname"], f"{path}.hostname")
     if node is not None:
         errors += dns_subdomain(node, f"{path}.nodeName")
-    if errors and strict is not None:
-        return errors
     return errors + non_special_ip(ip, f"{path}.ip")
 
 
