@@ -58,18 +58,24 @@ class DefaultPreemption(PostFilterPlugin):
             raise SchedulingError(f'pod "{pod.name}" not found')
         reason = self._why_not_eligible(pod, current, filtered_nodes)
         if reason:
-            return None, unschedulable(f"preemption: {reason}")
+            return None, self._not_helpful(reason)
         if not len(filtered_nodes.nodes_where_preemption_might_help()):
             await self._clear_nominated_node_name(current)
-            return None, unschedulable(f"preemption: {self._evaluator.explain([])}")
+            return None, self._not_helpful(self._evaluator.explain([]))
         candidates, statuses = await self._evaluator.find_candidates(state, pod, filtered_nodes)
         if not candidates:
             if self._handle.rules.post_filter_message:
                 await self._clear_nominated_node_name(current)
-            return None, unschedulable(f"preemption: {self._evaluator.explain(statuses)}")
+            return None, self._not_helpful(self._evaluator.explain(statuses))
         best = pick_one_node_for_preemption(candidates, self._handle.clock.time())
         await self._prepare_candidate(pod, best)
         return PostFilterResult(best.node_name), None
+
+    def _not_helpful(self, reason: str) -> Status:
+        """Older releases do not report the reason."""
+        if not self._handle.rules.post_filter_message:
+            return unschedulable()
+        return unschedulable(f"preemption: {reason}")
 
     def _why_not_eligible(
         self, pod: PodInfo, current: Object, filtered_nodes: NodeToStatusMap
