@@ -80,12 +80,12 @@ def test_it_gives_ranges_and_addresses(fresh_cluster: Any) -> None:
             asyncio.run(scenario())
         finally:
             manager.send_signal(signal.SIGTERM)
-            _, said = manager.communicate(timeout=30)
-    assert manager.returncode == 0, said
+            _, printed = manager.communicate(timeout=30)
+    assert manager.returncode == 0, printed
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         (["--allocate-node-cidrs"], "Must specify --cluster-cidr if --allocate-node-cidrs is set"),
         (["--leader-elect=perhaps"], "--leader-elect must be true or false, not 'perhaps'"),
@@ -96,7 +96,7 @@ def test_it_gives_ranges_and_addresses(fresh_cluster: Any) -> None:
     ],
 )
 def test_what_it_refuses(
-    options: list[str], said: str, tmp_path: Path, isolated_environment: dict[str, str]
+    options: list[str], printed: str, tmp_path: Path, isolated_environment: dict[str, str]
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
@@ -111,4 +111,4 @@ def test_what_it_refuses(
         text=True,
         timeout=60,
     )
-    assert done.returncode != 0 and said in done.stderr
+    assert done.returncode != 0 and printed in done.stderr

@@ -56,7 +56,7 @@ class Server:
         return self.events[name]
 
 
-def told(scenario: Callable[[EventRecorder, VirtualClock, Server], Any]) -> Server:
+def recorded(scenario: Callable[[EventRecorder, VirtualClock, Server], Any]) -> Server:
     async def main() -> Server:
         clock, server = VirtualClock(), Server()
         recorder = EventRecorder(server, "tester", clock, random.Random(1))  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_the_shape_of_an_event() -> None:
             field_path="spec.containers{c}",
         )
 
-    (event,) = told(scenario).events.values()
+    (event,) = recorded(scenario).events.values()
     name = event["metadata"].pop("name")
     assert re.fullmatch(r"p\.[0-9a-f]{16}", name)
     assert event == {
@@ -113,7 +113,7 @@ def test_things_without_namespace_speak_in_default() -> None:
     async def scenario(recorder: EventRecorder, _clock: VirtualClock, _server: Server) -> None:
         recorder.event(object_reference(node), WARNING, "Gone", "it went")
 
-    (event,) = told(scenario).events.values()
+    (event,) = recorded(scenario).events.values()
     assert event["metadata"]["namespace"] == "default"
     assert event["involvedObject"] == {"kind": "Node", "apiVersion": "v1", "name": "n", "uid": "u2"}
 
@@ -124,7 +124,7 @@ def test_what_was_told_is_counted_up() -> None:
             recorder.event(POD, WARNING, "BackOff", "waiting")
             await clock.run_for(10)
 
-    server = told(scenario)
+    server = recorded(scenario)
     (event,) = server.events.values()
     assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (
         3,
@@ -146,7 +146,7 @@ def test_an_event_that_expired_is_made_again() -> None:
         server.events.clear()
         recorder.event(POD, WARNING, "BackOff", "waiting")
 
-    server = told(scenario)
+    server = recorded(scenario)
     assert [what for what, _ in server.calls] == ["create", "patch", "create"]
     assert server.calls[-1][1]["count"] == 2
 
@@ -156,7 +156,7 @@ def test_ten_texts_of_one_reason_are_combined() -> None:
         for number in range(12):
             recorder.event(POD, WARNING, "Failed", f"try {number}")
 
-    server = told(scenario)
+    server = recorded(scenario)
     messages = [event["message"] for event in server.events.values()]
     assert messages == [*(f"try {n}" for n in range(9)), "(combined from similar events): try 11"]
     assert [*server.events.values()][-1]["count"] == 3
@@ -172,7 +172,7 @@ def test_one_object_gets_25_events_and_then_few() -> None:
         await clock.run_for(301)
         recorder.event(POD, NORMAL, "Late", "text")
 
-    reasons = [event["reason"] for event in told(scenario).events.values()]
+    reasons = [event["reason"] for event in recorded(scenario).events.values()]
     assert (
         len(reasons) == 27
         and {"Reason24", "Other", "Late"} <= set(reasons)
@@ -188,7 +188,7 @@ def test_an_absent_server_is_waited_for_and_a_refusal_is_not() -> None:
         server.trouble = [errors.forbidden(EVENTS.group_resource, "p", "no")]
         recorder.event(POD, NORMAL, "Two", "text")
 
-    server = told(scenario)
+    server = recorded(scenario)
     assert [call[1]["reason"] for call in server.calls] == ["One", "One", "One", "Two"]
     assert [event["reason"] for event in server.events.values()] == ["One"]
 
@@ -249,4 +249,4 @@ def test_one_event_that_breaks_does_not_stop_the_others() -> None:
         await clock.run_for(1)
         recorder.event(POD, NORMAL, "Second", "fine")
 
-    assert [event["reason"] for event in told(scenario).events.values()] == ["Second"]
+    assert [event["reason"] for event in recorded(scenario).events.values()] == ["Second"]

@@ -163,7 +163,7 @@ def test_watches_that_end_at_once_are_not_repeated_at_once() -> None:
 
 
 def test_a_handler_that_fails_stops_nobody() -> None:
-    told: list[str] = []
+    recorded: list[str] = []
 
     def broken(_obj: Object) -> None:
         raise ValueError("broken")
@@ -174,33 +174,33 @@ def test_a_handler_that_fails_stops_nobody() -> None:
         script = Script(clock, [ObjectList([], "5")], [events])
         informer = Informer(script, PODS, clock, Middle())  # type: ignore[arg-type]
         informer.add_handler(add=broken)
-        informer.add_handler(add=lambda obj: told.append(obj["metadata"]["name"]))
+        informer.add_handler(add=lambda obj: recorded.append(obj["metadata"]["name"]))
         task = asyncio.create_task(informer.run())
         await clock.run_for(0.1)
         task.cancel()
         await asyncio.wait((task,))
 
     asyncio.run(main())
-    assert told == ["a", "b"]
+    assert recorded == ["a", "b"]
 
 
 def test_resync_tells_everything_again() -> None:
     async def main() -> int:
         clock = VirtualClock()
-        told = []
+        recorded = []
         informer = Informer(  # type: ignore[call-arg]
             Script(clock, [ObjectList([pod("a", 3), pod("b", 4)], "5")], []),
             PODS,
             clock,
             Middle(),  # type: ignore[arg-type]
         )
-        informer.add_handler(update=lambda old, new: told.append(old is new), resync=30)
+        informer.add_handler(update=lambda old, new: recorded.append(old is new), resync=30)
         task = asyncio.create_task(informer.run())
         await clock.run_for(65)
         task.cancel()
         await asyncio.wait((task,))
         await clock.run_for(100)
-        assert all(told)
-        return len(told)
+        assert all(recorded)
+        return len(recorded)
 
     assert asyncio.run(main()) == 4

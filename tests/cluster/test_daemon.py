@@ -33,7 +33,7 @@ def _wait(
 ) -> list[str]:
     """What a cluster says to who waits 30 s; then it says nothing more."""
     reader, writer = os.pipe()
-    now, news, told = [0.0], list(says), list[str]()
+    now, news, recorded = [0.0], list(says), list[str]()
 
     def wait(readers: list[int], _: object, __: object, seconds: float) -> tuple[list[int], ...]:
         if not news:
@@ -47,10 +47,10 @@ def _wait(
         patched.setattr(time, "monotonic", lambda: now[0])
         patched.setattr(select, "select", wait)
         try:
-            daemon.wait_daemon_ready(reader, config, 30.0, told.append)
+            daemon.wait_daemon_ready(reader, config, 30.0, recorded.append)
         finally:
             os.close(writer)
-    return told
+    return recorded
 
 
 def test_a_slow_machine_is_waited_for_while_it_gets_on(
@@ -95,9 +95,9 @@ def test_a_disk_that_cannot_be_written_is_one_line_and_a_next_step(
     monkeypatch.setattr(kubeconfig, "check_kubeconfig", lambda path: None)
     monkeypatch.setattr(daemon.os, "open", refuse)
     assert main(["up", "--name", "slow", "--no-nodes"]) == code
-    said = capsys.readouterr().err
-    assert f"error: /data/x: {os.strerror(number)}\n" in said and "Traceback" not in said
-    assert len(said.splitlines()) == (2 if code == 4 else 1)
+    printed = capsys.readouterr().err
+    assert f"error: /data/x: {os.strerror(number)}\n" in printed and "Traceback" not in printed
+    assert len(printed.splitlines()) == (2 if code == 4 else 1)
 
 
 def test_a_file_that_cannot_be_written_is_named(

@@ -48,8 +48,8 @@ def test_both_families_get_what_was_not_said() -> None:
     assert cidr_of_family(found.node_cidr, 6) and cidr_of_family(found.load_balancer_cidr, 6)
     assert settled(found, large=True) == found, "a restart keeps it"
     assert cidr_of_family(settled(DUAL, large=True).pod_cidr, 6).endswith("/48")
-    said = settled(replace(DUAL, pod_cidr=BOTH, feature_gates=(GATE,)))
-    assert (said.pod_cidr, said.feature_gates) == (BOTH, (GATE,))
+    printed = settled(replace(DUAL, pod_cidr=BOTH, feature_gates=(GATE,)))
+    assert (printed.pod_cidr, printed.feature_gates) == (BOTH, (GATE,))
 
 
 def test_the_gate_and_ranges_of_both_say_it_too() -> None:

@@ -273,9 +273,9 @@ def test_unwritable_kubeconfig_is_reported_before_anything_starts(
 def test_broken_kubeconfig_does_not_keep_a_cluster_from_being_deleted(home: Path) -> None:
     (home / "config").write_text("a: [")
     configs.save_config(ClusterConfig("blue", kubeconfig=str(home / "config")))
-    said: list[str] = []
-    assert lifecycle.delete_cluster("blue", said.append)
-    assert said == [
+    printed: list[str] = []
+    assert lifecycle.delete_cluster("blue", printed.append)
+    assert printed == [
         f"note: context 'blue' is still in the kubeconfig: {home / 'config'} is not a valid "
         "kubeconfig: "
         "while parsing a flow node"
@@ -296,8 +296,8 @@ def test_cluster_with_a_damaged_configuration_is_listed_and_deleted(content: byt
         with pytest.raises(UserError) as error:
             lifecycle.existing_cluster("blue")
         assert error.value.hint
-    said: list[str] = []
-    assert lifecycle.delete_cluster("blue", said.append) and configs.known_clusters() == []
+    printed: list[str] = []
+    assert lifecycle.delete_cluster("blue", printed.append) and configs.known_clusters() == []
 
 
 def test_lock_of_a_kubeconfig_that_a_killed_process_left_is_removed(home: Path) -> None:

@@ -349,9 +349,9 @@ def test_an_interrupted_save_goes_on_where_it_was(home: Path, torn: int) -> None
     if torn:
         partial.write_bytes(partial.read_bytes()[:-torn])
     source.left = 100
-    said: list[str] = []
-    saved = snapshots._save(config, source, target, with_keys=False, report_progress=said.append)
-    assert source.begun == 1 and said and saved["records"] == 601
+    printed: list[str] = []
+    saved = snapshots._save(config, source, target, with_keys=False, report_progress=printed.append)
+    assert source.begun == 1 and printed and saved["records"] == 601
     assert snapshots.verify_snapshot(target, None, report_progress)["records"] == 601
     assert {record.key for record in SnapshotReader(target)} == set(contents(config))
 

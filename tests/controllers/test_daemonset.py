@@ -91,8 +91,8 @@ async def test_windows_only_and_labels_that_change(play: ContextFactory) -> None
         )
         await plane.settle()
         assert set(await places(plane)) == {"win2"}
-        told = await events(plane, "DaemonSet")
-        assert [reason for reason, _ in told] == [
+        recorded = await events(plane, "DaemonSet")
+        assert [reason for reason, _ in recorded] == [
             "SuccessfulCreate",
             "SuccessfulCreate",
             "SuccessfulDelete",
@@ -173,12 +173,12 @@ async def test_failed_pods_are_replaced_ever_more_slowly(play: ContextFactory) -
         await plane.settle(2)
         (pod,) = await pods(plane)
         assert pod["status"]["phase"] == "Pending"
-        told = [
+        recorded = [
             message
             for reason, message in await events(plane, "DaemonSet")
             if reason == "FailedDaemonPod"
         ]
-        assert len(told) == 3 and told[0].endswith(" on node lin1, will try to kill it")
+        assert len(recorded) == 3 and recorded[0].endswith(" on node lin1, will try to kill it")
 
 
 async def test_available_after_some_seconds(play: ContextFactory) -> None:

@@ -108,8 +108,8 @@ async def test_a_rollout_keeps_its_limits_until_it_is_done(play: ContextFactory)
             "readyReplicas": 4,
             "availableReplicas": 4,
         }
-        told = await events(plane, "Deployment")
-        assert ("ScalingReplicaSet", "Scaled down replica set web-54cdfd79f8 to 0") in told
+        recorded = await events(plane, "Deployment")
+        assert ("ScalingReplicaSet", "Scaled down replica set web-54cdfd79f8 to 0") in recorded
 
 
 async def test_recreate_waits_for_the_last_old_pod(play: ContextFactory) -> None:
@@ -192,14 +192,14 @@ async def test_the_old_rollback_annotation_works(play: ContextFactory) -> None:
         }
         await undo(plane, "3")
         await undo(plane, "9")
-        told = await events(plane, "Deployment")
-        assert ("DeploymentRollback", 'Rolled back deployment "web" to revision 1') in told
+        recorded = await events(plane, "Deployment")
+        assert ("DeploymentRollback", 'Rolled back deployment "web" to revision 1') in recorded
         assert (
             "DeploymentRollbackRevisionNotFound",
             "Unable to find the revision to rollback to.",
-        ) in told
+        ) in recorded
         message = 'The rollback revision contains the same template as current deployment "web"'
-        assert ("DeploymentRollbackTemplateUnchanged", message) in told
+        assert ("DeploymentRollbackTemplateUnchanged", message) in recorded
 
 
 async def test_a_rollout_without_progress_fails_and_recovers(play: ContextFactory) -> None:

@@ -594,13 +594,13 @@ def test_a_shared_value_per_pod(
 
 def test_limits_without_behaviour() -> None:
     memory = ScalingHistory(5, NOW)
-    said = Conditions(None, NOW)
-    assert memory.limited({"maxReplicas": 100}, 5, 50, 1, NOW, said) == 10
+    printed = Conditions(None, NOW)
+    assert memory.limited({"maxReplicas": 100}, 5, 50, 1, NOW, printed) == 10
     assert (
-        memory.limited({"maxReplicas": 100}, 10, 1, 1, NOW + 290, said) == 20
+        memory.limited({"maxReplicas": 100}, 10, 1, 1, NOW + 290, printed) == 20
     )  # 50 was asked for a moment ago
-    assert memory.limited({"maxReplicas": 100}, 20, 1, 3, NOW + 301, said) == 3
-    assert [c["reason"] for c in said.as_list()] == ["ReadyForNewScale", "TooFewReplicas"]
+    assert memory.limited({"maxReplicas": 100}, 20, 1, 3, NOW + 301, printed) == 3
+    assert [c["reason"] for c in printed.as_list()] == ["ReadyForNewScale", "TooFewReplicas"]
 
 
 def test_disabled_directions() -> None:
@@ -609,10 +609,10 @@ def test_disabled_directions() -> None:
         "scaleDown": {"selectPolicy": "Disabled", "stabilizationWindowSeconds": 0},
     }
     memory = ScalingHistory(5, NOW)
-    said = Conditions(None, NOW)
+    printed = Conditions(None, NOW)
     spec = {"maxReplicas": 100, "behavior": behavior}
-    assert memory.limited(spec, 5, 50, 1, NOW, said) == 5
-    assert memory.limited(spec, 5, 1, 1, NOW, said) == 5
+    assert memory.limited(spec, 5, 50, 1, NOW, printed) == 5
+    assert memory.limited(spec, 5, 1, 1, NOW, printed) == 5
 
 
 def test_texts() -> None:

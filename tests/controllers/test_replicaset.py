@@ -65,12 +65,12 @@ async def test_pods_are_made_counted_replaced_and_removed(play: ContextFactory) 
         await scale(plane, 0)
         assert await names(plane) == [made[1]["metadata"]["name"]]
         assert await status_of(plane) == {"replicas": 0, "observedGeneration": 2}
-        told = await events(plane, "ReplicaSet")
+        recorded = await events(plane, "ReplicaSet")
         assert (
-            sorted(reason for reason, _ in told)
+            sorted(reason for reason, _ in recorded)
             == ["SuccessfulCreate"] * 5 + ["SuccessfulDelete"] * 3
         )
-        assert ("SuccessfulDelete", f"Deleted pod: {made[2]['metadata']['name']}") in told
+        assert ("SuccessfulDelete", f"Deleted pod: {made[2]['metadata']['name']}") in recorded
 
 
 async def test_orphans_are_adopted_and_strangers_released(play: ContextFactory) -> None:
@@ -129,11 +129,11 @@ async def test_refusals_become_a_condition_and_go_again(play: ContextFactory) ->
             "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
             in condition["message"]
         )
-        told = await events(plane, "ReplicaSet")
+        recorded = await events(plane, "ReplicaSet")
         # Batches of 1 and 2; the others are not tried.
         assert any(
             reason == "FailedCreate" and message.startswith('Error creating: pods "web-')
-            for reason, message in told
+            for reason, message in recorded
         )
         await plane.client.patch(
             RESOURCE_QUOTAS, "default", "few", {"spec": {"hard": {"pods": "20"}}}

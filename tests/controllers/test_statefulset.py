@@ -79,9 +79,9 @@ async def test_pods_come_and_go_in_order(play: ContextFactory) -> None:
         await report(plane, await plane.get(PODS, "default", "db-0"))
         await plane.settle()
         assert await names(plane) == ["db-0"]
-        told = [message for _, message in await events(plane, "StatefulSet")]
-        assert told.count("delete Pod db-2 in StatefulSet db successful") == 1
-        assert told.count("create Pod db-1 in StatefulSet db successful") == 1
+        recorded = [message for _, message in await events(plane, "StatefulSet")]
+        assert recorded.count("delete Pod db-2 in StatefulSet db successful") == 1
+        assert recorded.count("create Pod db-1 in StatefulSet db successful") == 1
 
 
 async def test_each_pod_has_an_identity(play: ContextFactory) -> None:
@@ -119,11 +119,11 @@ async def test_a_failed_pod_is_made_anew(play: ContextFactory) -> None:
             after["metadata"]["name"] == "db-0"
             and after["metadata"]["uid"] != before["metadata"]["uid"]
         )
-        told = await events(plane, "StatefulSet")
+        recorded = await events(plane, "StatefulSet")
         assert (
             "RecreatingFailedPod",
             "StatefulSet default/db is recreating failed Pod db-0",
-        ) in told
+        ) in recorded
 
 
 async def test_claims_are_made_once_and_stay(play: ContextFactory) -> None:

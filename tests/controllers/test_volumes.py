@@ -70,7 +70,7 @@ async def phase(plane: Plane, name: str) -> str:
     return str((await plane.get(PERSISTENT_VOLUMES, "", name))["status"]["phase"])
 
 
-async def told(plane: Plane, about: str) -> list[tuple[str, str, str]]:
+async def recorded(plane: Plane, about: str) -> list[tuple[str, str, str]]:
     listed = (await plane.client.list(EVENTS)).items
     return [
         (e["type"], e["reason"], e["message"])
@@ -113,7 +113,7 @@ async def test_a_volume_that_comes_later(play: ContextFactory) -> None:
         await plane.settle(1)
         assert await held(plane) == ("Pending", "")
         text = "no persistent volumes available for this claim and no storage class is set"
-        assert await told(plane, "c") == [("Normal", "FailedBinding", text)]
+        assert await recorded(plane, "c") == [("Normal", "FailedBinding", text)]
         await volume(plane, "v", storageClassName="")
         await plane.settle(16)
         assert await held(plane) == ("Bound", "v")
@@ -130,7 +130,7 @@ async def test_a_claim_that_names_its_volume(play: ContextFactory) -> None:
             "Warning",
             "VolumeMismatch",
             'Cannot bind to requested volume "v": requested PV is too small',
-        ) in (await told(plane, "c"))
+        ) in (await recorded(plane, "c"))
         await claim(plane, "d", volumeName="v")
         await plane.settle(1)
         assert await held(plane, "d") == ("Bound", "v")
@@ -141,7 +141,7 @@ async def test_a_claim_that_names_its_volume(play: ContextFactory) -> None:
             "Warning",
             "FailedBinding",
             'volume "v" already bound to a different claim.',
-        ) in await told(plane, "c")
+        ) in await recorded(plane, "c")
 
 
 async def test_a_volume_that_names_its_claim(play: ContextFactory) -> None:
@@ -169,7 +169,7 @@ async def test_a_bound_claim_that_loses_its_volume(play: ContextFactory) -> None
         await plane.settle(1)
         assert (await held(plane))[0] == "Lost"
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        assert ("Warning", "ClaimLost", text) in await told(plane, "c")
+        assert ("Warning", "ClaimLost", text) in await recorded(plane, "c")
 
 
 async def test_the_first_consumer_decides(play: ContextFactory) -> None:
@@ -182,7 +182,7 @@ async def test_the_first_consumer_decides(play: ContextFactory) -> None:
         await plane.settle(1)
         assert await held(plane) == ("Pending", "")
         text = "waiting for first consumer to be created before binding"
-        assert await told(plane, "c") == [("Normal", "WaitForFirstConsumer", text)]
+        assert await recorded(plane, "c") == [("Normal", "WaitForFirstConsumer", text)]
         # What a scheduler does: the volume is the claim's, which this controller finishes.
         found = await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c")
         ref = {"namespace": NS, "name": "c", "uid": found["metadata"]["uid"]}
@@ -221,7 +221,7 @@ async def test_a_volume_that_cannot_be_deleted_fails(
         await plane.settle(30)
         found = await plane.get(PERSISTENT_VOLUMES, "", "v")
         assert found["status"] == {"phase": "Failed", "message": text}
-        assert await told(plane, "v") == [("Warning", "VolumeFailedDelete", text)]
+        assert await recorded(plane, "v") == [("Warning", "VolumeFailedDelete", text)]
 
 
 async def test_deleted_with_its_claim(play: ContextFactory) -> None:
@@ -252,7 +252,7 @@ async def test_recycled_by_a_pod(play: ContextFactory) -> None:
         found = await plane.get(PERSISTENT_VOLUMES, "", "v")
         assert found["status"]["phase"] == "Available" and "claimRef" not in found["spec"]
         assert "annotations" not in found["metadata"]
-        assert ("Normal", "VolumeRecycled", "Volume recycled") in await told(plane, "v")
+        assert ("Normal", "VolumeRecycled", "Volume recycled") in await recorded(plane, "v")
 
 
 class Maker:
@@ -290,7 +290,7 @@ async def test_volumes_made_on_demand(play: ContextFactory) -> None:
             found["spec"]["capacity"] == {"storage": "3Gi"} and found["status"]["phase"] == "Bound"
         )
         assert found["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
-        assert await told(plane, "c") == [
+        assert await recorded(plane, "c") == [
             (
                 "Warning",
                 "ProvisioningFailed",
@@ -335,7 +335,7 @@ async def test_who_has_to_make_it(
             await storage_class(plane, provisioner)
         await claim(plane)
         await plane.settle(1)
-        assert await told(plane, "c") == [event]
+        assert await recorded(plane, "c") == [event]
         notes = (await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c"))["metadata"].get(
             "annotations"
         ) or {}
@@ -423,7 +423,7 @@ async def test_volumes_of_drivers_are_attached_and_detached(play: ContextFactory
             "Normal",
             "SuccessfulAttachVolume",
             'AttachVolume.Attach succeeded for volume "v" ',
-        ) in (await told(plane, "p"))
+        ) in (await recorded(plane, "p"))
         # The node still uses it when the pod is gone.
         body = {"status": {"volumesInUse": [unique]}}
         await plane.client.patch(NODES, "", "n", body, MERGE_PATCH, subresource="status")
@@ -454,7 +454,7 @@ async def test_a_claim_that_grows_is_told_to_wait(play: ContextFactory) -> None:
                 "Ignoring the PVC: didn't find a plugin capable of expanding the volume;"
                 " waiting for an external controller to process this PVC."
             ),
-        ) in await told(plane, "c")
+        ) in await recorded(plane, "c")
 
 
 @pytest.mark.windows("STO-02", "STO-05", "SUP-STO-001", "SUP-STO-003")

@@ -71,10 +71,10 @@ def test_simulated_windows_asks_whatever_linux_is(linux: dict[str, str]) -> None
 
 
 def test_one_system_only() -> None:
-    told: list[str] = []
-    (site,) = demo_programs.choose_sites([LINUX | OCI], told.append, fetch=True)
+    recorded: list[str] = []
+    (site,) = demo_programs.choose_sites([LINUX | OCI], recorded.append, fetch=True)
     assert site.shows == "linux-" and "http://linux/hello" in site.files["linux-pages"]["index.cgi"]
-    assert told == ["there are linux nodes only: the server asks itself"]
+    assert recorded == ["there are linux nodes only: the server asks itself"]
 
 
 def test_nodes_of_several_builds() -> None:

@@ -120,9 +120,9 @@ def blocks(page: str) -> list[Block]:
     found = []
     end = 0
     for match in _FENCE.finditer(text):
-        said: dict[str, list[str]] = {}
+        directives: dict[str, list[str]] = {}
         for directive in _DIRECTIVE.finditer(text, end, match.start()):
-            said.setdefault(directive[1], []).append(directive[2] or "")
+            directives.setdefault(directive[1], []).append(directive[2] or "")
         end = match.end()
         found.append(
             Block(
@@ -130,11 +130,11 @@ def blocks(page: str) -> list[Block]:
                 text.count("\n", 0, match.start()) + 1,
                 match["language"],
                 textwrap.dedent(match["body"]) if match["indent"] else match["body"],
-                tuple(said.get("setup", ())),
-                tuple(said.get("cleanup", ())),
-                "; ".join(said.get("skip", ())),
-                "".join(said.get("node", ())),
-                "until stopped" in said,
+                tuple(directives.get("setup", ())),
+                tuple(directives.get("cleanup", ())),
+                "; ".join(directives.get("skip", ())),
+                "".join(directives.get("node", ())),
+                "until stopped" in directives,
             )
         )
     return found

@@ -71,12 +71,12 @@ def test_another_cluster_has_no_inside() -> None:
 
 
 def test_our_own_tell_more_and_may_tell_what_is_not_known_here() -> None:
-    told = {
+    recorded = {
         **asdict(windows_node(mac_spoofing=False)["windows-1"]),
         "adapters": ["Ethernet"],
         "new": 1,
     }
-    found = read(Fake({INSIDE: {"items": [told]}}, nodes=[node("windows-1")]))
+    found = read(Fake({INSIDE: {"items": [recorded]}}, nodes=[node("windows-1")]))
     assert not found.inside["windows-1"].mac_spoofing and found.inside["windows-1"].adapters == (
         "Ethernet",
     )
@@ -143,9 +143,9 @@ def test_logs_of_windows_nodes() -> None:
         f"{LOGS}kube-proxy/": inner,
         f"{LOGS}kube-proxy/a%20b.INFO": "more",
     }
-    told: list[str] = []
+    recorded: list[str] = []
     logs, hns = asyncio.run(
-        collect_node_logs(Fake(documents), healthy(inside=windows_node()), told.append)
+        collect_node_logs(Fake(documents), healthy(inside=windows_node()), recorded.append)
     )
     assert logs == {
         "windows-1": {
@@ -155,8 +155,10 @@ def test_logs_of_windows_nodes() -> None:
             "kube-proxy/a b.INFO": "more",
         }
     }
-    assert hns == {"windows-1": {"networks": []}} and told == ["reading the logs of windows-1 ..."]
-    assert asyncio.run(collect_node_logs(Fake({}), healthy(), told.append)) == (
+    assert hns == {"windows-1": {"networks": []}} and recorded == [
+        "reading the logs of windows-1 ..."
+    ]
+    assert asyncio.run(collect_node_logs(Fake({}), healthy(), recorded.append)) == (
         {"windows-1": {}},
         {},
     )

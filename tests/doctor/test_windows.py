@@ -145,12 +145,12 @@ def test_subnet_env() -> None:
     assert other.severity == "warning" and "10.244.7.1/24" in other.what
     assert examine(healthy(inside=windows_node(subnet_env=None, plugin="win-bridge"))) == []
     text = "open /run/flannel/subnet.env: The system cannot find the path specified."
-    told = found(
+    recorded = found(
         "SUP-TRB-014",
         pods=[pod("a", waiting={"reason": "ContainerCreating"})],
         events=[event("a", "FailedCreatePodSandBox", text)],
     )
-    assert told.where == ("pod/default/a",) and text in told.what
+    assert recorded.where == ("pod/default/a",) and text in recorded.what
 
 
 @pytest.mark.windows("TRB-104")

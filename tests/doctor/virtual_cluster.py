@@ -296,7 +296,7 @@ class VirtualCluster:
 
     async def story(self, found: list[DoctorFinding]) -> str:
         events = (await self.client.list(EVENTS, "")).items[-25:]
-        told = [
+        recorded = [
             f"  {e['type']} {e['reason']} "
             f"{e['involvedObject'].get('kind')}/{e['involvedObject'].get('name')}: "
             f"{e.get('message')}"
@@ -307,7 +307,7 @@ class VirtualCluster:
                 "findings:",
                 *(f"  {one.severity} {one.where}: {one.what} | {one.remedy}" for one in found),
                 "events:",
-                *told,
+                *recorded,
             ]
         )
 

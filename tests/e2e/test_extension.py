@@ -157,7 +157,7 @@ def test_life_of_a_definition(kubectl: Any, cluster: Any, ns: str, group: str) -
     assert line.split()[:2] == ["boats", "bt"] and line.split()[-2:] == ["true", "Boat"]
 
     boat = BOAT.replace("GROUP", group)
-    for change, said in (
+    for change, printed in (
         (("crew: 2", "crew: 0"), "should be greater than or equal to 1"),
         (("crew: 2", "crew: two"), "must be of type integer"),
         (("crew: 2", "flag: x"), "spec.crew: Required value"),
@@ -168,7 +168,7 @@ def test_life_of_a_definition(kubectl: Any, cluster: Any, ns: str, group: str) -
         assert (
             refused.returncode != 0
             and 'The Boat "anna" is invalid' in refused.stderr
-            and said in refused.stderr
+            and printed in refused.stderr
         )
     unknown = run(
         "create", "-f", "-", stdin=boat.replace("crew: 2", "crew: 2, oars: 9"), check=False

@@ -47,8 +47,6 @@ _CONCURRENT = frozenset(
     )
 )
 _AT_ONCE = 4
-# Waits for the evaluation of admission policies.
-_NOT_YET = frozenset(("newloop-vap",))
 
 
 def recorded_files() -> list[Any]:
@@ -60,7 +58,7 @@ def recorded_files() -> list[Any]:
             files += sorted((GOLDEN / "cases-1.36").glob("*.yaml"))
         for file in files:
             answers = GOLDEN / "expected" / release / f"{file.stem}.json"
-            if release == "1.20" or (answers.exists() and file.stem not in _NOT_YET):
+            if release == "1.20" or answers.exists():
                 out.append(pytest.param(release, file, id=f"{release}-{file.stem}"))
     return out
 
@@ -128,8 +126,12 @@ def test_answers_are_kubernetes_own(
         at_once = release != "1.20" and file.stem in _CONCURRENT
         play = replay_at_once if at_once else replay
         results, output = play(cluster, release, file, tmp_path)
-        mended = [name for name, verdict in results.items() if verdict == "same" and name in known]
-        assert not mended, f"these are the same now: take them off {LISTS[release].name}: {mended}"
+        same_now = [
+            name for name, verdict in results.items() if verdict == "same" and name in known
+        ]
+        assert not same_now, (
+            f"these are the same now: take them off {LISTS[release].name}: {same_now}"
+        )
         excused = {name.lstrip("?") for name in known}
         wrong = {name for name, verdict in results.items() if verdict != "same"} - excused
         if wrong:

@@ -110,10 +110,10 @@ REFUSALS: dict[str, tuple[Exception, str, str]] = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 async def test_refusals(tmp_path: Path, case: str) -> None:
-    said, code, text = REFUSALS[case]
+    printed, code, text = REFUSALS[case]
 
     async def handler(path: str, message: bytes) -> bytes:
-        raise said
+        raise printed
 
     async with play(tmp_path, handler) as (connection, _server):
         with pytest.raises(RpcError) as failure:

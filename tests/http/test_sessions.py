@@ -79,21 +79,21 @@ def test_bytes_and_events_find_their_way() -> None:
 
 def test_who_is_behind_is_told_once() -> None:
     wire, session, driver, _ = make()
-    told: list[bool] = []
-    driver.on_behind = told.append
+    recorded: list[bool] = []
+    driver.on_behind = recorded.append
     driver.start()
     wire.writable = False
     driver.send()
     driver.send()
-    assert told == [True] and driver.behind
+    assert recorded == [True] and driver.behind
     wire.writable = True
     session.queued = 10_000_000
     assert wire.on_writable is not None
     wire.on_writable()
-    assert told == [True]
+    assert recorded == [True]
     session.queued = 0
     wire.deliver(b"window")
-    assert told == [True, False]
+    assert recorded == [True, False]
 
 
 def test_reading_stops_until_everybody_has_let_go() -> None:

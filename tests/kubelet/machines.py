@@ -84,10 +84,10 @@ class FakeApi:
 
 class FakeEvents:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.recorded: list[tuple[str, str]] = []
 
     def event(self, about: Object, kind: str, reason: str, message: str, **_: Any) -> None:
-        self.told.append((reason, message))
+        self.recorded.append((reason, message))
 
 
 class FakeServices:

@@ -105,7 +105,7 @@ class SmallRuntime(FakeRuntime):
         ]
 
 
-class Told:
+class RecordedEvents:
     """Events: (reason, message) and the path in the object."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Node:
     def __init__(self, system: str = "linux", **config: Any) -> None:
         self.clock = VirtualClock()
         self.runtime = SmallRuntime(self.clock)
-        self.told = Told()
+        self.recorded = RecordedEvents()
         self.secrets = Secrets()
         self.net = TableDataplane()
         host: Any = (LinuxHost if system == "linux" else WindowsHost)("n1", self.clock)
@@ -164,7 +164,7 @@ class Node:
             self.secrets,
             self.clock,
             random.Random(3),
-            self.told,  # type: ignore[arg-type]
+            self.recorded,  # type: ignore[arg-type]
             self.host,
             self.runtime,
             None,

@@ -48,7 +48,7 @@ def dns_of(machine: Machine, **spec: Any) -> DnsConfig:
 def test_policies(spec: dict[str, Any], expected: DnsConfig) -> None:
     machine = Machine()
     assert dns_of(machine, **spec) == expected
-    assert machine.events.told == []
+    assert machine.events.recorded == []
 
 
 def test_windows_without_a_resolver_file() -> None:
@@ -72,7 +72,7 @@ def test_no_cluster_dns() -> None:
         'to "Default" policy.'
     )
     uid = pod()["metadata"]["uid"]
-    assert machine.events.told == [
+    assert machine.events.recorded == [
         ("MissingClusterDNS", text),
         ("MissingClusterDNS", f'pod: "web_ns({uid})". {text}'),
     ]
@@ -84,7 +84,7 @@ def test_limits() -> None:
     found = dns_of(machine, dnsConfig=asked)
     assert found.servers == ("10.96.0.10", "1.1.1.1", "2.2.2.2")
     assert found.searches == (*CLUSTER, "example.com", "a.b", "c.d")
-    assert machine.events.told == [
+    assert machine.events.recorded == [
         (
             "DNSConfigForming",
             "Nameserver limits were exceeded, some nameservers have been omitted, the "
@@ -106,7 +106,7 @@ def test_the_nodes_own_file_is_looked_at() -> None:
     machine = Machine()
     machine.files.write("/etc/resolv.conf", b"search a b c d\n")
     check_node_limits(machine.env)
-    assert machine.events.told == [
+    assert machine.events.recorded == [
         (
             "CheckLimitsForResolvConf",
             (

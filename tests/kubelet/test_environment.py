@@ -49,7 +49,7 @@ def test_whole_objects_come_first_and_are_overridden() -> None:
         "password": "p$(a)w",
         "SUM": "own-p$(a)w-$(x)",
     }
-    assert made.events.told == []
+    assert made.events.recorded == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_variables_that_multiply_end_the_container(container: dict[str, Any]) ->
 def test_names_that_are_no_names_are_skipped_and_told() -> None:
     made = machine()
     assert "0bad" not in env_of(made, envFrom=[{"configMapRef": {"name": "conf"}}])
-    assert made.events.told == [
+    assert made.events.recorded == [
         (
             "InvalidEnvironmentVariableNames",
             "Keys [0bad] from the EnvFrom configMap ns/conf were skipped since they are "

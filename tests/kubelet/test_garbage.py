@@ -114,7 +114,7 @@ async def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> Non
         images.detect()
         node.runtime.store["fresh:1"] = image("fresh", 4 * GIB)
         await images.free_by_policy()
-        assert not node.told.all and len(node.runtime.store) == 4  # 12 % used
+        assert not node.recorded.all and len(node.runtime.store) == 4  # 12 % used
         node.host.fill_disk(73 * GIB)  # 85 %: five of a hundred have to go
         await images.free_by_policy()
         assert list(node.runtime.store) == ["used:1", "fresh:1"]
@@ -134,9 +134,9 @@ async def test_images_that_do_not_free_enough() -> None:
             "bytes, but freed 0 bytes"
         )
         await images.collect()
-        assert node.told.take() == [("FreeDiskSpaceFailed", text)]
+        assert node.recorded.take() == [("FreeDiskSpaceFailed", text)]
         await images.collect()
-        assert node.told.take() == [("FreeDiskSpaceFailed", text), ("ImageGCFailed", text)]
+        assert node.recorded.take() == [("FreeDiskSpaceFailed", text), ("ImageGCFailed", text)]
         node.runtime.store["a:1"] = image("a", 5)
         images.detect()
         node.clock.advance(1000)

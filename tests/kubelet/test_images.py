@@ -43,7 +43,7 @@ async def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
         )
         await node.clock.run_for(2)
         assert await task == NGINX
-        assert node.told.all == (
+        assert node.recorded.all == (
             [
                 ("Pulling", 'Pulling image "nginx"'),
                 ("Pulled", 'Successfully pulled image "nginx" in 1.25s'),
@@ -51,7 +51,7 @@ async def test_policy_with_the_image_at_hand(policy: str, pulled: bool) -> None:
             if pulled
             else [("Pulled", 'Container image "nginx" already present on machine')]
         )
-        assert set(node.told.paths) == {"spec.containers{app}"}
+        assert set(node.recorded.paths) == {"spec.containers{app}"}
 
 
 async def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
@@ -62,14 +62,17 @@ async def test_a_pull_that_fails_backs_off_for_longer_each_time() -> None:
             '"example.com/none:1": not found'
         )
         assert await failure(images, pod) == ("ErrImagePull", text)
-        assert node.told.take() == [
+        assert node.recorded.take() == [
             ("Pulling", 'Pulling image "example.com/none:1"'),
             ("Failed", f'Failed to pull image "example.com/none:1": {text}'),
             ("Failed", "Error: ErrImagePull"),
         ]
         back_off = 'Back-off pulling image "example.com/none:1"'
         assert await failure(images, pod) == ("ImagePullBackOff", back_off)
-        assert node.told.take() == [("BackOff", back_off), ("Failed", "Error: ImagePullBackOff")]
+        assert node.recorded.take() == [
+            ("BackOff", back_off),
+            ("Failed", "Error: ImagePullBackOff"),
+        ]
         for seconds in (10, 20, 40, 80, 160, 300, 300):
             assert images.retry_after(pod, pod["spec"]["containers"][0]) == seconds
             node.clock.advance(seconds - 1)
@@ -118,7 +121,7 @@ async def test_images_that_cannot_be_had(
     async with play() as node:
         pod = make_pod("web", container(image, policy))
         assert await failure(ImageManager(node.env), pod) == (reason, message)
-        assert node.told.all == [(event, message), ("Failed", f"Error: {reason}")]
+        assert node.recorded.all == [(event, message), ("Failed", f"Error: {reason}")]
 
 
 async def test_a_runtime_that_cannot_say() -> None:
@@ -143,7 +146,7 @@ async def test_pulls_come_one_after_the_other_and_not_too_many() -> None:
         ]
         await node.clock.run_for(3)
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [m for r, m in node.told.all if r == "Pulled"] == [
+        assert [m for r, m in node.recorded.all if r == "Pulled"] == [
             'Successfully pulled image "i0" in 1s',
             'Successfully pulled image "i1" in 2s',
         ]
@@ -164,7 +167,9 @@ async def test_serial_pulls_wait_for_each_other_instead_of_exceeding_the_default
         ]
         await node.clock.run_for(200)
         await asyncio.gather(*tasks)
-        assert sorted(reason for reason, _ in node.told.all) == ["Pulled"] * 60 + ["Pulling"] * 60
+        assert (
+            sorted(reason for reason, _ in node.recorded.all) == ["Pulled"] * 60 + ["Pulling"] * 60
+        )
 
 
 async def test_parallel_pulls_exceed_the_limit() -> None:

@@ -65,13 +65,13 @@ async def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
         assert await node.missing("p")
         assert not node.runtime.sandboxes() and not node.runtime.containers()
         assert not [*node.kubelet.core.workers]
-        told = [
+        recorded = [
             (reason, text)
             for _, reason, text in await node.events()
             if not reason.startswith("Node")
         ]
-        assert told[-5][0] == "Pulling" and told[-4][0] == "Pulled"
-        assert told[-3:] == [
+        assert recorded[-5][0] == "Pulling" and recorded[-4][0] == "Pulled"
+        assert recorded[-3:] == [
             ("Created", "Created container c"),
             ("Started", "Started container c"),
             ("Killing", "Stopping container c"),

@@ -73,10 +73,10 @@ def test_what_is_no_pod(manifest: bytes, text: str) -> None:
 
 class Events:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.recorded: list[tuple[str, str]] = []
 
     def event(self, about: Object, kind: str, reason: str, message: str) -> None:
-        self.told.append((reason, message))
+        self.recorded.append((reason, message))
 
 
 class Client:
@@ -106,32 +106,34 @@ def surroundings(client: Client | None = None) -> Any:
 
 async def test_a_folder_is_followed(tmp_path: Path) -> None:
     env = surroundings()
-    told: list[dict[str, str]] = []
+    recorded: list[dict[str, str]] = []
     updates = PodUpdates(
-        lambda pods: told.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods})
+        lambda pods: recorded.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods})
     )
     folder = tmp_path / "manifests"
     task = asyncio.create_task(StaticPods(env, RealFolder(str(folder))).run(updates))
     await env.clock.run_for(2)
-    assert told == [{}]
+    assert recorded == [{}]
     folder.mkdir()
     (folder / "web.yaml").write_bytes(MANIFEST)
     (folder / ".hidden").write_bytes(MANIFEST.replace(b"name: web,", b"name: hidden,"))
     (folder / "bad.yaml").write_bytes(b"nothing")
     await env.clock.run_for(2)
-    assert [*told[1]] == ["web-n1"]
+    assert [*recorded[1]] == ["web-n1"]
     (folder / "web.yaml").write_bytes(MANIFEST + b"  hostNetwork: true\n")
     await env.clock.run_for(2)
-    assert [*told[2]] == ["web-n1"] and told[2] != told[1]
+    assert [*recorded[2]] == ["web-n1"] and recorded[2] != recorded[1]
     (folder / "web2.yaml").write_bytes(MANIFEST)
     await env.clock.run_for(2)
-    assert told[3] == told[2]
-    assert env.events.told[0][0] == "FailedValidation"
-    assert env.events.told[0][1].endswith('from file due to duplicate pod name "web-n1", ignoring')
+    assert recorded[3] == recorded[2]
+    assert env.events.recorded[0][0] == "FailedValidation"
+    assert env.events.recorded[0][1].endswith(
+        'from file due to duplicate pod name "web-n1", ignoring'
+    )
     (folder / "web.yaml").unlink()
     (folder / "web2.yaml").unlink()
     await env.clock.run_for(2)
-    assert told[4:] == [{}]
+    assert recorded[4:] == [{}]
     task.cancel()
 
 

@@ -47,10 +47,10 @@ def test_a_reboot_ends_everything_but_files() -> None:
     account.set_memory(GIB)
     account.set_cpu(1)
     clock.advance(100)
-    told: list[float] = []
-    host.on_reboot(lambda: told.append(host.cpu_seconds()))
+    recorded: list[float] = []
+    host.on_reboot(lambda: recorded.append(host.cpu_seconds()))
     host.reboot()
-    assert told == [0.0]
+    assert recorded == [0.0]
     assert host.boot_time == clock.time()
     assert host.memory().working_set == idle
     assert host.files.exists("/etc/kept")

@@ -66,7 +66,7 @@ async def gone(world: World, name: str) -> bool:
     )
 
 
-def told(world: World, name: str, text: str) -> Callable[[], Awaitable[bool]]:
+def recorded(world: World, name: str, text: str) -> Callable[[], Awaitable[bool]]:
     async def check() -> bool:
         return any(line.startswith(name) and text in line for line in await world.story())
 
@@ -103,7 +103,7 @@ async def test_the_smb_driver_of_a_windows_node() -> None:
         }
         await secret(world, username="user", password="p w&x")
         await make_pod(world, "a", "w", WRITE, volume)
-        await world.until(told(world, "a", "no volume plugin matched"))
+        await world.until(recorded(world, "a", "no volume plugin matched"))
         world.pool.set("w", {"flexDrivers": True})
         assert "smb.ps1" in files.listdir(SMB)
         await world.until(lambda: world._phase("a", "Running"), 200)
@@ -120,9 +120,11 @@ async def test_the_smb_driver_of_a_windows_node() -> None:
         share.offline = True
         await make_pod(world, "b", "w", WRITE, volume)
         await world.until(
-            told(world, "b", "status: Failure, reason: Caught exception New-SmbGlobalMapping of")
+            recorded(
+                world, "b", "status: Failure, reason: Caught exception New-SmbGlobalMapping of"
+            )
         )
-        await world.until(told(world, "b", "The network path was not found."))
+        await world.until(recorded(world, "b", "The network path was not found."))
         share.offline = False
         await world.until(lambda: world._phase("b", "Running"), 300)
         files.write(SMB + r"\smb.ps1", BROKEN)
@@ -132,10 +134,10 @@ async def test_the_smb_driver_of_a_windows_node() -> None:
             'MountVolume.SetUp failed for volume "v" : mount command failed, status: Failure, '
             "reason: broken by hand"
         )
-        await world.until(told(world, "c", failed))
+        await world.until(recorded(world, "c", failed))
         files.remove(SMB, recursive=True)
         await make_pod(world, "d", "w", WRITE, volume)
-        await world.until(told(world, "d", "no volume plugin matched"))
+        await world.until(recorded(world, "d", "no volume plugin matched"))
 
 
 @pytest.mark.windows("STO-16", "SUP-STO-011")
@@ -149,7 +151,9 @@ async def test_the_iscsi_driver_of_a_windows_node() -> None:
             WRITE,
             {"driver": "microsoft.com/iscsi.cmd", "options": {"targetPortal": "10.0.0.9"}},
         )
-        await world.until(told(world, "a", "reason: Caught exception the option iqn is missing"))
+        await world.until(
+            recorded(world, "a", "reason: Caught exception the option iqn is missing")
+        )
         options = {"targetPortal": "10.0.0.9", "iqn": "iqn.2020-01.com.example:disk", "lun": "3"}
         await make_pod(
             world, "b", "w", WRITE, {"driver": "microsoft.com/iscsi.cmd", "options": options}
@@ -162,7 +166,7 @@ async def test_the_iscsi_driver_of_a_windows_node() -> None:
         await make_pod(
             world, "c", "w", WRITE, {"driver": "microsoft.com/iscsi.cmd", "options": options}
         )
-        await world.until(told(world, "c", "status: Failure"))
+        await world.until(recorded(world, "c", "status: Failure"))
 
 
 SCRIPT = """\
@@ -190,10 +194,10 @@ async def test_a_script_on_a_linux_node_mounts_a_share() -> None:
         files.write(f"{folder}/share", SCRIPT.encode(), 0o644)
         volume = {"driver": "example.com/share"}
         await make_pod(world, "a", "l", ["sh", "-c", "echo hello > /v/f; sleep 100000"], volume)
-        await world.until(told(world, "a", "no volume plugin matched"))  # it is not executable
+        await world.until(recorded(world, "a", "no volume plugin matched"))  # it is not executable
         files.chmod(f"{folder}/share", 0o755)
         await world.until(lambda: world._phase("a", "Running"), 200)
-        await world.until(told(world, "a", 'AttachVolume.Attach succeeded for volume "v"'))
+        await world.until(recorded(world, "a", 'AttachVolume.Attach succeeded for volume "v"'))
         await clock_sleep(world, 2)
         await world.client.delete(PODS, "default", "a")
         await world.until(lambda: gone(world, "a"))

@@ -46,10 +46,10 @@ class Shell:
         self.node = world.pool.node("w")
 
     async def __call__(self, *command: str) -> str:
-        said = bytearray()
-        session = run_login(self.node, command, lambda stream, data: said.extend(data))
-        assert await session.wait() == 0, said.decode()
-        return said.decode().replace("\r\n", "\n")
+        printed = bytearray()
+        session = run_login(self.node, command, lambda stream, data: printed.extend(data))
+        assert await session.wait() == 0, printed.decode()
+        return printed.decode().replace("\r\n", "\n")
 
 
 async def ready(world: World, name: str = "w") -> str:

@@ -99,15 +99,15 @@ def test_a_proxy_is_for_simulated_containers() -> None:
 
 def test_a_disk_that_real_containers_share_with_people_is_no_reason_to_evict() -> None:
     usual = {"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
-    said = {"nodefs.available": "1Gi"}
+    printed = {"nodefs.available": "1Gi"}
     assert runtimes.eviction_thresholds(NodeSpec("a"), "sim", usual) == (None, 85)
     assert runtimes.eviction_thresholds(NodeSpec("a"), "oci", usual) == (
         {"memory.available": "100Mi"},
         100,
     )
     assert runtimes.eviction_thresholds(
-        NodeSpec("a", eviction_hard=said, image_gc_high=90), "oci", usual
-    ) == (said, 90)
+        NodeSpec("a", eviction_hard=printed, image_gc_high=90), "oci", usual
+    ) == (printed, 90)
     assert runtimes.eviction_thresholds(
         NodeSpec("a", eviction_hard={}), "unix:///run/containerd.sock", usual
     ) == ({}, 100)

@@ -86,19 +86,19 @@ def test_terminating_endpoints_are_there_for_who_asks() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "printed",
     [
         {"nodeName": "a"},
         {"topology": {"kubernetes.io/hostname": "a"}},
         {"deprecatedTopology": {"kubernetes.io/hostname": "a"}},
     ],
 )
-def test_where_an_endpoint_is(said: dict[str, Any]) -> None:
+def test_where_an_endpoint_is(printed: dict[str, Any]) -> None:
     """By a slice of either version, and as they are stored: 1.20 has no field for it."""
     tracker = ServiceTracker()
     found = endpoint_slice(pods=[("10.0.0.1", "a")])
     del found["endpoints"][0]["topology"]
-    found["endpoints"][0].update(said)
+    found["endpoints"][0].update(printed)
     tracker.put_slice(found)
     assert [e.node for ends in tracker.endpoints.values() for e in ends] == ["a"]
 
@@ -140,17 +140,17 @@ def test_a_slice_that_changes_service() -> None:
 
 def test_listeners_and_cursors_get_all_ports_of_what_changed() -> None:
     tracker = ServiceTracker()
-    told: list[tuple[PortName, ...]] = []
-    tracker.listeners.append(told.append)
+    recorded: list[tuple[PortName, ...]] = []
+    tracker.listeners.append(recorded.append)
     two = [port(80, name="a"), port(90, name="b")]
     a, b = PortName("default", "web", "a"), PortName("default", "web", "b")
     tracker.put_service(service(ports=two))
-    assert told == [(a, b)]
+    assert recorded == [(a, b)]
     everything, cursor = tracker.changed_since(0)
     assert everything == (a, b)
     assert tracker.changed_since(cursor) == ((), cursor)
     tracker.put_service(service(ports=two))
-    assert len(told) == 1
+    assert len(recorded) == 1
     tracker.put_service(service("other", ip="10.96.0.11"))
     tracker.put_service(service(ports=two[:1]))
     changed, cursor = tracker.changed_since(cursor)

@@ -208,7 +208,7 @@ class Bench:
     async def ready(self, container: str) -> None:
         """One that stays has begun to."""
         if not self.windows:
-            await self.until(lambda: self.said(container) == ["ready"])
+            await self.until(lambda: self.printed(container) == ["ready"])
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Looks again whenever something happens."""
@@ -231,7 +231,7 @@ class Bench:
             (stream, tag, text) for _, stream, tag, text in (line.split(" ", 3) for line in lines)
         ]
 
-    def said(self, container: str, stream: str = "stdout") -> list[str]:
+    def printed(self, container: str, stream: str = "stdout") -> list[str]:
         return [text.rstrip() for name, _, text in self.records(container) if name == stream]
 
     async def output(self, command: Sequence[str], sandbox: str = "", **fields: Any) -> list[str]:
@@ -239,16 +239,16 @@ class Bench:
         made = await self.run(command, sandbox, **fields)
         ended = await self.ended(made)
         assert ended.exit_code == 0, (ended, self.records(made))
-        return self.said(made)
+        return self.printed(made)
 
     async def exec(
         self, container: str, command: Sequence[str], **how: bool
     ) -> tuple[ContainerProcess, list[tuple[str, bytes]]]:
-        said: list[tuple[str, bytes]] = []
+        printed: list[tuple[str, bytes]] = []
         process = await self.runtime.exec(
-            container, command, lambda stream, data: said.append((stream, data)), **how
+            container, command, lambda stream, data: printed.append((stream, data)), **how
         )
-        return process, said
+        return process, printed
 
 
 async def until(

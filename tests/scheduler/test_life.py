@@ -130,10 +130,10 @@ async def test_preemption_promises_the_room(play: ContextFactory) -> None:
         assert found["status"]["nominatedNodeName"] == "a"
         assert condition(found)["message"] == "0/1 nodes are available: 1 Insufficient cpu."
         assert (await cluster.pod("victim"))["metadata"]["deletionGracePeriodSeconds"] == 30
-        told = next(e for e in await cluster.events("victim") if e["reason"] == "Preempted")
-        assert (told["type"], told["action"]) == ("Normal", "Preempting")
-        assert told["message"] == "Preempted by default/boss on node a"
-        assert told["related"]["name"] == "boss"
+        recorded = next(e for e in await cluster.events("victim") if e["reason"] == "Preempted")
+        assert (recorded["type"], recorded["action"]) == ("Normal", "Preempting")
+        assert recorded["message"] == "Preempted by default/boss on node a"
+        assert recorded["related"]["name"] == "boss"
         # Nobody of lower priority gets in while the room becomes free.
         await cluster.add_pod(pod("late", cpu="1"))
         await cluster.client.delete(PODS, "default", "victim", grace=0)

@@ -105,7 +105,7 @@ def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str], 
 
 
 def _play_many(first: int, count: int, jobs: int) -> int:
-    started, told = time.monotonic(), time.monotonic()
+    started, recorded = time.monotonic(), time.monotonic()
     failed: list[int] = []
     virtual = 0.0
     show = partial(_progress, count, failed, started)
@@ -118,8 +118,8 @@ def _play_many(first: int, count: int, jobs: int) -> int:
             _say(f"\nseed {seed} fails:")
             _say("\n".join(f"  {line}" for line in (*story, *problems)))
             _say(f"replay it: {_REPLAY} {seed} -v\n")
-        if time.monotonic() - told > 5:
-            told = time.monotonic()
+        if time.monotonic() - recorded > 5:
+            recorded = time.monotonic()
             show(done)
     show(count)
     _say(

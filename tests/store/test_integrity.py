@@ -146,8 +146,8 @@ async def test_a_value_that_makes_no_sense_is_put_aside_while_the_store_runs(
 ) -> None:
     store = await opened(path)
     seen: list[StoreEvent] = []
-    told: list[KeyQuarantined] = []
-    store.on_quarantine(told.append)
+    recorded: list[KeyQuarantined] = []
+    store.on_quarantine(recorded.append)
     store.watch("pods/", 1, seen.extend)
     await put(store, "pods/a", b"not json")
     await store.quarantine("pods/a", "it does not decode", b'{"metadata":{}}')
@@ -158,7 +158,7 @@ async def test_a_value_that_makes_no_sense_is_put_aside_while_the_store_runs(
         and seen[-1].previous.value == b'{"metadata":{}}'
     )
     assert (
-        [one[:3] for one in told]
+        [one[:3] for one in recorded]
         == [("pods/a", 2, "it does not decode")]
         == [one[:3] for one in store.quarantined()]
     )
@@ -183,15 +183,15 @@ async def test_a_row_that_changes_on_disk_is_found_and_written_again_from_memory
     store = await opened(path)
     for n in range(40):
         await put(store, f"pods/{n}", b"value %d" % n)
-    told: list[KeyQuarantined] = []
-    store.on_quarantine(told.append)
+    recorded: list[KeyQuarantined] = []
+    store.on_quarantine(recorded.append)
     store._log.run_job(  # type: ignore[attr-defined]
         lambda connection: connection.execute("UPDATE log SET value = x'00' WHERE key = 'pods/23'")
     )
-    await until(lambda: told)
-    assert told[0].key == "pods/23" and "from memory" in told[0].reason
+    await until(lambda: recorded)
+    assert recorded[0].key == "pods/23" and "from memory" in recorded[0].reason
     await asyncio.sleep(0.1)
-    assert len(told) == 1  # once repaired it is intact
+    assert len(recorded) == 1  # once repaired it is intact
     await store.close()
     store = await opened(path)
     assert store.get("pods/23").value == b"value 23" and store.count("pods/") == 40  # type: ignore[union-attr]

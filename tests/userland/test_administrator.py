@@ -46,8 +46,8 @@ def test_an_hour_of_administration() -> None:
         for entry in expected:
             command = ("cmd", "/c") if entry.shell == "CMD" else ("powershell", "-Command")
             result = await box.play(*command, entry.line)
-            said = (result.out + result.err).replace("\r", "").rstrip("\n")
-            shown = [line.rstrip() for line in said.split("\n")] if said.strip() else []
+            printed = (result.out + result.err).replace("\r", "").rstrip("\n")
+            shown = [line.rstrip() for line in printed.split("\n")] if printed.strip() else []
             if shown != entry.output or (result.code or 0) != entry.code:
                 got = f"expected {entry.output} {entry.code}\ngot      {shown} {result.code}"
                 wrong.append(f"{entry.shell}> {entry.line}\n{got}")

@@ -161,11 +161,11 @@ def marked(value: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_opinions(
-    tester: Box, path: str, request_: dict[str, Any], allowed: bool, said: dict[str, Any]
+    tester: Box, path: str, request_: dict[str, Any], allowed: bool, printed: dict[str, Any]
 ) -> None:
     response = admit(tester, path, **request_)
     status = response.get("status", {"metadata": {}})
-    assert (response["allowed"], status) == (allowed, {"metadata": {}, **said})
+    assert (response["allowed"], status) == (allowed, {"metadata": {}, **printed})
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ async def test_new_privileges(forbidden: bool, uid: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("linux", "said"),
+    ("linux", "printed"),
     [
         (LinuxContainer(), "Operation not permitted"),
         (LinuxContainer(privileged=True), ""),
@@ -150,14 +150,14 @@ async def test_new_privileges(forbidden: bool, uid: int) -> None:
         (LinuxContainer(add_capabilities=("NET_ADMIN",), run_as_user=5), "Operation not permitted"),
     ],
 )
-async def test_who_may_change_the_network(linux: LinuxContainer, said: str) -> None:
+async def test_who_may_change_the_network(linux: LinuxContainer, printed: str) -> None:
     async with on("linux") as rig:
         await rig.container(
             "ip", "link", "add", "dummy0", "type", "dummy", image="busybox", linux=linux
         )
         await rig.clock.run_for(1)
-        assert rig.log().rstrip().endswith(said)
-        assert bool(rig.log()) == bool(said)
+        assert rig.log().rstrip().endswith(printed)
+        assert bool(rig.log()) == bool(printed)
 
 
 async def test_exec_and_probe() -> None:
@@ -180,7 +180,7 @@ async def test_exec_and_probe() -> None:
 async def test_terminal() -> None:
     async with on("linux") as rig:
         container = await rig.container("sleep", "1000", image="busybox")
-        process, said = await rig.exec(container, "sh", stdin=True, tty=True)
+        process, printed = await rig.exec(container, "sh", stdin=True, tty=True)
         await rig.clock.run_for(0.1)
         process.write(b"echo hi\r")
         await rig.clock.run_for(0.1)
@@ -190,7 +190,7 @@ async def test_terminal() -> None:
         await rig.clock.run_for(1)
         process.write(b"exit 5\r")
         assert await rig.do(process.wait()) == 5
-        screen = b"".join(data for _, data in said)
+        screen = b"".join(data for _, data in printed)
         assert screen == b"/ # echo hi\r\nhi\r\n/ # sleep 50\r\n^C\r\n/ # exit 5\r\n"
 
 

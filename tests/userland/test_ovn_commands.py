@@ -38,13 +38,13 @@ class FakeProcess:
         self.context = SimpleNamespace(
             windows=SimpleNamespace(network=SimpleNamespace(stack=stack))
         )
-        self.said = ""
+        self.printed = ""
 
     def write(self, text: str) -> None:
-        self.said += text
+        self.printed += text
 
     def fail(self, text: str, code: int = 1) -> int:
-        self.said += f"{self.argv[0]}: {text}\r\n"
+        self.printed += f"{self.argv[0]}: {text}\r\n"
         return code
 
 
@@ -53,7 +53,7 @@ def run(line: str) -> tuple[int, str]:
     setup.make_transparent_network(hns, "external", "10.244.1.0/24")
     process = FakeProcess(stack, line)
     command: Any = ovn.commands_of(hns)[process.argv[0]]
-    return command(process), process.said
+    return command(process), process.printed
 
 
 def test_a_machine_without_open_vswitch_does_not_have_them() -> None:
@@ -77,9 +77,9 @@ def test_a_machine_without_open_vswitch_does_not_have_them() -> None:
     ],
 )
 def test_what_they_show(line: str, parts: list[str]) -> None:
-    code, said = run(line)
+    code, printed = run(line)
     assert code == 0
-    assert [part for part in parts if part not in said] == []
+    assert [part for part in parts if part not in printed] == []
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,5 @@ def test_what_they_show(line: str, parts: list[str]) -> None:
     ],
 )
 def test_what_they_refuse(line: str, text: str) -> None:
-    code, said = run(line)
-    assert code == 1 and text in said
+    code, printed = run(line)
+    assert code == 1 and text in printed

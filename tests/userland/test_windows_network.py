@@ -64,7 +64,7 @@ def test_the_route_table_has_windows_own_routes_and_metrics(windows: Box) -> Non
 
 
 @pytest.mark.parametrize(
-    "command, said",
+    "command, printed",
     [
         (
             "route add 10.50.0.0 mask 255.255.0.0 192.0.2.1",
@@ -81,9 +81,9 @@ def test_the_route_table_has_windows_own_routes_and_metrics(windows: Box) -> Non
         ("netsh frobnicate", "The following command was not found: frobnicate."),
     ],
 )
-def test_what_is_not_there_is_refused(windows: Box, command: str, said: str) -> None:
+def test_what_is_not_there_is_refused(windows: Box, command: str, printed: str) -> None:
     done = windows.powershell(command)
-    assert said in done.out + done.err
+    assert printed in done.out + done.err
     assert done.code != 0 or windows.powershell(
         f"{command} 2>$null; $LASTEXITCODE"
     ).out.strip().endswith("1")

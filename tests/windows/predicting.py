@@ -149,10 +149,10 @@ class Prediction:
     def warned(self) -> bool:
         """Whether who creates the pod is told."""
         limit = self.limit
-        told = limit.severity in ("error", "warning") or (
+        recorded = limit.severity in ("error", "warning") or (
             limit.severity == "info" and limit.effect in ("ignored", "rejected")
         )
-        return seen_in_objects(limit) and told
+        return seen_in_objects(limit) and recorded
 
     @property
     def reason(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.doctor.virtual_cluster import virtual_cluster
-from tests.kubelet.windows.windows_pods import said, state_reason
+from tests.kubelet.windows.windows_pods import printed, state_reason
 from tests.windows.predicting import USUAL, WINDOWS, TryNode, linted, on_node
 
 from transom.client.resources import PODS
@@ -179,5 +179,5 @@ async def test_an_ephemeral_container_sees_its_own_processes_alone() -> None:
         assert warned == [[], ["WIN-POD-013"]]
         await node.settle(10)
         shown = await node.pod("p")
-        seen = [await said(node, shown, "tasklist", name) for name in ("debug", "aimed")]
+        seen = [await printed(node, shown, "tasklist", name) for name in ("debug", "aimed")]
         assert all("PING.EXE" not in text.upper() and "cmd.exe" in text for text in seen)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal
 
 import pytest
-from tests.kubelet.windows.windows_pods import config, meant, run, said, states, volume
+from tests.kubelet.windows.windows_pods import config, meant, printed, run, states, volume
 from tests.network.fabrics import OUTSIDE, make_cluster
 from tests.windows.predicting import Prediction, TryNode, on_node, predictions
 
@@ -156,10 +156,10 @@ async def _texts(node: TryNode, pod: Object) -> list[tuple[str, str]]:
 
 
 async def _fails(node: TryNode, prediction: Prediction, pod: Object, *, runs: bool = False) -> None:
-    told = await _texts(node, pod)
-    assert _runs(pod) is runs, told
-    assert prediction.reason in [reason for reason, _ in told], told
-    assert any(prediction.words.search(text) for _, text in told), told
+    recorded = await _texts(node, pod)
+    assert _runs(pod) is runs, recorded
+    assert prediction.reason in [reason for reason, _ in recorded], recorded
+    assert any(prediction.words.search(text) for _, text in recorded), recorded
 
 
 async def _ignored(
@@ -172,12 +172,12 @@ async def _ignored(
     assert not [
         text for kind, _, text in await node.about(pod["metadata"]["name"]) if kind == "Warning"
     ]
-    told, usual = _handed(node, pod), _handed(node, plain)
+    recorded, usual = _handed(node, pod), _handed(node, plain)
     assert {
-        key: value for key, value in told.items() if value != usual[key] and key not in leaving
+        key: value for key, value in recorded.items() if value != usual[key] and key not in leaving
     } == {}
     for script in prediction.entry.get("asks") or ():
-        assert await _said(node, pod, script) == await _said(node, plain, script)
+        assert await _printed(node, pod, script) == await _printed(node, plain, script)
 
 
 def _handed(node: TryNode, pod: Object) -> dict[str, Any]:
@@ -213,11 +213,11 @@ def _common(text: str, pod: Object) -> str:
     return text
 
 
-async def _said(node: TryNode, pod: Object, script: str) -> str:
+async def _printed(node: TryNode, pod: Object, script: str) -> str:
     """What cmd prints, without what is each pod's own: addresses, numbers of processes and of
     bytes.
     """
-    text = _common(await said(node, pod, script), pod).replace(pod["status"]["podIP"], "IP")
+    text = _common(await printed(node, pod, script), pod).replace(pod["status"]["podIP"], "IP")
     return re.sub(r" *[0-9][0-9,]+\b(?: K\b)?", " N", text) if script == "tasklist" else text
 
 
@@ -269,16 +269,16 @@ async def nothing_there(node: TryNode, prediction: Prediction, pod: Object, plai
     is.
     """
     assert _runs(pod) and _handed(node, pod)["working_dir"] != _handed(node, plain)["working_dir"]
-    assert await said(node, pod, "cd") == "C:\\etc"
+    assert await printed(node, pod, "cd") == "C:\\etc"
     assert (
-        await said(node, pod, "type C:\\etc\\passwd")
+        await printed(node, pod, "type C:\\etc\\passwd")
         == "The system cannot find the file specified."
     )
 
 
 @look
 async def one_variable(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    assert [await said(node, one, "echo %colour%") for one in (pod, plain)] == ["blue", "red"]
+    assert [await printed(node, one, "echo %colour%") for one in (pod, plain)] == ["blue", "red"]
 
 
 @look
@@ -307,7 +307,7 @@ async def dropped(node: TryNode, prediction: Prediction, pod: Object, plain: Obj
 
 @look
 async def no_share(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    assert "NERR_Success" in await said(node, pod, "nltest /query")  # its identity it has
+    assert "NERR_Success" in await printed(node, pod, "nltest /query")  # its identity it has
     assert (await run(node, pod, "cmd", "/c", "dir /b \\\\contoso.com\\SYSVOL")).exit_code != 0
 
 
@@ -320,7 +320,7 @@ def _asked(name: str, dns: DnsConfig, os: Literal["linux", "windows"]) -> list[s
 async def files_ignored(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
     node.host.files.write(volume(pod, "empty-dir", "v") + "\\resolv.conf", b"nameserver 9.9.9.9\n")
     await _ignored(node, prediction, pod, plain, "mounts")
-    shown = await said(node, pod, "ipconfig /all")
+    shown = await printed(node, pod, "ipconfig /all")
     assert "10.96.0.10" in shown and "9.9.9.9" not in shown
 
 

@@ -48,7 +48,7 @@ class Case(NamedTuple):
     see: Callable[[Balancers, Balancers], bool] = lambda met, plain: met == plain
     nodes: Mapping[str, Any] = {}
     annotations: Mapping[str, str] = {}
-    told: str = ""  # by kube-proxy; the record's message, if it has one
+    recorded: str = ""  # by kube-proxy; the record's message, if it has one
     kept: bool = True  # whether an API server of 1.20 keeps the field
 
 
@@ -132,7 +132,7 @@ CASES = [
         STICKY,
         see=_spread,
         nodes={"release": "1.19"},
-        told="Session Affinity is not supported on this version of Windows.",
+        recorded="Session Affinity is not supported on this version of Windows.",
     ),
     Case(
         "WIN-SVC-004",
@@ -190,7 +190,7 @@ def test_a_proxier_does_what_lint_predicts(case: Case, caplog: pytest.LogCapture
         made = {**made, "spec": {**made["spec"], **case.spec}}  # as one keeps it that has the gate
     with caplog.at_level(logging.WARNING, "transom.proxy"):
         found = _balanced(nodes, made)
-    words = case.told or limit.message
+    words = case.recorded or limit.message
     assert not words or words in caplog.messages
     assert case.see(found, _balanced(nodes, usual)), found
 

@@ -13,7 +13,7 @@ DOCKER, CONTAINERD = TEXTS["docker"], TEXTS["containerd"]
 
 
 @pytest.mark.parametrize(
-    ("id", "said"),
+    ("id", "printed"),
     [
         ("WIN-OS-004", DOCKER.other_build("c1", "w1")),
         ("WIN-OS-004", CONTAINERD.other_build("c1", "w1")),
@@ -32,8 +32,8 @@ DOCKER, CONTAINERD = TEXTS["docker"], TEXTS["containerd"]
         ("WIN-SEC-018", CONTAINERD.cannot_start("c1", "windows", "user", "bob", "w1").message),
     ],
 )
-def test_what_runtimes_say(id: str, said: str) -> None:
+def test_what_runtimes_say(id: str, printed: str) -> None:
     expected = LIMITS[id].message.format(
         platform="windows/amd64 10.0.17763", pod="web", handler="runsc"
     )
-    assert expected and expected in said
+    assert expected and expected in printed

@@ -68,11 +68,11 @@ async def test_a_node_hears_of_its_pods_and_a_name_of_its_object() -> None:
         binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
         await api.ok("POST", f"{pods}/{name}/binding", binding)
     await api.ok("DELETE", pods + "/a?gracePeriodSeconds=0")
-    told = {
+    recorded = {
         name: [(e["type"], e["object"]["metadata"]["name"]) for e in s.events()]
         for name, s in streams.items()
     }
-    assert told == {
+    assert recorded == {
         "n1": [("ADDED", "a"), ("ADDED", "ab"), ("MODIFIED", "a"), ("DELETED", "a")],
         "n2": [],
     }

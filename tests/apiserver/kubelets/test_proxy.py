@@ -23,7 +23,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 
 def echo(request: HttpRequest) -> Answer:
     """Says what it was asked."""
-    said = {
+    printed = {
         "method": request.method,
         "target": request.target.decode(),
         "body": request.body.decode(),
@@ -31,7 +31,7 @@ def echo(request: HttpRequest) -> Answer:
         "peer": request.peer.cn if request.peer is not None else None,
     }
     return HttpResponse(
-        200, [(b"Content-Type", b"application/json"), (b"X-Own", b"1")], orjson.dumps(said)
+        200, [(b"Content-Type", b"application/json"), (b"X-Own", b"1")], orjson.dumps(printed)
     )
 
 
@@ -53,13 +53,13 @@ async def test_a_request_arrives_as_it_was_sent(tmp_path: Path, method: str) -> 
         }
         got = await w.ask(method, f"{PODS}/p/proxy/a%20b/c/?x=%2F&y", headers, body)
         assert got.status == 200, got.body
-        said = got.json
-        assert (said["method"], said["target"], said["body"]) == (
+        printed = got.json
+        assert (printed["method"], printed["target"], printed["body"]) == (
             method,
             "/a%20b/c/?x=%2F&y",
             body.decode(),
         )
-        assert said["headers"] == {
+        assert printed["headers"] == {
             "host": "api:6443",
             "accept": "text/html",
             "x-own": "a",

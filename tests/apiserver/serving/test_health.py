@@ -18,8 +18,8 @@ async def test_checks(root: str, more: set[str]) -> None:
         assert isinstance(answer.body, bytes)
         return answer.status, answer.body.decode()
 
-    status, told = await text(f"/{root}?verbose")
-    *lines, last, _ = told.split("\n")
+    status, recorded = await text(f"/{root}?verbose")
+    *lines, last, _ = recorded.split("\n")
     assert (status, last) == (200, f"{root} check passed")
     checks = {line.removeprefix("[+]").removesuffix(" ok") for line in lines}
     assert (

@@ -116,8 +116,10 @@ def test_killed_in_the_middle_of_a_rollout(own: Cluster, space: Space) -> None:
     assert len(expected["items"]) == 8
     assert sum("transom.runtime.native.monitor" in line for _, line in processes(own)) == 1
     for name in WAIT:
-        said = ("sh", "-c", "echo $EDITION") if name == "linux" else ("cmd", "/c", "echo %EDITION%")
-        assert space("exec", f"deployment/{name}", "--", *said) == "second\n"
+        printed = (
+            ("sh", "-c", "echo $EDITION") if name == "linux" else ("cmd", "/c", "echo %EDITION%")
+        )
+        assert space("exec", f"deployment/{name}", "--", *printed) == "second\n"
         assert "hi" in space(
             "exec",
             f"old-{name}",

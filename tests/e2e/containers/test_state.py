@@ -105,9 +105,12 @@ def test_memory_that_is_not_there(ns: Space) -> None:
         ),
         pod("windows", "windows", "probe", "commit", container=limits, restartPolicy="Never"),
     )
-    killed, told = ended(ns.until(ended, "pod", "linux")), ended(ns.until(ended, "pod", "windows"))
+    killed, recorded = (
+        ended(ns.until(ended, "pod", "linux")),
+        ended(ns.until(ended, "pod", "windows")),
+    )
     assert (killed["exitCode"], killed["reason"]) == (137, "OOMKilled")
-    assert told["reason"] == "Error" and 32 <= told["exitCode"] <= 48  # MiB that it got
+    assert recorded["reason"] == "Error" and 32 <= recorded["exitCode"] <= 48  # MiB that it got
 
 
 def test_processor_time_is_limited(ns: Space) -> None:
@@ -160,12 +163,12 @@ def test_users_rights_and_a_root_that_is_read_only(ns: Space) -> None:
         pod("root", "linux", "true", container={"securityContext": {"runAsNonRoot": True}}),
     )
     ns.until(ended, "pod", "nobody")
-    said = ns("logs", "nobody")
-    assert "uid=1234 gid=2345 groups=3456" in said
-    assert "touch: /mine: Read-only file system" in said
-    assert "1 1234     3456 " in said
-    assert "CapBnd:\t0000000000000400" in said
-    assert "Operation not permitted" in said
+    printed = ns("logs", "nobody")
+    assert "uid=1234 gid=2345 groups=3456" in printed
+    assert "touch: /mine: Read-only file system" in printed
+    assert "1 1234     3456 " in printed
+    assert "CapBnd:\t0000000000000400" in printed
+    assert "Operation not permitted" in printed
     ns.until(ended, "pod", "user")
     assert ns("logs", "user") == "USERNAME=ContainerUser\n"
     ns.until(

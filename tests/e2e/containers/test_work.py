@@ -100,7 +100,7 @@ def test_programs_that_are_not_there(ns: Space) -> None:
     apply(
         ns, pod("linux", "linux", "/no/such/program"), pod("windows", "windows", r"C:\no\such.exe")
     )
-    for name, said in (
+    for name, printed in (
         ("linux", 'exec: \\"/no/such/program\\": stat /no/such/program: no such file or directory'),
         ("windows", "The system cannot find the file specified."),
     ):
@@ -111,7 +111,9 @@ def test_programs_that_are_not_there(ns: Space) -> None:
             "pod",
             name,
         )
-        assert said.replace("\\", "") in str(found["status"]["containerStatuses"]).replace("\\", "")
+        assert printed.replace("\\", "") in str(found["status"]["containerStatuses"]).replace(
+            "\\", ""
+        )
 
 
 @pytest.mark.parametrize(

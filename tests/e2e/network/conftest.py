@@ -157,7 +157,7 @@ class Net:
 
     def fetch(self, pod: str, *urls: str, patience: float = 1) -> list[str]:
         """What a pod gets from each address; "" where it gets nothing."""
-        said = self.exec(
+        printed = self.exec(
             pod,
             "curl",
             "-s",
@@ -167,10 +167,10 @@ class Net:
             "|%{http_code}\\n",
             *(f"http://{url}" for url in urls),
         )
-        if not said:  # nothing could be run there
+        if not printed:  # nothing could be run there
             return [""] * len(urls)
-        answers = [line.rpartition("|") for line in said.splitlines()]
-        assert len(answers) == len(urls), said
+        answers = [line.rpartition("|") for line in printed.splitlines()]
+        assert len(answers) == len(urls), printed
         return [text if code == "200" else "" for text, _, code in answers]
 
     def connect(self, pod: str, target: str) -> str:
@@ -179,10 +179,10 @@ class Net:
         done = self.kubectl("--namespace", self.namespace, "exec", pod, "--", *command, check=False)
         return done.stderr.split("\n")[0].strip() if done.returncode else ""
 
-    def datagram(self, pod: str, target: str, said: str = "hostname") -> str:
+    def datagram(self, pod: str, target: str, printed: str = "hostname") -> str:
         """The answer to a datagram; "" when none comes back. `pod` serves as the sender itself."""
         host, _, port = target.rpartition(":")
-        wish = f"localhost:8080/dial?host={host}&port={port}&protocol=udp&request={said}"
+        wish = f"localhost:8080/dial?host={host}&port={port}&protocol=udp&request={printed}"
         found: dict[str, list[str]] = json.loads(self.fetch(pod, wish, patience=10)[0])
         return found.get("responses", [""])[0]
 

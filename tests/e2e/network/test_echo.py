@@ -14,9 +14,9 @@ OUTSIDE = "203.0.113.10"
 def ping(net: Net, pod: str, target: str) -> bool:
     """Whether one is answered."""
     options = ["-n", "1", "-w", "500"] if pod.startswith("win") else ["-c", "1", "-W", "1"]
-    said = net.exec(pod, "ping", *options, target)
-    assert "0% " in said or "100% " in said, said
-    return "(0% loss)" in said or " 0% packet loss" in said
+    printed = net.exec(pod, "ping", *options, target)
+    assert "0% " in printed or "100% " in printed, printed
+    return "(0% loss)" in printed or " 0% packet loss" in printed
 
 
 @pytest.mark.windows("WIN-NET-001", "LNET-14", "LNET-17")

@@ -129,9 +129,9 @@ def test_a_service_restart_that_loses_networks(own: Net) -> None:
     assert own.hns("windows-1", "networks") == []
     assert own.fetch("win-client", "s.default.svc.cluster.local/hostname") == [""]
     own.apply(pod("unlucky", "windows-1"))
-    told = "--output=jsonpath={.items[*].message}"
+    recorded = "--output=jsonpath={.items[*].message}"
     eventually(
-        lambda: own("get", "events", "--field-selector=involvedObject.name=unlucky", told),
+        lambda: own("get", "events", "--field-selector=involvedObject.name=unlucky", recorded),
         lambda messages: "Network cbr0 not found" in messages,
     )
     transom(own, "node", "reboot", "windows-1")

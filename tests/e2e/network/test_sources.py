@@ -146,10 +146,10 @@ def test_the_health_of_a_local_service(net: Net, space: Net) -> None:
 
     def answers() -> dict[str, Any]:
         urls = [f"http://{address}:{number}/" for address in NODES.values()]
-        said = net.exec("lin-c", "curl", "-s", "-m", "2", "-w", "|%{http_code}\\n", *urls)
+        printed = net.exec("lin-c", "curl", "-s", "-m", "2", "-w", "|%{http_code}\\n", *urls)
         rows = [
             line.rpartition("|")
-            for line in said.replace("\n\t", "").replace("\n}", "}").splitlines()
+            for line in printed.replace("\n\t", "").replace("\n}", "}").splitlines()
             if "|" in line
         ]
         return {node: code for node, (_, _, code) in zip(NODES, rows, strict=False)}

@@ -32,10 +32,10 @@ def _brief(found: Any) -> str:
 
 @cache
 def _minor(binary: str) -> int:
-    told = subprocess.run(
+    recorded = subprocess.run(
         (binary, "version", "--client", "--output=json"), capture_output=True, text=True, check=True
     )
-    return int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
+    return int(json.loads(recorded.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def test_the_python_client_runs_commands(mixed_cluster: Any, standing: str) -> N
     from kubernetes import client, config, stream
 
     core = client.CoreV1Api(config.new_client_from_config(str(mixed_cluster.kubeconfig)))
-    said = stream.stream(
+    printed = stream.stream(
         core.connect_get_namespaced_pod_exec,
         "shell",
         standing,
@@ -183,7 +183,7 @@ def test_the_python_client_runs_commands(mixed_cluster: Any, standing: str) -> N
         stdout=True,
         tty=False,
     )
-    assert said == "hi\n"
+    assert printed == "hi\n"
     session = stream.stream(
         core.connect_get_namespaced_pod_exec,
         "shell",

@@ -81,8 +81,8 @@ def test_web_server_behind_a_node_port(place: Place) -> None:
         f"(Invoke-WebRequest -UseBasicParsing http://{rows[0]['IP']}).Content",
     )
     assert TITLE in from_pod
-    said = place("logs", first).replace("\r\n", "\n")
-    assert said.count(f"> http://{rows[0]['IP']}/\n") == 2 and said.count("< 200\n") == 2
+    printed = place("logs", first).replace("\r\n", "\n")
+    assert printed.count(f"> http://{rows[0]['IP']}/\n") == 2 and printed.count("< 200\n") == 2
     node = place.object("node", "linux-1")["status"]["addresses"][0]["address"]
     port = service["PORT(S)"].removeprefix("80:").removesuffix("/TCP")
     full_name = f"win-webserver.{place.namespace}.svc.cluster.local"
@@ -158,8 +158,11 @@ def test_managed_service_accounts(default_place: Place) -> None:
                 json.loads(options["gmsaCredentialSpec"])["DomainJoinConfig"]["DnsName"]
                 == "contoso.com"
             )
-            said = place.exec(pod["metadata"]["name"], "nltest.exe", "/parentdomain")
-            assert said.startswith("contoso.com") and "The command completed successfully" in said
+            printed = place.exec(pod["metadata"]["name"], "nltest.exe", "/parentdomain")
+            assert (
+                printed.startswith("contoso.com")
+                and "The command completed successfully" in printed
+            )
     finally:
         place("delete", "deployments", "with-creds", "container-with-creds")
         place("delete", "gmsacredentialspecs", "gmsa-webapp1")
@@ -177,12 +180,12 @@ def test_managed_service_accounts_are_for_those_who_may_use_them(
         }
     )
     try:
-        said = place.refused(
+        printed = place.refused(
             "run", "p", "--image=mcr.microsoft.com/windows/nanoserver:1809", f"--overrides={wanted}"
         )
     finally:
         default_place("delete", "gmsacredentialspecs", "gmsa-webapp1")
-    assert said.strip().splitlines()[-1] == (
+    assert printed.strip().splitlines()[-1] == (
         'Error from server: admission webhook "admission-webhook.windows-gmsa.sigs.k8s.io" '
         "denied the request: service "
         'account "default" is not authorized to `use` GMSA cred spec "gmsa-webapp1"'

@@ -154,10 +154,10 @@ def test_the_close_signal_of_version_5() -> None:
     wire.send(b"\x00late")
     (event,) = server.receive_data(wire.data_to_send())
     assert isinstance(event, SocketClosed) and event.error
-    (told,) = wire.receive_data(server.data_to_send())
+    (recorded,) = wire.receive_data(server.data_to_send())
     assert (
-        isinstance(told, websocket.CloseReceived)
-        and told.code == websocket.CloseCode.PROTOCOL_ERROR
+        isinstance(recorded, websocket.CloseReceived)
+        and recorded.code == websocket.CloseCode.PROTOCOL_ERROR
     )
 
 

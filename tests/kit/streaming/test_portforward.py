@@ -42,18 +42,21 @@ def exchange(client: PortForward, server: PortForward) -> tuple[list[Event], lis
     """All bytes both ways until there are none. What the client and the server were told, all of it
     acknowledged.
     """
-    told: tuple[list[Event], list[Event]] = ([], [])
+    recorded: tuple[list[Event], list[Event]] = ([], [])
     moved = True
     while moved:
         moved = False
-        for source, target, events in ((client, server, told[1]), (server, client, told[0])):
+        for source, target, events in (
+            (client, server, recorded[1]),
+            (server, client, recorded[0]),
+        ):
             raw = source.data_to_send()
             moved = moved or bool(raw)
             for event in target.receive_data(raw):
                 events.append(event)
                 if isinstance(event, ForwardData):
                     target.acknowledge(event.connection, len(event.data))
-    return told
+    return recorded
 
 
 @pytest.fixture(params=SPDY_WIRES)
@@ -67,14 +70,14 @@ def test_a_connection_from_beginning_to_end(
     client, server = ends
     first, second = client.open(80), client.open(443)
     assert first is not None and second is not None
-    _, told = exchange(client, server)
-    assert told == [ForwardConnected(first, 80), ForwardConnected(second, 443)]
+    _, recorded = exchange(client, server)
+    assert recorded == [ForwardConnected(first, 80), ForwardConnected(second, 443)]
     client.write(second, b"ping")
     client.end(second)
     client.write(second, b"late")
     server.write(first, b"hello")
-    got, told = exchange(client, server)
-    assert told == [ForwardData(second, b"ping"), ForwardEnded(second)] and got == [
+    got, recorded = exchange(client, server)
+    assert recorded == [ForwardData(second, b"ping"), ForwardEnded(second)] and got == [
         ForwardData(first, b"hello")
     ]
     server.write(second, b"pong")
@@ -108,11 +111,11 @@ def test_a_client_that_breaks_off(ends: tuple[SpdyForwardClient, SpdyForwardServ
     assert one is not None and two is not None
     exchange(client, server)
     client.disconnect(one)
-    _, told = exchange(client, server)
-    assert told[-1] == ForwardDisconnected(one) and server.spdy.open_streams == 2
+    _, recorded = exchange(client, server)
+    assert recorded[-1] == ForwardDisconnected(one) and server.spdy.open_streams == 2
     client.close()
-    _, told = exchange(client, server)
-    assert ForwardDisconnected(two) in told and client.done
+    _, recorded = exchange(client, server)
+    assert ForwardDisconnected(two) in recorded and client.done
     server.close()
     assert client.open(80) is None
 
@@ -138,10 +141,10 @@ def test_a_tunnel_is_closed_as_a_websocket() -> None:
     text.send(b"x", text=True)
     tunnel = Tunnel(client=False)
     assert tunnel.receive_data(text.data_to_send()) == b"" and tunnel.closed and tunnel.error
-    (told,) = text.receive_data(tunnel.data_to_send())
+    (recorded,) = text.receive_data(tunnel.data_to_send())
     assert (
-        isinstance(told, websocket.CloseReceived)
-        and told.code == websocket.CloseCode.UNSUPPORTED_DATA
+        isinstance(recorded, websocket.CloseReceived)
+        and recorded.code == websocket.CloseCode.UNSUPPORTED_DATA
     )
 
 

@@ -52,7 +52,7 @@ CAN_END_STDIN = [
 HAS_STATUS = [name for name in WIRES if "v4" in name or "v5" in name]
 
 
-def told(session: RemoteCommand, events: list[Event]) -> list[Event]:
+def recorded(session: RemoteCommand, events: list[Event]) -> list[Event]:
     for event in events:
         if isinstance(event, CommandData):
             session.acknowledge(event.stream, len(event.data))
@@ -101,9 +101,9 @@ class Pair:
 
     def deliver(self, session: RemoteCommand, events: list[Event]) -> None:
         if session is self.client:
-            self.keep("client", told(session, events))
+            self.keep("client", recorded(session, events))
         elif session is self.server:
-            self.keep("server", told(session, events))
+            self.keep("server", recorded(session, events))
         else:
             far = self.links[1][0]
             relay.relay_command(events, session, far if session is self.near else self.near)

@@ -100,8 +100,8 @@ def test_a_stream_from_opening_to_end() -> None:
     ]
     client.send_headers(id, [("more", "yes")])
     client.send_data(id, b"bye", fin=True)
-    told = server.receive_data(client.data_to_send())
-    assert told == [
+    recorded = server.receive_data(client.data_to_send())
+    assert recorded == [
         HeadersReceived(id, [("more", "yes")]),
         DataReceived(id, b"bye"),
         StreamEnded(id),

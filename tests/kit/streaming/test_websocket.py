@@ -150,8 +150,8 @@ def test_mistakes_close_with_their_code(raw: bytes, code: CloseCode) -> None:
     server = WebSocketConnection(client=False, max_message=1000)
     (event,) = server.receive_data(raw)
     assert isinstance(event, WebSocketConnectionFailed) and event.code == code
-    (told,) = WebSocketConnection(client=True).receive_data(server.data_to_send())
-    assert isinstance(told, CloseReceived) and told.code == code
+    (recorded,) = WebSocketConnection(client=True).receive_data(server.data_to_send())
+    assert isinstance(recorded, CloseReceived) and recorded.code == code
     assert server.receive_data(frame(0x82, b"x")) == [] and server.data_to_send() == b""
 
 

@@ -40,10 +40,10 @@ class Files:
 
 class Events:
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.recorded: list[tuple[str, str, str]] = []
 
     def event(self, about: Object, kind: str, reason: str, message: str) -> None:
-        self.told.append((about["metadata"]["name"], reason, message))
+        self.recorded.append((about["metadata"]["name"], reason, message))
 
 
 def pod(name: str, requests: dict[str, str] | None = None, **spec: Any) -> Object:
@@ -240,8 +240,8 @@ async def test_a_critical_pod_takes_the_place_of_the_fewest() -> None:
     critical = pod("critical", {"cpu": "500m"}, priority=2_000_000_000)
     assert judge.admit(critical, [small, large]) is None
     await asyncio.sleep(0)
-    told = ("large", "Preempting", "Preempted in order to admit critical pod")
-    assert killed == events.told == [told]
+    recorded = ("large", "Preempting", "Preempted in order to admit critical pod")
+    assert killed == events.recorded == [recorded]
     assert judge.admit(pod("huge", {"cpu": "2"}, priority=2_000_000_000), [small]) == PodRejection(
         "UnexpectedAdmissionError",
         "Unexpected error while attempting to recover from admission failure: "

@@ -78,11 +78,11 @@ async def test_memory_runs_short_on_linux() -> None:
             "request of 1Gi. "
         )
         assert here.killed == [("greedy", text, 0)]
-        assert node.told.take() == [
+        assert node.recorded.take() == [
             ("EvictionThresholdMet", "Attempting to reclaim memory"),
             ("Evicted", text),
         ]
-        assert node.told.notes[-1] == {
+        assert node.recorded.notes[-1] == {
             "offending_containers": "g",
             "offending_containers_usage": "3Gi",
             "starved_resource": "memory",
@@ -162,7 +162,7 @@ async def test_disk_space_comes_from_images_first() -> None:
         node.host.fill_disk(80 * GIB)
         await here.round()
         assert not here.killed and not node.runtime.store and here.manager.disk()
-        assert node.told.take() == [
+        assert node.recorded.take() == [
             ("EvictionThresholdMet", "Attempting to reclaim ephemeral-storage")
         ]
     async with play() as node:
@@ -292,7 +292,7 @@ async def test_limits_of_local_storage(
             await grow(node, EMPTY_DIR, written)
         await here.round()
         assert here.killed == ([("web", message, 0)] if message else [])
-        assert node.told.all == ([("Evicted", message)] if message else [])
+        assert node.recorded.all == ([("Evicted", message)] if message else [])
         assert not here.manager.pressed
 
 

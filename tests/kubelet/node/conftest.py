@@ -124,13 +124,14 @@ class Plane:
 
     async def events(self) -> list[tuple[str, str]]:
         listing = await self.client.list(EVENTS, "default")
-        told = [
+        recorded = [
             e
             for e in listing.items
             if e["involvedObject"] == {"kind": "Node", "name": "n1", "uid": "n1"}
         ]
         return [
-            (e["reason"], e["message"]) for e in sorted(told, key=lambda e: e["metadata"]["name"])
+            (e["reason"], e["message"])
+            for e in sorted(recorded, key=lambda e: e["metadata"]["name"])
         ]
 
     async def stop(self) -> None:

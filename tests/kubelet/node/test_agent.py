@@ -312,9 +312,9 @@ async def test_a_kubelet_that_comes_back_puts_its_own_labels_right_and_leaves_th
             == node["status"]["allocatable"]["example.com/dongle"]
         )
         assert node["status"]["nodeInfo"]["bootID"] == "boot-2"
-        told = dict(await plane.events())
-        assert told["Rebooted"] == "Node n1 has been rebooted, boot id: boot-2"
-        assert told["NodeNotSchedulable"] == "Node n1 status is now: NodeNotSchedulable"
+        recorded = dict(await plane.events())
+        assert recorded["Rebooted"] == "Node n1 has been rebooted, boot id: boot-2"
+        assert recorded["NodeNotSchedulable"] == "Node n1 status is now: NodeNotSchedulable"
 
 
 async def test_a_deleted_node_does_not_come_back(play: ContextFactory) -> None:

@@ -321,9 +321,9 @@ def test_a_driver_that_cannot_publish(tmp_path: Path, failure: tuple[str, str], 
     async def scenario() -> None:
         wanted = place.claim()
         task = asyncio.create_task(place.volumes.mount(wanted))
-        await place.until(lambda: bool(place.machine.events.told))
+        await place.until(lambda: bool(place.machine.events.recorded))
         task.cancel()
-        assert place.machine.events.told[0] == (
+        assert place.machine.events.recorded[0] == (
             "FailedMount",
             (
                 f'MountVolume.SetUp failed for volume "pv1" : rpc error: code = {failure[0]} '
@@ -488,7 +488,7 @@ def test_a_volume_that_has_grown(tmp_path: Path) -> None:
         assert place.object("persistentvolumeclaims", "data", "ns")["status"]["capacity"] == {
             "storage": "2Gi"
         }
-        assert [reason for reason, _ in place.machine.events.told] == [
+        assert [reason for reason, _ in place.machine.events.recorded] == [
             "FileSystemResizeSuccessful"
         ] * 2
         await place.volumes.mount(wanted)

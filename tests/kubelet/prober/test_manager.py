@@ -70,8 +70,8 @@ async def test_readiness_begins_as_a_failure_and_follows_the_probes() -> None:
         assert web.prober.readiness(web.id) is True  # two failures are below the threshold
         await node.clock.run_for(10)
         assert web.prober.readiness(web.id) is False and len(web.changes) == 2
-        assert node.told.all == [("Unhealthy", "Readiness probe failed: no")] * 3
-        assert node.told.paths[0] == "spec.containers{app}"
+        assert node.recorded.all == [("Unhealthy", "Readiness probe failed: no")] * 3
+        assert node.recorded.paths[0] == "spec.containers{app}"
         await node.clock.run_for(50)
         assert len(web.changes) == 2
         web.prober.remove_pod("uid-web")
@@ -125,7 +125,7 @@ async def test_startup_holds_the_others_back() -> None:
         await node.clock.run_for(20)
         assert web.times == 2 and web.prober.startup(web.id) is None
         assert web.prober.readiness(web.id) is False
-        assert {text for _, text in node.told.all} == {"Startup probe failed: no"}
+        assert {text for _, text in node.recorded.all} == {"Startup probe failed: no"}
         node.runtime.commands = [GOOD]
         await node.clock.run_for(10)
         assert web.prober.startup(web.id) is True
@@ -167,7 +167,7 @@ async def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_cou
         await web.start()
         await node.clock.run_for(20)
         assert web.times == 4 and web.prober.readiness(web.id) is True
-        assert node.told.all == [
+        assert node.recorded.all == [
             ("Unhealthy", "Readiness probe errored: rpc error: code = Unknown desc = gone")
         ]
 

@@ -101,8 +101,10 @@ def test_places(target: str, method: str, wanted: tuple[int, str]) -> None:
 def test_a_loop_that_hangs_is_not_healthy() -> None:
     world = World()
     world.server._alive = lambda: False
-    status, said = world.text("/healthz")
-    assert status == 500 and "[-]syncloop failed: reason withheld\nhealthz check failed\n" in said
+    status, printed = world.text("/healthz")
+    assert (
+        status == 500 and "[-]syncloop failed: reason withheld\nhealthz check failed\n" in printed
+    )
     assert world.text("/healthz/syncloop") == (
         500,
         "internal server error: sync Loop took longer than expected\n",
@@ -151,13 +153,13 @@ def test_configz() -> None:
 def test_requests_are_counted() -> None:
     world = World()
     world.get("/pods", peer=ADMIN)
-    said = world.text("/metrics")[1]
+    printed = world.text("/metrics")[1]
     assert (
         'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} '
         "1\n"
-    ) in said
-    assert 'kubelet_running_containers{container_state="running"} 1\n' in said
-    assert "kubelet_running_pods 1\n" in said and 'kubelet_node_name{node="n1"} 1\n' in said
+    ) in printed
+    assert 'kubelet_running_containers{container_state="running"} 1\n' in printed
+    assert "kubelet_running_pods 1\n" in printed and 'kubelet_node_name{node="n1"} 1\n' in printed
 
 
 @pytest.mark.windows("TRB-39")

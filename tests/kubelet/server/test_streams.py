@@ -129,13 +129,13 @@ def test_output_and_exit_code(wire: str, runtime: str) -> None:
         peer = await connect(port, EXEC, made(OUT, channels.V4), wire)
         events = await peer.until(finished)
         assert (output(events, "stdout"), output(events, "stderr")) == (b"out", b"err")
-        said = status(events)
-        assert channels.exit_code_of_status(said) == 3
+        printed = status(events)
+        assert channels.exit_code_of_status(printed) == 3
         detail = {
             "docker": "Error executing in Docker Container: 3",
             "containerd": "error executing command [sh -c], exit code 3",
         }[runtime]
-        assert said["message"] == f"command terminated with non-zero exit code: {detail}"
+        assert printed["message"] == f"command terminated with non-zero exit code: {detail}"
 
     play(scenario, runtime=runtime)
 
@@ -167,9 +167,9 @@ def test_a_command_that_cannot_be_started() -> None:
     async def scenario(world: World, port: int) -> None:
         world.runtime.failure = RuntimeFailure("Unknown", "no such program")
         peer = await connect(port, EXEC, remotecommand.SpdyCommandClient(OUT, channels.V4))
-        said = status(await peer.until(finished))
+        printed = status(await peer.until(finished))
         assert (
-            said["message"]
+            printed["message"]
             == "Internal error occurred: error executing command in container: no such program"
         )
 

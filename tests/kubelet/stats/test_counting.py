@@ -40,16 +40,16 @@ def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
 
     asyncio.run(scenario())
     assert [c.id for c in runtime.containers("u1")] == ["cid"]
-    said = render_metrics(metrics.families())
+    printed = render_metrics(metrics.families())
     for operation in ("run_podsandbox", "start_container", "stop_container"):
-        assert f'kubelet_runtime_operations_total{{operation_type="{operation}"}} 1\n' in said
-    assert 'kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1\n' in said
-    assert 'kubelet_run_podsandbox_errors_total{runtime_handler=""} 1\n' in said
+        assert f'kubelet_runtime_operations_total{{operation_type="{operation}"}} 1\n' in printed
+    assert 'kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1\n' in printed
+    assert 'kubelet_run_podsandbox_errors_total{runtime_handler=""} 1\n' in printed
     assert (
         'kubelet_runtime_operations_duration_seconds_sum{operation_type="start_container"} 1\n'
-        in said
+        in printed
     )
     assert (
-        "kubelet_pod_start_duration_seconds_sum 3\n" in said
-        and "kubelet_containers_per_pod_count_count 1\n" in said
+        "kubelet_pod_start_duration_seconds_sum 3\n" in printed
+        and "kubelet_containers_per_pod_count_count 1\n" in printed
     )

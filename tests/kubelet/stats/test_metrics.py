@@ -7,12 +7,12 @@ from transom.kubelet.stats.metrics import KubeletMetrics, probe_metrics
 
 
 def test_resource_metrics() -> None:
-    said = World().text("/metrics/resource")[1]
+    printed = World().text("/metrics/resource")[1]
     labels = '{container="c",namespace="ns",pod="p"}'
-    assert f"container_cpu_usage_seconds_total{labels} 5 1577934245000\n" in said
-    assert f"container_memory_working_set_bytes{labels} 8.388608e+06 1577934245000\n" in said
-    assert 'pod_cpu_usage_seconds_total{namespace="ns",pod="p"} 5 1577934245000\n' in said
-    assert "# TYPE node_memory_working_set_bytes gauge\n" in said and said.endswith(
+    assert f"container_cpu_usage_seconds_total{labels} 5 1577934245000\n" in printed
+    assert f"container_memory_working_set_bytes{labels} 8.388608e+06 1577934245000\n" in printed
+    assert 'pod_cpu_usage_seconds_total{namespace="ns",pod="p"} 5 1577934245000\n' in printed
+    assert "# TYPE node_memory_working_set_bytes gauge\n" in printed and printed.endswith(
         "\nscrape_error 0\n"
     )
 
@@ -34,8 +34,8 @@ def test_cadvisor_knows_containers_on_linux_only() -> None:
         'container_network_receive_bytes_total{container="POD",id="/kubepods/burstable/podu1/sid"'
         in linux
     )
-    for said in (linux, windows):
-        assert "machine_cpu_cores{" in said and "container_scrape_error 0\n" in said
+    for printed in (linux, windows):
+        assert "machine_cpu_cores{" in printed and "container_scrape_error 0\n" in printed
     assert "container_cpu_usage_seconds_total" not in windows
 
 
@@ -43,19 +43,22 @@ def test_histograms_and_probes() -> None:
     metrics = KubeletMetrics()
     for seconds in (0.004, 0.3, 20):
         metrics.observe("kubelet_pod_start_duration_seconds", seconds)
-    said = probe_metrics(
+    printed = probe_metrics(
         [ProbeCounts("liveness", {"name": "p", "namespace": "ns", "uid": "u1"}, "c", "failed", 1)],
         12.0,
     )
     assert (
-        'pod_uid="u1",probe_type="Liveness",result="failed"} 1\n' in said
-        and "process_start_time_seconds 12\n" in said
+        'pod_uid="u1",probe_type="Liveness",result="failed"} 1\n' in printed
+        and "process_start_time_seconds 12\n" in printed
     )
     world = World()
     world.server.metrics = metrics
-    said = world.text("/metrics")[1]
+    printed = world.text("/metrics")[1]
     name = "kubelet_pod_start_duration_seconds"
-    assert f'{name}_bucket{{le="0.005"}} 1\n' in said and f'{name}_bucket{{le="0.5"}} 2\n' in said
-    assert f'{name}_bucket{{le="+Inf"}} 3\n{name}_sum 20.304\n{name}_count 3\n' in said
-    assert "prober_probe_total" not in said
-    assert "kubernetes_build_info{" in said and 'gitVersion="v1.20.15"' in said
+    assert (
+        f'{name}_bucket{{le="0.005"}} 1\n' in printed
+        and f'{name}_bucket{{le="0.5"}} 2\n' in printed
+    )
+    assert f'{name}_bucket{{le="+Inf"}} 3\n{name}_sum 20.304\n{name}_count 3\n' in printed
+    assert "prober_probe_total" not in printed
+    assert "kubernetes_build_info{" in printed and 'gitVersion="v1.20.15"' in printed

@@ -70,13 +70,13 @@ def failure(machine: Machine) -> str:
     async def scenario() -> None:
         task = asyncio.create_task(machine.volumes.mount(using("example.com/disk")))
         for _ in range(500):
-            if machine.events.told:
+            if machine.events.recorded:
                 break
             await asyncio.sleep(0.01)
         task.cancel()
 
     asyncio.run(scenario())
-    reason, message = machine.events.told[0]
+    reason, message = machine.events.recorded[0]
     begin = 'MountVolume.SetUp failed for volume "v" : '
     assert reason == "FailedMount" and message.startswith(begin)
     return message.removeprefix(begin)
@@ -343,7 +343,7 @@ def test_a_driver_that_attaches_gets_all_calls_in_order() -> None:
     assert (
         "SuccessfulAttachVolume",
         'AttachVolume.Attach succeeded for volume "v" ',
-    ) in machine.events.told
+    ) in machine.events.recorded
     assert '"kubernetes.io/pod.name":"web"' in by_name["mount"][1]
 
 
@@ -456,8 +456,8 @@ def test_a_driver_that_fails_makes_the_mount_fail(
     Program(machine, **answers)
     with pytest.raises(TimeoutError):
         machine.run(machine.volumes.mount(using("example.com/disk")))
-    told = [event for event in machine.events.told if event[0].startswith("Failed")]
-    assert told[0] == (reason, message)
+    recorded = [event for event in machine.events.recorded if event[0].startswith("Failed")]
+    assert recorded[0] == (reason, message)
     assert not machine.files.exists(f"/var/lib/kubelet/pods/{UID}/volumes/example.com~disk/v")
 
 

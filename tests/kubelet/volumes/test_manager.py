@@ -216,7 +216,7 @@ def test_failures_are_told(source: dict[str, Any], text: str) -> None:
     store(machine)
     with pytest.raises(TimeoutError):
         machine.run(machine.volumes.mount(with_volumes(source)))
-    assert machine.events.told == [("FailedMount", text)]
+    assert machine.events.recorded == [("FailedMount", text)]
 
 
 def test_it_is_tried_again_and_given_up_after_two_minutes_and_three_seconds() -> None:
@@ -229,7 +229,7 @@ def test_it_is_tried_again_and_given_up_after_two_minutes_and_three_seconds() ->
         str(caught.value)
         == "unmounted volumes=[s], unattached volumes=[s c]: timed out waiting for the condition"
     )
-    assert len(machine.events.told) == 8  # at 0, 0.5, 1.5, 3.5 ... 63.5 seconds
+    assert len(machine.events.recorded) == 8  # at 0, 0.5, 1.5, 3.5 ... 63.5 seconds
     machine.api.put("secrets", "late", {"data": {}})
     machine.run(machine.volumes.mount(wanted), seconds=10)
     assert set(machine.volumes.of(UID)) == {"s", "c"}
@@ -254,7 +254,7 @@ def test_a_secret_that_goes_away_stays_in_running_pods_and_is_told_of() -> None:
     machine.clock.advance(70)
     machine.run(machine.volumes.mount(wanted))
     assert machine.files.read(volume(machine, "secret", "s", "token")) == b"T"
-    assert machine.events.told == [
+    assert machine.events.recorded == [
         ("FailedMount", 'MountVolume.SetUp failed for volume "s" : secret "tok" not found')
     ]
 
@@ -342,7 +342,7 @@ def test_a_token_for_a_user_id_fails_on_windows() -> None:
                 with_volumes(token_volume(3600), securityContext={"runAsUser": 1000})
             )
         )
-    ((_, text),) = machine.events.told
+    ((_, text),) = machine.events.recorded
     assert text.startswith(
         'MountVolume.SetUp failed for volume "p" : chown c:\\var\\lib\\kubelet\\pods\\'
     )

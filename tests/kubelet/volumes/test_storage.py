@@ -54,10 +54,10 @@ def failure(machine: Machine, wanted: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-def told(machine: Machine, wanted: dict[str, Any]) -> list[tuple[str, str]]:
+def recorded(machine: Machine, wanted: dict[str, Any]) -> list[tuple[str, str]]:
     with pytest.raises(TimeoutError):
         machine.run(machine.volumes.mount(wanted))
-    return machine.events.told
+    return machine.events.recorded
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_local_volume(system: str) -> None:
     machine = Machine(system)
     path = "/srv/none" if system == "linux" else "C:\\srv"
     claim(machine, {"local": {"path": path}})
-    assert told(machine, using())[0][1] == (
+    assert recorded(machine, using())[0][1] == (
         (
             f'MountVolume.NewMounter initialization failed for volume "pv1" : path "{path}" does '
             "not exist"
@@ -125,7 +125,7 @@ def test_a_volume_of_another_node() -> None:
         {"local": {"path": "/etc"}},
         nodeAffinity={"required": {"nodeSelectorTerms": terms}},
     )
-    assert told(machine, using()) == [
+    assert recorded(machine, using()) == [
         (
             "FailedMount",
             (
@@ -153,7 +153,7 @@ def test_devices_cannot_be_given_to_windows_containers() -> None:
     machine = Machine("windows")
     claim(machine, {"local": {"path": "C:\\disk"}}, volumeMode="Block")
     wanted = pod({"volumeDevices": [{"name": "v", "devicePath": "/dev/xvda"}]}, volumes=[CLAIM])
-    ((reason, text),) = told(machine, wanted)
+    ((reason, text),) = recorded(machine, wanted)
     assert reason == "FailedMapVolume"
     assert text == (
         'MapVolume.MapBlockVolume failed for volume "pv1" : blkUtil.AttachFileDevice failed. '
@@ -179,7 +179,7 @@ TARGET = f"c:\\\\var\\\\lib\\\\kubelet\\\\pods\\\\{UID}\\\\volumes\\\\kubernetes
 
 def test_nfs_fails_on_windows() -> None:
     machine = Machine("windows")
-    assert told(machine, using({"name": "v", "nfs": {"server": "srv", "path": "/x"}})) == [
+    assert recorded(machine, using({"name": "v", "nfs": {"server": "srv", "path": "/x"}})) == [
         (
             "FailedMount",
             'MountVolume.SetUp failed for volume "v" : mount options("") should have at '
@@ -189,7 +189,7 @@ def test_nfs_fails_on_windows() -> None:
     ]
     machine = Machine("windows")
     claim(machine, {"nfs": {"server": "srv", "path": "/x"}}, mountOptions=["nfsvers=4.1", "hard"])
-    assert told(machine, using()) == [
+    assert recorded(machine, using()) == [
         (
             "FailedMount",
             'MountVolume.SetUp failed for volume "pv1" : only cifs mount is supported now, '
@@ -202,7 +202,7 @@ def test_nfs_fails_on_windows() -> None:
 def test_huge_pages_fail_on_windows() -> None:
     machine = Machine("windows")
     requests = {"resources": {"requests": {"hugepages-2Mi": "2Mi"}}, "volumeMounts": [mount("v")]}
-    ((_, text),) = told(
+    ((_, text),) = recorded(
         machine, pod(requests, volumes=[{"name": "v", "emptyDir": {"medium": "HugePages"}}])
     )
     assert (
@@ -237,12 +237,12 @@ def test_csi_without_a_driver(
     claim(machine, {"csi": {"driver": "d", "volumeHandle": "h"}})
     if driver:
         machine.api.put("csidrivers", "d", driver, namespace="")
-    assert told(machine, using()) == expected
+    assert recorded(machine, using()) == expected
     inline = Machine()
     inline.api.put(
         "csidrivers", "d", {"spec": {"volumeLifecycleModes": ["Ephemeral"]}}, namespace=""
     )
-    assert told(inline, using({"name": "v", "csi": {"driver": "d"}})) == [
+    assert recorded(inline, using({"name": "v", "csi": {"driver": "d"}})) == [
         (
             "FailedMount",
             'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt '
@@ -280,7 +280,7 @@ def test_two_pods_with_different_groups_on_one_volume() -> None:
         {"fsGroup": 2},
     )
     machine.run(machine.volumes.mount(first), machine.volumes.mount(second))
-    assert machine.events.told == [
+    assert machine.events.recorded == [
         (
             "AlreadyMountedVolume",
             (

@@ -18,12 +18,12 @@ from .windows_pods import (
     container,
     in_runtime,
     meant,
+    printed,
+    recorded,
     running,
-    said,
     state,
     state_reason,
     states,
-    told,
     until,
     waiting,
 )
@@ -79,7 +79,7 @@ async def test_a_list_without_the_nodes_build_cannot_be_pulled(
             await waiting(node, "ImagePullBackOff")
             == 'Back-off pulling image "example.com/new-list"'
         )
-        failed = await told(node, "Failed")
+        failed = await recorded(node, "Failed")
         assert failed[:2] == [
             f'Failed to pull image "example.com/new-list": {text}',
             "Error: ErrImagePull",
@@ -122,7 +122,7 @@ async def test_a_container_of_another_build_does_not_start(
                 f"failed to create containerd task: hcs::CreateComputeSystem {identity}: "
                 f"{MISMATCH}: unknown"
             )
-        assert MISMATCH in (await told(node, "Failed"))[0]
+        assert MISMATCH in (await recorded(node, "Failed"))[0]
 
 
 @pytest.mark.windows("OS-25", "WIN-OS-004")
@@ -142,7 +142,7 @@ async def test_the_image_of_a_nodes_own_build_runs(node: Any, build: int) -> Non
         image = f"mcr.microsoft.com/windows/servercore:{BUILDS[build].tags[0]}"
         await node.create("p", containers=[container(image=image)])
         pod = await running(node)
-        assert f"10.0.{build}" in await said(node, pod, "ver")
+        assert f"10.0.{build}" in await printed(node, pod, "ver")
 
 
 @pytest.mark.windows("OS-29")
@@ -262,7 +262,7 @@ async def test_the_pause_image_is_pulled_first_and_shown_on_the_node(
         await node.settle(30)
         shown = (await node.client.get(_nodes(), "", "node1"))["status"]["images"]
         assert image in [name for row in shown for name in row["names"]]
-        assert [text for text in await told(node, "Pulling") if "pause" in text] == []
+        assert [text for text in await recorded(node, "Pulling") if "pause" in text] == []
 
 
 def _nodes() -> Any:
@@ -299,7 +299,7 @@ async def test_the_kubelets_default_pause_image_is_for_linux_alone(
         await node.settle(20)
         pod = await node.pod("p")
         assert state(pod) == {"waiting": {"reason": "ContainerCreating"}}
-        messages = await told(node, "FailedCreatePodSandBox")
+        messages = await recorded(node, "FailedCreatePodSandBox")
         assert messages[0] == f"Failed to create pod sandbox: {text}"
 
 
@@ -317,7 +317,7 @@ async def test_a_pause_image_of_another_build_keeps_pods_in_container_creating(
         await node.create("p", containers=[container()])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
-        [text, *_] = await told(node, "FailedCreatePodSandBox")
+        [text, *_] = await recorded(node, "FailedCreatePodSandBox")
         if flavour == "docker":
             assert text.startswith(
                 "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to "
@@ -325,7 +325,7 @@ async def test_a_pause_image_of_another_build_keeps_pods_in_container_creating(
                 "Error response from daemon: hcsshim::CreateComputeSystem "
             )
             assert f"{MISMATCH}\n(extra info: {{" in text
-            assert "Pod sandbox changed, it will be killed and re-created." in await told(
+            assert "Pod sandbox changed, it will be killed and re-created." in await recorded(
                 node, "SandboxChanged"
             )
         else:
@@ -342,7 +342,7 @@ async def test_a_node_of_windows_server_2022_needs_a_newer_pause_image(node: Any
             "p", containers=[container(image="mcr.microsoft.com/windows/servercore:ltsc2022")]
         )
         await node.settle(20)
-        assert MISMATCH in (await told(node, "FailedCreatePodSandBox"))[0]
+        assert MISMATCH in (await recorded(node, "FailedCreatePodSandBox"))[0]
 
 
 # ---- Hyper-V isolation
@@ -389,7 +389,7 @@ async def test_hyper_v_isolation_by_annotation_and_gate_takes_older_builds(
                 in_runtime(node, pod).id
             ].config.windows.resources
             assert (resources.cpu_count, resources.cpu_maximum) == (2, 7500)
-            assert "10.0.17134" in await said(node, pod, "ver")
+            assert "10.0.17134" in await printed(node, pod, "ver")
 
 
 @pytest.mark.windows("ROAD-16", "WIN-OS-010")
@@ -403,7 +403,7 @@ async def test_a_hyper_v_isolated_pod_has_one_container(node: Any, version: str)
         assert "running" in state(pod) and not states(pod)[1]["ready"]
         text = "Error response from daemon: Hyper-V isolation is limited to 1 container per Pod"
         assert state(pod, "d")["waiting"]["message"] == text
-        assert f"Error: {text}" in await told(node, "Failed")
+        assert f"Error: {text}" in await recorded(node, "Failed")
 
 
 @pytest.mark.windows("OS-09", "OS-31", "ROAD-05", "WIN-OS-012")
@@ -415,7 +415,7 @@ async def test_hyper_v_isolation_is_refused_by_the_releases_that_call_it_planned
         await node.create("p", metadata=ISOLATED, containers=[container(image="example.com/old")])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
-        [text, *_] = await told(node, "FailedCreatePodSandBox")
+        [text, *_] = await recorded(node, "FailedCreatePodSandBox")
         release = version[1:5]
         assert text == (
             "Failed to create pod sandbox: Hyper-V isolation is not supported by Kubernetes "
@@ -433,7 +433,7 @@ async def test_the_containerd_of_1_20_has_no_handler_for_hyper_v(node: Any, hand
         await _runtime_class(node, handler)
         await node.create("p", runtimeClassName="own", containers=[container()])
         await node.settle(20)
-        assert (await told(node, "FailedCreatePodSandBox"))[0].endswith(
+        assert (await recorded(node, "FailedCreatePodSandBox"))[0].endswith(
             f'no runtime for "{handler}" is configured'
         )
 
@@ -488,7 +488,7 @@ async def test_a_runtime_handler_that_the_runtime_does_not_know(
         await _runtime_class(node, "runhcs-wcow-vm")
         await node.create("p", runtimeClassName="own", containers=[container()])
         await node.settle(10)
-        assert (await told(node, "FailedCreatePodSandBox"))[
+        assert (await recorded(node, "FailedCreatePodSandBox"))[
             0
         ] == f"Failed to create pod sandbox: {text}"
 

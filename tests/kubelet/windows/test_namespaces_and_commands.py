@@ -20,12 +20,12 @@ from .windows_pods import (
     in_runtime,
     log,
     meant,
+    printed,
+    recorded,
     run,
     running,
-    said,
     state,
     states,
-    told,
     until,
     warnings,
 )
@@ -48,7 +48,7 @@ async def test_host_network_fails_with_docker(node: Any, version: str, words: st
         await node.create("p", hostNetwork=True, containers=[container()])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
-        assert (await told(node, "FailedCreatePodSandBox"))[0] == (
+        assert (await recorded(node, "FailedCreatePodSandBox"))[0] == (
             f"{words} pod sandbox: rpc error: code = Unknown desc = failed to start sandbox "
             'container for pod "p": '
             "Error response from daemon: network host not found"
@@ -87,7 +87,7 @@ async def test_namespaces_of_the_node_are_not_shared(node: Any, flavour: str, fi
         await running(node, "other")
         await node.create("p", **{field: True}, containers=[container()])
         pod = await running(node)
-        seen = await said(node, pod, "tasklist")
+        seen = await printed(node, pod, "tasklist")
         assert "kubelet.exe" not in seen and "cmd.exe  " in seen and seen.count("CExecSvc.exe") == 1
         assert not await warnings(node)
 
@@ -100,11 +100,11 @@ async def test_share_process_namespace_shares_the_network_alone(node: Any, flavo
             "p", shareProcessNamespace=True, containers=[container(), {"name": "web", "image": IIS}]
         )
         pod = await running(node)
-        assert "PING.EXE" in (await said(node, pod, "tasklist")).upper()
-        assert "PING.EXE" not in (await said(node, pod, "tasklist", "web")).upper()
+        assert "PING.EXE" in (await printed(node, pod, "tasklist")).upper()
+        assert "PING.EXE" not in (await printed(node, pod, "tasklist", "web")).upper()
         await run(node, pod, "cmd", "/c", "echo x> C:\\mine.txt")
         assert (
-            await said(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND
+            await printed(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND
         )  # nor is the root file system
         code = await run(
             node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://127.0.0.1/"
@@ -136,7 +136,7 @@ async def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, fla
         pod = await until(
             node, "p", lambda pod: "running" in str(pod["status"].get("ephemeralContainerStatuses"))
         )
-        assert "PING.EXE" not in (await said(node, pod, "tasklist", "debug")).upper()
+        assert "PING.EXE" not in (await printed(node, pod, "tasklist", "debug")).upper()
 
 
 @pytest.mark.windows("WIN-POD-008", "WIN-POD-009")
@@ -156,9 +156,9 @@ async def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, k
         )
         pod = await running(node)
         assert (
-            "friend" in await said(node, pod, "type C:\\Windows\\System32\\drivers\\etc\\hosts")
+            "friend" in await printed(node, pod, "type C:\\Windows\\System32\\drivers\\etc\\hosts")
         ) is known
-        assert ("1.2.3.4" in await said(node, pod, "ping -n 1 friend")) is known
+        assert ("1.2.3.4" in await printed(node, pod, "ping -n 1 friend")) is known
 
 
 # ---- commands
@@ -223,14 +223,14 @@ async def test_probes_and_hooks_of_linux_fail(node: Any, flavour: str) -> None:
             await node.settle(30)
             assert states(await node.pod("p"))[0]["restartCount"] == 0
             word = "errored"
-        unhealthy = [text for text in await told(node, "Unhealthy") if NOT_FOUND in text]
+        unhealthy = [text for text in await recorded(node, "Unhealthy") if NOT_FOUND in text]
         assert unhealthy and unhealthy[0].startswith(f"Liveness probe {word}: ")
         hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 1"]}}}
         await node.create("q", containers=[container(lifecycle=hook)])
         await running(node, "q")
         await node.client.delete(PODS, "default", "q")
         await node.settle(10)
-        assert await told(node, "FailedPreStopHook")
+        assert await recorded(node, "FailedPreStopHook")
 
 
 @pytest.mark.windows("WIN-CTR-002", "LIFE-03")
@@ -259,10 +259,10 @@ async def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) 
     async with node("windows") as node:
         await node.create("p", containers=[container(workingDir="C:\\app")])
         pod = await running(node)
-        assert await said(node, pod, "cd") == "C:\\app"
+        assert await printed(node, pod, "cd") == "C:\\app"
         await run(node, pod, "cmd", "/c", "echo x> C:\\app\\f.txt")
-        assert await said(node, pod, "type C:\\app\\f.txt") == "x"
-        assert await said(node, pod, "type /etc/hosts") != "x"  # a slash begins an option there
+        assert await printed(node, pod, "type C:\\app\\f.txt") == "x"
+        assert await printed(node, pod, "type /etc/hosts") != "x"  # a slash begins an option there
 
 
 # ---- variables
@@ -314,7 +314,7 @@ async def test_the_token_of_the_service_account_and_its_path(node: Any, flavour:
         )
         pod = await running(node)
         assert config(node, pod).mounts[0].container_path == "c:/var/run/secrets/x"
-        assert await said(node, pod, "type C:\\var\\run\\secrets\\x\\labels") == "p"
+        assert await printed(node, pod, "type C:\\var\\run\\secrets\\x\\labels") == "p"
 
 
 # ---- fields of later releases
@@ -334,5 +334,5 @@ async def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
             "windowsOptions": {"runAsUserName": "ContainerUser"}
         }
         assert (
-            await said(node, pod, "echo %COMPUTERNAME%") != "NODE1"
+            await printed(node, pod, "echo %COMPUTERNAME%") != "NODE1"
         )  # it is no process of the node

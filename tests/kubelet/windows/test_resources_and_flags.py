@@ -26,12 +26,12 @@ from .windows_pods import (
     container,
     ended,
     log,
+    recorded,
     run,
     running,
     state,
     states,
     summary,
-    told,
     until,
     wishes,
 )
@@ -73,7 +73,7 @@ async def test_an_allocation_beyond_the_limit_fails_and_nothing_is_killed(
         )
         [row] = summary(node)["pods"]
         assert row["containers"][0]["memory"]["workingSetBytes"] == 100 * MI  # the last that it got
-        assert not [text for text in await told(node) if "OOM" in text]
+        assert not [text for text in await recorded(node) if "OOM" in text]
 
 
 @pytest.mark.windows("RES-07", "API-16", "WIN-RES-001")
@@ -131,9 +131,9 @@ async def test_memory_past_the_physical_pages_to_disk_and_slows_everything(
             name: states(await node.pod(name))[0]["restartCount"] for name in sizes
         } == dict.fromkeys(sizes, 0)
         assert not states(await node.pod("small"))[0]["ready"]
-        assert await told(node, "Unhealthy")
+        assert await recorded(node, "Unhealthy")
         assert (await conditions(node))["MemoryPressure"] == "False"
-        assert not await told(node, "Evicted") and not await told(node, "SystemOOM")
+        assert not await recorded(node, "Evicted") and not await recorded(node, "SystemOOM")
 
 
 @pytest.mark.windows("RES-08", "RES-10")
@@ -166,7 +166,9 @@ async def test_eviction_by_memory_is_not_implemented(node: Any, version: str) ->
         await node.settle(400)
         assert (await node.pod("p"))["status"]["phase"] == "Running"
         assert (await conditions(node))["MemoryPressure"] == "False"
-        assert not await told(node, "Evicted") and not await told(node, "EvictionThresholdMet")
+        assert not await recorded(node, "Evicted") and not await recorded(
+            node, "EvictionThresholdMet"
+        )
 
 
 @pytest.mark.windows("FLAG-05", "WIN-NODE-003")
@@ -248,8 +250,8 @@ async def test_millicores_are_scaled_to_parts_of_the_machine(
         )
         await node.create("p", containers=[container(resources=resources)])
         pod = await running(node)
-        told_so = config(node, pod).windows.resources
-        assert (told_so.cpu_maximum, told_so.cpu_shares) == (maximum, shares)
+        reports_it = config(node, pod).windows.resources
+        assert (reports_it.cpu_maximum, reports_it.cpu_shares) == (maximum, shares)
 
 
 @pytest.mark.windows("API-15")
@@ -298,12 +300,12 @@ async def test_requests_are_for_the_scheduler_and_never_reach_the_runtime(node: 
             "p", containers=[container(resources={"requests": {"cpu": "2", "memory": "1Gi"}})]
         )
         pod = await running(node)
-        told_so = config(node, pod).windows.resources
+        reports_it = config(node, pod).windows.resources
         assert (
-            told_so.cpu_maximum,
-            told_so.memory_limit,
-            told_so.cpu_count,
-            told_so.cpu_shares,
+            reports_it.cpu_maximum,
+            reports_it.memory_limit,
+            reports_it.cpu_count,
+            reports_it.cpu_shares,
         ) == (0, 0, 0, 0)
         # They count on the node: what does not fit beside them is not admitted.
         await node.create("q", containers=[container(resources={"requests": {"cpu": "3"}})])
@@ -465,5 +467,5 @@ async def test_a_kubelet_with_the_default_resolver_file_starts_no_pod(node: Any)
         await node.create("p", containers=[cmd("exit 0")])
         await node.settle(20)
         assert (await node.pod("p"))["status"]["phase"] == "Pending"
-        texts = await told(node, "FailedCreatePodSandBox")
+        texts = await recorded(node, "FailedCreatePodSandBox")
         assert "open /etc/resolv.conf: The system cannot find the path specified." in texts[0]

@@ -27,11 +27,11 @@ from .windows_pods import (
     in_runtime,
     log,
     meant,
+    printed,
+    recorded,
     run,
     running,
-    said,
     state,
-    told,
     until,
     waiting,
     warnings,
@@ -102,8 +102,8 @@ async def test_the_container_overrides_the_pod_for_itself_alone(node: Any) -> No
             ],
         )
         pod = await running(node)
-        assert await said(node, pod, "whoami") == "user manager\\containeruser"
-        assert await said(node, pod, "whoami", "d") == "user manager\\containeradministrator"
+        assert await printed(node, pod, "whoami") == "user manager\\containeruser"
+        assert await printed(node, pod, "whoami", "d") == "user manager\\containeradministrator"
 
 
 @pytest.mark.windows("API-03", "API-04", "LSTO-09")
@@ -114,12 +114,12 @@ async def test_identities_are_names_and_sids_and_rights_those_of_the_container(n
             containers=[container(securityContext=user("ContainerUser")), container(name="admin")],
         )
         pod = await running(node)
-        assert "S-1-5-93-2-2" in await said(node, pod, "whoami /user")
-        assert "S-1-5-93-2-1" in await said(node, pod, "whoami /user", "admin")
+        assert "S-1-5-93-2-2" in await printed(node, pod, "whoami /user")
+        assert "S-1-5-93-2-1" in await printed(node, pod, "whoami /user", "admin")
         write = "echo x> C:\\Windows\\System32\\x.txt"
-        assert await said(node, pod, write) == "Access is denied."
-        assert await said(node, pod, write, "admin") == ""
-        assert "BUILTIN\\Administrators:" in await said(node, pod, "icacls C:\\Windows")
+        assert await printed(node, pod, write) == "Access is denied."
+        assert await printed(node, pod, write, "admin") == ""
+        assert "BUILTIN\\Administrators:" in await printed(node, pod, "icacls C:\\Windows")
 
 
 @pytest.mark.windows("RES-06", "API-05", "WIN-SEC-018")
@@ -138,7 +138,7 @@ async def test_accounts_that_the_container_does_not_have(
         end = state(pod)["terminated"]
         assert (end["reason"], end["exitCode"]) == (reason, 128)
         assert "The user name or password is incorrect." in end["message"]
-        assert "The user name or password is incorrect." in (await told(node, "Failed"))[0]
+        assert "The user name or password is incorrect." in (await recorded(node, "Failed"))[0]
 
 
 BAD_NAMES = [
@@ -207,7 +207,7 @@ async def test_numbers_of_users_and_groups_have_no_effect(
             "p", **more, containers=[container(**({} if whole else {"securityContext": ids}))]
         )
         pod = await running(node)
-        assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
+        assert await printed(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert config(node, pod).linux is None
         sandbox = meant(node, pod).config.linux
         assert (sandbox.run_as_user, sandbox.run_as_group) == (None, None) and not await warnings(
@@ -222,7 +222,7 @@ async def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
         await node.create("p", containers=[container(securityContext={"runAsUser": 1000})])
         text = "run as uid (1000) is not supported on Windows"
         assert await waiting(node, "CreateContainerConfigError") == text
-        assert f"Error: {text}" in await told(node, "Failed")
+        assert f"Error: {text}" in await recorded(node, "Failed")
 
 
 @pytest.mark.windows("API-27", "API-52", "WIN-SEC-013")
@@ -334,11 +334,11 @@ async def test_fields_of_a_container_that_only_linux_knows_are_ignored(
         for what, context in LINUX_ONLY.items():
             await node.create(what, containers=[container(securityContext=context)])
             pod = await running(node, what)
-            told_so = config(node, pod)
-            assert told_so.linux is None and told_so.windows == usual.windows, (
+            reports_it = config(node, pod)
+            assert reports_it.linux is None and reports_it.windows == usual.windows, (
                 what
             )  # nothing of it reaches the runtime
-            assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
+            assert await printed(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert not await warnings(node)  # and nobody is told
 
 
@@ -354,10 +354,10 @@ async def test_a_privileged_container_has_no_privileges_on_the_node(
         )
         pod = await running(node)
         assert (
-            await said(node, pod, "type C:\\node.txt")
+            await printed(node, pod, "type C:\\node.txt")
             == "The system cannot find the file specified."
         )
-        assert "kubelet" not in await said(node, pod, "tasklist")
+        assert "kubelet" not in await printed(node, pod, "tasklist")
 
 
 @pytest.mark.windows(
@@ -469,7 +469,7 @@ async def test_nltest_knows_the_domain_of_the_account(node: Any, flavour: str) -
             b"The command completed successfully" in result.stdout
             and b"contoso.com" in result.stdout
         )
-        assert "NERR_Success" in await said(node, pod, "nltest /query")
+        assert "NERR_Success" in await printed(node, pod, "nltest /query")
         assert (await run(node, other, "nltest", "/PARENTDOMAIN")).exit_code != 0
 
 
@@ -498,7 +498,7 @@ async def test_network_shares_with_a_managed_account(
         result = await run(node, pod, "cmd", "/c", "dir /b \\\\contoso.com\\SYSVOL")
         assert (b"contoso.com" in result.stdout) is opens and (result.exit_code == 0) is opens
         # Its identity it has in any case.
-        assert "NERR_Success" in await said(node, pod, "nltest /query")
+        assert "NERR_Success" in await printed(node, pod, "nltest /query")
 
 
 @pytest.mark.windows("ROAD-19", "WIN-SEC-022")

@@ -24,12 +24,12 @@ from .windows_pods import (
     NANO,
     config,
     container,
+    printed,
+    recorded,
     run,
     running,
-    said,
     state,
     summary,
-    told,
     until,
     volume,
     waiting,
@@ -68,13 +68,13 @@ async def test_files_of_a_container_are_its_own_layer(node: Any, flavour: str) -
         pod = await running(node)
         node.host.files.write("C:\\host.txt", b"of the node")
         await run(node, pod, "cmd", "/c", "echo mine> C:\\mine.txt& mkdir C:\\k")
-        assert await said(node, pod, "type C:\\mine.txt") == "mine"
+        assert await printed(node, pod, "type C:\\mine.txt") == "mine"
         assert (
-            await said(node, pod, "type C:\\host.txt")
+            await printed(node, pod, "type C:\\host.txt")
             == "The system cannot find the file specified."
         )
         assert (
-            await said(node, pod, "type C:\\mine.txt", "d")
+            await printed(node, pod, "type C:\\mine.txt", "d")
             == "The system cannot find the file specified."
         )
         assert not node.host.files.exists("C:\\mine.txt")  # nothing is projected to the node
@@ -88,7 +88,7 @@ async def test_a_read_only_root_filesystem_is_not_possible(node: Any, flavour: s
             "p", containers=[container(securityContext={"readOnlyRootFilesystem": True})]
         )
         pod = await running(node)
-        assert await said(node, pod, "echo yes> C:\\x.txt & type C:\\x.txt") == "yes"
+        assert await printed(node, pod, "echo yes> C:\\x.txt & type C:\\x.txt") == "yes"
         assert not await warnings(node)
 
 
@@ -112,7 +112,7 @@ async def test_read_only_volumes(node: Any, flavour: str, source: Any) -> None:
         failed = await run(node, pod, "cmd", "/c", write)
         assert (failed.stderr.strip(), failed.exit_code) == (b"Access is denied.", 1)
         assert (await run(node, pod, "cmd", "/c", write, name="rw")).exit_code == 0
-        assert await said(node, pod, "type C:\\test-volume\\file.txt") == "windows-volume-test"
+        assert await printed(node, pod, "type C:\\test-volume\\file.txt") == "windows-volume-test"
 
 
 @pytest.mark.windows("API-07", "WIN-CTR-004")
@@ -126,7 +126,7 @@ async def test_paths_with_either_slash(node: Any, flavour: str) -> None:
         pod = await running(node)
         node.host.files.write(volume(pod, "empty-dir", "v") + "\\x", b"here")
         for seen in paths.values():
-            assert await said(node, pod, f"type {seen}\\x") == "here"
+            assert await printed(node, pod, f"type {seen}\\x") == "here"
 
 
 # ---- what can be mounted
@@ -145,7 +145,7 @@ async def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: s
         )
         if flavour == "containerd":
             pod = await running(node)
-            assert await said(node, pod, "type C:\\app\\a.txt") == "apple"
+            assert await printed(node, pod, "type C:\\app\\a.txt") == "apple"
             return
         text = await waiting(node, "CreateContainerError")
         pod = await node.pod("p")
@@ -154,7 +154,7 @@ async def test_single_files_are_mounted_by_containerd_only(node: Any, flavour: s
             "Error response from daemon: invalid volume specification: "
             f"'{source}:C:\\app\\a.txt:ro': {DIRECTORY}"
         )
-        assert f"Error: {text}" in await told(node, "Failed")
+        assert f"Error: {text}" in await recorded(node, "Failed")
 
 
 @pytest.mark.windows("LSTO-03", "WIN-STO-002")
@@ -169,7 +169,7 @@ async def test_a_file_of_the_node(node: Any, flavour: str) -> None:
             containers=[container(volumeMounts=at("C:\\x.ini", readOnly=True))],
         )
         if flavour == "containerd":
-            assert await said(node, await running(node), "type C:\\x.ini") == "x=1"
+            assert await printed(node, await running(node), "type C:\\x.ini") == "x=1"
         else:
             assert f"'C:\\conf\\x.ini:C:\\x.ini:ro': {DIRECTORY}" in await waiting(
                 node, "CreateContainerError"
@@ -187,7 +187,7 @@ async def test_the_file_of_a_secret_by_sub_path(node: Any, flavour: str) -> None
             containers=[container(volumeMounts=at("C:\\word.txt", subPath="word"))],
         )
         if flavour == "containerd":
-            assert await said(node, await running(node), "type C:\\word.txt") == "sesame"
+            assert await printed(node, await running(node), "type C:\\word.txt") == "sesame"
         else:
             assert DIRECTORY in await waiting(node, "CreateContainerError")
 
@@ -225,9 +225,9 @@ async def test_back_steps_between_backslashes_are_found_by_the_kubelet(node: Any
             'MountVolume.SetUp failed for volume "v" : invalid HostPath `C:\\a\\..\\b`: must '
             "not contain '..'"
         )
-        assert text in await told(node, "FailedMount")
-        said_so = await waiting(node, "CreateContainerConfigError", "q")
-        assert said_so == "unable to provision SubPath `a\\..\\b`: must not contain '..'"
+        assert text in await recorded(node, "FailedMount")
+        reports_it = await waiting(node, "CreateContainerConfigError", "q")
+        assert reports_it == "unable to provision SubPath `a\\..\\b`: must not contain '..'"
 
 
 @pytest.mark.windows("API-44")
@@ -243,7 +243,7 @@ async def test_host_path(node: Any, flavour: str) -> None:
         )
         pod = await running(node)
         assert config(node, pod).mounts[0].host_path == "c:/data/x"
-        assert await said(node, pod, "type C:\\d\\f & echo back> C:\\d\\g") == "of the node"
+        assert await printed(node, pod, "type C:\\d\\f & echo back> C:\\d\\g") == "of the node"
         assert node.host.files.read("C:\\data\\x\\g").strip() == b"back"
 
 
@@ -277,7 +277,7 @@ async def test_what_linux_has_in_a_path_is_not_there(
         source = {"name": "v", "hostPath": {"path": path, "type": kind}}
         await node.create("p", volumes=[source], containers=[container(volumeMounts=at("C:\\x"))])
         await node.settle(3)
-        assert (await told(node, "FailedMount"))[
+        assert (await recorded(node, "FailedMount"))[
             0
         ] == f'MountVolume.SetUp failed for volume "v" : {text}'
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
@@ -357,7 +357,9 @@ async def test_an_empty_dir_in_huge_pages_cannot_be_mounted(node: Any) -> None:
             containers=[container(volumeMounts=at("C:\\v"))],
         )
         await node.settle(3)
-        assert 'MountVolume.SetUp failed for volume "v" : ' in (await told(node, "FailedMount"))[0]
+        assert (
+            'MountVolume.SetUp failed for volume "v" : ' in (await recorded(node, "FailedMount"))[0]
+        )
 
 
 @pytest.mark.windows("SEC-01", "WIN-SEC-017", "API-42")
@@ -408,7 +410,7 @@ async def test_an_update_replaces_the_link_by_removing_and_making_it(
         await node.client.patch(CONFIG_MAPS, "default", "m", {"data": {"a.txt": "pear"}})
         await node.settle(130)
         assert top + "\\..data" in gone and node.host.files.readlink(top + "\\..data") != before
-        assert await said(node, pod, "type C:\\m\\a.txt") == "pear"
+        assert await printed(node, pod, "type C:\\m\\a.txt") == "pear"
 
 
 @pytest.mark.windows("LSTO-13", "LSTO-17", "WIN-STO-006", "WIN-STO-021", "API-06")
@@ -462,7 +464,7 @@ async def test_fs_group_and_its_policy_have_no_effect(node: Any, flavour: str) -
         status = node.host.files.stat(volume(pod, "empty-dir", "v"))
         assert (status.uid, status.gid) == (0, 0)
         assert (
-            await said(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"
+            await printed(node, pod, "echo mine> C:\\v\\x & type C:\\v\\x") == "mine"
         )  # ContainerUser may write there
         assert not await warnings(node)
 
@@ -566,7 +568,9 @@ async def test_nfs_and_other_storage_of_linux_cannot_be_mounted(
         [kind] = source
         pod = await node.pod("p")
         quoted = volume(pod, kind, "v").replace("\\", "\\\\")
-        assert any(text.format(target=quoted) in line for line in await told(node, "FailedMount"))
+        assert any(
+            text.format(target=quoted) in line for line in await recorded(node, "FailedMount")
+        )
         assert state(pod) == {"waiting": {"reason": "ContainerCreating"}}
         assert any(
             line.startswith(
@@ -574,7 +578,7 @@ async def test_nfs_and_other_storage_of_linux_cannot_be_mounted(
                 "volumes=[v]: timed "
                 "out waiting for the condition"
             )
-            for line in await told(node, "FailedMount")
+            for line in await recorded(node, "FailedMount")
         )
 
 
@@ -589,7 +593,7 @@ async def test_options_do_not_help_nfs(node: Any) -> None:
             containers=[container(volumeMounts=at("C:\\v"))],
         )
         await node.settle(3)
-        [line, *_] = await told(node, "FailedMount")
+        [line, *_] = await recorded(node, "FailedMount")
         assert (
             'only cifs mount is supported now, fstype: "nfs", mounting source ("srv:/x"), target ('
             in line
@@ -635,7 +639,7 @@ async def test_raw_block_devices_cannot_be_attached(node: Any, flavour: str) -> 
             containers=[container(volumeDevices=[{"name": "v", "devicePath": "C:\\dev"}])],
         )
         await node.settle(5)
-        [line, *_] = await told(node, "FailedMapVolume")
+        [line, *_] = await recorded(node, "FailedMapVolume")
         assert line.startswith('MapVolume.MapBlockVolume failed for volume "pv" : ')
         assert line.endswith("not supported for this build.")
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
@@ -674,7 +678,7 @@ async def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) ->
             )
         pod, other = await running(node), await running(node, "q")
         await run(node, pod, "cmd", "/c", "echo kept> C:\\v\\x")
-        assert await said(node, other, "type C:\\v\\x") == "kept"
+        assert await printed(node, other, "type C:\\v\\x") == "kept"
 
 
 @pytest.mark.windows("WIN-STO-013", "WIN-STO-014")
@@ -699,7 +703,7 @@ async def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, ver
             volumes=[{"name": "v", "csi": {"driver": "disk.example.com"}}],
         )
         await waiting(node, "ContainerCreating")
-        message, *_ = await told(node, "FailedMount")
+        message, *_ = await recorded(node, "FailedMount")
         assert message == (
             'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt '
             "failed to get CSI client: "

@@ -21,13 +21,13 @@ from .windows_pods import (
     in_runtime,
     log,
     meant,
+    printed,
+    recorded,
     run,
     running,
-    said,
     state,
     states,
     summary,
-    told,
     until,
 )
 
@@ -55,7 +55,7 @@ async def test_single_or_multiple_containers_per_pod_with_process_isolation(
         [sandbox] = node.runtime.sandboxes(pod["metadata"]["uid"])
         assert sandbox.ips == (pod["status"]["podIP"],)
         for mine, other in (("a", "b"), ("b", "a")):
-            seen = await said(node, pod, "tasklist", mine)
+            seen = await printed(node, pod, "tasklist", mine)
             assert ("PING.EXE" in seen.upper()) == (mine == "b"), (seen, other)
             assert (
                 "CExecSvc.exe" in seen
@@ -69,7 +69,7 @@ async def test_volume_sharing_between_the_containers_of_a_pod(node: Any, flavour
         one = cmd("echo hello> C:\\shared\\file.txt & ping -t localhost", "a", volumeMounts=MOUNT)
         await node.create("p", **SHARED, containers=[one, container(name="b", volumeMounts=MOUNT)])
         pod = await running(node)
-        assert await said(node, pod, "type C:\\shared\\file.txt", "b") == "hello"
+        assert await printed(node, pod, "type C:\\shared\\file.txt", "b") == "hello"
 
 
 @pytest.mark.windows("POD-01", "POD-02", "POD-08", "OS-03")
@@ -110,7 +110,7 @@ async def test_pod_status_fields(node: Any, flavour: str) -> None:
         await node.client.delete(PODS, "default", "p")
         await node.settle(40)
         assert await node.missing("p")
-        lines = await told(node)
+        lines = await recorded(node)
         assert [line for line in lines if "container c" in line] == [
             "Created container c",
             "Started container c",
@@ -127,7 +127,7 @@ async def test_readiness_probes(node: Any, flavour: str) -> None:
         pod = await until(node, "p", lambda pod: pod["status"]["phase"] == "Running")
         await node.settle(5)
         assert not states(await node.pod("p"))[0]["ready"]
-        [text, *_] = await told(node, "Unhealthy")
+        [text, *_] = await recorded(node, "Unhealthy")
         assert text == "Readiness probe failed: The system cannot find the file specified.\r\n"
         await run(node, pod, "cmd", "/c", "echo yes> C:\\ready.txt")
         await until(node, "p", lambda pod: states(pod)[0]["ready"], 5)
@@ -151,7 +151,9 @@ async def test_liveness_probes(node: Any, flavour: str) -> None:
         )
         first = await running(node)
         pod = await until(node, "p", lambda pod: states(pod)[0]["restartCount"] == 1, 30)
-        assert "Container c failed liveness probe, will be restarted" in await told(node, "Killing")
+        assert "Container c failed liveness probe, will be restarted" in await recorded(
+            node, "Killing"
+        )
         # The pause container keeps the address while the other one comes and goes.
         assert pod["status"]["podIP"] == first["status"]["podIP"]
         assert len(node.runtime.sandboxes(pod["metadata"]["uid"])) == 1
@@ -172,7 +174,7 @@ async def test_probes_by_http_and_tcp(node: Any) -> None:
         pod = await until(node, "p", lambda pod: states(pod)[0].get("ready"))
         await node.settle(60)
         assert states(await node.pod("p"))[0]["restartCount"] == 0 and states(pod)[0]["started"]
-        assert not await told(node, "Unhealthy")
+        assert not await recorded(node, "Unhealthy")
 
 
 @pytest.mark.windows("POD-11")
@@ -185,16 +187,16 @@ async def test_post_start_events(node: Any, flavour: str) -> None:
 
         await node.create("p", containers=[container(lifecycle=hook("echo started> C:\\hook.txt"))])
         pod = await running(node)
-        assert await said(node, pod, "type C:\\hook.txt") == "started"
+        assert await printed(node, pod, "type C:\\hook.txt") == "started"
         await node.create(
             "q",
             containers=[container(lifecycle=hook("echo no& exit 3"))],
             terminationGracePeriodSeconds=1,
         )
         await until(node, "q", lambda pod: states(pod)[0].get("restartCount"))
-        [text, *_] = await told(node, "FailedPostStartHook")
+        [text, *_] = await recorded(node, "FailedPostStartHook")
         assert "error: command 'cmd /c echo no& exit 3' exited with 3: " in text
-        assert "FailedPostStartHook" in await told(node, "Killing")
+        assert "FailedPostStartHook" in await recorded(node, "Killing")
 
 
 @pytest.mark.windows("POD-12")
@@ -224,7 +226,7 @@ async def test_pre_stop_events(node: Any, flavour: str) -> None:
         await running(node, "q")
         await node.client.delete(PODS, "default", "q")
         await node.settle(40)
-        assert await node.missing("q") and await told(node, "FailedPreStopHook")
+        assert await node.missing("q") and await recorded(node, "FailedPreStopHook")
 
 
 @pytest.mark.windows("POD-13", "POD-14", "API-42", "API-43")
@@ -266,18 +268,20 @@ async def test_config_maps_and_secrets_as_variables_and_volumes(node: Any, flavo
             ],
         )
         pod = await running(node)
-        variables = (await said(node, pod, "set")).splitlines()
+        variables = (await printed(node, pod, "set")).splitlines()
         assert {"COLOUR=red", "WORD=sesame", "BOTH=red and sesame", "ALL_colour=red"} <= set(
             variables
         )
         assert (
-            await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "redsesame"
+            await printed(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word")
+            == "redsesame"
         )
         await node.client.patch(CONFIG_MAPS, "default", "m", {"data": {"colour": "blue"}})
         await node.client.patch(SECRETS, "default", "s", {"stringData": {"word": "open"}})
         await node.settle(130)
         assert (
-            await said(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word") == "blueopen"
+            await printed(node, pod, "type C:\\etc\\m\\colour & type C:\\etc\\s\\word")
+            == "blueopen"
         )
 
 

@@ -93,7 +93,7 @@ async def until(node: Node, name: str, there: Any, seconds: int = 60) -> Any:
         if there(pod):
             return pod
         await node.settle(0.5)
-    raise AssertionError(f"{name}: {json.dumps(pod['status'], indent=1)}\n{await told(node)}")
+    raise AssertionError(f"{name}: {json.dumps(pod['status'], indent=1)}\n{await recorded(node)}")
 
 
 def states(pod: Any) -> list[Any]:
@@ -118,7 +118,7 @@ def state_reason(pod: Any, name: str = "c") -> str:
     return str(shown.get("reason", ""))
 
 
-async def told(node: Node, reason: str = "") -> list[str]:
+async def recorded(node: Node, reason: str = "") -> list[str]:
     """The messages of events, of one reason or of all of them."""
     return [text for _, why, text in await node.events() if not reason or why == reason]
 
@@ -165,7 +165,7 @@ async def run(
     return await do(node, node.runtime.exec_sync(in_runtime(node, pod, name).id, command), seconds)
 
 
-async def said(node: Node, pod: Any, script: str, name: str = "c") -> str:
+async def printed(node: Node, pod: Any, script: str, name: str = "c") -> str:
     """What cmd prints in a container."""
     result = await run(node, pod, "cmd", "/c", script, name=name)
     return (result.stdout + result.stderr).decode().replace("\r\n", "\n").strip()

@@ -119,7 +119,7 @@ def test_pod() -> None:
 
 
 def test_what_the_pod_says_stays() -> None:
-    said = {
+    printed = {
         "dnsPolicy": "None",
         "restartPolicy": "Never",
         "schedulerName": "x",
@@ -137,9 +137,9 @@ def test_what_the_pod_says_stays() -> None:
             }
         ],
     }
-    pod = {"spec": said, "metadata": {}, "status": {}}
+    pod = {"spec": printed, "metadata": {}, "status": {}}
     expected = {
-        "spec": {**said, "containers": [dict(said["containers"][0])]},
+        "spec": {**printed, "containers": [dict(printed["containers"][0])]},
         "metadata": {},
         "status": {},
     }  # type: ignore[index]

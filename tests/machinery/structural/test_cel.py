@@ -21,7 +21,7 @@ def spec(inner: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"spec": inner}}
 
 
-def said(schema: dict[str, Any], obj: Any, old: Any = None) -> list[str]:
+def printed(schema: dict[str, Any], obj: Any, old: Any = None) -> list[str]:
     rules = compile_rules(schema)
     assert rules is not None
     return [str(e) for e in rules.validate(obj, old)]
@@ -126,7 +126,7 @@ def said(schema: dict[str, Any], obj: Any, old: Any = None) -> list[str]:
     ],
 )
 def test_a_broken_rule_is_told_at_its_place(schema: dict[str, Any], value: Any, text: str) -> None:
-    assert said(spec(schema), {"spec": value}) == [text]
+    assert printed(spec(schema), {"spec": value}) == [text]
 
 
 @pytest.mark.parametrize(
@@ -147,32 +147,32 @@ def test_a_broken_rule_is_told_at_its_place(schema: dict[str, Any], value: Any, 
     ],
 )
 def test_a_kept_rule_says_nothing(schema: dict[str, Any], value: Any) -> None:
-    assert said(spec(schema), {"spec": value}) == []
+    assert printed(spec(schema), {"spec": value}) == []
 
 
 def test_the_root_has_its_kind_and_name() -> None:
     schema = {**spec(PAIR), **rule("self.metadata.name.startsWith('a') && self.kind == 'W'")}
-    assert said(schema, {"kind": "W", "metadata": {"name": "abc", "labels": {}}}) == []
-    assert said(schema, {"kind": "W", "metadata": {"name": "b"}})[0].startswith(
+    assert printed(schema, {"kind": "W", "metadata": {"name": "abc", "labels": {}}}) == []
+    assert printed(schema, {"kind": "W", "metadata": {"name": "b"}})[0].startswith(
         '<nil>: Invalid value: "object": failed'
     )
 
 
 def test_rules_about_a_change_run_on_changes_only() -> None:
     schema = spec({**PAIR, **rule("self.min >= oldSelf.min", message="only up")})
-    assert said(schema, {"spec": {"min": 1}}) == []
-    assert said(schema, {"spec": {"min": 1}}, {"spec": {"min": 2}}) == [
+    assert printed(schema, {"spec": {"min": 1}}) == []
+    assert printed(schema, {"spec": {"min": 1}}, {"spec": {"min": 2}}) == [
         'spec: Invalid value: "object": only up'
     ]
-    assert said(schema, {"spec": {"min": 1}}, {}) == []
+    assert printed(schema, {"spec": {"min": 1}}, {}) == []
     optional = spec(
         {
             **PAIR,
             **rule("!oldSelf.hasValue() || self.min >= oldSelf.value().min", optionalOldSelf=True),
         }
     )
-    assert said(optional, {"spec": {"min": 1}}) == []
-    assert len(said(optional, {"spec": {"min": 1}}, {"spec": {"min": 2}})) == 1
+    assert printed(optional, {"spec": {"min": 1}}) == []
+    assert len(printed(optional, {"spec": {"min": 1}}, {"spec": {"min": 2}})) == 1
 
 
 def test_elements_are_followed_by_their_keys() -> None:
@@ -190,8 +190,8 @@ def test_elements_are_followed_by_their_keys() -> None:
         }
     )
     old = {"spec": [{"name": "a", "n": 1}, {"name": "b", "n": 5}]}
-    assert said(schema, {"spec": [{"name": "b", "n": 5}, {"name": "c", "n": 0}]}, old) == []
-    assert said(schema, {"spec": [{"name": "b", "n": 4}]}, old) == [
+    assert printed(schema, {"spec": [{"name": "b", "n": 5}, {"name": "c", "n": 0}]}, old) == []
+    assert printed(schema, {"spec": [{"name": "b", "n": 4}]}, old) == [
         'spec[0]: Invalid value: "object": failed rule: self.n >= oldSelf.n'
     ]
 
@@ -201,8 +201,8 @@ def test_what_was_wrong_and_did_not_change_may_stay() -> None:
         {"type": "object", "properties": {"n": {**INTEGER, **rule("self > 5")}, "m": INTEGER}}
     )
     old = {"spec": {"n": 1, "m": 1}}
-    assert said(schema, {"spec": {"n": 1, "m": 2}}, old) == []
-    assert len(said(schema, {"spec": {"n": 2, "m": 1}}, old)) == 1
+    assert printed(schema, {"spec": {"n": 1, "m": 2}}, old) == []
+    assert len(printed(schema, {"spec": {"n": 2, "m": 1}}, old)) == 1
 
 
 @pytest.mark.parametrize(

@@ -135,11 +135,11 @@ def test_the_first_valid_file_in_lexical_order(node: Any) -> None:
 
 def test_a_list_runs_forwards_and_is_taken_down_backwards(node: Any) -> None:
     """Every plugin gets the result before it; what came last is kept for CHECK and DEL."""
-    told: list[Any] = []
+    recorded: list[Any] = []
 
     def execute(kind: str, call: Any) -> Any:
-        told.append((kind, call.command, call.config.get("prevResult")))
-        number = len(told)
+        recorded.append((kind, call.command, call.config.get("prevResult")))
+        number = len(recorded)
         return {
             "cniVersion": "0.4.0",
             "ips": [{"version": "4", "address": f"10.0.0.{number}/8"}],
@@ -149,16 +149,16 @@ def test_a_list_runs_forwards_and_is_taken_down_backwards(node: Any) -> None:
     runner = CniRunner(node.machine, execute)
     runtime = RuntimeConf("c1", "/ns", "eth0", {"A": "b"}, {"dns": {}})
     for version in ("0.3.1", "0.4.0", "1.0.0"):
-        told.clear()
+        recorded.clear()
         data = f'{{"name":"n","cniVersion":"{version}","plugins":[{{"type":"one"}},{{"type":"two"}}]}}'.encode()
         network = parse_list(data)
         result = runner.add(network, runtime)
         kept = node.files.read("/var/lib/cni/results/n-c1-eth0")
         assert b'"kind":"cniCacheV1"' in kept
-        assert [t[:2] for t in told] == [("one", "ADD"), ("two", "ADD")]
-        assert told[0][2] is None
-        assert told[1][2]["cniVersion"] == version
-        told.clear()
+        assert [t[:2] for t in recorded] == [("one", "ADD"), ("two", "ADD")]
+        assert recorded[0][2] is None
+        assert recorded[1][2]["cniVersion"] == version
+        recorded.clear()
         if version == "0.3.1":
             with pytest.raises(
                 CniError, match=r'configuration version "0.3.1" does not support the CHECK command'
@@ -166,12 +166,12 @@ def test_a_list_runs_forwards_and_is_taken_down_backwards(node: Any) -> None:
                 runner.check(network, runtime)
         else:
             runner.check(network, runtime)
-            assert [t[0] for t in told] == ["one", "two"]
-            assert told[0][2] == result
-        told.clear()
+            assert [t[0] for t in recorded] == ["one", "two"]
+            assert recorded[0][2] == result
+        recorded.clear()
         runner.delete(network, runtime)
-        assert [t[:2] for t in told] == [("two", "DEL"), ("one", "DEL")]
-        assert told[0][2] == (None if version == "0.3.1" else result)
+        assert [t[:2] for t in recorded] == [("two", "DEL"), ("one", "DEL")]
+        assert recorded[0][2] == (None if version == "0.3.1" else result)
         assert not node.files.exists("/var/lib/cni/results/n-c1-eth0")
 
 

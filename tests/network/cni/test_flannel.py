@@ -265,15 +265,15 @@ def test_host_gw_on_both_systems_and_only_when_somebody_looks(cluster: Any) -> N
 def test_agents_that_nobody_looks_at_cost_nothing(cluster: Any) -> None:
     node = cluster.linux("n1", 3)
     agent = cluster.flannel(node, "10.244.1.0/24")
-    told: list[str] = []
-    cluster.fabric.listeners.append(lambda _stack, what, name: told.append(what))
+    recorded: list[str] = []
+    cluster.fabric.listeners.append(lambda _stack, what, name: recorded.append(what))
     for number in range(2, 200):
         cluster.leases.put(SubnetLease(f"n{number}", f"10.244.{number}.0/24", f"172.18.1.{number}"))
-    assert told == []
+    assert recorded == []
     agent.sync()
-    assert told == ["route"] * 198
+    assert recorded == ["route"] * 198
     agent.sync()
-    assert len(told) == 198
+    assert len(recorded) == 198
 
 
 def test_vxlan_on_linux(cluster: Any) -> None:

@@ -44,7 +44,7 @@ def plainly(
     return done.returncode, done.stdout, done.stderr
 
 
-def said(execute: Execute, kind: str, call: CniCall) -> Any:
+def printed(execute: Execute, kind: str, call: CniCall) -> Any:
     try:
         result = execute(kind, call)
         return (
@@ -105,7 +105,7 @@ def test_host_local_says_the_same(node: Any, tmp_path: Path, version: str) -> No
     real, ours = plugin_programs(plainly), in_process(node.machine)
     for command, container, config, args in steps:
         call = CniCall(command, container, "/ns", "eth0", args, DEBIAN, config)  # type: ignore[arg-type]
-        assert said(ours, "host-local", call) == said(real, "host-local", call), (
+        assert printed(ours, "host-local", call) == printed(real, "host-local", call), (
             command,
             container,
             config,
@@ -205,20 +205,20 @@ def test_bridge_and_loopback_say_the_same(
     node.machine.fabric.stacks["n1/c1"].add_address("lo", "::1/128")
     answers: list[Any] = []
     for execute, path in ((real, there), (ours, here)):
-        added = said(execute, "bridge", replace(call, netns=path))
+        added = printed(execute, "bridge", replace(call, netns=path))
         previous = {**conf, "prevResult": added}
         answers.append(
             [
                 plain(answer, path)
                 for answer in (
                     added,
-                    said(
+                    printed(
                         execute,
                         "bridge",
                         replace(call, netns=path, command="CHECK", config=previous),
                     ),
-                    said(execute, "bridge", replace(call, netns=path, container_id="c2")),
-                    said(
+                    printed(execute, "bridge", replace(call, netns=path, container_id="c2")),
+                    printed(
                         execute,
                         "bridge",
                         replace(
@@ -232,24 +232,24 @@ def test_bridge_and_loopback_say_the_same(
                             ifname="eth1",
                         ),
                     ),
-                    said(
+                    printed(
                         execute,
                         "bridge",
                         replace(call, netns=path, config={**conf, "bridge": "lo"}),
                     ),
-                    said(
+                    printed(
                         execute, "bridge", replace(call, netns=path, config={**conf, "vlan": 5000})
                     ),
-                    said(execute, "bridge", replace(call, netns="/none")),
-                    said(execute, "bridge", replace(call, netns=path, command="DEL")),
-                    said(execute, "bridge", replace(call, netns=path, command="DEL")),
+                    printed(execute, "bridge", replace(call, netns="/none")),
+                    printed(execute, "bridge", replace(call, netns=path, command="DEL")),
+                    printed(execute, "bridge", replace(call, netns=path, command="DEL")),
                     # Debian's writes the form of 1.0.0 whatever it is asked for
                     *(
-                        [said(execute, "loopback", replace(loop, netns=path))]
+                        [printed(execute, "loopback", replace(loop, netns=path))]
                         if version == "1.0.0"
                         else []
                     ),
-                    said(
+                    printed(
                         execute,
                         "loopback",
                         replace(loop, netns=path, config={**loop.config, "prevResult": added}),

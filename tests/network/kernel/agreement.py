@@ -120,16 +120,16 @@ async def _once(plane: KernelDataplane, flow: Flow, source: str, patience: float
                 "delivered" if await plane.echo(flow.address, source, patience) else "dropped"
             )
         if flow.protocol == "udp":
-            said = await plane.ask(flow.address, flow.port, b"?", source, patience)
+            printed = await plane.ask(flow.address, flow.port, b"?", source, patience)
         else:
             connection = await plane.connect(flow.address, flow.port, source)
             with connection:
-                said = await asyncio.get_running_loop().sock_recv(connection, 1000)
+                printed = await asyncio.get_running_loop().sock_recv(connection, 1000)
     except ConnectionRefusedError:
         return Seen("refused")
     except OSError:
         return Seen("dropped")
-    name, _, seen = said.decode().partition(" ")
+    name, _, seen = printed.decode().partition(" ")
     return Seen("delivered", name, seen)
 
 

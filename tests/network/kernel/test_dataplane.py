@@ -37,7 +37,7 @@ async def plane_of(cluster: Cluster) -> AsyncIterator[KernelDataplane]:
         await plane.close()
 
 
-async def said(plane: KernelDataplane, address: str, port: int, source: str = "") -> str:
+async def printed(plane: KernelDataplane, address: str, port: int, source: str = "") -> str:
     with await plane.connect(address, port, source) as connection:
         return (await asyncio.get_running_loop().sock_recv(connection, 1000)).decode()
 
@@ -55,9 +55,9 @@ async def test_connections_and_their_errors() -> None:
     there, here = cluster.pod("there", "windows-1"), cluster.pod("here", "linux-1")
     async with plane_of(cluster) as plane:
         close = plane.listen(there, 80, greet("there"))  # type: ignore[arg-type]
-        assert await said(plane, there, 80, here) == f"there {here}"
+        assert await printed(plane, there, 80, here) == f"there {here}"
         # The machine itself is the first node.
-        assert await said(plane, there, 80) == f"there {cluster.ip('linux-1')}"
+        assert await printed(plane, there, 80) == f"there {cluster.ip('linux-1')}"
         with pytest.raises(OSError) as taken:
             plane.listen(there, 80, greet("other"))  # type: ignore[arg-type]
         assert taken.value.errno == errno.EADDRINUSE
@@ -101,7 +101,7 @@ async def test_a_pod_that_comes_goes_and_comes_again() -> None:
             address = cluster.pod(name, ("linux-1", "windows-1")[round_ % 2])
             plane.listen(address, 80, greet(name))  # type: ignore[arg-type]
             plane.patience = 15
-            assert await said(plane, address, 80, client) == f"{name} {client}"
+            assert await printed(plane, address, 80, client) == f"{name} {client}"
             cluster.fabric.remove(cluster.stack(name).name)
             plane.patience = 0.3
             with pytest.raises(OSError):
@@ -128,7 +128,7 @@ async def test_no_connection_reaches_a_pod_that_has_left_its_service() -> None:
             cluster.endpoints("web", members)
             await plane.settled()
             answers = await asyncio.gather(
-                *(said(plane, "10.96.0.10", 80, client) for client in clients * 8)
+                *(printed(plane, "10.96.0.10", 80, client) for client in clients * 8)
             )
             found = {answer.split()[0] for answer in answers}
             assert found <= set(members)
@@ -187,7 +187,7 @@ async def test_a_client_keeps_its_backend(node: str) -> None:
     async with plane_of(cluster) as plane:
         for name in names:
             plane.listen(cluster.address(name), 80, greet(name))  # type: ignore[arg-type]
-        assert len({await said(plane, "10.96.0.10", 80, client) for _ in range(12)}) == 1
+        assert len({await printed(plane, "10.96.0.10", 80, client) for _ in range(12)}) == 1
 
 
 @pytest.mark.skipif(shutil.which("nsenter") is None, reason="needs nsenter (util-linux)")

@@ -44,14 +44,14 @@ _RANGES = [ipaddress.ip_network(text) for text in (CLUSTER, SERVICES, UNDERLAY)]
 
 
 def state() -> list[str]:
-    said = [
+    printed = [
         subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for command in _COMMANDS
     ]
     settings = [
         path.read_text() for name in _SETTINGS if (path := Path("/proc/sys") / name).exists()
     ]
-    return [*(_without_lifetimes(text) for text in said), *settings]
+    return [*(_without_lifetimes(text) for text in printed), *settings]
 
 
 def _without_lifetimes(text: str) -> str:

@@ -103,12 +103,12 @@ def test_a_gateway_comes_after_the_way_to_it() -> None:
     found = NamespaceContent(NetworkNamespaceHandle(-1), itertools.count(10))
     for name, device in full().devices.items():
         arrange.take_index(found, name, device)
-    said = texts(arrange.arrange_devices(found, full()))
-    assert said.index("route 10.0.0.0/24 via - dev 10") < said.index(
+    printed = texts(arrange.arrange_devices(found, full()))
+    assert printed.index("route 10.0.0.0/24 via - dev 10") < printed.index(
         "route 0.0.0.0/0 via 10.0.0.9 dev 10"
     )
-    assert said.index("set link v0 master 10") < said.index("set link v0 up")
-    assert said.index("set link br0 up") < said.index("address 10.0.0.1/24 of 10")
+    assert printed.index("set link v0 master 10") < printed.index("set link v0 up")
+    assert printed.index("set link br0 up") < printed.index("address 10.0.0.1/24 of 10")
 
 
 def test_a_changed_address_takes_its_routes_along() -> None:

@@ -473,14 +473,14 @@ def test_every_node_is_looked_at_before_it_is_read() -> None:
 
 @pytest.mark.parametrize("mode", ["l2bridge", "overlay", "l2tunnel", "transparent", "nat"])
 def test_walks_are_the_same_every_time(mode: Mode) -> None:
-    def told() -> list[str]:
+    def recorded() -> list[str]:
         cluster = peopled(mode)
         cluster.service("web", VIP, ["l1", "w2", "w3"], kind="NodePort", node_port=NODE_PORT)
         places = ["l1", "w1", "w3", "linux-1", "windows-1", "external"]
         targets = [*((place, 80) for place in places), (VIP, 80), ("windows-2", NODE_PORT)]
         return [story(cluster.walk(origin, to, port)) for origin in places for to, port in targets]
 
-    assert told() == told()
+    assert recorded() == recorded()
 
 
 @pytest.mark.parametrize("mode", ["l2bridge", "overlay", "l2tunnel", "nat"])

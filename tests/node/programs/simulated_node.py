@@ -134,9 +134,9 @@ class World:
         await process.stop()
 
     async def launch(self, binary: str, *argv: str, **environment: str) -> ProgramOutput:
-        said = ProgramOutput()
-        said.process = await self.binaries.launch(binary, argv, environment, "C:\\k", said)
-        return said
+        printed = ProgramOutput()
+        printed.process = await self.binaries.launch(binary, argv, environment, "C:\\k", printed)
+        return printed
 
     async def relaunch(
         self, binary: str, *more: str, without: str = "", **environment: str

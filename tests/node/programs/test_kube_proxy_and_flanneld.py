@@ -49,7 +49,7 @@ async def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() 
         await world.clock.sleep(60)
         assert world.balancers(old) and not world.balancers(new)
         world.files.mkdir(r"C:\logs")
-        said = await world.relaunch("kube-proxy", r"--log-dir=C:\logs")
+        printed = await world.relaunch("kube-proxy", r"--log-dir=C:\logs")
         await world.clock.sleep(3)
         assert world.balancers(old) and world.balancers(new)
         content = world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
@@ -57,7 +57,7 @@ async def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() 
         assert (
             f"Hns LoadBalancer resource created for cluster resources {new}" in content
         )  # only from four on
-        assert "LoadBalancer" not in said.text
+        assert "LoadBalancer" not in printed.text
         await world.relaunch("kube-proxy", r"--log-dir=C:\logs", "--v=2")
         await world.clock.sleep(3)
         assert "LoadBalancer" not in world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
@@ -85,12 +85,12 @@ async def test_those_since_boot_speak_when_somebody_listens() -> None:
 async def test_a_reboot_ends_the_one_that_somebody_started() -> None:
     async with play() as world:
         tracker = world.net.shared.endpoints
-        said = await world.relaunch("kube-proxy")
+        printed = await world.relaunch("kube-proxy")
         await world.clock.sleep(1)
         assert tracker.listeners
         by_hand = world.net.proxier
         await world.pool.reboot("w")
-        assert await said.end() == 1
+        assert await printed.end() == 1
         await world.until(lambda: world.pool.is_ready("w"))
         assert (
             not tracker.listeners
@@ -109,9 +109,11 @@ async def test_other_modes_make_no_load_balancers() -> None:
             await world.stop("kube-proxy")
             for each in list(world.net.hns.loadbalancers):
                 world.net.hns.delete("loadbalancer", each)
-            said = await world.relaunch("kube-proxy", f"--proxy-mode={mode}", "--logtostderr=true")
+            printed = await world.relaunch(
+                "kube-proxy", f"--proxy-mode={mode}", "--logtostderr=true"
+            )
             await world.clock.sleep(5)
-            assert "Using userspace Proxier." in said.text and not world.balancers(ip)
+            assert "Using userspace Proxier." in printed.text and not world.balancers(ip)
         await world.relaunch("kube-proxy")
         await world.clock.sleep(5)
         assert world.balancers(ip)
@@ -160,13 +162,13 @@ REFUSED: Sequence[tuple[tuple[str, ...], str, int]] = (
 async def test_what_kube_proxy_refuses() -> None:
     async with play() as world:
         for more, text, code in REFUSED:
-            said = await world.relaunch("kube-proxy", *more)
-            assert await said.end() == code and text in said.text, said.text
-        said = await world.relaunch("kube-proxy")
+            printed = await world.relaunch("kube-proxy", *more)
+            assert await printed.end() == code and text in printed.text, printed.text
+        printed = await world.relaunch("kube-proxy")
         twice = await world.launch(
             "kube-proxy", *world.binaries.usual("kube-proxy")[1], KUBE_NETWORK="cbr0"
         )
-        assert await twice.end() == 1 and not said.process.ended
+        assert await twice.end() == 1 and not printed.process.ended
 
 
 @pytest.mark.windows("TRB-56", "TRB-59", "TRB-60")
@@ -177,17 +179,17 @@ async def test_the_printed_line_has_no_kubeconfig() -> None:
             r"--v=4 --proxy-mode=kernelspace --hostname-override=w--kubeconfig=c:\k\config "
             r"--enable-dsr=false --log-dir=C:\k"
         )
-        said = await world.launch("kube-proxy", *line.split(), KUBE_NETWORK="cbr0")
-        assert await said.end() == 1
+        printed = await world.launch("kube-proxy", *line.split(), KUBE_NETWORK="cbr0")
+        assert await printed.end() == 1
         assert (
             "Neither kubeconfig file nor master URL was specified. Falling back to "
             "in-cluster config."
-        ) in said.text
-        assert "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined" in said.text
-        said = await world.launch(
+        ) in printed.text
+        assert "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined" in printed.text
+        printed = await world.launch(
             "kube-proxy", *line.replace("w--", "w --").split(), KUBE_NETWORK="cbr0"
         )
-        assert not said.process.ended
+        assert not printed.process.ended
 
 
 @pytest.mark.windows("TRB-25", "TRB-60")
@@ -196,18 +198,20 @@ async def test_a_kubeconfig_that_leads_nowhere() -> None:
         usual = world.files.read(r"C:\k\config").decode()
         world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
         await world.runs("a")
-        said = await world.relaunch("kube-proxy", r"--kubeconfig=C:\k\other")
+        printed = await world.relaunch("kube-proxy", r"--kubeconfig=C:\k\other")
         ip = await world.service("a")
         await world.clock.sleep(60)
-        assert not world.balancers(ip) and not said.process.ended
+        assert not world.balancers(ip) and not printed.process.ended
         assert (
-            'failed to list *v1.Service: Get "https://10.1.1.1:6443/api/v1/services?' in said.text
+            'failed to list *v1.Service: Get "https://10.1.1.1:6443/api/v1/services?'
+            in printed.text
         )
-        said = await world.relaunch("flanneld", r"--kubeconfig-file=C:\k\other")
-        assert not said.process.ended
+        printed = await world.relaunch("flanneld", r"--kubeconfig-file=C:\k\other")
+        assert not printed.process.ended
         await world.clock.sleep(601)
         assert (
-            await said.end() == 1 and "error waiting for nodeController to sync state" in said.text
+            await printed.end() == 1
+            and "error waiting for nodeController to sync state" in printed.text
         )
 
 
@@ -216,22 +220,23 @@ async def test_the_network_that_kube_proxy_is_told() -> None:
     async with play() as world:
         await world.stop("kube-proxy")
         usual = world.binaries.usual("kube-proxy")[1]
-        said = await world.launch("kube-proxy", *usual)
-        assert await said.end() == 1
-        assert "Environment variable KUBE_NETWORK and network-flag not initialized" in said.text
-        said = await world.launch(
+        printed = await world.launch("kube-proxy", *usual)
+        assert await printed.end() == 1
+        assert "Environment variable KUBE_NETWORK and network-flag not initialized" in printed.text
+        printed = await world.launch(
             "kube-proxy", *usual, "--network-name=later", "--logtostderr=true"
         )
         await world.clock.sleep(30)
         assert (
-            not said.process.ended and "Unable to find HNS Network specified by later." in said.text
+            not printed.process.ended
+            and "Unable to find HNS Network specified by later." in printed.text
         )
-        await said.process.stop()
-        said = await world.launch(
+        await printed.process.stop()
+        printed = await world.launch(
             "kube-proxy", *usual, kube_network="cbr0"
         )  # names of variables are written anyhow
         await world.clock.sleep(5)
-        assert not said.process.ended
+        assert not printed.process.ended
 
 
 @pytest.mark.windows("TRB-66", "TRB-67", "TRB-68", "TRB-69")
@@ -243,13 +248,13 @@ async def test_overlay_networks_need_the_gate_and_a_source_vip() -> None:
             ("source-vip", (), "source-vip flag not set"),
             ("", ("--feature-gates=WinOverlay=false",), "WinOverlay feature gate not enabled"),
         ):
-            said = await world.relaunch("kube-proxy", *more, without=without)
-            assert await said.end() == 1 and f"unable to create proxier: {text}" in said.text
+            printed = await world.relaunch("kube-proxy", *more, without=without)
+            assert await printed.end() == 1 and f"unable to create proxier: {text}" in printed.text
         line = world.binaries.usual("kube-proxy")[1]
         assert "--network-name=vxlan0" in line and "--feature-gates=WinOverlay=true" in line
-        said = await world.relaunch("kube-proxy")
+        printed = await world.relaunch("kube-proxy")
         await world.clock.sleep(20)
-        assert not said.process.ended and world.balancers(ip)
+        assert not printed.process.ended and world.balancers(ip)
 
 
 @pytest.mark.windows("TRB-59", "TRB-84", "TRB-85")
@@ -292,10 +297,11 @@ async def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
         world.files.remove(ENV)
         await world.pod("p")
         missing = "open /run/flannel/subnet.env: The system cannot find the file specified."
-        await world.until(lambda: _told(world, "FailedCreatePodSandBox", missing))
-        said = await world.relaunch("flanneld", "--ip-masq=0", without="ip-masq")
+        await world.until(lambda: _recorded(world, "FailedCreatePodSandBox", missing))
+        printed = await world.relaunch("flanneld", "--ip-masq=0", without="ip-masq")
         assert (
-            "Wrote subnet file to /run/flannel/subnet.env" in said.text and not said.process.ended
+            "Wrote subnet file to /run/flannel/subnet.env" in printed.text
+            and not printed.process.ended
         )
         cidr = (await world.node())["spec"]["podCIDR"]
         first = cidr.replace(".0/", ".1/")
@@ -336,7 +342,7 @@ async def test_subnet_env_of_the_master_with_another_subnet() -> None:
             await world.pod(f"p{number}")
             if subnet != own:
                 await world.until(
-                    lambda: _told(
+                    lambda: _recorded(
                         world,
                         "FailedCreatePodSandBox",
                         "An address provided is invalid or reserved.",
@@ -347,7 +353,7 @@ async def test_subnet_env_of_the_master_with_another_subnet() -> None:
         assert address.startswith(own.rpartition(".")[0] + ".")
 
 
-async def _told(world: World, reason: str, text: str) -> bool:
+async def _recorded(world: World, reason: str, text: str) -> bool:
     return any(text in message for message in await world.events(reason))
 
 
@@ -408,10 +414,10 @@ async def test_what_flanneld_refuses() -> None:
                 ),
             ),
         ):
-            said = await world.launch("flanneld", *argv, **environment)
-            assert await said.end() == code and text in said.text, said.text
-        said = await world.launch("flanneld", *usual, node_name="w")
-        assert not said.process.ended
+            printed = await world.launch("flanneld", *argv, **environment)
+            assert await printed.end() == code and text in printed.text, printed.text
+        printed = await world.launch("flanneld", *usual, node_name="w")
+        assert not printed.process.ended
         node = await world.client.get(NODES, "", "w")
         assert (
             node["metadata"]["annotations"]["flannel.alpha.coreos.com/public-ip"]
@@ -428,35 +434,37 @@ async def test_an_address_that_comes_late_keeps_flanneld_waiting(network: Networ
         for made in list(hns.networks):
             hns.delete("network", made)
         hns.faults.switch("late-management-address", True)
-        said = await world.relaunch("flanneld")
-        assert await said.end() == 1 and "Waiting for the Network to be created" in said.text
+        printed = await world.relaunch("flanneld")
+        assert await printed.end() == 1 and "Waiting for the Network to be created" in printed.text
         assert (
-            "Error registering network: " in said.text
-            and "failed to get management IP" in said.text
+            "Error registering network: " in printed.text
+            and "failed to get management IP" in printed.text
         )
         hns.faults.switch("late-management-address", False)
-        said = await world.relaunch("flanneld")
-        assert not said.process.ended, said.text
+        printed = await world.relaunch("flanneld")
+        assert not printed.process.ended, printed.text
         await world.runs("p")
 
 
 async def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
     async with play() as world:
         await world.stop("flanneld")
-        said = await world.launch("flanneld", f"--iface={world.net.address}", NODE_NAME="w")
+        printed = await world.launch("flanneld", f"--iface={world.net.address}", NODE_NAME="w")
         await world.clock.sleep(3)
         assert (
-            said.text.count("etcd cluster is unavailable or misconfigured") > 2
-            and not said.process.ended
+            printed.text.count("etcd cluster is unavailable or misconfigured") > 2
+            and not printed.process.ended
         )
-        await said.process.stop()
+        await printed.process.stop()
 
 
 async def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
     async with play() as world:
-        said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
-        assert world.binaries.running("flanneld") is said.process
-        await said.process.stop()
+        printed = await world.launch(
+            "flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w"
+        )
+        assert world.binaries.running("flanneld") is printed.process
+        await printed.process.stop()
         assert world.binaries.running("flanneld") is not None and world.net.agent is not None
         await world.stop("flanneld")
         assert world.net.agent is None
@@ -465,10 +473,12 @@ async def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
 async def test_where_flannel_is_not_the_network() -> None:
     async with play(NetworkSettings(plugin="win-bridge")) as world:
         assert world.binaries.running("flanneld") is None
-        said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
+        printed = await world.launch(
+            "flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w"
+        )
         assert (
-            await said.end() == 1
-            and "simulated: the network of this node is made by win-bridge" in said.text
+            await printed.end() == 1
+            and "simulated: the network of this node is made by win-bridge" in printed.text
         )
 
 
@@ -486,11 +496,11 @@ async def test_a_node_that_joins_again_has_the_source_vip_of_before() -> None:
         now = world.pool.cluster.pod_cidr("w")
         assert now != before
         await world.relaunch("flanneld")
-        said = await world.relaunch("kube-proxy", "--logtostderr=true")
+        printed = await world.relaunch("kube-proxy", "--logtostderr=true")
         await world.clock.sleep(20)
         assert (
             _vip(world, before)
-            and "Source Vip endpoint creation failed" in said.text
+            and "Source Vip endpoint creation failed" in printed.text
             and not world.balancers(ip)
         )
         for file in ("SourceVip.json", "SourceVipRequest.json"):
@@ -517,8 +527,8 @@ async def test_old_flannel_lets_no_overlay_node_reach_its_own_pods(
     version: str, reached: bool
 ) -> None:
     async with play(NetworkSettings(mode="overlay", flannel_version=version)) as world:
-        said = await world.launch("flanneld", "--version")
-        assert said.text == f"v{version.removeprefix('v')}\n"
+        printed = await world.launch("flanneld", "--version")
+        assert printed.text == f"v{version.removeprefix('v')}\n"
         pod = await world.runs("a")
         [network] = [n for n in world.net.hns.networks.values() if n["Name"] == "vxlan0"]
         assert (

@@ -103,14 +103,14 @@ def test_what_nodes_would_be_told(fresh_cluster: Cluster) -> None:
             capture_output=True,
         )
     target = ("--kubeconfig", str(fresh_cluster.kubeconfig))
-    told = json.loads(
+    recorded = json.loads(
         fresh_cluster.transom(
             "proxy", *target, "--hostname-override=WIN1", "--output", "hns"
         ).stdout
     )
-    remotes = [each["IpConfigurations"][0]["IpAddress"] for each in told["remoteEndpoints"]]
+    remotes = [each["IpConfigurations"][0]["IpAddress"] for each in recorded["remoteEndpoints"]]
     assert remotes == ["10.244.2.5"]
-    vips = {(each.get("FrontendVIPs") or [""])[0]: each for each in told["loadBalancers"]}
+    vips = {(each.get("FrontendVIPs") or [""])[0]: each for each in recorded["loadBalancers"]}
     assert set(vips) == {"10.96.7.7", ""} and len(vips["10.96.7.7"]["HostComputeEndpoints"]) == 2
     rules = fresh_cluster.transom("proxy", *target, "--hostname-override=lin1", "--dry-run").stdout
     assert "table ip transom-proxy {" in rules and "10.96.7.7 . tcp . 80" in rules

@@ -76,11 +76,11 @@ async def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -
         assert world.balancers(ip)  # kube-proxy goes on
         await world.clock.sleep(60)
         assert (await ready(world)).startswith("Unknown")  # nobody speaks for the node
-        said = await world.launch("kubelet", *DOCUMENT)
+        printed = await world.launch("kubelet", *DOCUMENT)
         await world.until(lambda: is_ready(world))
         assert (
-            "Flag --allow-privileged has been deprecated" in said.text
-            and "unknown flag" not in said.text
+            "Flag --allow-privileged has been deprecated" in printed.text
+            and "unknown flag" not in printed.text
         )
         after = await world.runs("new")
         assert after["status"]["podIP"] != before["status"]["podIP"]
@@ -97,10 +97,10 @@ async def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -
             '"Event occurred" object="default/new" kind="Pod"' in content
             and 'FLAG: --v="6"' in content
         )
-        assert "Event occurred" not in said.text  # files, not the standard error
+        assert "Event occurred" not in printed.text  # files, not the standard error
         assert "Event occurred" in (await world.binaries.log("kubelet")).decode()
-        await said.process.stop()
-        assert await said.end() == 0
+        await printed.process.stop()
+        assert await printed.end() == 0
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ async def test_the_usual_line_gives_the_usual_settings(
 
     async with play(network, **windows) as world:
         usual = world.pool.node("w").kubelet_settings()
-        said = await world.relaunch("kubelet")
-        assert not said.process.ended, said.text
+        printed = await world.relaunch("kubelet")
+        assert not printed.process.ended, printed.text
         await world.clock.sleep(1)
         running = world.pool.node("w").kubelet
         assert running is not None and running.env.config == usual
@@ -207,26 +207,26 @@ async def test_what_it_refuses() -> None:
         world.files.write(r"C:\k\empty", b"apiVersion: v1\n")
         usual = world.binaries.usual("kubelet")[1]
         for more, text in REFUSED:
-            said = await world.launch("kubelet", *usual, *more)
-            assert said.process.ended and await said.end() == 255, more
-            assert text in said.text and "\nF0102 03:04:" in "\n" + said.text, said.text
+            printed = await world.launch("kubelet", *usual, *more)
+            assert printed.process.ended and await printed.end() == 255, more
+            assert text in printed.text and "\nF0102 03:04:" in "\n" + printed.text, printed.text
             assert text in (await world.binaries.log("kubelet")).decode()
         assert world.binaries.running("kubelet") is None
         assert (await (await world.launch("kubelet", "--version")).end()) == 0
-        said = await world.relaunch("kubelet")
+        printed = await world.relaunch("kubelet")
         twice = await world.launch("kubelet", *usual)
         assert (
             await twice.end() == 255
             and "listen tcp 0.0.0.0:10250: bind: Only one usage" in twice.text
         )
-        assert world.binaries.running("kubelet") is said.process
+        assert world.binaries.running("kubelet") is printed.process
 
 
 async def test_docker_is_looked_for_where_containerd_is() -> None:
     async with play(runtime="containerd") as world:
         await world.stop("kubelet")
-        said = await world.launch("kubelet", *DOCUMENT)
-        assert await said.end() == 255 and "failed to get docker version" in said.text
+        printed = await world.launch("kubelet", *DOCUMENT)
+        assert await printed.end() == 255 and "failed to get docker version" in printed.text
 
 
 @pytest.mark.windows("TRB-40", "TRB-41", "TRB-36", "TRB-20")
@@ -286,8 +286,8 @@ async def _succeeded(world: World, name: str) -> bool:
 async def test_an_empty_folder_of_configuration() -> None:
     async with play() as world:
         world.files.mkdir(r"C:\k\none")
-        said = await world.relaunch("kubelet", r"--cni-conf-dir=C:\k\none", "--logtostderr=true")
-        assert r"Unable to update cni config: no networks found in C:\k\none" in said.text
+        printed = await world.relaunch("kubelet", r"--cni-conf-dir=C:\k\none", "--logtostderr=true")
+        assert r"Unable to update cni config: no networks found in C:\k\none" in printed.text
         await world.until(lambda: _not_ready(world))
         assert "network plugin is not ready: cni config uninitialized" in await ready(world)
         await world.relaunch("kubelet")
@@ -306,10 +306,10 @@ async def test_a_folder_without_the_plugins_binary() -> None:
         await world.relaunch("kubelet", r"--cni-bin-dir=C:\k\some")
         await world.pod("p")
         missing = r'failed to find plugin "win-bridge" in path [C:\k\some]'
-        await world.until(lambda: _told(world, "FailedCreatePodSandBox", missing))
+        await world.until(lambda: _recorded(world, "FailedCreatePodSandBox", missing))
 
 
-async def _told(world: World, reason: str, text: str) -> bool:
+async def _recorded(world: World, reason: str, text: str) -> bool:
     return any(text in message for message in await world.events(reason))
 
 
@@ -320,13 +320,14 @@ async def test_a_pull_without_progress() -> None:
         await world.pod("p", stall_pull="10m")
         began = world.clock.time()
         await world.until(
-            lambda: _told(world, "Failed", "rpc error: code = Unknown desc = context canceled"), 90
+            lambda: _recorded(world, "Failed", "rpc error: code = Unknown desc = context canceled"),
+            90,
         )
         assert 30 <= world.clock.time() - began < 40  # it is looked at every ten seconds
         await world.relaunch("kubelet", "--image-pull-progress-deadline=20m")
         await world.client.delete(PODS, "default", "p")
         await world.pod("q", stall_pull="10m")
-        await world.until(lambda: _told(world, "Pulled", "Successfully pulled image"), 700)
+        await world.until(lambda: _recorded(world, "Pulled", "Successfully pulled image"), 700)
 
 
 @pytest.mark.windows("TRB-35", "TRB-42")
@@ -334,25 +335,25 @@ async def test_the_kubeconfig_says_where_the_api_server_is() -> None:
     async with play() as world:
         usual = world.files.read(r"C:\k\config").decode()
         world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
-        said = await world.relaunch("kubelet", r"--kubeconfig=C:\k\other", "--logtostderr=true")
+        printed = await world.relaunch("kubelet", r"--kubeconfig=C:\k\other", "--logtostderr=true")
         await world.clock.sleep(60)
-        assert not said.process.ended and (await ready(world)).startswith("Unknown")
-        assert "dial tcp 10.1.1.1:6443: connectex: No connection could be made" in said.text
-        said = await world.relaunch("kubelet", "--logtostderr=true")
+        assert not printed.process.ended and (await ready(world)).startswith("Unknown")
+        assert "dial tcp 10.1.1.1:6443: connectex: No connection could be made" in printed.text
+        printed = await world.relaunch("kubelet", "--logtostderr=true")
         await world.until(lambda: is_ready(world))
-        assert "GET https://172.20.0.2:6443/api/v1/nodes/w 200 OK in 0 milliseconds" in said.text
-        said = await world.relaunch("kubelet", "--logtostderr=true", "--v=5")
+        assert "GET https://172.20.0.2:6443/api/v1/nodes/w 200 OK in 0 milliseconds" in printed.text
+        printed = await world.relaunch("kubelet", "--logtostderr=true", "--v=5")
         await world.clock.sleep(15)
-        assert "milliseconds" not in said.text
+        assert "milliseconds" not in printed.text
 
 
 async def test_without_a_kubeconfig_it_is_alone() -> None:
     async with play() as world:
-        said = await world.relaunch("kubelet", "--kubeconfig=", "--logtostderr=true")
-        assert "standalone mode, no API client" in said.text and not said.process.ended
+        printed = await world.relaunch("kubelet", "--kubeconfig=", "--logtostderr=true")
+        assert "standalone mode, no API client" in printed.text and not printed.process.ended
         await world.clock.sleep(60)
         assert (await ready(world)).startswith("Unknown")
-        await said.process.stop()
+        await printed.process.stop()
 
 
 async def test_a_configuration_file_counts_less_than_flags() -> None:
@@ -378,22 +379,22 @@ async def test_a_full_disk_keeps_nobody_from_looking() -> None:
         host.fill_disk()
         assert b"Version" in await world.binaries.log("kubelet")
         assert world.binaries.running("kubelet") is not None
-        said = await world.relaunch("kubelet")
-        assert await said.end() == 2
-        assert "log: exiting because of error: log: cannot create log: open C:\\k\\" in said.text
-        assert said.text.endswith(": There is not enough space on the disk.\n")
+        printed = await world.relaunch("kubelet")
+        assert await printed.end() == 2
+        assert "log: exiting because of error: log: cannot create log: open C:\\k\\" in printed.text
+        assert printed.text.endswith(": There is not enough space on the disk.\n")
         assert world.binaries.running("kubelet") is None
 
 
 async def test_a_reboot_ends_what_people_started() -> None:
     async with play() as world:
-        said = await world.relaunch(
+        printed = await world.relaunch(
             "kubelet", "--max-pods=3", "--pod-infra-container-image=nope/nope:404"
         )
         await world.pool.reboot("w")
-        assert await said.end() == 1
+        assert await printed.end() == 1
         await world.until(lambda: is_ready(world))
-        assert world.binaries.running("kubelet") is not said.process
+        assert world.binaries.running("kubelet") is not printed.process
         assert (await world.node())["status"]["capacity"]["pods"] == "110"
         await world.runs("p")
 

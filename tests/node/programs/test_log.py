@@ -43,7 +43,7 @@ def test_a_program_that_cannot_write_its_log_file_exits_with_2_as_klog_does(
     full: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = WindowsHost("win", VirtualClock())
-    said, codes = bytearray(), list[int]()
+    printed, codes = bytearray(), list[int]()
     settings = replace(KlogSettings(), to_stderr=False, directory="C:\\Windows\\Temp")
     log = ProgramLog(
         "kubelet",
@@ -53,7 +53,7 @@ def test_a_program_that_cannot_write_its_log_file_exits_with_2_as_klog_does(
         lambda: 0.0,
         "win",
         {},
-        said.extend,
+        printed.extend,
         exit=codes.append,
     )
 
@@ -62,12 +62,12 @@ def test_a_program_that_cannot_write_its_log_file_exits_with_2_as_klog_does(
 
     if full == "after":
         log.info("server.go:1", "begins")
-        assert codes == [] and not said
+        assert codes == [] and not printed
         log._open = dict.fromkeys(log._open, no_space)
     else:
         monkeypatch.setattr(type(host.files), "appender", lambda _files, _path: no_space)
     log.info("server.go:2", "fails")
     log.info("server.go:3", "is not written again")
     assert codes == [2] and log.failed
-    assert said.decode().startswith("log: exiting because of error: ")
-    assert said.decode().endswith("kubelet.log: There is not enough space on the disk.\n")
+    assert printed.decode().startswith("log: exiting because of error: ")
+    assert printed.decode().endswith("kubelet.log: There is not enough space on the disk.\n")

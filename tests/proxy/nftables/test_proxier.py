@@ -376,10 +376,10 @@ def test_one_set_table_for_a_sync_and_a_small_difference() -> None:
             endpoint_slice(name, *((f"10.244.{number % 200}.{n + 1}", "linux-2") for n in range(5)))
         )
     proxy.sync()
-    told: list[NftTable] = []
+    recorded: list[NftTable] = []
     before = nft_snapshot(proxy.stack.tables["ip transom-proxy"])
-    proxy.stack = SimpleNamespace(set_table=told.append, links={})  # type: ignore[assignment]
+    proxy.stack = SimpleNamespace(set_table=recorded.append, links={})  # type: ignore[assignment]
     tracker.put_slice(endpoint_slice("web-500", ("10.244.9.9", "linux-2")))
     proxy.sync()
-    assert len(told) == 1
-    assert len(nft_difference(before, told[0]).splitlines()) < 20
+    assert len(recorded) == 1
+    assert len(nft_difference(before, recorded[0]).splitlines()) < 20

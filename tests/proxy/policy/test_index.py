@@ -119,21 +119,21 @@ def test_after_every_event_the_index_agrees_with_the_definition(seed: int) -> No
 
 def test_only_nodes_with_concerned_pods_are_told() -> None:
     index = PolicyIndex()
-    told: list[frozenset[str]] = []
-    index.listeners.append(told.append)
+    recorded: list[frozenset[str]] = []
+    index.listeners.append(recorded.append)
     for n in range(20):
         index.put_pod(
             pod(f"p-{n}", f"10.0.0.{n + 1}", {"app": "x" if n < 2 else "y"}, node=f"node-{n}")
         )
-    assert told == []
+    assert recorded == []
     index.put_policy(
         policy(selector=labels(app="x"), ingress=[{"from": [{"podSelector": labels(app="z")}]}])
     )
-    assert told == [{"node-0", "node-1"}]
+    assert recorded == [{"node-0", "node-1"}]
     index.put_pod(pod("p-9", "10.0.0.10", {"app": "y", "other": "1"}, node="node-9"))
-    assert len(told) == 1, "a label that nobody asks for"
+    assert len(recorded) == 1, "a label that nobody asks for"
     index.put_pod(pod("p-9", "10.0.0.10", {"app": "z"}, node="node-9"))
-    assert told[1:] == [{"node-0", "node-1"}]
+    assert recorded[1:] == [{"node-0", "node-1"}]
     index.put_policy(policy(selector={"matchExpressions": [{"key": "a", "operator": "?"}]}))
     assert index.isolation(("a", "p-0")).ingress is None, (
         "a policy that cannot be read is not enforced"

@@ -329,9 +329,9 @@ def test_a_thousand_services() -> None:
         )
     node.sync()
     assert len(node.hns.loadbalancers) == 1000 and len(node.remotes()) == 5000
-    told: list[tuple[str, str, str]] = []
-    node.hns.listeners.append(lambda *change: told.append(change))
+    recorded: list[tuple[str, str, str]] = []
+    node.hns.listeners.append(lambda *change: recorded.append(change))
     node.put_pods("s7", ("10.250.0.1", OTHER))
     node.sync()
     # Of one service: its load balancer and five endpoints go, a load balancer and an endpoint come.
-    assert {kind for kind, _, _ in told} <= {"endpoint", "loadbalancer"} and len(told) < 20
+    assert {kind for kind, _, _ in recorded} <= {"endpoint", "loadbalancer"} and len(recorded) < 20

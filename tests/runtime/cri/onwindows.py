@@ -122,8 +122,8 @@ async def commands(node: Node) -> None:
     runtime = node.runtime
     made = await node.create(await node.sandbox("uid-2"), "commands", *STAY)
     await runtime.start_container(made)
-    said = await runtime.exec_sync(made, ("sh", "-c", "echo out; echo err >&2; exit 5"), 10)
-    assert (said.stdout, said.stderr, said.exit_code) == (b"out\n", b"err\n", 5)
+    printed = await runtime.exec_sync(made, ("sh", "-c", "echo out; echo err >&2; exit 5"), 10)
+    assert (printed.stdout, printed.stderr, printed.exit_code) == (b"out\n", b"err\n", 5)
     assert (await failure(runtime.exec_sync(made, ("sleep", "9"), 1))).code == "DeadlineExceeded"
     many = await asyncio.gather(
         *(runtime.exec_sync(made, ("echo", str(number))) for number in range(10))

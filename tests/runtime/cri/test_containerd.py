@@ -82,8 +82,8 @@ async def test_what_it_says_is_in_its_log(bench: ContextFactory) -> None:
             ("sh", "-c", "echo good news; sleep 0.1; echo bad news >&2; echo -n unfinished")
         )
         await b.ended(made)
-        assert b.said(made) == ["good news", "unfinished"]
-        assert b.said(made, "stderr") == ["bad news"]
+        assert b.printed(made) == ["good news", "unfinished"]
+        assert b.printed(made, "stderr") == ["bad news"]
         raw = b.host.files.read(b.state(made).log_path).decode()
         # Go cuts zeros at the end of a second's fraction.
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z stdout F good news\n", raw)
@@ -147,27 +147,27 @@ async def test_a_terminal(bench: ContextFactory) -> None:
     async with bench() as b:
         made = await b.run(b.programs.stay())
         script = "tty; until [ \"$(stty size)\" = '43 132' ]; do sleep 0.02; done; exit 4"
-        process, said = await b.exec(made, ("sh", "-c", script), stdin=True, tty=True)
+        process, printed = await b.exec(made, ("sh", "-c", script), stdin=True, tty=True)
         process.resize(132, 43)
         assert await process.wait() == 4
-        assert {stream for stream, _ in said} == {"stdout"}
-        assert b"".join(data for _, data in said).startswith(b"/dev/pts/")
+        assert {stream for stream, _ in printed} == {"stdout"}
+        assert b"".join(data for _, data in printed).startswith(b"/dev/pts/")
 
 
 async def test_a_slow_client_holds_up_the_command(bench: ContextFactory) -> None:
     async with bench() as b:
         made = await b.run(b.programs.stay())
-        process, said = await b.exec(made, ("sh", "-c", "sleep 0.3; head -c 8000000 /dev/zero"))
+        process, printed = await b.exec(made, ("sh", "-c", "sleep 0.3; head -c 8000000 /dev/zero"))
         process.hold(True)
         waiting = asyncio.create_task(process.wait())
         await asyncio.sleep(0.6)
         assert not waiting.done()
-        held = sum(len(data) for _, data in said)
+        held = sum(len(data) for _, data in printed)
         await asyncio.sleep(0.1)
-        assert sum(len(data) for _, data in said) == held
+        assert sum(len(data) for _, data in printed) == held
         process.hold(False)
         assert await waiting == 0
-        assert sum(len(data) for _, data in said) == 8000000
+        assert sum(len(data) for _, data in printed) == 8000000
 
 
 async def test_images_of_which_a_registry_knows_who_may_have_them(bench: ContextFactory) -> None:

@@ -188,6 +188,6 @@ async def _scenario(admin: InProcessClient, b: Any) -> None:
 
     await _until(gone)
     assert b.runtime.containers() == []
-    told = {event["reason"] for event in (await admin.list(EVENTS, "default")).items}
-    assert {"Pulled", "Created", "Started", "Killing"} <= told
-    assert not {reason for reason in told if "Fail" in reason}
+    recorded = {event["reason"] for event in (await admin.list(EVENTS, "default")).items}
+    assert {"Pulled", "Created", "Started", "Killing"} <= recorded
+    assert not {reason for reason in recorded if "Fail" in reason}

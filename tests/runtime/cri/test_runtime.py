@@ -469,8 +469,14 @@ async def test_what_was_there_before(tmp_path: Path) -> None:
     fake.tells_configuration = False  # as runtimes other than containerd
     async with play(tmp_path, fake) as (runtime, fake, _clock):
         (sandbox,) = runtime.sandboxes("uid-1")
-        told = sandbox.config
-        assert (told.name, told.namespace, told.uid, told.labels, told.linux.run_as_user) == (
+        recorded = sandbox.config
+        assert (
+            recorded.name,
+            recorded.namespace,
+            recorded.uid,
+            recorded.labels,
+            recorded.linux.run_as_user,
+        ) == (
             "web",
             "ns",
             "uid-1",

@@ -89,10 +89,10 @@ async def test_a_command() -> None:
             case remotecommand.CommandStreamEnded("stdin"):
                 session.finish(channels.exit_code_status(7, "x"))
 
-    said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+    printed: dict[str, bytes] = {"stdout": b"", "stderr": b""}
 
     def output(stream: str, data: bytes) -> None:
-        said[stream] += data
+        printed[stream] += data
 
     async with serving(react, CommandStreams(True, True, True)) as (url, heads):
         process = await streams.open_command_stream(url, output, None, stdin=True, tty=False)
@@ -101,8 +101,8 @@ async def test_a_command() -> None:
         process.end_input()
         assert await process.wait() == 7
         assert await process.wait() == 7
-        assert said["stdout"] == b"SOME TEXT"
-        assert said["stderr"].strip(b"!") == b""
+        assert printed["stdout"] == b"SOME TEXT"
+        assert printed["stderr"].strip(b"!") == b""
         assert heads[0].startswith(b"POST /exec/token?x=y HTTP/1.1\r\nHost: 127.0.0.1:")
         process.close()
 
@@ -113,14 +113,14 @@ async def test_a_terminal_and_its_size() -> None:
             session.write("stdout", f"{event.width}x{event.height}".encode())
             session.finish(channels.command_success_status())
 
-    said: list[tuple[str, bytes]] = []
+    printed: list[tuple[str, bytes]] = []
     async with serving(react, CommandStreams(True, True, False, True)) as (url, _):
         process = await streams.open_command_stream(
-            url, lambda *what: said.append(what), None, stdin=True, tty=True
+            url, lambda *what: printed.append(what), None, stdin=True, tty=True
         )
         process.resize(80, 24)
         assert await process.wait() == 0
-        assert said == [("stdout", b"80x24")]
+        assert printed == [("stdout", b"80x24")]
 
 
 @pytest.mark.parametrize(

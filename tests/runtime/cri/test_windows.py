@@ -40,7 +40,7 @@ def test_containerd_over_a_named_pipe(
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     program = windows.start_script(Path(onwindows.__file__), str(tmp_path), **streams)
     assert program.stdin is not None and program.stdout is not None
-    said = []
+    printed = []
     for line in program.stdout:
         word = line.decode().rstrip()
         if word in doing:
@@ -48,9 +48,9 @@ def test_containerd_over_a_named_pipe(
             program.stdin.write(b"done\n")
             program.stdin.flush()
         else:
-            said.append(word)
+            printed.append(word)
     pipe.close()
-    assert program.wait() == 0, "\n".join(said)
-    assert said[0].startswith("containerd 1.")
-    assert [word for word in said[1:] if " " not in word] == _PARTS
+    assert program.wait() == 0, "\n".join(printed)
+    assert printed[0].startswith("containerd 1.")
+    assert [word for word in printed[1:] if " " not in word] == _PARTS
     assert pipe.clients == 6  # the node's, four others, and the node's again

@@ -106,7 +106,7 @@ def image(
         document["os.version"] = version
     if history:
         document["history"] = history
-    told = encode_document(document)
+    recorded = encode_document(document)
     kind = model.OCI_LAYER if oci else model.DOCKER_LAYER
     rows: list[dict[str, Any]] = []
     for i, layer in enumerate(packed):
@@ -123,13 +123,13 @@ def image(
             "mediaType": model.OCI_MANIFEST if oci else model.DOCKER_MANIFEST,
             "config": {
                 "mediaType": model.OCI_CONFIG if oci else model.DOCKER_CONFIG,
-                "digest": digest_of(told),
-                "size": len(told),
+                "digest": digest_of(recorded),
+                "size": len(recorded),
             },
             "layers": rows,
         }
     )
-    return Built(manifest, told, packed)
+    return Built(manifest, recorded, packed)
 
 
 def index(*rows: tuple[Built, dict[str, Any] | None], kind: str = model.DOCKER_LIST) -> bytes:

@@ -117,8 +117,8 @@ def old_docker(
     layers: dict[str, bytes], config: dict[str, Any], tags: list[str], *more: E
 ) -> bytes:
     """As `docker save` wrote it until 2023."""
-    told = orjson.dumps(config)
-    name = f"{digest_of(told)[7:]}.json"
+    recorded = orjson.dumps(config)
+    name = f"{digest_of(recorded)[7:]}.json"
     row = {
         "Config": name,
         "RepoTags": tags,
@@ -127,7 +127,7 @@ def old_docker(
     return tar(
         *(E(f"{key}/layer.tar", data) for key, data in layers.items()),
         *more,
-        E(name, told),
+        E(name, recorded),
         E("manifest.json", orjson.dumps([row])),
         E("repositories", b"{}"),
     )

@@ -401,8 +401,8 @@ async def test_windows_own_layers_are_never_downloaded(play: ContextFactory) -> 
 
     async with play() as (service, registry):
         marked = image(*base, own, os="windows", version="10.0.17763.9", foreign=2)
-        told = image(*base, own, os="windows", version="10.0.17763.9", history=steps)
-        for name, built in (("marked:1", marked), ("told:1", told)):
+        recorded = image(*base, own, os="windows", version="10.0.17763.9", history=steps)
+        for name, built in (("marked:1", marked), ("told:1", recorded)):
             registry.add(name, built)
             for layer in built.layers[:2]:
                 registry.blobs.pop(digest_of(layer), None)

@@ -131,7 +131,7 @@ class Binaries:
         return 0, b'{"ip4": {"ip": "10.244.1.9/24"}}'
 
 
-class Said(NamedTuple):
+class Printed(NamedTuple):
     out: str
     err: str
     code: int
@@ -166,12 +166,12 @@ class Login:
 
     async def __call__(
         self, *command: str, seconds: float = 60.0, stdin: bytes | None = None
-    ) -> Said:
+    ) -> Printed:
         """While so much time goes by, at most."""
-        said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        printed: dict[str, bytes] = {"stdout": b"", "stderr": b""}
 
         def output(stream: str, data: bytes) -> None:
-            said[stream] += data
+            printed[stream] += data
 
         process = self.rig.runtime.login(self.machine, command, output, stdin=stdin is not None)
         if stdin is not None:
@@ -181,10 +181,10 @@ class Login:
         end = self.clock.monotonic() + seconds
         while not waiting.done() and self.clock.monotonic() < end:
             await self.clock.run_for(0.05)
-        assert waiting.done(), f"{command} still runs: {said}"
-        return Said(said["stdout"].decode(), said["stderr"].decode(), waiting.result())
+        assert waiting.done(), f"{command} still runs: {printed}"
+        return Printed(printed["stdout"].decode(), printed["stderr"].decode(), waiting.result())
 
-    async def line(self, line: str, **more: Any) -> Said:
+    async def line(self, line: str, **more: Any) -> Printed:
         return await self(line, **more)
 
     async def status(self, name: str) -> str:

@@ -33,8 +33,8 @@ async def _cleared() -> Login:
 
 async def _all(login: Login, *lines: str) -> None:
     for line in lines:
-        said = await login(line)
-        assert (said.code, said.err) == (0, ""), line
+        printed = await login(line)
+        assert (printed.code, printed.err) == (0, ""), line
 
 
 @pytest.mark.windows(
@@ -156,9 +156,11 @@ async def test_an_application_that_ends_is_started_again_ever_later() -> None:
         "nssm install kubelet C:\\k\\kubelet.exe",
         "nssm set kubelet AppStderr C:\\k\\mysvc.log",
     )
-    said = await login("nssm start kubelet")
-    assert said.err == "kubelet: Unexpected status SERVICE_PAUSED in response to START control.\r\n"
-    assert said.code == 1
+    printed = await login("nssm start kubelet")
+    assert (
+        printed.err == "kubelet: Unexpected status SERVICE_PAUSED in response to START control.\r\n"
+    )
+    assert printed.code == 1
     await login.clock.run_for(1 + 2 + 4 + 0.5)
     assert len(login.binaries.started) == 4
     assert "unknown flag" in (await login("type C:\\k\\mysvc.log")).out
@@ -229,6 +231,6 @@ async def test_an_application_that_ends_is_started_again_ever_later() -> None:
 async def test_what_cannot_be_is_said_as_nssm_says_it(line: str, code: int, text: str) -> None:
     login = Login()
     before = (await login("nssm get flanneld AppParameters")).out
-    said = await login(line)
-    assert (said.out, said.code, said.err[: len(text)]) == ("", code, text)
+    printed = await login(line)
+    assert (printed.out, printed.code, printed.err[: len(text)]) == ("", code, text)
     assert (await login("nssm get flanneld AppParameters")).out == before

@@ -18,8 +18,8 @@ def _options(argv: list[str]) -> dict[str, str]:
 @pytest.mark.windows("TRB-03", "TRB-04", "TRB-05", "SUP-TRB-002")
 async def test_start_leaves_three_processes_each_with_its_log() -> None:
     login = Login()
-    said = await login(".\\start.ps1 -ManagementIP 10.0.0.1")
-    assert (said.code, said.err) == (0, "")
+    printed = await login(".\\start.ps1 -ManagementIP 10.0.0.1")
+    assert (printed.code, printed.err) == (0, "")
     assert [one.binary for one in login.binaries.started] == [
         "kubelet",
         "flanneld",
@@ -55,12 +55,12 @@ async def test_register_svc_makes_three_services_of_what_it_is_given() -> None:
     login = Login()
     login.binaries.network = "vxlan0"
     login.host.files.write(r"C:\k\SourceVip.json", b'{"ip4": {"ip": "10.245.3.7/24"}}')
-    said = await login(
+    printed = await login(
         ".\\register-svc.ps1 -NetworkMode overlay -ManagementIP 10.0.0.1 -ClusterCIDR "
         "10.245.0.0/16 "
         "-KubeDnsServiceIP 10.97.0.10 -LogDir C:\\logs"
     )
-    assert (said.code, said.err) == (0, "")
+    assert (printed.code, printed.err) == (0, "")
     assert [await login.status(name) for name in ("flanneld", "kubelet", "kube-proxy")] == [
         "Running"
     ] * 3
@@ -98,8 +98,8 @@ async def test_what_is_missing_is_said_and_nothing_is_stopped(
     script: str, options: str, text: str
 ) -> None:
     login = Login()
-    said = await login(f".\\{script} {options}")
-    assert (said.code, text in said.err) == (1, True)
+    printed = await login(f".\\{script} {options}")
+    assert (printed.code, text in printed.err) == (1, True)
     assert [await login.status(name) for name in ("flanneld", "kubelet", "kube-proxy")] == [
         "Running"
     ] * 3
@@ -110,11 +110,11 @@ async def test_what_is_missing_is_said_and_nothing_is_stopped(
 )
 async def test_an_adapter_of_another_name_has_to_be_named() -> None:
     login = Login("Ethernet 2")
-    said = await login(".\\start.ps1 -ManagementIP 10.0.0.1")
-    assert said.code == 1
+    printed = await login(".\\start.ps1 -ManagementIP 10.0.0.1")
+    assert printed.code == 1
     assert (
         "No network adapter is found: the virtual network on Ethernet could not be created."
-        in said.err
+        in printed.err
     )
     assert not login.binaries.started
     assert (await login(NETWORK)).out == (await login(PATTERN)).out == ""
@@ -155,8 +155,8 @@ async def test_start_asks_for_the_source_vip_of_an_overlay_network_once() -> Non
     login.host.files.mkdir(r"C:\k\cni")
     login.host.files.write(r"C:\k\cni\host-local.exe", b"MZ")
     for _ in range(2):
-        said = await login(".\\start.ps1 -ManagementIP 10.0.0.1 -NetworkMode overlay")
-        assert (said.code, said.err) == (0, "")
+        printed = await login(".\\start.ps1 -ManagementIP 10.0.0.1 -NetworkMode overlay")
+        assert (printed.code, printed.err) == (0, "")
     calls = [(name, command) for name, command, _ in login.binaries.plugins]
     assert calls == [("host-local", "DEL"), ("host-local", "ADD")]
     for _, _, request in login.binaries.plugins:
@@ -171,7 +171,7 @@ async def test_start_replaces_the_network_of_before() -> None:
     login = Login()
     await login(".\\start.ps1 -ManagementIP 10.0.0.1")
     first = (await login(f"({NETWORK}).ID")).out
-    said = await login(".\\start.ps1 -ManagementIP 10.0.0.1")
-    assert "Cleaning up old HNS network found" in said.out and (
+    printed = await login(".\\start.ps1 -ManagementIP 10.0.0.1")
+    assert "Cleaning up old HNS network found" in printed.out and (
         await login(f"({NETWORK}).ID")
     ).out not in ("", first)

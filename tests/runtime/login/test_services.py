@@ -91,9 +91,9 @@ async def test_a_service_without_the_flag_never_answers() -> None:
     await login("Stop-Service kube-proxy")
     await login(CREATE.format(flag=""))
     begun = login.clock.monotonic()
-    said = await login("sc.exe", "start", "proxy2")
-    assert said.code == 1053
-    assert said.out.startswith(
+    printed = await login("sc.exe", "start", "proxy2")
+    assert printed.code == 1053
+    assert printed.out.startswith(
         "[SC] StartService FAILED 1053:\r\n\r\nThe service did not respond to the start or control"
     )
     assert 30 <= login.clock.monotonic() - begun < 31
@@ -131,9 +131,9 @@ async def test_a_service_without_the_flag_never_answers() -> None:
 )
 async def test_what_cannot_be_is_said_as_windows_says_it(line: str, code: int, text: str) -> None:
     login = Login()
-    said = await login(line)
-    assert said.code == code
-    assert (said.out + said.err).lstrip("\r\n").startswith(text)
+    printed = await login(line)
+    assert printed.code == code
+    assert (printed.out + printed.err).lstrip("\r\n").startswith(text)
     assert [await login.status(name) for name in ("kubelet", "kube-proxy", "flanneld")] == [
         "Running"
     ] * 3

@@ -36,17 +36,17 @@ async def test_a_command_runs_on_the_machine_and_its_exit_code_is_the_answer(
 async def test_a_command_that_is_not_there() -> None:
     login = Login()
     for command in (("dance",), ("dance", "fast")):
-        said = await login(*command)
-        assert said.code == 1
-        assert said.err.startswith(
+        printed = await login(*command)
+        assert printed.code == 1
+        assert printed.err.startswith(
             "dance : The term 'dance' is not recognized as the name of a cmdlet"
         )
 
 
 async def test_what_is_piped_in_are_lines_of_the_shell() -> None:
     login = Login()
-    said = await login(stdin=b"$x = 20\nforeach ($i in 1, 2) {\n  $x + $i\n}\nexit 4\n")
-    assert (said.out, said.code) == ("21\r\n22\r\n", 4)
+    printed = await login(stdin=b"$x = 20\nforeach ($i in 1, 2) {\n  $x + $i\n}\nexit 4\n")
+    assert (printed.out, printed.code) == ("21\r\n22\r\n", 4)
     assert (await login("cmd", "/c", "findstr", "b", stdin=b"abc\r\nxyz\r\n")).out == "abc\r\n"
 
 
@@ -96,7 +96,7 @@ async def test_variables_of_the_machine_are_those_of_later_processes(name: str, 
 async def test_a_variable_of_the_process_is_for_what_it_starts() -> None:
     login = Login()
     await login("Stop-Service flanneld")
-    said = asyncio.ensure_future(
+    printed = asyncio.ensure_future(
         login(
             '[Environment]::SetEnvironmentVariable("NODE_NAME", "win-1"); '
             "C:\\flannel\\flanneld.exe --iface=10.0.0.1"
@@ -108,7 +108,7 @@ async def test_a_variable_of_the_process_is_for_what_it_starts() -> None:
     program = login.binaries.running("flanneld")
     assert program is not None
     program.end(3)
-    assert (await said).code == 3
+    assert (await printed).code == 3
 
 
 async def test_a_program_in_the_foreground_ends_with_who_logged_in_and_one_in_a_window_does_not() -> (
@@ -134,17 +134,17 @@ async def test_a_program_in_the_foreground_ends_with_who_logged_in_and_one_in_a_
 
 async def test_control_c_ends_the_command_and_not_the_shell() -> None:
     login = Login()
-    said = bytearray()
+    printed = bytearray()
     shell = login.rig.runtime.login(
-        login.machine, (), lambda stream, data: said.extend(data), stdin=True, tty=True
+        login.machine, (), lambda stream, data: printed.extend(data), stdin=True, tty=True
     )
     await login.clock.run_for(1)
-    assert said.endswith(b"PS C:\\k> ")
+    assert printed.endswith(b"PS C:\\k> ")
     shell.write(b"Get-Content -Wait C:\\k\\stop.ps1\r")
     await login.clock.run_for(5)
     shell.write(b"\x03")
     await login.clock.run_for(1)
-    assert said.endswith(b"^C\r\nPS C:\\k> ")
+    assert printed.endswith(b"^C\r\nPS C:\\k> ")
     shell.write(b"exit 6\r")
     await login.clock.run_for(1)
     assert await shell.wait() == 6
@@ -166,17 +166,17 @@ async def test_who_is_logged_in_goes_with_the_machine(os: Literal["linux", "wind
 @pytest.mark.windows("TRB-05")
 async def test_a_log_is_followed() -> None:
     login = Login()
-    said = bytearray()
+    printed = bytearray()
     line = "Get-Content -Tail 1 -Wait C:\\k\\kubelet.log"
     login.host.files.write(r"C:\k\kubelet.log", b"one\r\ntwo\r\n")
     session = login.rig.runtime.login(
-        login.machine, (line,), lambda stream, data: said.extend(data)
+        login.machine, (line,), lambda stream, data: printed.extend(data)
     )
     await login.clock.run_for(2)
     login.host.files.append(r"C:\k\kubelet.log", b"three\r\n")
     await login.clock.run_for(2)
     session.close()
-    assert said.split() == [b"two", b"three"]
+    assert printed.split() == [b"two", b"three"]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_a_linux_machine_has_a_plain_shell(
     command: tuple[str, ...], out: str, code: int
 ) -> None:
     machine = rig.make("linux", start=start_program)
-    said = bytearray()
-    session = machine.runtime.login(None, command, lambda stream, data: said.extend(data))
+    printed = bytearray()
+    session = machine.runtime.login(None, command, lambda stream, data: printed.extend(data))
     await machine.clock.run_for(1)
-    assert (said.decode(), await session.wait()) == (out, code)
+    assert (printed.decode(), await session.wait()) == (out, code)

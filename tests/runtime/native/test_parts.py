@@ -173,7 +173,7 @@ def test_a_log_that_was_replaced_by_a_link_is_not_opened_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("printed", "expected"),
     [
         (
             (
@@ -213,8 +213,8 @@ def test_a_log_that_was_replaced_by_a_link_is_not_opened_again(tmp_path: Path) -
         ),
     ],
 )
-def test_runcs_words_are_those_that_people_know(said: str, expected: str) -> None:
-    assert runc.reword_runc_error(said) == expected
+def test_runcs_words_are_those_that_people_know(printed: str, expected: str) -> None:
+    assert runc.reword_runc_error(printed) == expected
 
 
 @pytest.mark.parametrize(

@@ -68,17 +68,17 @@ async def play(b: Bench) -> None:
     assert (await b.runtime.exec_sync(made, ("cat", "/tmp/y"))).stdout == b"x\n"
     b.host.files.write("/volumes/data/go", b"")
     assert (await b.ended(made)).exit_code == 3
-    assert b.said(made) == ["0 web"]
+    assert b.printed(made) == ["0 web"]
     stubborn = await b.run(b.programs.insist(), sandbox)
     await b.ready(stubborn)
     await b.runtime.stop_container(stubborn, 0.1)
     assert b.state(stubborn).exit_code == 137
-    said: list[bytes] = []
+    printed: list[bytes] = []
     shell = await b.run(("sh",), sandbox, stdin=True, tty=True)
-    process = await b.runtime.attach(shell, lambda stream, data: said.append(data), stdin=True)
+    process = await b.runtime.attach(shell, lambda stream, data: printed.append(data), stdin=True)
     process.write(b"tty; exit 4\n")
     assert await process.wait() == 4
-    assert b"/dev/pts/0" in b"".join(said)
+    assert b"/dev/pts/0" in b"".join(printed)
 
 
 async def attack(b: Bench, folder: Path) -> None:
@@ -94,11 +94,11 @@ async def attack(b: Bench, folder: Path) -> None:
     )
     async with running(b, exchange("/data/d", str(outside)), sandbox, Mount("/data", path)):
         for _ in range(8):
-            said = await tried(
+            printed = await tried(
                 b, "ls /mnt; touch /mnt/from-inside 2>/dev/null; true", sandbox, *victim
             )
             assert not os.listdir(outside), "the container reached the machine"
-            assert said is None or set(said) <= {"inside", "from-inside", "made"}, said
+            assert printed is None or set(printed) <= {"inside", "from-inside", "made"}, printed
     outside.rmdir()
 
 

@@ -110,16 +110,16 @@ def test_everything_is_as_it_was(tmp_path: Path) -> None:
         assert ticks.started_at > 0
 
         # It went on while nobody was there, and goes on.
-        seen = b.said(ticks.id)
+        seen = b.printed(ticks.id)
         assert seen == [str(i + 1) for i in range(len(seen))]
-        await b.until(lambda: len(b.said(ticks.id)) > len(seen))
+        await b.until(lambda: len(b.printed(ticks.id)) > len(seen))
         assert (await b.runtime.exec_sync(ticks.id, ("echo", "hello"))).stdout == b"hello\n"
-        said: list[bytes] = []
+        printed: list[bytes] = []
         process = await b.runtime.attach(
-            made["input"], lambda stream, data: said.append(data), stdin=True, tty=True
+            made["input"], lambda stream, data: printed.append(data), stdin=True, tty=True
         )
         process.write(b"typed\n")
-        await b.until(lambda: b"".join(said).count(b"typed") == 2)  # its echo, and what cat says
+        await b.until(lambda: b"".join(printed).count(b"typed") == 2)  # its echo, and what cat says
         process.close()
         b.host.files.write("/volumes/v/go", b"")
         assert (await b.ended(made["ends"])).exit_code == 7
@@ -129,7 +129,7 @@ def test_everything_is_as_it_was(tmp_path: Path) -> None:
         assert (await b.ended(made["created"])).exit_code == 0
         another = await b.run(("hostname",), made["sandbox"])
         await b.ended(another)
-        assert b.said(another) == ["web"]
+        assert b.printed(another) == ["web"]
         await b.runtime.stop_container(ticks.id, 0)
         assert b.state(ticks.id).exit_code == 137
         for found in list(b.runtime.sandboxes()):
@@ -242,10 +242,10 @@ def test_killed_again_and_again_in_the_middle(tmp_path: Path) -> None:
             with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
                 assert child.stdout is not None
                 try:
-                    said = [child.stdout.readline() for _ in range(lines)]
+                    printed = [child.stdout.readline() for _ in range(lines)]
                 finally:
                     child.send_signal(signal.SIGKILL)
-                assert all(said)
+                assert all(printed)
         asyncio.run(clear())
     finally:
         asyncio.run(destroy_cluster(tmp_path / "native", cgroup))

@@ -79,14 +79,14 @@ async def test_what_it_says_is_in_its_log(bench: Play) -> None:
         sandbox = await b.sandbox()
         spoken = await b.run(b.programs.say("good news"), sandbox)
         await b.ended(spoken)
-        assert b.said(spoken) == ["good news"]
+        assert b.printed(spoken) == ["good news"]
         raw = b.host.files.read(b.state(spoken).log_path).decode()
         assert re.fullmatch(
             r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z stdout F good news *\r?\n", raw
         )
         bad = await b.run(b.programs.complain("bad news"), sandbox)
         await b.ended(bad)
-        assert b.said(bad, "stderr") == ["bad news"]
+        assert b.printed(bad, "stderr") == ["bad news"]
 
 
 async def test_it_is_asked_to_leave(bench: Play) -> None:
@@ -192,13 +192,13 @@ async def test_commands_in_it(bench: Play) -> None:
 async def test_a_command_with_a_client(bench: Play) -> None:
     async with bench() as b:
         made = await b.run(b.programs.stay())
-        process, said = await b.exec(made, b.programs.repeat(), stdin=True)
+        process, printed = await b.exec(made, b.programs.repeat(), stdin=True)
         process.write(b"one\n")
         process.write(b"two\n")
         process.end_input()
         async with asyncio.timeout(20):
             assert await process.wait() == 0
-        assert b"".join(data for _, data in said).split() == [b"one", b"two"]
+        assert b"".join(data for _, data in printed).split() == [b"one", b"two"]
         process, _ = await b.exec(made, b.programs.stay())
         process.close()
         async with asyncio.timeout(20):
@@ -209,15 +209,17 @@ async def test_a_command_with_a_client(bench: Play) -> None:
 async def test_a_client_of_the_container_itself(bench: Play) -> None:
     async with bench() as b:
         made = await b.run(b.programs.repeat(), stdin=True, stdin_once=True)
-        said: list[bytes] = []
-        process = await b.runtime.attach(made, lambda stream, data: said.append(data), stdin=True)
+        printed: list[bytes] = []
+        process = await b.runtime.attach(
+            made, lambda stream, data: printed.append(data), stdin=True
+        )
         process.write(b"hello\n")
-        await b.until(lambda: b"hello" in b"".join(said))
+        await b.until(lambda: b"hello" in b"".join(printed))
         process.end_input()
         async with asyncio.timeout(20):
             assert await process.wait() == 0
         assert (await b.ended(made)).exit_code == 0
-        assert b.said(made) == ["hello"]
+        assert b.printed(made) == ["hello"]
         with pytest.raises(RuntimeFailure, match="CONTAINER_EXITED"):
             await b.runtime.attach(made, lambda stream, data: None)
 
@@ -231,13 +233,13 @@ async def test_its_log_is_watched_and_rotated(bench: Play) -> None:
         process.write(b"before\n")
         async with asyncio.timeout(20):
             await grown.wait()
-        await b.until(lambda: b.said(made) == ["before"])
+        await b.until(lambda: b.printed(made) == ["before"])
         path = b.state(made).log_path
         b.host.files.rename(path, f"{path}.1")
         b.runtime.reopen_log(made)
         await b.until(lambda: b.host.files.exists(path))
         process.write(b"after\n")
-        await b.until(lambda: b.said(made) == ["after"])
+        await b.until(lambda: b.printed(made) == ["after"])
         assert b"before" in b.host.files.read(f"{path}.1")
         end()
         process.close()

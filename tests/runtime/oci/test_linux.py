@@ -58,10 +58,10 @@ async def test_users(
     async with oci() as b:
         assert b.add_image is not None
         b.add_image("theirs", **image)
-        said = await b.output(
+        printed = await b.output(
             (*SHELL, "echo $(id -u) $(id -g) $(id -G)"), image="theirs", **linux(**options)
         )
-        assert said == [expected]
+        assert printed == [expected]
 
 
 async def test_a_user_that_is_not_there(oci: Play) -> None:
@@ -175,7 +175,7 @@ async def test_files(oci: Play) -> None:
         ) == ["/made/for/it", "y"]
         refused = await b.run((*SHELL, "touch /tmp/x"), sandbox, **linux(read_only_root=True))
         assert (await b.ended(refused)).exit_code == 1
-        assert b.said(refused, "stderr") == ["touch: /tmp/x: Read-only file system"]
+        assert b.printed(refused, "stderr") == ["touch: /tmp/x: Read-only file system"]
 
 
 async def test_the_image_is_everybodys_and_the_upper_layer_its_own(
@@ -219,8 +219,8 @@ async def test_links_in_volumes_lead_nowhere_else(oci: Play, tmp_path: Path) -> 
         path, _ = b.volume("data")
         (b.host.files.folder / "volumes/data/out").symlink_to("/")
         b.host.files.write("/in-the-node", b"")
-        said = await b.output(("ls", "/mnt"), mounts=(Mount("/mnt", f"{path}/out"),))
-        assert "in-the-node" in said
+        printed = await b.output(("ls", "/mnt"), mounts=(Mount("/mnt", f"{path}/out"),))
+        assert "in-the-node" in printed
         made = await b.run(("sleep", "100"), mounts=(Mount("/made", "/not/there/yet"),))
         assert b.host.files.stat("/not/there/yet").kind == "directory"
         assert [m for m in mounting.mount_points(str(b.folder)) if "/mounts/" in m.point] == []
@@ -239,16 +239,16 @@ async def test_processes_of_a_pod(oci: Play) -> None:
         first = await b.run(
             (*SHELL, "sleep 1000 & sleep 1000; true"), shared, **linux(pid_namespace="pod")
         )
-        said = await b.output(("ps", "-o", "pid,args"), shared, **linux(pid_namespace="pod"))
-        assert said[1].split() == ["1", "/pause"]
-        assert sum("sleep 1000" in line for line in said) == 3
+        printed = await b.output(("ps", "-o", "pid,args"), shared, **linux(pid_namespace="pod"))
+        assert printed[1].split() == ["1", "/pause"]
+        assert sum("sleep 1000" in line for line in printed) == 3
         beside = await b.output(
             ("ps", "-o", "pid,args"), own, **linux(pid_namespace="target", target_id=first)
         )
         assert sum("sleep 1000" in line for line in beside) == 3
         await b.runtime.stop_container(first, 0)
-        said = await b.output(("ps", "-o", "pid,args"), shared, **linux(pid_namespace="pod"))
-        assert not any("sleep 1000" in line for line in said), (
+        printed = await b.output(("ps", "-o", "pid,args"), shared, **linux(pid_namespace="pod"))
+        assert not any("sleep 1000" in line for line in printed), (
             "nobody else ends what it has started"
         )
         node = await b.sandbox("uid-3", linux=LinuxSandbox(host_pid=True, host_ipc=True))
@@ -270,10 +270,10 @@ async def test_a_pod_shares_memory_and_network(oci: Play) -> None:
             )
         )
         await b.output((*SHELL, "echo there > /dev/shm/x"), sandbox)
-        said = await b.output(
+        printed = await b.output(
             (*SHELL, "cat /dev/shm/x; cat /proc/sys/net/ipv4/ip_unprivileged_port_start"), sandbox
         )
-        assert said == ["there", "0"]
+        assert printed == ["there", "0"]
         await b.run(
             (*SHELL, "echo 'hello from inside' > /tmp/index.html; httpd -f -p 80 -h /tmp"), sandbox
         )
@@ -319,12 +319,12 @@ async def test_devices_and_privileges(oci: Play) -> None:
     async with oci() as b:
         b.host.files.make("/disk", "block", 0o660)
         sandbox = await b.sandbox()
-        said = await b.output(
+        printed = await b.output(
             (*SHELL, "stat -c '%F' /dev/xvda; ls -a /dev | grep -c kmsg || true"),
             sandbox,
             devices=("/disk:/dev/xvda:mrw",),
         )
-        assert said == ["block special file", "0"]
+        assert printed == ["block special file", "0"]
         with pytest.raises(RuntimeFailure, match="not a device node"):
             await b.create(("id",), sandbox, devices=("/etc/hosts:/dev/x:r",))
         masked = linux(masked_paths=("/proc/kcore", "/proc/keys"), read_only_paths=("/proc/sys",))
@@ -436,35 +436,35 @@ async def test_statistics_are_measured(oci: Play) -> None:
 async def test_a_terminal(oci: Play) -> None:
     async with oci() as b:
         made = await b.run(("sh",), stdin=True, tty=True, env=(("PS1", "$ "),))
-        said: list[bytes] = []
+        printed: list[bytes] = []
         process = await b.runtime.attach(
-            made, lambda stream, data: said.append(data), stdin=True, tty=True
+            made, lambda stream, data: printed.append(data), stdin=True, tty=True
         )
         process.resize(100, 30)
         process.write(b"tty; stty size; echo $TERM\n")
-        await b.until(lambda: b"xterm\r\n" in b"".join(said))
-        assert b"/dev/pts/0\r\n30 100\r\nxterm\r\n" in b"".join(said)
+        await b.until(lambda: b"xterm\r\n" in b"".join(printed))
+        assert b"/dev/pts/0\r\n30 100\r\nxterm\r\n" in b"".join(printed)
         process.write(b"exit 4\n")
         async with asyncio.timeout(20):
             assert await process.wait() == 4
         assert (await b.ended(made)).exit_code == 4
-        assert "30 100" in b.said(made)
+        assert "30 100" in b.printed(made)
 
 
 async def test_a_command_with_a_terminal(oci: Play) -> None:
     async with oci() as b:
         made = await b.run(("sleep", "1000"))
-        said: list[bytes] = []
+        printed: list[bytes] = []
         process = await b.runtime.exec(
-            made, ("sh",), lambda stream, data: said.append(data), stdin=True, tty=True
+            made, ("sh",), lambda stream, data: printed.append(data), stdin=True, tty=True
         )
         process.resize(120, 40)
         process.write(b"stty size; tty; sleep 100\n")
-        await b.until(lambda: b"40 120\r\n/dev/pts/0\r\n" in b"".join(said))
+        await b.until(lambda: b"40 120\r\n/dev/pts/0\r\n" in b"".join(printed))
         process.write(
             b"\x03"
         )  # the terminal makes a signal of it, and the shell forgets what it was given before
-        await b.until(lambda: b"^C\r\n/ # " in b"".join(said))
+        await b.until(lambda: b"^C\r\n/ # " in b"".join(printed))
         process.write(b"exit 9\n")
         async with asyncio.timeout(20):
             assert await process.wait() == 9
@@ -504,14 +504,14 @@ async def test_input_outlives_a_client_unless_it_is_for_one(oci: Play) -> None:
     async with oci() as b:
         made = await b.run(("cat",), stdin=True)
         for word in (b"one\n", b"two\n"):
-            said: list[bytes] = []
+            printed: list[bytes] = []
             process = await b.runtime.attach(
-                made, lambda stream, data, said=said: said.append(data), stdin=True
+                made, lambda stream, data, printed=printed: printed.append(data), stdin=True
             )
             process.write(word)
-            await b.until(lambda said=said, word=word: word in b"".join(said))
+            await b.until(lambda printed=printed, word=word: word in b"".join(printed))
             process.close()
-        assert b.said(made) == ["one", "two"]
+        assert b.printed(made) == ["one", "two"]
         assert b.state(made).state == "running"
         none = await b.run(("cat",), b.state(made).sandbox_id)
         assert (await b.ended(none)).exit_code == 0  # nobody keeps its input open
@@ -554,7 +554,7 @@ async def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
         made = await b.run(
             (*SHELL, "echo ready; while true; do echo line; sleep 0.01; done"), sandbox
         )
-        await b.until(lambda: "line" in b.said(made))
+        await b.until(lambda: "line" in b.printed(made))
         fill()
         os.kill(b.runtime._core.containers[made].pid, 9)
         assert (await b.ended(made)).exit_code == 137

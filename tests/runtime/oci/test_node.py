@@ -68,8 +68,8 @@ async def test_a_pod(node: ContextFactory) -> None:
         pod = await n.until("web", running)
         identity = status(pod)["containerID"].removeprefix("containerd://")
         ip = pod["status"]["podIP"]
-        await n.bench.until(lambda: len(n.bench.said(identity)) == 3)
-        assert n.bench.said(identity) == ["web", f"{ip}\tweb", "web"]
+        await n.bench.until(lambda: len(n.bench.printed(identity)) == 3)
+        assert n.bench.printed(identity) == ["web", f"{ip}\tweb", "web"]
         assert status(pod)["ready"] is False
         done = await n.bench.runtime.exec_sync(
             identity, ("sh", "-c", "touch /v/ready; echo $WHERE")

@@ -35,12 +35,12 @@ async def test_root_is_nobody_of_the_machine(users: StartBench) -> None:
             "grep CapEff /proc/self/status"
         )
         made = await b.run((*SHELL, f"{look}; sleep 1000"), sandbox)
-        await b.until(lambda: any("CapEff" in line for line in b.said(made)))
-        said = b.said(made)
+        await b.until(lambda: any("CapEff" in line for line in b.printed(made)))
+        printed = b.printed(made)
         pid = b.runtime._core.containers[made].pid
         first = b.runtime._core.sandboxes[sandbox].plan.first_id
-        assert said[:2] == ["0", f"         0 {first:>10}      65536"]
-        assert said[2:6] == ["0 755", "0 755", "0 644", "0 1777"]
+        assert printed[:2] == ["0", f"         0 {first:>10}      65536"]
+        assert printed[2:6] == ["0 755", "0 755", "0 644", "0 1777"]
         assert os.stat(f"/proc/{pid}").st_uid == first >= 1 << 26
         folder = b.runtime._core.containers[made].folder
         assert (folder / "upper/x").stat().st_uid == first
@@ -71,8 +71,8 @@ async def test_volumes_keep_their_owners(users: StartBench) -> None:
             (*SHELL, look), sandbox, mounts=mounts, linux=LinuxContainer(run_as_user=0)
         )
         await b.ended(made)
-        assert b.said(made) == ["1000 50", "here", "new", "hi", "0"]
-        assert b.said(made, "stderr") == ["sh: can't create /sub/x: Read-only file system"]
+        assert b.printed(made) == ["1000 50", "here", "new", "hi", "0"]
+        assert b.printed(made, "stderr") == ["sh: can't create /sub/x: Read-only file system"]
         for name in (f"{path}/new", "/volumes/memory/new"):
             assert (b.host.files.stat(name).uid, b.host.files.stat(name).gid) == (0, 0)
         own = await b.output(
@@ -101,11 +101,11 @@ async def test_streams_shared_memory_and_network(users: StartBench) -> None:
         )
         made = await b.run((*SHELL, look), sandbox)
         await b.ended(made)
-        assert (b.said(made), b.said(made, "stderr")) == (["out", "pong"], ["err"])
+        assert (b.printed(made), b.printed(made, "stderr")) == (["out", "pong"], ["err"])
         again = await b.run((*SHELL, "cat /dev/shm/x; stat -c %u /dev/shm/x; sleep 1000"), sandbox)
-        await b.until(lambda: b.said(again) == ["x", "0"])
-        said = await b.runtime.exec_sync(again, (*SHELL, "echo in > /dev/stdout; id -u"))
-        assert said.stdout == b"in\n0\n"
+        await b.until(lambda: b.printed(again) == ["x", "0"])
+        printed = await b.runtime.exec_sync(again, (*SHELL, "echo in > /dev/stdout; id -u"))
+        assert printed.stdout == b"in\n0\n"
         process, heard = await b.exec(again, ("sh",), stdin=True, tty=True)
         process.write(b"tty; exit 3\n")
         assert await process.wait() == 3
@@ -125,10 +125,10 @@ async def test_who_shares_with_the_node_has_its_users(users: StartBench, shared:
             if shared == "host_pid"
             else {}
         )
-        said = await b.output(
+        printed = await b.output(
             ("readlink", "/proc/self/ns/user"), sandbox, linux=LinuxContainer(**fields)
         )  # type: ignore[arg-type]
-        assert said == [os.readlink("/proc/self/ns/user")]
+        assert printed == [os.readlink("/proc/self/ns/user")]
 
 
 async def test_a_machine_that_cannot(users: StartBench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +183,8 @@ async def test_sysctls_that_only_the_machines_users_may_have(users: StartBench) 
             linux=LinuxSandbox(sysctls={"net.ipv4.ping_group_range": "0 2147483647"})
         )
         look = "cat /proc/sys/net/ipv4/ping_group_range; readlink /proc/self/ns/user"
-        said = await b.output((*SHELL, look), sandbox)
-        assert said == ["0\t2147483647", host_users()]
+        printed = await b.output((*SHELL, look), sandbox)
+        assert printed == ["0\t2147483647", host_users()]
 
 
 async def test_a_container_cannot_make_devices_or_change_what_is_not_its_own(
@@ -269,17 +269,17 @@ async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can
                 "/proc/self/ns/user; sleep 1000"
             )
             inside = await b.run((*SHELL, write), sandbox, mounts=shared)
-            await b.until(lambda: bool(b.said(inside)))
-            assert b.said(inside) != [host_users()]
+            await b.until(lambda: bool(b.printed(inside)))
+            assert b.printed(inside) != [host_users()]
             fields["mounts"] = (*fields.get("mounts", ()), *shared)
             look = (
                 "readlink /proc/self/ns/user; stat -c '%u %g' /shared/a /dev/shm/s; readlink "
                 "/proc/self/ns/net; sleep 1000"
             )
             outside = await b.run((*SHELL, look), sandbox, **fields)
-            await b.until(lambda: len(b.said(outside)) == 4)
+            await b.until(lambda: len(b.printed(outside)) == 4)
             net = await b.runtime.exec_sync(inside, ("readlink", "/proc/self/ns/net"))
-            assert b.said(outside) == [host_users(), "0 0", "0 0", net.stdout.decode().strip()]
+            assert b.printed(outside) == [host_users(), "0 0", "0 0", net.stdout.decode().strip()]
             core = b.runtime._core
             kept = [
                 NativeContainer.load(core.containers[name].folder, core.sandboxes)
@@ -288,8 +288,8 @@ async def test_containers_that_cannot_have_one_share_the_pod_with_those_that_can
             assert [record is not None and record.own_users for record in kept] == [True, False], (
                 "as after a restart"
             )
-            said = await b.runtime.exec_sync(outside, LOOK)
-            assert said.stdout.decode().strip() == host_users()
+            printed = await b.runtime.exec_sync(outside, LOOK)
+            assert printed.stdout.decode().strip() == host_users()
             await b.runtime.remove_sandbox(sandbox)
         finally:
             mounting.unmount_filesystem(disk)
@@ -328,8 +328,8 @@ async def test_programs_that_change_users(users: StartBench, tmp_path: Path) -> 
             "(timeout 5 nc -l -p 80 < /dev/null & until nc 127.0.0.1 80 < /dev/null; do "
             "sleep 0.05; done; echo served)"
         )
-        said = await b.output((*SHELL, start), mounts=(Mount("/data", path),))
-        assert said == ["999 999", "999 999", "0 65534", "999", "served"]
+        printed = await b.output((*SHELL, start), mounts=(Mount("/data", path),))
+        assert printed == ["999 999", "999 999", "0 65534", "999", "served"]
         assert b.host.files.stat(f"{path}/db").uid == 999
 
 
@@ -346,5 +346,7 @@ async def test_setuid_programs(users: StartBench, tmp_path: Path) -> None:
             "for p in busybox busybox-setuid; do $p ping -c1 127.0.0.1 > /dev/null 2>&1; echo "
             "$?; done"
         )
-        said = await b.output((*SHELL, look), image="setuid", linux=LinuxContainer(run_as_user=33))
-        assert said == ["1", "0"], "only root may open a raw socket"
+        printed = await b.output(
+            (*SHELL, look), image="setuid", linux=LinuxContainer(run_as_user=33)
+        )
+        assert printed == ["1", "0"], "only root may open a raw socket"

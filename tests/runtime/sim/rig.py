@@ -129,11 +129,11 @@ class Rig:
     async def exec(
         self, container: str, *command: str, **how: bool
     ) -> tuple[ContainerProcess, list[tuple[str, bytes]]]:
-        said: list[tuple[str, bytes]] = []
+        printed: list[tuple[str, bytes]] = []
         process = await self.runtime.exec(
-            container, command, lambda stream, data: said.append((stream, data)), **how
+            container, command, lambda stream, data: printed.append((stream, data)), **how
         )
-        return process, said
+        return process, printed
 
 
 def make(

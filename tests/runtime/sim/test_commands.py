@@ -17,14 +17,14 @@ async def test_log_lines() -> None:
     r = rig.make()
     main = await r.container("say", "one\ntwo\nthr")
     context = r.programs[0].context
-    told: list[str] = []
-    end = r.runtime.watch_log(main, lambda: told.append(r.log()))
+    recorded: list[str] = []
+    end = r.runtime.watch_log(main, lambda: recorded.append(r.log()))
     context.out(b"ee\n")
     context.err(b"x" * 20000 + b"\n")
-    assert len(told) == 2
+    assert len(recorded) == 2
     end()
     context.out(b"open end")
-    assert len(told) == 2
+    assert len(recorded) == 2
     context.exit(3)
     stamp = "2020-01-02T03:04:07.000000000Z"
     assert r.log().splitlines() == [
@@ -59,11 +59,11 @@ async def test_a_log_that_was_moved_is_opened_again() -> None:
 async def test_exec() -> None:
     r = rig.make()
     main = await r.container("ignore")
-    process, said = await r.exec(main, "cat", stdin=True)
+    process, printed = await r.exec(main, "cat", stdin=True)
     process.write(b"a\nb")
     process.end_input()
     assert await r.do(process.wait()) == 0
-    assert said == [("stdout", b"> a\n"), ("stdout", b"> b")]
+    assert printed == [("stdout", b"> a\n"), ("stdout", b"> b")]
     result = await r.runtime.exec_sync(main, ["exit", "7"])
     assert (result.exit_code, r.programs[-1].context.pid) == (7, 3)
     assert r.runtime.container_stats()[0].processes == 1
@@ -72,20 +72,20 @@ async def test_exec() -> None:
 async def test_a_slow_client_holds_up_output() -> None:
     r = rig.make()
     main = await r.container("ignore")
-    process, said = await r.exec(main, "ignore")
+    process, printed = await r.exec(main, "ignore")
     context = r.programs[-1].context
     process.hold(True)
     context.out(b"1")
     drained = asyncio.ensure_future(context.drain())
     await r.clock.run_for(1)
-    assert (said, drained.done()) == ([], False)
+    assert (printed, drained.done()) == ([], False)
     context.exit(0)
     waited = asyncio.ensure_future(process.wait())
     await r.clock.run_for(1)
     assert not waited.done()
     process.hold(False)
     await r.clock.run_for(1)
-    assert (said, drained.done(), waited.result()) == ([("stdout", b"1")], True, 0)
+    assert (printed, drained.done(), waited.result()) == ([("stdout", b"1")], True, 0)
 
 
 async def test_who_leaves_ends_his_command_and_no_container() -> None:
@@ -169,7 +169,7 @@ async def test_a_probe_that_takes_too_long(flavour: Flavour, text: str, left: bo
 async def test_a_terminal_echoes_edits_and_interrupts() -> None:
     r = rig.make()
     main = await r.container("ignore")
-    process, said = await r.exec(main, "cat", stdin=True, tty=True)
+    process, printed = await r.exec(main, "cat", stdin=True, tty=True)
     process.resize(120, 40)
     context = r.programs[-1].context
     assert context.tty_size == (120, 40)
@@ -178,21 +178,21 @@ async def test_a_terminal_echoes_edits_and_interrupts() -> None:
     process.write(b"\x04")
     assert await r.do(process.wait()) == 0
     assert r.programs[-1].heard == ["SIGWINCH", "SIGINT"]
-    assert b"".join(data for _, data in said) == b"ab\b \bc\r\n^C> ac\r\n"
-    assert {stream for stream, _ in said} == {"stdout"}
+    assert b"".join(data for _, data in printed) == b"ab\b \bc\r\n^C> ac\r\n"
+    assert {stream for stream, _ in printed} == {"stdout"}
 
 
 async def test_attached_clients_share_a_container() -> None:
     r = rig.make()
     main = await r.container("cat", stdin=True, stdin_once=True)
-    said: list[bytes] = []
+    printed: list[bytes] = []
     first, second = [
-        await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True)
+        await r.runtime.attach(main, lambda _, data: printed.append(data), stdin=True)
         for _ in range(2)
     ]
     first.write(b"x\n")
     await r.clock.run_for(1)
-    assert said == [b"> x\n", b"> x\n"]
+    assert printed == [b"> x\n", b"> x\n"]
     first.close()  # the standard input is for one client only
     assert await r.do(second.wait()) == 0
     assert r.log().endswith(" stdout F > x\n")
@@ -203,16 +203,16 @@ async def test_attached_clients_share_a_container() -> None:
 async def test_a_container_outlives_clients_of_its_input(flavour: Flavour) -> None:
     r = rig.make(flavour=flavour)
     main = await r.container("cat", stdin=True)
-    said: list[bytes] = []
+    printed: list[bytes] = []
     first, second = [
-        await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True)
+        await r.runtime.attach(main, lambda _, data: printed.append(data), stdin=True)
         for _ in range(2)
     ]
     first.end_input()
     assert await r.do(first.wait()) == 0
     second.write(b"x\n")
     await r.clock.run_for(1)
-    assert (said, r.state(main).state) == ([b"> x\n"], "running")
+    assert (printed, r.state(main).state) == ([b"> x\n"], "running")
 
 
 async def test_ports() -> None:

@@ -23,7 +23,7 @@ SERVERCORE = "mcr.microsoft.com/windows/servercore:ltsc2019"
 STAY = ("ping", "-t", "localhost")
 
 
-class Said(NamedTuple):
+class Printed(NamedTuple):
     out: str
     err: str
     code: int
@@ -63,21 +63,21 @@ class Windows:
             *(command or STAY), image=image, sandbox=sandbox, windows=windows, **fields
         )
 
-    async def run(self, container: str, *command: str, seconds: float = 2.0) -> Said:
-        said: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+    async def run(self, container: str, *command: str, seconds: float = 2.0) -> Printed:
+        printed: dict[str, bytes] = {"stdout": b"", "stderr": b""}
 
         def output(stream: str, data: bytes) -> None:
-            said[stream] += data
+            printed[stream] += data
 
         process = await self.rig.runtime.exec(container, command, output)
         await self.rig.clock.run_for(seconds)
         code = await process.wait()
-        return Said(said["stdout"].decode(), said["stderr"].decode(), code)
+        return Printed(printed["stdout"].decode(), printed["stderr"].decode(), code)
 
-    async def cmd(self, container: str, line: str, **more: Any) -> Said:
+    async def cmd(self, container: str, line: str, **more: Any) -> Printed:
         return await self.run(container, "cmd", "/c", line, **more)
 
-    async def powershell(self, container: str, script: str, **more: Any) -> Said:
+    async def powershell(self, container: str, script: str, **more: Any) -> Printed:
         return await self.run(container, "powershell", "-Command", script, **more)
 
 

@@ -279,15 +279,15 @@ def test_containers_that_would_have_the_same_root_share_it(tmp_path: Path) -> No
 
 def test_a_prefix_that_cannot_be_made_leaves_no_processes(tmp_path: Path) -> None:
     """Wine's would go on for minutes, each taking a processor."""
-    loader, server, said = tmp_path / "wine", tmp_path / "wineserver", tmp_path / "said"
+    loader, server, printed = tmp_path / "wine", tmp_path / "wineserver", tmp_path / "said"
     loader.write_text('#!/bin/sh\n[ "$1" = --version ] && echo wine-8.0\n')
-    server.write_text(f'#!/bin/sh\necho "$1" "$WINEPREFIX" >> {said}\n')
+    server.write_text(f'#!/bin/sh\necho "$1" "$WINEPREFIX" >> {printed}\n')
     for script in (loader, server):
         script.chmod(0o755)
     with pytest.raises(subprocess.CalledProcessError):
         template.prepare_template(
             tmp_path / "cache", WineInstallation(loader, server, tmp_path), Helpers(tmp_path)
         )
-    what, prefix = said.read_text().split()
+    what, prefix = printed.read_text().split()
     assert what == "--kill" and prefix.startswith(str(tmp_path / "cache" / "making-"))
     assert not list((tmp_path / "cache").glob("making-*"))

@@ -48,11 +48,11 @@ def test_cmd_tells_its_build_and_gets_the_words_of_its_line(box: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked, told",
+    "asked, recorded",
     [("0", 0), ("300", 300), ("3000000000", -1294967296), ("3221225786", -1073741510)],
 )
-def test_all_32_bits_of_an_exit_code(box: Make, asked: str, told: int) -> None:
-    assert box(PROBE, "exit", asked).create().start().result()[0] == told
+def test_all_32_bits_of_an_exit_code(box: Make, asked: str, recorded: int) -> None:
+    assert box(PROBE, "exit", asked).create().start().result()[0] == recorded
 
 
 def test_a_crash_ends_with_its_exception_and_without_a_debugger(box: Make) -> None:
@@ -122,7 +122,7 @@ def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how, said, code",
+    "how, printed, code",
     [
         ("end", ["event 6", "bye"], 42),
         ("return", ["event 6"], 0xC000013A),
@@ -133,13 +133,13 @@ def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
     "command", [(PROBE, "wait"), ("cmd", "/c", PROBE, "wait")], ids=["itself", "shell"]
 )
 def test_shutdown_is_told_to_all_processes(
-    box: Make, command: tuple[str, ...], how: str, said: list[str], code: int
+    box: Make, command: tuple[str, ...], how: str, printed: list[str], code: int
 ) -> None:
     made = box(*command, how).create().start()
     assert made.line() == "ready"
     made.signal(15)
     ended, out, _ = made.result()
-    assert (ended & 0xFFFFFFFF, out.splitlines()) == (code, said)
+    assert (ended & 0xFFFFFFFF, out.splitlines()) == (code, printed)
 
 
 def test_who_does_not_leave_is_killed(box: Make) -> None:
@@ -187,11 +187,11 @@ def test_commands_in_a_container(box: Make) -> None:
 def test_the_shell_finds_no_program(box: Make, command: tuple[str, ...]) -> None:
     made = box(*command, env=(("PATH", r"C:\none;;C:\Windows\System32;"),)).create().start()
     code, _, err = made.result()
-    said = (
+    printed = (
         "'nothing' is not recognized as an internal or external command, operable program or "
         "batch file."
     )
-    assert (code, " ".join(err.split())) == (1, said)
+    assert (code, " ".join(err.split())) == (1, printed)
 
 
 def test_accounts(box: Make) -> None:
@@ -220,11 +220,11 @@ def test_accounts(box: Make) -> None:
 def test_the_registry_is_that_of_the_build(box: Make) -> None:
     query = r"HKEY_LOCAL_MACHINE\Software\Microsoft\Windows NT\CurrentVersion"
     made = box(PROBE, "wait", "end").create().start()
-    said = [
+    printed = [
         made.exec("reg", "query", query, "/v", name)[1].split()
         for name in ("ProductName", "UBR", "CurrentBuild")
     ]
-    assert [" ".join(words[words.index("NT\\CurrentVersion") + 1 :]) for words in said] == [
+    assert [" ".join(words[words.index("NT\\CurrentVersion") + 1 :]) for words in printed] == [
         "ProductName REG_SZ Windows Server 2019 Datacenter",
         "UBR REG_DWORD 0x6a1",
         "CurrentBuild REG_SZ 17763",
@@ -351,8 +351,8 @@ def test_nslookup(box: Make) -> None:
     with made.socket(socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 53))
         threading.Thread(target=_answer, args=(listening, asked, known), daemon=True).start()
-        said = f"{server}Name:    web.ns.svc.cluster.local\r\nAddress:  10.1.2.3\r\n\r\n"
-        assert made.exec("nslookup", "-type=A", "web") == (0, said)
+        printed = f"{server}Name:    web.ns.svc.cluster.local\r\nAddress:  10.1.2.3\r\n\r\n"
+        assert made.exec("nslookup", "-type=A", "web") == (0, printed)
         assert (
             made.exec("nslookup", "-type=A", "a.b")[1]
             == f"{server}Name:    a.b\r\nAddress:  10.9.8.7\r\n\r\n"

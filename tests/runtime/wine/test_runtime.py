@@ -78,7 +78,7 @@ async def test_nanoserver_says_what_it_is(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run(("cmd", "/c", "ver & echo %USERNAME% on %COMPUTERNAME%& exit 70000"))
         assert (await b.ended(made)).exit_code == 70000
-        assert b.said(made) == ["", "Microsoft Windows 10.0.17763", "ContainerUser on WEB"]
+        assert b.printed(made) == ["", "Microsoft Windows 10.0.17763", "ContainerUser on WEB"]
 
 
 async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFactory) -> None:
@@ -88,7 +88,7 @@ async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFacto
         )
         sandbox = await b.sandbox()
         made = await b.run((PROBE, "serve", "80"), sandbox, mounts=APP, windows=limits)
-        await b.until(lambda: b.said(made) == ["ready"])
+        await b.until(lambda: b.printed(made) == ["ready"])
         connection = await b.runtime.port_forward(sandbox, 80)
         loop = asyncio.get_running_loop()
         connection.setblocking(False)
@@ -102,25 +102,25 @@ async def test_a_server_is_reached_asked_measured_and_stopped(play: ContextFacto
         assert stats.cpu is not None and stats.cpu.core_nanoseconds > 0
         await b.runtime.stop_container(made, 20)
         assert b.state(made).exit_code == 42
-        assert b.said(made) == ["ready", "event 6", "bye"]
+        assert b.printed(made) == ["ready", "event 6", "bye"]
 
 
 async def test_who_ignores_the_shutdown_is_killed_after_the_grace(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
-        await b.until(lambda: b.said(made) == ["ready"])
+        await b.until(lambda: b.printed(made) == ["ready"])
         await b.runtime.stop_container(made, 0.5)
         assert b.state(made).exit_code == -1
-        assert b.said(made) == ["ready", "event 6"]
+        assert b.printed(made) == ["ready", "event 6"]
 
 
 async def test_a_window_gets_wm_close_when_its_container_stops(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run((PROBE, "window"), mounts=APP)
-        await b.until(lambda: b.said(made) == ["ready"])
+        await b.until(lambda: b.printed(made) == ["ready"])
         await b.runtime.stop_container(made, 20)
         assert b.state(made).exit_code == 43
-        assert b.said(made) == ["ready", "message 16"]
+        assert b.printed(made) == ["ready", "message 16"]
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -152,14 +152,14 @@ async def test_services_are_notified_before_their_container_ends(
 async def test_the_registry_of_a_container_limits_its_shutdown(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run((PROBE, "wait", "stay"), mounts=APP)
-        await b.until(lambda: b.said(made) == ["ready"])
+        await b.until(lambda: b.printed(made) == ["ready"])
         key = r"HKLM\SYSTEM\CurrentControlSet\Control"
         setting = ("/v", "WaitToKillServiceTimeout", "/d", "3000", "/f")
         process, _ = await b.exec(made, ("reg", "add", key, *setting))
         assert await process.wait() == 0
         async with asyncio.timeout(30):
             await b.runtime.stop_container(made, 60)
-        assert b.said(made) == ["ready", "event 6"]
+        assert b.printed(made) == ["ready", "event 6"]
 
 
 @pytest.mark.parametrize("name, sid", [("ContainerUser", 2), ("ContainerAdministrator", 1)])
@@ -170,23 +170,23 @@ async def test_programs_see_the_account_and_variables_of_windows(
         windows = WindowsContainer(run_as_user_name=name)
         line = f"{PROBE} identity & whoami & {PROBE} variables"
         own = (("WINERY", "1"), ("WINEDLLDIRS", "2"), ("WINE", "3"))
-        said = await b.output(("cmd", "/c", line), mounts=APP, windows=windows, env=own)
+        printed = await b.output(("cmd", "/c", line), mounts=APP, windows=windows, env=own)
         account = f"User Manager\\{name}"
-        assert said[:3] == [f"S-1-5-93-2-{sid}", account, account.lower()]
-        listed = sorted(line for line in said if line[2:].startswith("WINE"))
+        assert printed[:3] == [f"S-1-5-93-2-{sid}", account, account.lower()]
+        listed = sorted(line for line in printed if line[2:].startswith("WINE"))
         expected = sorted(f"{kind} {key}={value}" for kind in "AW" for key, value in own)
         assert listed == expected
-        assert any(line.startswith("W Path=") for line in said)
+        assert any(line.startswith("W Path=") for line in printed)
 
 
 async def test_clients_of_commands_and_of_the_container(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run((PROBE, "repeat"), mounts=APP, stdin=True)
-        process, said = await b.exec(made, (PROBE, "repeat"), stdin=True)
+        process, printed = await b.exec(made, (PROBE, "repeat"), stdin=True)
         process.write(b"typed")
         process.end_input()
         assert await process.wait() == 0
-        assert b"".join(data for _, data in said) == b"typed"
+        assert b"".join(data for _, data in printed) == b"typed"
         shown: list[bytes] = []
         client = await b.runtime.attach(made, lambda stream, data: shown.append(data), stdin=True)
         client.write(b"to the container\n")
@@ -206,30 +206,32 @@ async def test_clients_of_commands_and_of_the_container(play: ContextFactory) ->
 async def test_a_terminal(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run((PROBE, "wait", "end"), mounts=APP)
-        process, said = await b.exec(made, ("cmd",), stdin=True, tty=True)
+        process, printed = await b.exec(made, ("cmd",), stdin=True, tty=True)
         process.resize(100, 30)
-        await b.until(lambda: rb"C:\>" in _plain(said))
+        await b.until(lambda: rb"C:\>" in _plain(printed))
         process.write(b"echo one^two\r")
-        await b.until(lambda: b"\nonetwo" in _plain(said).replace(b"\r", b"\n"))
+        await b.until(lambda: b"\nonetwo" in _plain(printed).replace(b"\r", b"\n"))
         process.write(b"exit 9\r")
         assert await process.wait() == 9
 
 
-def _plain(said: list[tuple[str, bytes]]) -> bytes:
-    return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", b"".join(data for _, data in said))
+def _plain(printed: list[tuple[str, bytes]]) -> bytes:
+    return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", b"".join(data for _, data in printed))
 
 
 async def test_a_container_that_is_a_terminal(play: ContextFactory) -> None:
     async with play() as b:
         made = await b.run(("cmd",), stdin=True, tty=True)
-        said: list[tuple[str, bytes]] = []
+        printed: list[tuple[str, bytes]] = []
         client = await b.runtime.attach(
-            made, lambda stream, data: said.append((stream, data)), stdin=True, tty=True
+            made, lambda stream, data: printed.append((stream, data)), stdin=True, tty=True
         )
         client.resize(120, 40)
-        await b.until(lambda: rb"C:\>" in _plain(said) + b.host.files.read(b.state(made).log_path))
+        await b.until(
+            lambda: rb"C:\>" in _plain(printed) + b.host.files.read(b.state(made).log_path)
+        )
         client.write(b"echo one^two\r")
-        await b.until(lambda: b"\nonetwo" in _plain(said).replace(b"\r", b"\n"))
+        await b.until(lambda: b"\nonetwo" in _plain(printed).replace(b"\r", b"\n"))
         client.write(b"exit 300\r")
         assert (await b.ended(made)).exit_code == 300
 

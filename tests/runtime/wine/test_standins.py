@@ -100,9 +100,9 @@ def test_other_programs(running: Box) -> None:
 
 def test_ping_goes_on_until_it_is_told_not_to(box: Make) -> None:
     made = box("ping", "-t", "localhost").create().start()
-    said = [made.line() for _ in range(4)]
-    assert said[:2] == ["", "Pinging localhost [127.0.0.1] with 32 bytes of data:"]
-    assert all(line.startswith("Reply from 127.0.0.1: bytes=32 time") for line in said[2:])
+    printed = [made.line() for _ in range(4)]
+    assert printed[:2] == ["", "Pinging localhost [127.0.0.1] with 32 bytes of data:"]
+    assert all(line.startswith("Reply from 127.0.0.1: bytes=32 time") for line in printed[2:])
     made.signal(2)
     code, out, _ = made.result()
     assert code == -1073741510 and "Lost = 0 (0% loss)" in out and out.endswith("Control-C\r\n")

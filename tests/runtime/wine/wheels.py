@@ -52,12 +52,12 @@ def _links(package: str, tag: str, platform: str) -> Sequence[str]:
         *options,
     ]
     try:
-        told = subprocess.run(
+        recorded = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as problem:
         raise Unobtainable(f"no answer from where pip looks for {package}") from problem
-    return re.findall(r"Found link ([^\s#]+)", told.stdout)
+    return re.findall(r"Found link ([^\s#]+)", recorded.stdout)
 
 
 class _Remote(io.RawIOBase):

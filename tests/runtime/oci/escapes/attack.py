@@ -33,7 +33,7 @@ async def running(
 ) -> AsyncIterator[str]:
     """A container that says "ready" and goes on."""
     made = await b.run((*SHELL, command), sandbox, mounts=mounts, **fields)
-    await b.until(lambda: "ready" in b.said(made))
+    await b.until(lambda: "ready" in b.printed(made))
     try:
         yield made
     finally:
@@ -50,7 +50,7 @@ async def tried(
             await b.ended(made)
     except RuntimeFailure:
         return None
-    return [text for stream in ("stdout", "stderr") for text in b.said(made, stream)]
+    return [text for stream in ("stdout", "stderr") for text in b.printed(made, stream)]
 
 
 def linux(**fields: Any) -> dict[str, LinuxContainer]:

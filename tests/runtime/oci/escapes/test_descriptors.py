@@ -75,11 +75,11 @@ async def test_a_working_directory_that_becomes_one(oci: Play, tmp_path: Path) -
             )
             await b.ready(made)
             try:
-                said = (await b.runtime.exec_sync(made, (*SHELL, _look(secret)), 10)).stdout
+                printed = (await b.runtime.exec_sync(made, (*SHELL, _look(secret)), 10)).stdout
             except RuntimeFailure:
-                said = b""
+                printed = b""
             await b.runtime.stop_container(made, 0)
-            assert b"of the machine" not in said
+            assert b"of the machine" not in printed
 
 
 async def test_containers_have_three_descriptors(oci: Play) -> None:
@@ -87,12 +87,12 @@ async def test_containers_have_three_descriptors(oci: Play) -> None:
         made = await b.run(("sleep", "1000"))
 
         async def descriptors(process: str) -> dict[str, str]:
-            said = (
+            printed = (
                 await b.runtime.exec_sync(made, ("ls", "-l", f"/proc/{process}/fd"))
             ).stdout.decode()
             return {
                 row[0]: row[1]
-                for line in said.splitlines()
+                for line in printed.splitlines()
                 if " -> " in line
                 for row in [line.split()[-3::2]]
             }
@@ -145,7 +145,7 @@ async def test_the_runtime_is_not_overwritten(oci: Play, tmp_path: Path) -> None
                         await b.runtime.exec_sync(made, ("/bin/evil", "init"), 5)
                 except RuntimeFailure:
                     continue
-            assert "overwritten" not in b.said(made)
+            assert "overwritten" not in b.printed(made)
         assert hashlib.sha256(program.read_bytes()).digest() == before
         assert await tried(b, "echo works", await b.sandbox("uid-2")) == ["works"]
 

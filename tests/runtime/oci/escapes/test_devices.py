@@ -49,11 +49,11 @@ async def test_a_device_that_is_mounted_in_the_nodes_folder_is_one_of_the_node(
         point = b.host.files.real("/disk")
         mounting.mount_filesystem(str(device), point, "", mounting.BIND)
         try:
-            said = await b.output(
+            printed = await b.output(
                 (*SHELL, "stat -c %t:%T /dev/xvda"),
                 await b.sandbox(),
                 devices=("/disk:/dev/xvda:mrw",),
             )
         finally:
             mounting.unmount_filesystem(point)
-        assert said == ["7:0"]
+        assert printed == ["7:0"]

@@ -46,8 +46,8 @@ async def test_cgroups_run_no_program_of_a_container(
             "for f in $(find /sys/fs/cgroup -name release_agent); do (echo /evil > $f) && "
             "echo escaped; done 2>/dev/null; true"
         )
-        said = await b.output((*SHELL, attack), **masked(seccomp=seccomp))
-        assert said == []
+        printed = await b.output((*SHELL, attack), **masked(seccomp=seccomp))
+        assert printed == []
         assert not any("evil" in text for text in _release_agents())
 
 

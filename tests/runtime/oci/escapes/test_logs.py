@@ -84,7 +84,7 @@ async def test_a_log_that_is_a_link(node: ContextFactory, tmp_path: Path, target
         machine.write_text("2020-01-02T03:04:05.000000000Z stdout F of the machine\n")
         await n.create("web", "sh", "-c", "echo mine; sleep 1000", container=MOUNT, volumes=LOGS)
         pod = await n.until("web", running)
-        await n.bench.until(lambda: n.bench.said(_identity(pod)) == ["mine"])
+        await n.bench.until(lambda: n.bench.printed(_identity(pod)) == ["mine"])
         assert _kubectl_logs(n, pod) == b"mine\n"
         link = target.format(secret=SECRET, machine=machine)
         await _do(n, pod, f"cd /logs/pods/*/c; rm 0.log; ln -s {link} 0.log")

@@ -55,14 +55,14 @@ async def test_a_race_for_the_null_device(oci: Play) -> None:
         )
         async with running(b, swap, sandbox, Mount("/data", path)):
             for _ in range(4):
-                said = await tried(
+                printed = await tried(
                     b,
                     "echo '|/evil' > /proc/kcore; cat /proc/kcore",
                     sandbox,
                     Mount("/dev", path),
                     **masked(),
                 )
-                assert said is None
+                assert printed is None
         assert _core_pattern() == before
 
 
@@ -78,10 +78,10 @@ async def test_other_mounts_in_dev_and_privileged_containers_are_left_alone(oci:
             ) == ["here"]
         b.host.files.write("/dev/x", b"of the node\n")
         whole = (Mount("/dev", "/dev"),)
-        said = await b.output(
+        printed = await b.output(
             ("cat", "/dev/x"), sandbox, mounts=whole, linux=LinuxContainer(privileged=True)
         )
-        assert said == ["of the node"]
+        assert printed == ["of the node"]
 
 
 async def test_what_is_hidden_and_read_only(oci: Play) -> None:
@@ -95,7 +95,7 @@ async def test_what_is_hidden_and_read_only(oci: Play) -> None:
             "2>/dev/null && echo wrote; done; "
             "grep -c ' /proc/sys ' /proc/mounts"
         )
-        said = await b.output(("sh", "-c", look), **masked())
-        assert [line for line in said if line == "wrote"] == []
-        assert set(said[:-1]) <= {"0", "/proc/acpi:", "/sys/firmware:", ""}
-        assert said[-1] == "1"
+        printed = await b.output(("sh", "-c", look), **masked())
+        assert [line for line in printed if line == "wrote"] == []
+        assert set(printed[:-1]) <= {"0", "/proc/acpi:", "/sys/firmware:", ""}
+        assert printed[-1] == "1"

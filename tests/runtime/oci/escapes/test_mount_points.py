@@ -69,8 +69,8 @@ async def test_mounts_in_mounts_work(oci: Play, tmp_path: Path, through: str) ->
         )
         made = await b.run(("sh", "-c", command), image="linked", mounts=tuple(mounts))
         await b.ended(made)
-        assert b.said(made) == ["/volumes/inner", "/volumes/deep"]
-        assert b.said(made, "stderr") == [
+        assert b.printed(made) == ["/volumes/inner", "/volumes/deep"]
+        assert b.printed(made, "stderr") == [
             f"sh: can't create {through}/a/b/c/new: Read-only file system"
         ]
         assert b.host.files.listdir(inner) == ["c", "name", "new"]

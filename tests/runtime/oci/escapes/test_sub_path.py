@@ -34,11 +34,11 @@ def _prepare(b: Bench, tmp_path: Path) -> Path:
     return outside
 
 
-def _check(b: Bench, outside: Path, said: list[str] | None) -> None:
+def _check(b: Bench, outside: Path, printed: list[str] | None) -> None:
     assert os.listdir(outside) == ["secret"], "the container wrote to the machine"
     assert not b.host.files.exists("/from-inside"), "the container wrote to the node"
-    if said is not None:
-        assert set(said) <= {"inside", "from-inside"}, (
+    if printed is not None:
+        assert set(printed) <= {"inside", "from-inside"}, (
             "the container saw something else than its volume"
         )
 

@@ -133,15 +133,15 @@ class Half(threading.Thread):
         if line not in self._children:
             self._send("F", encode_numbers(number, 193))
             return
-        code, said = self._children[line]
+        code, printed = self._children[line]
         self._send("P", encode_numbers(number, 200))
         for stream in (1, 2):
             if flags & stream:
                 if stream == 1:
-                    self._send("O", encode_numbers(number) + b"\1" + said)
+                    self._send("O", encode_numbers(number) + b"\1" + printed)
                 self._send("O", encode_numbers(number) + bytes([stream]))
         if not flags & 1:
-            self.output += said
+            self.output += printed
         self._send("X", encode_numbers(number, code))
 
 

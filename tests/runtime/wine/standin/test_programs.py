@@ -35,7 +35,7 @@ def command(script: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "script, code, said",
+    "script, code, printed",
     [
         ("echo hi", 0, "hi\r\n"),
         ("exit 42", 42, ""),
@@ -53,9 +53,9 @@ def command(script: str) -> str:
         ("(Get-Process).StartTime.Year", 0, "2020\r\n"),
     ],
 )
-def test_scripts(prefix: Path, script: str, code: int, said: str) -> None:
+def test_scripts(prefix: Path, script: str, code: int, printed: str) -> None:
     half = run(prefix, command(script), env={"A": "x"})
-    assert (half.code, half.output.decode(), half.error.decode()) == (code, said, "")
+    assert (half.code, half.output.decode(), half.error.decode()) == (code, printed, "")
 
 
 def test_a_service_manager_that_does_not_answer_is_no_missing_service(prefix: Path) -> None:
