@@ -1,32 +1,24 @@
-"""CEL expressions that select devices: `device.driver`, `device.attributes[DOMAIN].NAME`,
+"""Evaluates CEL expressions that select devices: `device.driver`, `device.attributes[DOMAIN].NAME`,
 `device.capacity[DOMAIN].NAME` and `device.allowMultipleAllocations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
-from transom.kit.cel.environment import CelExpression
-from transom.kit.cel.errors import CelError, CompileError
-from transom.kit.cel.types import BOOL, DYN, STRING, map_type, struct_type
+from transom.kit.cel.errors import CelError
 from transom.kit.cel.values import CelMap, Optional
 from transom.machinery import quantity
-from transom.machinery.cel.environment import kubernetes_environment
-from transom.machinery.cel.quantities import QUANTITY_TYPE, CelQuantity, Semver
+from transom.machinery.cel.devices import (
+    MAX_DEVICE_EXPRESSION_COST,
+    DeviceSelectorError,
+    compile_device_selector,
+)
+from transom.machinery.cel.quantities import CelQuantity, Semver
 from transom.machinery.objects import Object
 from transom.machinery.releases import Release
 from transom.scheduler.errors import SchedulingError
-
-_COST_LIMIT: Final = 1_000_000
-_DEVICE: Final = struct_type("kubernetes.DRADevice")
-_FIELDS: Final = {
-    "driver": STRING,
-    "attributes": map_type(STRING, map_type(STRING, DYN)),
-    "capacity": map_type(STRING, map_type(STRING, QUANTITY_TYPE)),
-    "allowMultipleAllocations": BOOL,
-}
 
 
 class _Domains(CelMap):
@@ -48,13 +40,6 @@ class _Domains(CelMap):
 
     def is_set(self, key: Any) -> bool:
         return key in self._domains
-
-
-@lru_cache(maxsize=1024)
-def _compiled(text: str, release: Release) -> CelExpression:
-    return kubernetes_environment(release).compile(
-        text, {"device": _DEVICE}, {_DEVICE.name: _FIELDS}
-    )
 
 
 def device_variable(driver: str, device: Object) -> dict[str, Any]:
@@ -98,12 +83,14 @@ def selectors_match(
     """
     for number, selector in enumerate(selectors):
         try:
-            expression = _compiled((selector.get("cel") or {}).get("expression", ""), release)
-        except CompileError as error:
+            text = (selector.get("cel") or {}).get("expression", "")
+            expression = compile_device_selector(text, release, consumable_capacity=True)
+        except DeviceSelectorError as error:
+            message = str(error).removeprefix("compilation failed: ")
             raise SchedulingError(
-                f"{where}: selector #{number}: CEL compile error: {error}"
+                f"{where}: selector #{number}: CEL compile error: {message}"
             ) from error
-        result = expression.program.evaluate({"device": variable}, _COST_LIMIT)
+        result = expression.program.evaluate({"device": variable}, MAX_DEVICE_EXPRESSION_COST)
         problem: CelError | str | None = result.error
         if problem is None and not isinstance(result.value, bool):
             problem = f"CEL expression did not evaluate to bool: {result.value}"
