@@ -98,15 +98,13 @@ class ServiceCidrs:
     async def _report(self, entry: Object, value: str, reason: str, message: str) -> None:
         conditions: list[Object] = (entry.get("status") or {}).get("conditions") or []
         before = next((c for c in conditions if c["type"] == "Ready"), None)
-        if before is not None and (before["status"], before.get("reason", "")) == (value, reason):
+        wanted = {"type": "Ready", "status": value, "reason": reason, "message": message}
+        if before is not None and {"reason": "", **before, **wanted} == before:
             return
-        fresh = {
-            "type": "Ready",
-            "status": value,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": rfc3339(self._clock.time()),
-        }
+        since = rfc3339(self._clock.time())
+        if before is not None and before["status"] == value:
+            since = before["lastTransitionTime"]
+        fresh = {**wanted, "lastTransitionTime": since}
         status = {"conditions": [*(c for c in conditions if c is not before), fresh]}
         await self._client.update_status(SERVICE_CIDRS, {**entry, "status": status})
 
