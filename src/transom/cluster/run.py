@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from transom.controllers.runner import ControllerRow
     from transom.kit import loop_watchdog
     from transom.kit.loop_watchdog import LoopWatchdog
+    from transom.machinery.validation import workloads as workload_validation
     from transom.network.api import Dataplane
     from transom.node import cluster_access, cluster_network, machine_disks
     from transom.node import pool as node_pool
@@ -112,6 +113,7 @@ else:
     kubelet_streams = lazy_import("transom.apiserver.kubelets.streams")
     userland_start = lazy_import("transom.userland.start")
     loop_watchdog = lazy_import("transom.kit.loop_watchdog")
+    workload_validation = lazy_import("transom.machinery.validation.workloads")
 
 log = logging.getLogger("transom.cluster")
 
@@ -493,8 +495,9 @@ def _import_controllers() -> None:
 
 
 def import_components() -> None:
-    # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition.
-    load_modules(controller_manager, crd_definition)
+    # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition; the
+    # rules for pods and workloads take as long.
+    load_modules(controller_manager, crd_definition, workload_validation)
 
 
 def _import_scheduler() -> None:
