@@ -31,6 +31,13 @@ COMPUTED = {
         "VolumeFailedRecycle",
         "VolumeUnknownPlugin",
     ),
+    "controllers/job/tracked.py: end.get('reason', '')": (
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "PodFailurePolicy",
+        "FailedIndexes",
+        "MaxFailedIndexesExceeded",
+    ),
     "controllers/job/controller.py: *failure": ("BackoffLimitExceeded", "DeadlineExceeded"),
     "controllers/statefulset/update.py: f'Failed{verb.title()}'": (
         "FailedCreate",
@@ -58,6 +65,11 @@ COMPUTED = {
         "NodeAffinity",
         "SysctlForbidden",
         "AppArmor",
+    ),
+    "controllers/cronjob.py: reason": (
+        "UnknownTimeZone",
+        "UnparseableSchedule",
+        "InvalidSchedule",
     ),
     "kubelet/images.py: event": ("ErrImageNeverPull", "InspectFailed"),
     "kubelet/prober/worker.py: reason": ("Unhealthy", "ProbeWarning"),
@@ -103,8 +115,11 @@ def reasons() -> dict[str, str]:
 
 COVERED = {name for row in ROWS for name in row.covers}
 # Reasons that stand for a state which doctor reports instead: of pods that cannot be created or
-# deleted, and of the store.
+# deleted, of Jobs that have failed, and of the store.
 STATES = {
+    "PodFailurePolicy",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
     "FailedMapVolume",
     "FailedPodSandBoxStatus",
     "NetworkNotReady",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -55,11 +56,9 @@ def allocating(n: int, *, dry_run: bool) -> Work:
     spec = {"type": "NodePort", "ports": [{"port": i + 1} for i in range(n)]}
 
     def work() -> None:
-        taken = services._Reservation(
-            ServiceAllocators("10.0.0.0/16", (20_000, 40_000), random.Random(1)),
-            {"metadata": {"name": "a"}},
-            dry_run,
-        )
+        allocators = ServiceAllocators("10.0.0.0/16", (20_000, 40_000), random.Random(1))
+        storage: Any = SimpleNamespace(services=allocators, feature=lambda _gate: False)
+        taken = services._Reservation(storage, {"metadata": {"name": "a"}}, dry_run)
         services._reserve_node_ports(taken, orjson.loads(orjson.dumps({"spec": spec})), None)
 
     return work

@@ -191,6 +191,10 @@ _ALLOWED = {
     # The pause program, written by the runtime into a folder of its own, as the only thing in its
     # root directory.
     ("runtime/native/monitor/holder.py", "os.execve"),
+    # The servers of a cluster with several, and etcd as found on the search path.
+    ("cluster/ha/processes.py", "asyncio.create_subprocess_exec"),
+    # This interpreter, for the cluster of a user's test.
+    ("testing/process.py", "subprocess.Popen"),
     # Forks that go on with the same program.
     ("runtime/native/monitor/holder.py", "os.fork"),
     ("runtime/native/monitor/__main__.py", "os.fork"),

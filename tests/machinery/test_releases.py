@@ -237,6 +237,6 @@ def test_decoding_errors_are_those_of_encoding_json(body: bytes, expected: str) 
 def test_defaults_of_later_releases() -> None:
     gvk = GVK("", "v1", "Service")
     for minor, expected in ((20, {}), (21, {}), (22, {"internalTrafficPolicy": "Cluster"})):
-        obj = {"metadata": {}, "spec": {}}
+        obj = {"metadata": {}, "spec": {"type": "ClusterIP"}}
         apply_newer_defaults(release(minor), gvk, obj)
-        assert obj["spec"] == expected
+        assert obj["spec"] == {"type": "ClusterIP", **expected}

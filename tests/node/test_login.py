@@ -229,7 +229,6 @@ async def test_a_node_boots_with_the_services_that_people_have_made() -> None:
         await shell(f".\\register-svc.ps1 -ManagementIP {ADDRESS}")
         await shell("nssm set kubelet AppStderr C:\\k\\mysvc.log")
         await world.pool.reboot("w")
-        await shell.node.start_services()
         await world.clock.sleep(5)
         await world.until(lambda: is_ready(world))
         assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == [

@@ -32,14 +32,12 @@ def test_fails(transom_cluster, transom_namespace):
 def test_fixtures_options_and_the_report_of_a_failure(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ntransom_release = 1.36\ntransom_linux = 1\ntransom_windows = 0\n")
     pytester.makepyfile(TESTS)
-    result = pytester.runpytest_subprocess("-p", "transom.testing.pytest_plugin", "-p", "no:xdist")
+    result = pytester.runpytest_subprocess("-p", "no:xdist")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*- Transom -*", "Namespace test-*", "pod/web: Running on *"])
 
 
 def test_a_wrong_option_is_an_error_of_usage(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
-    result = pytester.runpytest_subprocess(
-        "-p", "transom.testing.pytest_plugin", "--transom-windows", "many"
-    )
+    result = pytester.runpytest_subprocess("--transom-windows", "many")
     result.stdout.fnmatch_lines(["*transom_windows: 'many' is not a number*"])

@@ -87,7 +87,7 @@ def marked(value: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("path", "request_", "allowed", "said"),
+    ("path", "request_", "allowed", "printed"),
     [
         ("/always-deny", {}, False, {"message": "this webhook denies all requests"}),
         (

@@ -51,6 +51,31 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "is owned by an object of a namespace",
         "Correct its ownerReferences.",
     ),
+    # Newer releases
+    "UnknownTimeZone": (
+        "its time zone is unknown, so it starts no Job",
+        "Set spec.timeZone to a name of the IANA time zone database, for example Europe/Berlin.",
+    ),
+    "UnparseableSchedule": (
+        "its schedule cannot be parsed, so it starts no Job",
+        "Correct spec.schedule.",
+    ),
+    "InvalidSchedule": (
+        "its schedule is not valid, so it starts no Job",
+        "Correct spec.schedule.",
+    ),
+    "TooManyMissedTimes": (
+        "missed more than 100 start times",
+        "Set or shorten spec.startingDeadlineSeconds, and check the clock of the control plane.",
+    ),
+    "UnmanagedPods": (
+        "selects pods that no controller with a scale owns",
+        "Create the pods with a Deployment, ReplicaSet or StatefulSet, or use an integer minAvailable.",
+    ),
+    "FailedResourceClaimCreation": (
+        "its ResourceClaim cannot be created",
+        "Create the ResourceClaimTemplate that the pod names, or correct it.",
+    ),
     # Services and endpoints
     "SyncLoadBalancerFailed": (
         "its load balancer cannot be created",

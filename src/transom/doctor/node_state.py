@@ -47,7 +47,8 @@ def check_links(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     """A node that is not Ready for this reason is reported as such."""
     for node in s.inside.values():
         ready = status_condition(s.node.get(node.name, {"status": {}}), "Ready")
-        found = broken_link(node)
+        # Programs that do not run are reported themselves; forwarding is off until they have run.
+        found = None if node.stopped else broken_link(node)
         if found and ready.get("status") == "True":
             what, remedy = found
             yield DoctorFinding(

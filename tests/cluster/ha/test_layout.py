@@ -20,7 +20,8 @@ from transom.store.etcd.client import parse_etcd_address
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterConfig:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(layout.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(layout, "find_program", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(layout, "check_program", lambda path: path)
     return ClusterConfig(name="blue", servers=3)
 
 
@@ -43,7 +44,7 @@ def test_an_existing_etcd_is_used(config: ClusterConfig) -> None:
 def test_without_etcd_the_error_says_how_to_install_it(
     config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(layout, "find_program", lambda _name: None)
     with pytest.raises(UserError, match="no program etcd") as raised:
         layout.choose_layout(config)
     assert "apt install etcd-server" in raised.value.hint

@@ -119,7 +119,7 @@ class ResourceQuota(ValidatingPlugin):
         newest = self._newest(attributes.namespace)
         if newest:
             await self._objects.compute(
-                attributes.ctx, partial(_check, attributes, evaluator, newest, self._reserved)
+                attributes.ctx, partial(self._check, attributes, evaluator, newest)
             )
         attributes.confirm = partial(self._confirm, attributes, evaluator)
 

@@ -6,7 +6,6 @@ Light to import: `transom up` chooses the layout before anything starts.
 from __future__ import annotations
 
 import ipaddress
-import shutil
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from urllib.parse import urlencode
 from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
 from transom.kit.files import make_private, sync_directory
+from transom.kit.trust import check_program, find_program
 from transom.kit.user_errors import UserError
 from transom.node.settings import cidr_of_family
 from transom.node.spec import NodeSpec, control_plane_node, control_plane_nodes
@@ -31,14 +31,17 @@ def members_for(servers: int) -> int:
 
 
 def find_etcd() -> str:
-    found = shutil.which("etcd")
+    found = find_program("etcd")
     if found is None:
         raise UserError(
             "several API servers need etcd, and there is no program etcd in the PATH",
             "install it (Debian: apt install etcd-server), or use an existing one with "
             "--store etcd://HOST:PORT",
         )
-    return found
+    try:
+        return check_program(found)
+    except OSError as error:
+        raise UserError(f"etcd cannot be used: {error}") from error
 
 
 def choose_layout(config: ClusterConfig) -> ClusterConfig:

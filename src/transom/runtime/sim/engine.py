@@ -41,7 +41,6 @@ from transom.runtime.sim.annotations import (
     simulated_failure,
 )
 from transom.runtime.sim.catalogue import Catalogue
-from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.host import SimHost
 from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
@@ -58,6 +57,7 @@ from transom.userland.csi_storage import CsiStorage
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
     from transom.runtime.sim import commands
+    from transom.runtime.sim import context as sim_context
     from transom.runtime.sim.login import exec_program
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from transom.userland.network_view import Stacks
 else:
     exec_program = lazy_import("transom.runtime.sim.login.exec_program")
+    sim_context = lazy_import("transom.runtime.sim.context")
     login_session = lazy_import("transom.runtime.sim.login.session")
     userland_start = lazy_import("transom.userland.start")
     commands = lazy_import("transom.runtime.sim.commands")
@@ -167,7 +168,7 @@ class SimRuntime:
             tuple(addresses),
             start,
             lookup,
-            SimContext,
+            lambda *args, **more: sim_context.SimContext(*args, **more),  # not needed at boot
             containers.out_of_memory,
             docker=docker,
             csi_storage=csi_storage or CsiStorage(),
