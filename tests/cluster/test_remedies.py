@@ -83,7 +83,6 @@ class Remedies:
 
     async def reboot(self) -> None:
         await self.world.pool.reboot("w")
-        await self.shell.node.start_services()
         await self.world.clock.sleep(5)
         if self.world.binaries.running("kubelet") is None:
             await self.start()

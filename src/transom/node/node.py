@@ -160,7 +160,7 @@ class Node:
     def stopped_services(self, *names: str) -> tuple[str, ...]:
         """Those of these Windows services that a user has stopped."""
         machine = self._login_machine
-        if machine is None:  # nobody has logged in since boot
+        if machine is None:  # no user has logged in since boot
             return ()
         found = ((name, machine.services.find(name)) for name in names)
         return tuple(name for name, one in found if one is not None and one.state == "STOPPED")
