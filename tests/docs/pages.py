@@ -56,6 +56,11 @@ def _works(tool: str) -> bool:
     )  # its daemon, too
 
 
+def _accept_interrupts() -> None:
+    """As in a terminal; programs that a shell starts in the background ignore CTRL+C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @dataclass(frozen=True)
 class Command:
     text: str
@@ -273,6 +278,7 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=_accept_interrupts,
         )
         try:
             printed, _ = process.communicate(timeout=2 if until_stopped else 120)
