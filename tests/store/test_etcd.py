@@ -531,7 +531,7 @@ async def test_a_write_without_an_answer_is_sent_again_and_happens_once(
     changed = await store.put("maps/a", lambda _: b"2", expected=made.mod_revision, lock="l")
     assert changed.value == b"2"
     assert [event.record and event.record.value for event in seen] == [b"1", b"2"]
-    # It may have been committed and overwritten: then nobody can tell, and nothing is claimed.
+    # It may have been committed and overwritten: then the history cannot show it, and nothing is claimed.
     client.lose = 1
     put = wire.op_put(wire.put_request(f"{prefix}/maps/a".encode(), b"other"))
     client.after = [wire.txn_request((), (put,))]

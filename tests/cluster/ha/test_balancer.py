@@ -141,7 +141,7 @@ async def test_a_server_that_is_gone_gets_no_connections_and_comes_back(
         await dead.kill()
         with pytest.raises((asyncio.IncompleteReadError, OSError)):
             await who(reader, writer)
-        # Nobody has told the balancer: it finds out when it connects.
+        # The balancer is not notified: it finds out when it connects.
         assert {await found.ask() for _ in range(4)} == {
             one.name for one in found.backends if one is not dead
         }

@@ -131,7 +131,7 @@ def test_only_nodes_with_concerned_pods_are_told() -> None:
     )
     assert recorded == [{"node-0", "node-1"}]
     index.put_pod(pod("p-9", "10.0.0.10", {"app": "y", "other": "1"}, node="node-9"))
-    assert len(recorded) == 1, "a label that nobody asks for"
+    assert len(recorded) == 1, "a label that no selector uses"
     index.put_pod(pod("p-9", "10.0.0.10", {"app": "z"}, node="node-9"))
     assert recorded[1:] == [{"node-0", "node-1"}]
     index.put_policy(policy(selector={"matchExpressions": [{"key": "a", "operator": "?"}]}))
