@@ -85,7 +85,7 @@ def test_matrix_of_a_node(capsys: Output) -> None:
     assert "WIN-SVC-002" in some - later and "SUP-SVC-008" in later - some
     assert "WIN-POD-002" not in ids(capsys, "--runtime", "containerd")
     assert "WIN-NET-013" not in ids(capsys, "--network", "l2bridge")
-    # What a feature would give is shown; what it would lift is gone only for whoever has it.
+    # What a feature would give is shown; what it would lift is gone only for users who have it.
     assert {"SUP-SVC-010", "WIN-SVC-005"} <= ids(capsys)
     assert "WIN-SVC-005" not in ids(capsys, "--features", "dsr,csi-proxy")
 

@@ -1,4 +1,4 @@
-"""Events: what is told, counted, combined and kept back, on virtual time."""
+"""Events: what is recorded, counted, combined and dropped, on virtual time."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_things_without_namespace_speak_in_default() -> None:
     assert event["involvedObject"] == {"kind": "Node", "apiVersion": "v1", "name": "n", "uid": "u2"}
 
 
-def test_what_was_told_is_counted_up() -> None:
+def test_repeated_events_are_counted() -> None:
     async def scenario(recorder: EventRecorder, clock: VirtualClock, _server: Server) -> None:
         for _ in range(3):
             recorder.event(POD, WARNING, "BackOff", "waiting")

@@ -27,7 +27,7 @@ Play = Callable[[Any], None]
 
 
 class Diary:
-    """What handlers were told."""
+    """What handlers received."""
 
     def __init__(self, informer: Informer) -> None:
         self.lines: list[str] = []

@@ -19,7 +19,7 @@ def pod(name: str, version: int) -> Object:
 
 
 class Script:
-    """A client that answers with what it was told: a listing, or an error; batches of events, or an
+    """A client that answers with what the test gave it: a listing, or an error; batches of events, or an
     error.
     """
 
@@ -162,7 +162,7 @@ def test_watches_that_end_at_once_are_not_repeated_at_once() -> None:
     assert [at for what, _, at in asked if what == "watch"] == [0.0, 1.2, 3.6]
 
 
-def test_a_handler_that_fails_stops_nobody() -> None:
+def test_a_failing_handler_does_not_stop_others() -> None:
     recorded: list[str] = []
 
     def broken(_obj: Object) -> None:

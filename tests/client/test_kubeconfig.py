@@ -1,4 +1,4 @@
-"""Kubeconfigs: what is found in them, and what is said of bad ones."""
+"""Kubeconfigs: what is found in them, and the errors for bad ones."""
 
 from __future__ import annotations
 

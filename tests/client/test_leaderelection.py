@@ -19,7 +19,7 @@ from transom.machinery.objects import Object, copy_object
 
 
 class Server:
-    """One lease; whoever is in `cut` gets no answer, whoever is in `stuck` waits for one for
+    """One lease; a client in `cut` gets no answer, one in `stuck` waits for one for
     ever.
     """
 

@@ -186,7 +186,7 @@ async def test_a_worker_that_is_cancelled_ends_even_if_cleaning_up_fails() -> No
         try:
             await asyncio.Event().wait()
         finally:
-            raise ConnectionError("nobody is there any more")
+            raise ConnectionError("the server has gone")
 
     workers = asyncio.create_task(queue.run(sync))
     queue.add("a")

@@ -1,4 +1,4 @@
-"""How long somebody waits for a cluster that is starting."""
+"""How long a client waits for a cluster that is starting."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_slow_machine_is_waited_for_while_it_gets_on(
     assert _wait(says, config, monkeypatch) == ["the control plane is up", "node a is ready"]
 
 
-def test_why_it_cannot_start_is_told_without_its_log(
+def test_why_it_cannot_start_is_reported_without_its_log(
     config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = [b'error ["/data/x: No space left on device", "free space", 4]\n']

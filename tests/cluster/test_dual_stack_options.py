@@ -38,7 +38,7 @@ def test_one_family_stays_as_it_is() -> None:
     assert settled(gate) == gate  # services may name families; there is one all the same
 
 
-def test_both_families_get_what_was_not_said() -> None:
+def test_both_families_get_defaults() -> None:
     found = settled(DUAL)
     assert found.feature_gates == (GATE,)
     assert (found.pod_cidr, found.service_cidr) == (

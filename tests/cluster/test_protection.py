@@ -73,7 +73,7 @@ def test_a_key_file_is_never_made_anew(tmp_path: Path) -> None:
         protection.check_protection(again)
 
 
-def test_wrong_files_are_told_before_the_start(tmp_path: Path, policy_file: Path) -> None:
+def test_wrong_files_are_reported_before_the_start(tmp_path: Path, policy_file: Path) -> None:
     loose = tmp_path / "keys"
     keyring.create_key_file(loose)
     loose.chmod(0o644)

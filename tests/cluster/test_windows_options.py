@@ -39,7 +39,7 @@ def test_the_cluster_file_says_it_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{reject: WIN-STO-010}", "{warn: 1}", "{warning: true}", "{reject: [1]}", "[]"]
 )
-def test_mistakes_in_the_file_are_told(tmp_path: Path, text: str) -> None:
+def test_mistakes_in_the_file_are_reported(tmp_path: Path, text: str) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(f"{HEAD}windows: {text}\n")
     with pytest.raises(UserError, match="windows"):

@@ -331,7 +331,7 @@ async def test_other_changes_do_not_shorten_the_back_off(world: ContextFactory) 
         assert counts == [6]
 
 
-async def test_a_disk_that_somebody_else_detaches_is_attached_again(
+async def test_a_disk_detached_by_others_is_attached_again(
     world: ContextFactory,
 ) -> None:
     async with world() as w:
@@ -358,7 +358,7 @@ async def test_a_controller_that_starts_again(world: ContextFactory) -> None:
         await w.plane.settle(5)
         assert await w.attached("a") == [
             CSI_NAME
-        ]  # what nobody needs any more was detached, the other is still there
+        ]  # what no pod needs any more was detached, the other is still there
         assert len((await w.client.list(VOLUME_ATTACHMENTS)).items) == 1
         assert len(await w.events("q")) == before[1]
         disk = w.cloud.disk(NAME)

@@ -323,7 +323,9 @@ async def test_conflicts_are_overcome(
     async def update(self: InProcessClient, resource: Any, obj: Object, **more: Any) -> Object:
         if resource in (ENDPOINTS, ENDPOINT_SLICES) and len(refused) < 6:
             refused.append(resource)
-            raise conflict(resource.group_resource, obj["metadata"]["name"], "somebody was faster")
+            raise conflict(
+                resource.group_resource, obj["metadata"]["name"], "the object has been modified"
+            )
         return await original(self, resource, obj, **more)
 
     monkeypatch.setattr(InProcessClient, "update", update)

@@ -13,7 +13,7 @@ def test_creations_and_deletions_are_waited_for() -> None:
     found.created("a")
     found.deleted("a", "x")
     found.deleted("a", "x")  # first its timestamp, then itself
-    found.deleted("a", "z")  # somebody else's doing
+    found.deleted("a", "z")  # deleted by another client
     assert not found.satisfied("a") and found.satisfied("b")
     found.created("a", 3)
     assert not found.satisfied("a")

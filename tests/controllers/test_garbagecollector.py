@@ -199,7 +199,7 @@ async def test_something_without_a_namespace_cannot_be_owned_by_something_in_one
         assert not await plane.missing(PERSISTENT_VOLUMES, "", "v")
 
 
-async def test_what_happened_while_nobody_looked_is_found_out(play: ContextFactory) -> None:
+async def test_changes_before_the_start_are_found(play: ContextFactory) -> None:
     async with play("garbagecollector") as plane:
         a = await make(plane, "a")
         await plane.client.create(SECRETS, NS, {"metadata": {"name": "b", **owned_by(a)}})

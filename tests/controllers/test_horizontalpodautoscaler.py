@@ -630,7 +630,7 @@ def test_texts() -> None:
     )
 
 
-async def test_an_unavailable_server_is_said(
+async def test_an_unavailable_server_is_reported(
     play: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = InProcessClient.get_json

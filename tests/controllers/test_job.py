@@ -247,7 +247,9 @@ async def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
         nonlocal calls
         calls += 1
         if calls % 2:
-            raise conflict(resource.group_resource, obj["metadata"]["name"], "somebody was faster")
+            raise conflict(
+                resource.group_resource, obj["metadata"]["name"], "the object has been modified"
+            )
         return await original(self, resource, obj)
 
     monkeypatch.setattr(InProcessClient, "update_status", contested)
@@ -265,7 +267,7 @@ async def test_conflicts_and_a_crash_after_any_call_make_no_pod_too_many(
         assert len((await plane.client.list(PODS, NS)).items) == 6
 
 
-async def test_a_full_quota_is_said_and_tried_again(
+async def test_a_full_quota_is_reported_and_retried(
     play: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = InProcessClient.create

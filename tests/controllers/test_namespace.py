@@ -124,7 +124,7 @@ async def test_it_gives_pods_their_time(play: ContextFactory) -> None:
         )
         await plane.settle(
             50
-        )  # nobody plays the kubelet: after its time the pod should be gone and is not
+        )  # no kubelet runs: after its grace period the pod should be gone and is not
         assert (await conditions(plane))["NamespaceDeletionContentFailure"] == (
             "True",
             "ContentDeletionFailed",

@@ -145,7 +145,7 @@ async def test_a_node_that_comes_back_keeps_its_pods(play: ContextFactory) -> No
         assert not await plane.missing(PODS, "default", "p")
 
 
-async def test_when_no_node_is_ready_nobody_is_evicted(play: ContextFactory) -> None:
+async def test_no_pod_is_evicted_when_no_node_is_ready(play: ContextFactory) -> None:
     async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_node(plane, "b")
@@ -162,7 +162,7 @@ async def test_when_no_node_is_ready_nobody_is_evicted(play: ContextFactory) -> 
         ]
 
 
-async def test_somebody_elses_no_execute_taint_moves_pods_too(play: ContextFactory) -> None:
+async def test_no_execute_taints_of_users_evict_pods(play: ContextFactory) -> None:
     async with play("nodelifecycle", "serviceaccount") as plane:
         await add_node(plane, "a")
         await add_pod(plane, "victim", "a")

@@ -121,7 +121,7 @@ async def test_wrong_usage_is_put_right_in_time(play: ContextFactory) -> None:
         assert (await status(plane))["used"] == {"pods": "0"}
 
 
-async def test_counting_while_others_create_and_delete_lets_nobody_past_the_quota(
+async def test_counting_during_creates_and_deletes_never_exceeds_the_quota(
     play: ContextFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 20

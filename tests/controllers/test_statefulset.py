@@ -69,7 +69,7 @@ async def test_pods_come_and_go_in_order(play: ContextFactory) -> None:
         for expected in (["db-0"], ["db-0", "db-1"], ["db-0", "db-1", "db-2"]):
             assert await names(plane) == expected
             await plane.settle(30)
-            assert await names(plane) == expected  # nobody is ready yet
+            assert await names(plane) == expected  # no pod is ready yet
             await all_ready(plane)
         assert (await status_of(plane))["currentReplicas"] == 3
         # The first pod is not ready: nothing goes until it is.

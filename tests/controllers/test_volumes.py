@@ -437,7 +437,7 @@ async def test_volumes_of_drivers_are_attached_and_detached(play: ContextFactory
         assert "volumesAttached" not in (await plane.get(NODES, "", "n"))["status"]
 
 
-async def test_a_claim_that_grows_is_told_to_wait(play: ContextFactory) -> None:
+async def test_a_growing_claim_waits_for_the_resizer(play: ContextFactory) -> None:
     async with play(BINDER, "persistentvolume-expander") as plane:
         await storage_class(plane, "example.org/maker", allowVolumeExpansion=True)
         await volume(plane, "v")

@@ -1,4 +1,4 @@
-"""What tests of the workload controllers share: objects to start from, a kubelet that is told what
+"""What tests of the workload controllers share: objects to start from, a kubelet that receives what
 to say, and faults.
 """
 
@@ -183,7 +183,9 @@ class FaultyClient:
         async def faulty(resource: Any, *args: Any, **options: Any) -> Any:
             if self._faults.happens():
                 if name.startswith("update"):
-                    raise errors.conflict(resource.group_resource, "x", "somebody was faster")
+                    raise errors.conflict(
+                        resource.group_resource, "x", "the object has been modified"
+                    )
                 raise ApiUnreachable("no connection")
             result = await call(resource, *args, **options)
             if self._faults.happens():

@@ -233,7 +233,7 @@ def test_the_next_upstream_is_asked_when_one_fails() -> None:
     assert [address for address, _, _ in others.asked] == ["192.0.2.9", "192.0.2.1", TWO]
 
 
-async def test_nobody_answers() -> None:
+async def test_no_answer() -> None:
     clock = VirtualClock()
     others = Others(**{"192.0.2.1": "silent"})
     on = DnsServer(zone(), DnsSettings(upstreams=("192.0.2.1",)), clock, random.Random(1), others)
@@ -366,7 +366,7 @@ async def test_on_a_real_socket() -> None:
         await connections.close()
 
 
-async def test_connections_carry_many_questions_and_end_when_nobody_asks() -> None:
+async def test_connections_carry_many_questions_and_end_when_idle() -> None:
     clock = VirtualClock()
     near, far = socket.socketpair()
     near.setblocking(False)

@@ -241,7 +241,7 @@ def test_answers(on: DnsServer, name: str, type: str, expected: object) -> None:
         )
 
 
-def test_an_address_that_nobody_has() -> None:
+def test_an_unused_address() -> None:
     soa = SOA.replace("cluster.local", "in-addr.arpa")
     assert shown(ask(server(), "9.9.9.9.in-addr.arpa.", "PTR")) == ("NXDOMAIN", [], [soa], [])
     assert shown(ask(server(), "9.0.0.172.in-addr.arpa.", "PTR"))[0] == "NXDOMAIN", "not ready"

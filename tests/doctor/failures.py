@@ -1400,7 +1400,7 @@ FAILURES: tuple[Failure, ...] = (
         first=(pod(),),
     ),
     Failure(
-        "a load balancer that nobody makes",
+        "a load balancer without a provider",
         "service/default/s",
         "has no external address",
         "Install a load balancer controller",

@@ -1,4 +1,4 @@
-"""What any cluster may have: each row is one thing that is wrong, and what is said of it."""
+"""What any cluster may have: each row is one thing that is wrong, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ def test_general_checks_come_first_and_what_is_worst_before_the_rest() -> None:
     assert checks(healthy(nodes=[node("linux-1", "linux")])) == general
 
 
-def test_the_same_in_many_places_is_told_once() -> None:
+def test_the_same_problem_in_many_places_is_reported_once() -> None:
     pods = [pod(f"web-{i}", "linux-1", waiting=CRASH, last={"exitCode": 1}) for i in range(3)]
     [found] = examine(healthy(pods=pods))
     assert found.where == ("pod/default/web-0", "pod/default/web-1", "pod/default/web-2")

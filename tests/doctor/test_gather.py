@@ -107,7 +107,7 @@ def test_a_cluster_that_does_not_answer(documents: dict[str, Any], words: str) -
     assert found.unreachable == words and one.severity == "error"
 
 
-def test_what_cannot_be_read_is_said() -> None:
+def test_unreadable_resources_are_reported() -> None:
     found = read(
         Fake(
             {

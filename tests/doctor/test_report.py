@@ -68,7 +68,7 @@ def test_the_text_asks_for_what_a_report_needs() -> None:
     assert "simulated by transom" not in report(healthy())["report.md"]
 
 
-def test_events_of_a_node_and_its_kubelet_are_told_in_order() -> None:
+def test_events_of_a_node_and_its_kubelet_are_listed_in_order() -> None:
     found = report(
         healthy(
             pods=[pod("a")],

@@ -48,7 +48,7 @@ def findings(**store: Any) -> list[tuple[str, str, tuple[str, ...]]]:
         ({"freeBytes": 3 << 20}, "warning", "only 3.0 MiB are free", ()),
     ],
 )
-def test_what_is_wrong_with_the_store_is_told(
+def test_problems_of_the_store_are_reported(
     store: dict[str, Any], severity: str, text: str, where: tuple[str, ...]
 ) -> None:
     (found,) = [one for one in findings(**store) if "DNS" not in one[1] and "dns" not in one[1]]

@@ -39,7 +39,7 @@ def eventually(look: Callable[[], T], timeout: float = 15) -> T:
 
 @dataclass(frozen=True)
 class As:
-    """A kubectl with the credentials of somebody, in a namespace."""
+    """A kubectl with the credentials of a user, in a namespace."""
 
     binary: str
     kubeconfig: Path

@@ -1,4 +1,4 @@
-"""Client libraries that nobody here wrote: the official Python client, and lightkube."""
+"""Client libraries of other projects: the official Python client, and lightkube."""
 
 from __future__ import annotations
 

@@ -219,7 +219,9 @@ def test_service_account_in_its_namespace(kubectl: Any, ns: str, tmp_path: Path)
     assert logged_out in robots["requested"]("get", "configmaps", check=False).stderr
 
 
-def test_tokens_for_others_or_of_nobody(kubectl: Any, ns: str, tmp_path: Path) -> None:
+def test_tokens_for_other_audiences_or_missing_accounts(
+    kubectl: Any, ns: str, tmp_path: Path
+) -> None:
     kubectl("-n", ns, "create", "serviceaccount", "robot")
     foreign = token_request(kubectl, ns, "robot", audiences=["vault"])
     head, payload, signature = token_request(kubectl, ns, "robot").split(".")
@@ -391,7 +393,7 @@ def test_impersonation(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> N
     )
 
 
-def test_nobody_raises_himself(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> None:
+def test_no_user_escalates_permissions(kubectl: Any, ns: str, someone: str, tmp_path: Path) -> None:
     kubectl("-n", ns, "create", "rolebinding", "edit", "--clusterrole=edit", f"--user={someone}")
     policy = ",".join(
         f"{kind}.rbac.authorization.k8s.io"

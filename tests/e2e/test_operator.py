@@ -125,7 +125,7 @@ class Operator:
         self.stop()
         for name in self(
             "get", "databases", "-o", "name"
-        ).split():  # nobody would take the finalizers off
+        ).split():  # no controller would remove the finalizers
             self(
                 "patch", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False
             )

@@ -1,4 +1,4 @@
-"""What a cluster leaves behind on the machine: nobody else can read it, and no log or event knows a
+"""What a cluster leaves behind on the machine: no other user can read it, and no log or event knows a
 secret.
 """
 
@@ -31,7 +31,7 @@ PUBLIC = (".crt", ".pub", ".names")
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterator[Kubectl]:
-    """A cluster that audits and encrypts, started by somebody whose umask protects nothing."""
+    """A cluster that audits and encrypts, started by a user whose umask protects nothing."""
     binaries = kubectl_binaries()
     if not binaries:
         pytest.skip("no kubectl on this machine")

@@ -1,4 +1,4 @@
-"""A small HTTPS client for attacks: it sends what it is told, legal or not, and needs no library
+"""A small HTTPS client for attacks: it sends what the test gives it, legal or not, and needs no library
 that would refuse to.
 """
 

@@ -137,7 +137,7 @@ async def test_an_endless_head_is_broken_off(
     tmp_path: Path, sent: list[bytes], expected: str
 ) -> None:
     class Hostile:
-        """Not an HTTP server: it sends those bytes to whoever connects."""
+        """Not an HTTP server: it sends those bytes to every client."""
 
         async def adopt(self, connection: socket.socket) -> None:
             reader, writer = await asyncio.open_connection(sock=connection)

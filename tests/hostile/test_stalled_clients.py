@@ -71,9 +71,7 @@ def test_watchers_that_never_read(victim: Victim, attack: Attack) -> None:
     ],
     ids=["json", "gzip", "table", "protobuf", "yaml"],
 )
-def test_lists_that_nobody_reads(
-    victim: Victim, attack: Attack, accept: str, more: tuple[str, ...]
-) -> None:
+def test_unread_lists(victim: Victim, attack: Attack, accept: str, more: tuple[str, ...]) -> None:
     before = victim.rss()
     # Which objects are decoded for a list is remembered, for all lists together.
     with attack(rss=60 * MIB + PODS * 1000):

@@ -177,9 +177,7 @@ def test_floods_of_frames(node_victim: Victim, node_attack: Attack, rounds: int)
                     drain(sock, 0.05)
 
 
-def test_answers_that_nobody_reads_stop_the_client(
-    node_victim: Victim, node_attack: Attack
-) -> None:
+def test_unread_answers_stop_the_client(node_victim: Victim, node_attack: Attack) -> None:
     with node_attack(rss=30 * MIB):
         with spdy(node_victim, CAT) as sock:
             assert not flood(sock, OPEN + spdy_frames.ping_frame(1) * 4 * MIB, 0.5)
@@ -223,7 +221,7 @@ def test_a_command_that_ends_with_unread_input_reports_its_output(
         assert b"done\n" in received
 
 
-def test_output_that_nobody_reads(node_victim: Victim, node_attack: Attack, rounds: int) -> None:
+def test_unread_output(node_victim: Victim, node_attack: Attack, rounds: int) -> None:
     endless = READER + "while+:;do+echo+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa;done"
     with node_attack(rss=60 * MIB), contextlib.ExitStack() as stack:
         socks = [stack.enter_context(spdy(node_victim, endless)) for _ in range(8)]

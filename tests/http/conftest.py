@@ -1,5 +1,5 @@
-"""A server on a real socket in a thread of its own, and a client that sends exactly the bytes it is
-told to.
+"""A server on a real socket in a thread of its own, and a client that sends exactly the bytes of
+the test.
 """
 
 from __future__ import annotations

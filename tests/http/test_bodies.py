@@ -108,7 +108,7 @@ def test_a_refused_body_without_end_ends_the_connection(serve: Callable[..., Any
         pass
 
 
-def test_the_client_waits_while_nobody_reads(serve: Callable[..., Any]) -> None:
+def test_the_client_waits_while_the_body_is_unread(serve: Callable[..., Any]) -> None:
     handler = Hashing()
     handler.go_on.clear()
     client = serve(handler).connect()

@@ -33,7 +33,7 @@ class Wire:
 
 
 class Session:
-    """Says what it is told in capitals; `queued` and `done` are set by the test."""
+    """Answers what it receives in capitals; `queued` and `done` are set by the test."""
 
     def __init__(self) -> None:
         self.queued = 0
@@ -77,7 +77,7 @@ def test_bytes_and_events_find_their_way() -> None:
     assert wire.sent == b"hello ABC!" and events[-1] == "gone"
 
 
-def test_who_is_behind_is_told_once() -> None:
+def test_a_slow_reader_is_notified_once() -> None:
     wire, session, driver, _ = make()
     recorded: list[bool] = []
     driver.on_behind = recorded.append

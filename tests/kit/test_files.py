@@ -49,7 +49,7 @@ def test_a_private_folder_is_for_its_owner_only(tmp_path: Path) -> None:
     ]
 
 
-def test_a_private_folder_of_somebody_else_is_refused(
+def test_a_private_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)

@@ -209,7 +209,7 @@ def test_the_exact_watch_exempts_imports(tmp_path: Path, monkeypatch: pytest.Mon
     assert found == []
 
 
-def test_garbage_collection_is_told_apart() -> None:
+def test_garbage_collection_is_recognised() -> None:
     timer = GcTimer()
     timer.start()
     gc.collect()

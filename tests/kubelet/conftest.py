@@ -100,7 +100,7 @@ class Cluster:
         await self.clock.run_for(seconds, turns=100)
 
     async def create(self, name: str, **spec: Any) -> Object:
-        """A pod on node1 with one container `c`, unless told otherwise."""
+        """A pod on node1 with one container `c`, unless the test says otherwise."""
         status: Mapping[str, Any] = spec.pop("metadata", {})
         pod = {
             "metadata": {"name": name, **status},
@@ -123,7 +123,7 @@ class Cluster:
         return True
 
     async def events(self) -> list[tuple[str, str, str]]:
-        """All events as (type, reason, message), in the order in which they were told."""
+        """All events as (type, reason, message), in the order in which they were recorded."""
         found = (await self.client.list(EVENTS, "default")).items
         found.sort(key=lambda e: int(e["metadata"]["name"].rpartition(".")[2], 16))
         return [(e["type"], e["reason"], e["message"]) for e in found]
@@ -131,7 +131,7 @@ class Cluster:
 
 class CoreNode(Cluster):
     """A node with the core of a kubelet; everything around it is `parts`, and `runtime` does what
-    it is told.
+    the test says.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A node of which only one part is under test: a memory host, a runtime that does what it is told,
+"""A node of which only one part is under test: a memory host, a runtime that does what the test says,
 events as a list.
 """
 

@@ -1,4 +1,4 @@
-"""The core of a kubelet with everything around it faked: what becomes of pods, what is told, what
+"""The core of a kubelet with everything around it faked: what becomes of pods, what is reported, what
 is done again.
 """
 
@@ -73,7 +73,7 @@ async def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
         ]
 
 
-async def test_a_slow_start_is_told(core: Any) -> None:
+async def test_a_slow_start_is_reported(core: Any) -> None:
     async with core() as node:
         node.parts.mount_waits = asyncio.Event()
         await node.create("p")
@@ -624,7 +624,7 @@ async def test_grace_and_pre_stop(core: Any) -> None:
             "stop_container",
             "d",
             2,
-        ) in node.runtime.calls  # nobody is killed without a moment to end
+        ) in node.runtime.calls  # no container is killed without a moment to end
 
 
 async def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:

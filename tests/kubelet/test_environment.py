@@ -79,7 +79,7 @@ def test_variables_that_multiply_end_the_container(container: dict[str, Any]) ->
     assert failure.value.reason == "CreateContainerConfigError"
 
 
-def test_names_that_are_no_names_are_skipped_and_told() -> None:
+def test_invalid_names_are_skipped_and_reported() -> None:
     made = machine()
     assert "0bad" not in env_of(made, envFrom=[{"configMapRef": {"name": "conf"}}])
     assert made.events.recorded == [

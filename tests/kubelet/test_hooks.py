@@ -1,4 +1,4 @@
-"""Hooks: what they do and what is said when they fail."""
+"""Hooks: what they do and what is reported when they fail."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_probe_changes_what_it_is_about_and_nothing_else() -> None:
     found = {c["type"]: c.get("message") for c in after["conditions"]}
     assert found["Ready"] == found["ContainersReady"] == "containers with unready status: [b]"
     assert [c["type"] for c in after["conditions"]] == [c["type"] for c in before["conditions"]]
-    assert not before["containerStatuses"][0]["ready"], "what was told before stays as it was"
+    assert not before["containerStatuses"][0]["ready"], "what was reported before stays as it was"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """One node with one pod, for tests of what a kubelet's server shows: real files, a runtime that
-does what it is told.
+does what the test says.
 """
 
 from __future__ import annotations

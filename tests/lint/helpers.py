@@ -33,7 +33,7 @@ def ids(text: str, **nodes: Any) -> list[str]:
 
 
 def pod(spec: str, name: str = "a") -> str:
-    """A pod for Windows that nothing is said of, but for what `spec` adds."""
+    """A pod for Windows without findings, except for what `spec` adds."""
     return (
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n"
         "  nodeSelector: {kubernetes.io/os: windows}\n"

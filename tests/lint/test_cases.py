@@ -1,7 +1,7 @@
-"""Manifests and what is said of them: each `cases/NAME.yaml` has its `NAME.expected`.
+"""Manifests and their findings: each `cases/NAME.yaml` has its `NAME.expected`.
 
 A line of those is `LINE:COLUMN-LINE:COLUMN severity id name: path`, with `(fix)` where lint can
-mend it.
+correct it.
 """
 
 from __future__ import annotations

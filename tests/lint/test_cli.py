@@ -70,7 +70,7 @@ def test_what_cannot_be_done_ends_with_2(
     assert "error: " in capsys.readouterr().err
 
 
-def test_findings_are_told_though_another_file_is_missing(
+def test_findings_are_reported_though_another_file_is_missing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("a.yaml").write_text(WARNS)

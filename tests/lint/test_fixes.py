@@ -134,7 +134,7 @@ def changes(value: Any) -> Any:
 
 
 def attempt(text: str, value: Any, change: FixStep) -> tuple[Any, str] | None:
-    """What was meant and what came of it; None when there is nothing to change, or nobody dares."""
+    """What was meant and what came of it; None when there is nothing to change, or no safe change."""
     (document,) = parse_documents(SourceText(text))
     assert isinstance(document, YamlDocument) and document.value == value
     try:
@@ -192,7 +192,7 @@ def test_whatever_the_text_nothing_fails(
     ),
     st.booleans(),
 )
-def test_mending_twice_changes_nothing_more(lines: list[str], comments: bool) -> None:
+def test_restarting_twice_changes_nothing_more(lines: list[str], comments: bool) -> None:
     text = (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n"
         + "".join(f"  {line}{' # c' if comments else ''}\n" for line in lines)

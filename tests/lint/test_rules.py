@@ -30,7 +30,7 @@ def test_every_rule_has_limits_and_their_ids_are_their_own() -> None:
     [
         ({"runtime": "docker"}, "error"),
         ({"runtime": "containerd"}, "warning"),
-        ({}, "error"),  # each runtime has its limit: the worse one is told as it is
+        ({}, "error"),  # each runtime has its limit: the more severe one is reported
     ],
 )
 def test_what_depends_on_the_runtime(nodes: dict[str, str], severity: str) -> None:
@@ -38,7 +38,7 @@ def test_what_depends_on_the_runtime(nodes: dict[str, str], severity: str) -> No
     assert finding.severity == severity
 
 
-def test_what_may_not_hold_is_told_milder() -> None:
+def test_uncertain_findings_are_less_severe() -> None:
     text = pod("    terminationMessagePath: 'C:\\x'\n")
     assert [f.severity for f in report(text, runtime="docker").findings] == ["warning"]
     (finding,) = report(text).findings

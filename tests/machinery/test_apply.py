@@ -183,13 +183,13 @@ def test_conflicts_name_everybody() -> None:
     assert owners(forced) == {"three/Apply": {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}}
 
 
-def test_the_same_name_by_update_is_somebody_else() -> None:
+def test_the_same_manager_by_update_is_another_manager() -> None:
     live = updated(None, cm({"a": "1"}), "m")
     with pytest.raises(ApiError, match=r'conflict with "m" using v1: \.data\.a'):
         ssa(live, cm({"a": "2"}), "m")
 
 
-def test_what_nobody_owns_any_more_goes() -> None:
+def test_fields_without_owner_are_removed() -> None:
     live = ssa(None, cm({"a": "1", "b": "1"}, labels={"x": "1"}), "one")
     live = ssa(live, cm({"b": "1"}), "two")
     live = ssa(live, cm(), "one", at=9)
@@ -400,7 +400,7 @@ def test_a_forced_apply_wins_and_owns(first: Any, second: Any) -> None:
 
 @settings(max_examples=60)
 @given(configs, configs)
-def test_a_conflict_is_a_field_of_somebody_else_with_another_value(first: Any, second: Any) -> None:
+def test_a_conflict_is_another_managers_field_with_another_value(first: Any, second: Any) -> None:
     live = ssa(None, first, "one", kind=BOLT)
     differing = {
         p
@@ -420,7 +420,9 @@ def test_a_conflict_is_a_field_of_somebody_else_with_another_value(first: Any, s
 
 @settings(max_examples=100)
 @given(configs, configs, configs)
-def test_what_is_left_out_goes_unless_somebody_owns_it(first: Any, other: Any, second: Any) -> None:
+def test_omitted_fields_are_removed_unless_owned_by_another_manager(
+    first: Any, other: Any, second: Any
+) -> None:
     live = ssa(None, first, "one", kind=BOLT)
     live = ssa(live, other, "two", True, kind=BOLT)
     former = owners(live).get("one/Apply", {})

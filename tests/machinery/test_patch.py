@@ -94,7 +94,7 @@ def test_custom_kinds_have_no_strategic_merge() -> None:
         (b'{"metadata":{"finalizers":"x"}}', "cannot restore slice from string"),
     ],
 )
-def test_an_object_that_does_not_fit_is_told_in_the_converters_words(raw: bytes, why: str) -> None:
+def test_an_object_of_wrong_types_gets_the_converters_error(raw: bytes, why: str) -> None:
     patched = patch.apply_patch(patch.STRATEGIC, raw, {}, DEPLOYMENT)
     e = patch.undecodable(patch.STRATEGIC, raw, patched, "?", DEPLOYMENT)
     assert e.code == 422

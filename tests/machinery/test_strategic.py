@@ -93,7 +93,7 @@ def ordered_patches(draw: st.DrawFn) -> tuple[list[str], dict[str, Any]]:
 
 
 @given(ordered_patches())
-def test_lists_whose_order_is_told_are_merged_as_any_others(
+def test_lists_with_an_order_are_merged_like_others(
     case: tuple[list[str], dict[str, Any]],
 ) -> None:
     """The short way of merging gives what the long way gives, refusals as well."""

@@ -47,7 +47,7 @@ def windows(tmp_path: Path) -> Iterator[RealFiles]:
 _names = st.sampled_from(["a", "b", "..", "l", "."])
 _paths = st.lists(_names, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
 # Upwards only at the beginning, as links are written: what mkdir makes of a way back out of nothing
-# is nobody's business.
+# does not matter here.
 _targets = st.builds(
     lambda start, names: start + "/".join(names),
     st.sampled_from(["", "../", "../../", "/", "/../"]),

@@ -36,7 +36,7 @@ def again(host: Machine) -> Machine:
 
 
 def test_every_field_of_a_file_is_saved() -> None:
-    """Whoever adds a field to `Inode` has to save it, too."""
+    """A new field of `Inode` has to be saved, too."""
     assert Inode.__slots__ == ("data", "mode", "mtime", "owner")
     assert NamedInode.__slots__ == ("name",)
 

@@ -1,4 +1,4 @@
-"""Which network modes and solutions fit a cluster, and what is said of those that do not."""
+"""Which network modes and solutions fit a cluster, and what is reported about those that do not."""
 
 from __future__ import annotations
 

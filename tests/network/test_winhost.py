@@ -130,7 +130,7 @@ def test_a_network_that_does_not_persist_goes_with_its_switch(
     assert set(routes(stack)) == {"0.0.0.0/0", "172.20.0.0/16"}
 
 
-def test_whoever_listens_no_more_hears_nothing(
+def test_an_unsubscribed_listener_receives_nothing(
     node: tuple[Fabric, NetworkStack, HostNetworkService],
 ) -> None:
     _, _, hns = node

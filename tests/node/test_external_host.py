@@ -39,7 +39,7 @@ async def test_web_server_and_name_server() -> None:
     taken = plane.listen(OUTSIDE, 443, socket.socket.close)
     host = ExternalHost(plane, cluster.fabric, (OUTSIDE,), lambda: {"linux-1": ["172.20.0.2"]})
     host.open()
-    taken()  # somebody else had it: it stays free until the next start
+    taken()  # another program had it: it stays free until the next start
     with pytest.raises(ConnectionRefusedError):
         await plane.connect(OUTSIDE, 443, pod)
     host.close()

@@ -114,7 +114,7 @@ async def test_the_smb_driver_of_a_windows_node() -> None:
         await world.client.delete(PODS, "default", "a")
         await world.until(lambda: gone(world, "a"))
         assert files.read(r"\\files\data\f").split() == [b"hello"]
-        # A share that does not answer, and a script that somebody has changed.
+        # A share that does not answer, and a script that was changed.
         world.pool.cluster.cloud.smb_mappings("w").clear()
         files.remove_root(r"\\files\data")
         share.offline = True

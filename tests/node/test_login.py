@@ -238,7 +238,7 @@ async def test_a_node_boots_with_the_services_that_people_have_made() -> None:
         await world.runs("after")
 
 
-async def test_who_cannot_be_logged_in_to_is_said() -> None:
+async def test_a_node_without_login_is_reported() -> None:
     async with play() as world:
         plain = HttpRequest(
             "GET", b"/transom/nodes/w/exec?output=1&command=hostname", "/transom/nodes/w/exec", {}

@@ -283,7 +283,7 @@ async def test_a_node_that_was_cut_off_too_long_gives_up_its_pods(world: Any) ->
         gone = {p["metadata"]["uid"] for p in await world.pods(name)}
         world.cut(name, True)
         await world.clock.sleep(400)
-        # Others run already, and these still do: nobody there knows.
+        # Others run already, and these still do: the node does not know.
         assert gone < set(world.running()) and len(world.running()) == 3 + len(gone)
         world.cut(name, False)
         await world.settled(seconds=120)
@@ -367,7 +367,7 @@ async def _pressure(world: World, name: str) -> bool:
 
 
 async def test_the_api_server_is_away(world: Any) -> None:
-    """All nodes at once: it is the server that is gone, so nobody's pods are moved."""
+    """All nodes at once: it is the server that is gone, so no pods are moved."""
 
     async with world() as world:
         before = {p["metadata"]["uid"] for p in await world.pods()}

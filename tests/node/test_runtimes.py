@@ -1,4 +1,4 @@
-"""Which runtime nodes get, and what is said of it."""
+"""Which runtime nodes get, and what is reported about it."""
 
 from __future__ import annotations
 

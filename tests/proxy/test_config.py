@@ -62,7 +62,7 @@ def test_a_file_with_what_windows_reads() -> None:
     assert read_proxy_config(config.document()) == config
 
 
-def test_unknown_fields_are_told_of_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_fields_are_only_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "transom.proxy"):
         assert read_proxy_config({**HEAD, "winkernel": {"nope": 1}}) == ProxyConfig()
     assert 'unknown field "winkernel.nope"' in caplog.text

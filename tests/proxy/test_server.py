@@ -13,7 +13,7 @@ from transom.proxy.tracker import PortName, ServiceTracker
 
 
 class Informers:
-    """Stands for a factory: remembers handlers, and is synced when told."""
+    """Stands for a factory: remembers handlers, and is synced when the test says so."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}

@@ -254,7 +254,7 @@ class Bench:
 async def until(
     condition: Callable[[], bool], news: list[asyncio.Future[None]] | None = None
 ) -> None:
-    """Looks again and again, at once when somebody completes what it puts into `news`."""
+    """Looks again and again, at once when the future that it puts into `news` completes."""
     async with asyncio.timeout(PATIENCE):
         while not condition():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -354,7 +354,7 @@ async def native(
 async def started(
     folder: Path, cgroup: str, images: FakeImages
 ) -> tuple[RealHost, NativeRuntime, TableNetwork, Monitor]:
-    """One that finds what another process has left there. Whoever calls clears it away."""
+    """One that finds what another process has left there. The caller removes it."""
     host, network, monitor = (
         RealLinuxHost("node1", RealClock(), folder / "node1"),
         table(),

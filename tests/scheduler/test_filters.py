@@ -276,7 +276,7 @@ CASES: list[tuple[str, list[Object], list[Object], Object, str]] = [
         "b",
     ),
     (
-        "affinity to nobody",
+        "affinity to no pod",
         [node("a")],
         [],
         pod("p", affinity={"podAffinity": required(term({"app": "x"}, HOST))}),

@@ -273,7 +273,7 @@ def test_columns_say_what_single_looks_say(harness: SchedulerHarness, seed: int)
 
 
 def view(harness: SchedulerHarness, wanted: Object) -> tuple[Any, Any]:
-    """All that can be said about a pod, by the names of nodes."""
+    """All that is known about a pod, by the names of nodes."""
     profile = harness.scheduler.profiles["default-scheduler"]
     state, info = CycleState(), PodInfo(wanted)
     assert profile.run_pre_filter_plugins(state, info) is None

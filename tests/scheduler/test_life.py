@@ -134,7 +134,7 @@ async def test_preemption_promises_the_room(play: ContextFactory) -> None:
         assert (recorded["type"], recorded["action"]) == ("Normal", "Preempting")
         assert recorded["message"] == "Preempted by default/boss on node a"
         assert recorded["related"]["name"] == "boss"
-        # Nobody of lower priority gets in while the room becomes free.
+        # No pod of lower priority gets in while the room becomes free.
         await cluster.add_pod(pod("late", cpu="1"))
         await cluster.client.delete(PODS, "default", "victim", grace=0)
         await cluster.settle(12)

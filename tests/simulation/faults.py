@@ -38,7 +38,7 @@ class Faults:
     call_delay: float = 0.0
     watch_delay: float = 0.0
     long_delay: float = 0.0  # the likelihood of a delay a thousand times as long
-    outage: bool = False  # nobody reaches the server
+    outage: bool = False  # no client reaches the server
     unheard: set[str] = field(
         default_factory=set
     )  # pods that were bound, and whose scheduler did not hear of it
@@ -168,7 +168,7 @@ _READS = ("get", "list", "get_json")
 _UPDATES = ("update", "update_status")
 _BUSY: tuple[Callable[[], ApiError], ...] = (
     lambda: errors.too_many_requests("Too many requests, please try again later.", 1),
-    lambda: errors.internal("somebody pulled the plug"),
+    lambda: errors.internal("the server lost power"),
     lambda: errors.service_unavailable("the server is currently unable to handle the request"),
     lambda: errors.timeout("request did not complete within the allotted timeout"),
 )
@@ -225,7 +225,7 @@ class FaultyClient:
             raise ApiUnreachable("the call is lost")
         if verb in _UPDATES and faults.happens(faults.conflict):
             raise errors.conflict(
-                args[0].group_resource, args[1]["metadata"]["name"], "somebody was faster"
+                args[0].group_resource, args[1]["metadata"]["name"], "the object has been modified"
             )
         if faults.happens(faults.busy):
             raise faults.rng.choice(_BUSY)()

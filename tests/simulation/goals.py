@@ -130,7 +130,7 @@ def _nodes(state: State) -> Iterator[str]:
     ranges = Counter(node["spec"].get("podCIDR", "") for node in state.kinds["Node"])
     for given, count in ranges.items():
         if count > 1 or not given:
-            yield f"{count} nodes have the range {given or 'of nobody'}"
+            yield f"{count} nodes have the range {given or 'of no node'}"
 
 
 def _pods(state: State) -> Iterator[str]:
@@ -309,7 +309,7 @@ def _budgets(state: State) -> Iterator[str]:
             and selector.matches(p["metadata"].get("labels"))
         ]
         if any(controller_of(p) is None for p in mine):
-            continue  # nobody can say how many there should be
+            continue  # the number that there should be is unknown
         yield from _differences("budget", budget, {"currentHealthy": sum(map(is_healthy, mine))})
         if (budget.get("status") or {}).get("disruptedPods"):
             yield f"budget {_name(budget)} still waits for evicted pods"
@@ -398,9 +398,9 @@ def _volumes(state: State) -> Iterator[str]:
         if (claim.get("status") or {}).get("phase") != "Bound" or volume is None:
             yield f"claim {_name(claim)} is not bound"
         elif volume["spec"]["claimRef"]["uid"] != claim["metadata"]["uid"]:
-            yield f"claim {_name(claim)} is bound to {name}, which is somebody else's"
+            yield f"claim {_name(claim)} is bound to {name}, which belongs to another claim"
     for name in volumes.keys() - bound:
-        yield f"volume {name} belongs to nobody"
+        yield f"volume {name} belongs to no claim"
 
 
 _CHECKS = (

@@ -56,7 +56,7 @@ class Container:
 
 
 class Machine:
-    """`on_start(machine, container)` is told of what begins to run."""
+    """`on_start(machine, container)` is called for what begins to run."""
 
     def __init__(
         self,
@@ -346,9 +346,9 @@ class Kubelet:
             self._machine.end(container.uid, "Failed")
         else:
             self._machine.unready.add(container.uid)
-            self._clock.call_later(10 * rng.random(), self._mend, container)
+            self._clock.call_later(10 * rng.random(), self._restart, container)
         self._queue.add(container.key)
 
-    def _mend(self, container: Container) -> None:
+    def _restart(self, container: Container) -> None:
         self._machine.unready.discard(container.uid)
         self._queue.add(container.key)

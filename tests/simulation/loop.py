@@ -1,4 +1,4 @@
-"""An event loop whose time is a number: when nobody has anything to do, it is the time of the next
+"""An event loop whose time is a number: when no task has anything to do, it is the time of the next
 timer.
 
 Nothing sleeps and nothing comes from outside, so a run is a function of its seed. Two things would
@@ -21,7 +21,7 @@ _MOST_TURNS = 20_000
 
 
 class Standstill(Exception):
-    """Time does not move: nobody has anything to do and never will, or somebody is never done."""
+    """Time does not move: no task has anything to do and never will, or a task never ends."""
 
 
 class _Selector(selectors.SelectSelector):
@@ -32,7 +32,7 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise Standstill("everybody waits for somebody else")
+            raise Standstill("every task waits for another one")
         self.turns += 1
         if timeout > 0:
             self.loop.now += timeout

@@ -520,7 +520,7 @@ class Script:
                 self._tell(f"user is refused: {problem}")
 
     async def _relabel(self) -> None:
-        """Take a pod away from its owner, to look at it. It is deleted later: nobody else will."""
+        """Take a pod away from its owner, to look at it. It is deleted later, because no controller deletes it."""
         found = await self._any(PODS)
         if found is None:
             return

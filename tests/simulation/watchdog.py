@@ -1,7 +1,7 @@
 """What must hold at any time, looked at after every commit of the store and every start of a
 container.
 
-The watchdog sees what nobody in the cluster sees: the true state at once, and what runs on machines
+The watchdog sees what no component sees: the true state at once, and what runs on machines
 that are cut off.
 """
 
@@ -108,7 +108,7 @@ class Watchdog:
             for running in other.running.values():
                 if running.key == container.key and running is not container:
                     self.violated(
-                        f"pod {container.key} of a {container.owner or 'nobody'} starts on "
+                        f"pod {container.key} of a {container.owner or 'no owner'} starts on "
                         f"{machine.name} "
                         f"while {running.uid} of the same name runs on {other.name}"
                     )

@@ -308,7 +308,7 @@ class World:
                 process.line.drop_watches()
 
     async def _power_off(self) -> None:
-        """The node loses what it runs. Sometimes somebody who sees that takes it out of the
+        """The node loses what it runs. Sometimes an administrator who sees that takes it out of the
         cluster.
         """
         machine = self.rng.choice(self.machines)

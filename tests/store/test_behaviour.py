@@ -351,7 +351,7 @@ async def test_watches_have_no_gaps_and_no_duplicates(run: ContextFactory) -> No
         assert batches["early"][3].previous is batches["early"][0].record
 
 
-async def test_a_watcher_that_fails_or_leaves_disturbs_nobody(
+async def test_a_watcher_that_fails_or_leaves_does_not_disturb_others(
     run: ContextFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run() as store:

@@ -102,7 +102,7 @@ def test_kill_9(tmp_path: Path) -> None:
                 # An acknowledged deletion may be out of the history by now.
                 forgotten = acked if digest == "-" else 0
                 at, value = found.get(key, (deleted.get(key, forgotten), None))
-                # A write that nobody heard of may have come after the last one that was
+                # An unacknowledged write may have come after the last one that was
                 # acknowledged.
                 assert at >= acked, f"kill {kill}: {key} was acknowledged at {acked} and is at {at}"
                 assert at > acked or digest == digest_of(value), (

@@ -146,7 +146,9 @@ def test_turning_it_off_needs_the_key_once(path: Path) -> None:
         (sealing(k2=OLD), 'needs the key "k1", and there is only k2'),
     ],
 )
-def test_a_missing_or_wrong_key_is_told_at_the_start(path: Path, seal: Sealing, text: str) -> None:
+def test_a_missing_or_wrong_key_is_reported_at_the_start(
+    path: Path, seal: Sealing, text: str
+) -> None:
     with_store(path, sealing(k1=OLD), write)
     before = on_disk(path)
     with pytest.raises(StoreError, match=text):

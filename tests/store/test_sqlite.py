@@ -269,7 +269,7 @@ async def test_an_expiry_that_fails_is_tried_again(
     await store.close()
 
 
-async def test_keys_that_expired_while_nobody_was_there_are_deleted_at_the_start(
+async def test_keys_that_expired_while_stopped_are_deleted_at_the_start(
     path: Path,
 ) -> None:
     store = await opened(path, clock=VirtualClock(start=1000.0))

@@ -350,7 +350,7 @@ class Context:
         return answer
 
     async def echo(self, address: str, patience: float) -> bool:
-        """Nobody is far away."""
+        """Every host is near."""
         return True
 
     def answer(self, port: int, respond: Callable[..., Any]) -> Callable[[], None]:

@@ -170,7 +170,7 @@ def test_nc_with_datagrams(box, monkeypatch: pytest.MonkeyPatch) -> None:
         "HI\n",
         0,
         1.0,
-    )  # nobody says that there is no more
+    )  # nothing says that there is no more
     assert box.sh("echo hi | nc -w 1 -u 10.0.0.1 9").code == 1
     assert (
         box.run("nc", "-vuz", "-w", "1", "10.0.0.1", "8081").err

@@ -51,7 +51,7 @@ LINUX = [
         "nslookup: couldn't get address for 'kube-dns.kube-system': not found\n",
     ),
     ("dig +short kubernetes.default.svc.cluster.local", 0, "10.96.0.1\n"),
-    ("dig +short kubernetes.default", 0, ""),  # it adds no suffix unless told
+    ("dig +short kubernetes.default", 0, ""),  # it adds no suffix by default
     ("dig +short +search kubernetes.default", 0, "10.96.0.1\n"),
     (
         "dig +noall +answer SRV _https._tcp.kubernetes.default.svc.cluster.local",
@@ -169,7 +169,7 @@ def test_windows(windows: Box, line: str, out: str, err: str) -> None:
     assert (result.code, result.out, result.err) == (0, WINDOWS_SERVER + out, err)
 
 
-def test_nslookup_of_windows_when_nobody_answers(windows: Box) -> None:
+def test_nslookup_of_windows_without_an_answer(windows: Box) -> None:
     result = windows.cmd("nslookup kubernetes 192.0.2.9")
     waiting = "DNS request timed out.\r\n    timeout was 2 seconds.\r\n"
     assert result.out == f"{waiting}Server:  UnKnown\r\nAddress:  192.0.2.9\r\n\r\n{waiting}"

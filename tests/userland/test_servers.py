@@ -394,7 +394,7 @@ async def test_iis(windows) -> None:
         assert context.code == 0
 
 
-async def test_stress_takes_what_it_is_told() -> None:
+async def test_stress_takes_the_requested_memory() -> None:
     box = Box(name="polinux/stress", program="stress", cmd=("stress",))
 
     async with serve(
@@ -417,7 +417,7 @@ async def test_stress_takes_what_it_is_told() -> None:
         assert context.output == b"stress: info: [1] dispatching hogs: 2 cpu, 0 io, 1 vm, 0 hdd\n"
         box.clock.advance(60)
         assert context.code == 0
-    # The kernel kills who asks for too much; on Windows he is told.
+    # The kernel kills a process that asks for too much; on Windows the allocation fails.
     assert (await box.play("stress", "--vm", "2", "--vm-bytes", "1G")).err == ""
     windows = Box("windows", name="stress", program="stress", cmd=("stress.exe",))
     refused = await windows.play("stress.exe", "--vm", "2", "--vm-bytes", "1G")
@@ -492,7 +492,7 @@ async def test_grpc_health(tester) -> None:
 
 
 async def test_https(tester) -> None:
-    """An unknown image answers HTTPS probes; porter shows the certificate that it is told to."""
+    """An unknown image answers HTTPS probes; porter shows the configured certificate."""
     unknown = Box(userland="any")
     unknown.ports = [PortMapping(8443, 0)]
     tester.env["SERVE_TLS_PORT_8443"] = "secret"

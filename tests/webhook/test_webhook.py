@@ -130,7 +130,7 @@ def test_health_and_certificates() -> None:
         (("--cert-file", "/none", "--key-file", "/none"), "cannot be used"),
     ],
 )
-def test_mistakes_are_told(options: tuple[str, ...], hint: str) -> None:
+def test_mistakes_are_reported(options: tuple[str, ...], hint: str) -> None:
     command = [sys.executable, "-m", "transom.cli.main", "webhook", "--port", "0", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode in (1, 2) and hint in done.stderr

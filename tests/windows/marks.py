@@ -112,8 +112,8 @@ def _ids(node: ast.expr) -> list[str]:
 
 
 def in_scope() -> list[Record]:
-    """Records that this cluster must show: all but those of statements that are for later, or are
-    only to be said.
+    """Records that this cluster must show: all but those of statements that are for later, or only
+    have to be documented.
     """
     known = checklist_statements()
     return [

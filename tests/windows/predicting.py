@@ -72,7 +72,7 @@ USUAL: Final = {
     "features": (),
 }
 _OLDEST_API: Final = (1, 20)  # older kubelets talk to this one
-# Images of our own: one of each kind that nobody publishes.
+# Images of our own: one of each kind that is not published.
 IMAGES: Final = catalogue_with(
     """
 images:
@@ -147,7 +147,7 @@ class Prediction:
 
     @property
     def warned(self) -> bool:
-        """Whether who creates the pod is told."""
+        """Whether the client that creates the pod is warned."""
         limit = self.limit
         recorded = limit.severity in ("error", "warning") or (
             limit.severity == "info" and limit.effect in ("ignored", "rejected")

@@ -1,4 +1,4 @@
-"""What is told of an object that somebody writes, for nodes of which more or less is known."""
+"""What is reported about a written object, for nodes of which more or less is known."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_runtime_decides_and_if_it_is_not_known_the_worst(
     assert ids(advisor(**target).review("Pod", pod(hostNetwork=True)).warnings) == expected
 
 
-def test_what_depends_on_things_not_known_is_not_told() -> None:
+def test_what_depends_on_unknown_facts_is_not_reported() -> None:
     long = pod(terminationGracePeriodSeconds=600)
     assert ids(advisor().review("Pod", long).warnings) == []
     assert ids(advisor(runtime="docker").review("Pod", long).warnings) == ["WIN-POD-007"]
@@ -63,7 +63,7 @@ def test_the_release_decides(release: tuple[int, int], expected: list[str]) -> N
     assert ids(advisor(release=release).review("Pod", made).warnings) == expected
 
 
-def test_hints_are_told_only_if_they_are_chosen() -> None:
+def test_hints_are_reported_only_if_chosen() -> None:
     made = pod(volumes=[{"name": "v", "csi": {"driver": "d"}}])
     assert advisor().review("Pod", made) == ((), ())
     assert ids(advisor(WarningPolicy(reject=("WIN-STO-014",))).review("Pod", made).refusals) == [

@@ -33,7 +33,7 @@ def found(limits: WindowsLimit, kind: str, obj: dict[str, Any]) -> list[str]:
         ("WIN-SEC-010", NodeTarget((1, 34)), True),
         ("WIN-POD-002", NodeTarget(runtime="docker"), True),
         ("WIN-POD-002", NodeTarget(runtime="containerd"), False),
-        ("WIN-POD-002", NodeTarget(), True),  # nobody said
+        ("WIN-POD-002", NodeTarget(), True),  # not stated
         ("WIN-SVC-002", NodeTarget(build=17763), True),
         ("WIN-SVC-002", NodeTarget(build=20348), False),
         ("WIN-SVC-002", NodeTarget((1, 19), build=17763), False),
@@ -150,7 +150,7 @@ def test_other_conditions() -> None:
     assert found(both, "Pod", {"spec": {"a": 1, "os": "windows", "list": [{}, {"ok": True}]}}) == []
 
 
-def test_a_value_is_told_of_once() -> None:
+def test_a_value_is_reported_once() -> None:
     twice = limit(RecordField("spec.a", "matches", "x"), RecordField("spec.a", "matches", "y"))
     assert found(twice, "Pod", {"spec": {"a": "xy"}}) == ["spec.a"]
 

@@ -1,7 +1,7 @@
 """Limits that pods meet: what lint predicts of a minimal manifest is what a node does with it.
 
 Each limit is tried with a pod that meets it and with one that does not, on a node like the one that
-lint was told of: all pods for one kind of node on the same one. What was seen is kept for the
+lint received: all pods for one kind of node on the same one. What was seen is kept for the
 tests, one for each limit.
 """
 
@@ -24,7 +24,7 @@ from transom.network.api import DnsConfig
 from transom.network.resolver import resolver_steps
 
 PREDICTIONS = predictions()
-SETTLED = 45.0  # seconds: longer than any failure takes to be told
+SETTLED = 45.0  # seconds: longer than any failure takes to be reported
 Seen = Callable[[TryNode, Prediction, Object, Object], Awaitable[None]]
 LOOKS: dict[str, Seen] = {}
 
@@ -125,7 +125,7 @@ async def _compare(node: TryNode, prediction: Prediction, met: Any, other: Any) 
     elif prediction.limit.effect == "ignored":
         await _ignored(node, prediction, pod, plain)
     else:
-        raise AssertionError("nobody says how to see it")
+        raise AssertionError("no way to see it is known")
 
 
 def _runs(pod: Object) -> bool:
@@ -165,8 +165,8 @@ async def _fails(node: TryNode, prediction: Prediction, pod: Object, *, runs: bo
 async def _ignored(
     node: TryNode, prediction: Prediction, pod: Object, plain: Object, *leaving: str
 ) -> None:
-    """The pod runs, and its container is that of a pod without the field: by what the runtime was
-    told, and by what commands in it say.
+    """The pod runs, and its container is that of a pod without the field: by what the runtime
+    received, and by what commands in it say.
     """
     assert _runs(pod), await _texts(node, pod)
     assert not [
@@ -181,7 +181,7 @@ async def _ignored(
 
 
 def _handed(node: TryNode, pod: Object) -> dict[str, Any]:
-    """What a runtime was told of a pod, as far as Windows heeds it, without names that are each
+    """What a runtime received for a pod, as far as Windows uses it, without names that are each
     pod's own.
     """
     made, sandbox = config(node, pod), meant(node, pod).config
@@ -339,7 +339,7 @@ async def options_ignored(
 ) -> None:
     await _ignored(
         node, prediction, pod, plain, "dns"
-    )  # the runtime is told, and has no use for it
+    )  # the runtime receives it and does not use it
     asked, usual = meant(node, pod).config.dns, meant(node, plain).config.dns
     assert asked.options != usual.options
     for name in ("db", "db.shop", "db.shop.svc.cluster.local"):
@@ -380,7 +380,7 @@ async def on_the_disk(node: TryNode, prediction: Prediction, pod: Object, plain:
 
 @look
 async def modes(node: TryNode, prediction: Prediction, pod: Object, plain: Object) -> None:
-    """Nobody is kept from reading."""
+    """Every user may read."""
     await _ignored(node, prediction, pod, plain)
     status = node.host.files.stat(volume(pod, "configmap", "v") + "\\a.txt")
     assert status.mode & 0o444 == 0o444

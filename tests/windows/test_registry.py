@@ -122,7 +122,7 @@ def test_records_are_found(query: str, expected: str) -> None:
     assert (found[0].id if found else "") == expected
 
 
-def test_somebody_who_finds_nothing_gets_a_hint() -> None:
+def test_a_search_without_result_gives_a_hint() -> None:
     assert "WIN-POD-002" in registry.similar_records("WIN-POD-0022")
     assert registry.similar_records("hugepagez") == ["hugepages"]
 

@@ -26,7 +26,7 @@ from transom.windows.targeting import find_target_os
         ("example.com:5000/team/app:ltsc2022", "windows", 20348),
         ("calico/windows:v3.20", "windows", None),
         ("ghcr.io/prometheus-community/windows-exporter:0.20", "windows", None),
-        # Named after Windows, but nobody can tell, or for Linux.
+        # Named after Windows, but the system is unknown, or for Linux.
         ("example.com/windows-machine-config-operator:v1", None, None),
         ("sigwindowstools/k8s-gmsa-webhook:latest", None, None),
         ("dockurr/windows", "linux", None),

@@ -79,7 +79,7 @@ async def test_a_status_update_that_decides_nothing_needs_no_right() -> None:
         await api.ok("PATCH", f"{REQUESTS}/r/status", label, media=MERGE, **EVE)
 
 
-async def test_nobody_asks_for_the_masters_certificate() -> None:
+async def test_requests_for_system_masters_are_refused() -> None:
     async with run() as api:
         problem = await refused(api, "POST", REQUESTS, request(CLIENT, "a", "system:masters"))
         assert problem == f"use of {CLIENT} signer with system:masters group is not allowed"

@@ -110,7 +110,7 @@ def named(name: str, contents: str | None = None) -> dict[str, Any]:
 
 
 async def answer(api: Api, body: Any, target: str = PODS) -> tuple[int, str]:
-    """201 with nothing, or the code and what is said behind the webhook's name."""
+    """201 with nothing, or the code and the message after the webhook's name."""
     status, made = await api.call("POST", target, body)
     if status == 201:
         return status, ""
@@ -301,7 +301,7 @@ def test_a_pod_keeps_its_identity(new: dict[str, Any], old: dict[str, Any], expe
     )
 
 
-async def test_the_definition_is_accepted_and_somebody_elses_is_left_alone() -> None:
+async def test_the_definition_is_accepted_and_others_are_left_alone() -> None:
     async with cluster(defined=False) as api:
         client = InProcessClient(api.server, SERVER_USER)
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gmsacredentialspecs.windows.k8s.io"

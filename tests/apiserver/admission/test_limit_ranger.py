@@ -14,7 +14,7 @@ async def limit(api: Api, kind: str, **bounds: dict[str, str]) -> None:
     await api.ok("POST", RANGES, {"metadata": {"name": kind.lower()}, "spec": spec})
 
 
-async def test_defaults_go_to_every_container_and_are_told() -> None:
+async def test_every_container_gets_defaults_and_an_annotation() -> None:
     async with run() as api:
         await limit(
             api, "Container", default={"cpu": "2", "memory": "1Gi"}, defaultRequest={"cpu": "1"}
@@ -93,7 +93,7 @@ async def test_bounds_of_containers(
             await api.ok("POST", PODS, pod(resources=resources))
 
 
-async def test_equal_problems_are_told_once_and_several_in_brackets() -> None:
+async def test_equal_errors_are_reported_once_and_several_in_brackets() -> None:
     async with run() as api:
         await limit(api, "Container", max={"cpu": "1"})
         two = pod(resources=cpu("2", "2"))

@@ -166,7 +166,7 @@ async def test_the_texts_of_refusals() -> None:
         )
 
 
-async def test_usage_that_nobody_counted_refuses() -> None:
+async def test_uncounted_usage_is_refused() -> None:
     async with run() as api:
         await api.ok(
             "POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9", "cpu": "9"}}}

@@ -144,7 +144,7 @@ async def test_the_runtime_class_of_a_template_is_looked_up() -> None:
 
 
 @pytest.mark.windows("WIN-API-004", "WIN-API-005")
-async def test_fields_that_the_release_drops_are_told_of() -> None:
+async def test_fields_that_the_release_drops_are_reported() -> None:
     async with cluster() as api:
         assert await ids(api, pod(os={"name": "windows"}, hostPID=True, nodeName="win-1")) == [
             "WIN-POD-004",
@@ -157,7 +157,7 @@ async def test_fields_that_the_release_drops_are_told_of() -> None:
 
 
 @pytest.mark.windows("WIN-POD-013")
-async def test_containers_that_join_a_pod_are_told_of_alone() -> None:
+async def test_only_containers_that_join_a_pod_are_reported() -> None:
     async with cluster() as api:
         await api.ok("POST", PODS, owned(pod(nodeSelector=WINDOWS, hostPID=True)))
         made = await api.ok("GET", f"{PODS}/p")
@@ -313,7 +313,7 @@ async def test_what_controllers_make_is_not_warned_of_but_refused_all_the_same()
 
 
 @pytest.mark.parametrize("nodes", [(), (node("linux-1", "linux"),)])
-async def test_without_windows_nodes_what_holds_on_all_is_told(
+async def test_without_windows_nodes_limits_of_all_builds_are_reported(
     nodes: tuple[dict[str, Any], ...],
 ) -> None:
     async with cluster(nodes=nodes) as api:
@@ -461,7 +461,7 @@ async def test_services_of_windows_pods_are_looked_at() -> None:
         assert await ids(api, SERVICE, f"{NS}/services") == ["WIN-SVC-002", "WIN-SVC-004"]
 
 
-async def test_services_that_come_first_are_told_of_with_their_pods() -> None:
+async def test_services_created_first_are_reported_with_their_pods() -> None:
     async with cluster() as api:
         assert await ids(api, SERVICE, f"{NS}/services") == []
         given = await warnings(api, "POST", PODS, labelled("windows"))
@@ -477,6 +477,6 @@ async def test_services_of_linux_pods_give_no_warnings() -> None:
         assert await ids(api, SERVICE, f"{NS}/services") == []
 
 
-async def test_without_the_option_nothing_is_said() -> None:
+async def test_without_the_option_nothing_is_reported() -> None:
     async with run() as api:
         assert await ids(api, pod(nodeSelector=WINDOWS, hostPID=True)) == []

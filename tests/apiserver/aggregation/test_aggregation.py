@@ -186,7 +186,7 @@ def get(path: str, *headers: str, method: str = "GET", body: bytes = b"") -> byt
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-async def test_who_asks_is_told_and_the_answer_comes_back() -> None:
+async def test_the_user_is_forwarded_and_the_answer_returned() -> None:
     async with run() as w:
         await w.service()
         await w.register()
@@ -296,7 +296,9 @@ async def test_big_answers_wait_for_a_slow_reader() -> None:
         w.remote.answer = lambda _r: HttpResponse(200, [], list(parts))
         client = await w.dial()
         await client.send(get(f"/apis/{GROUP}/v1/things"))
-        await asyncio.sleep(0.2)  # nobody reads: more than any buffer holds is still to come
+        await asyncio.sleep(
+            0.2
+        )  # the client does not read: more than any buffer holds is still to come
         assert await client.read_all(40_000_000) == b"".join(parts)
         client.close()
 

@@ -69,7 +69,7 @@ class Run:
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
 
-def test_a_request_is_told_in_two_stages(tmp_path: Path) -> None:
+def test_a_request_is_recorded_in_two_stages(tmp_path: Path) -> None:
     async def body(api: Api) -> None:
         answer = await api.send(
             "POST",
@@ -161,7 +161,7 @@ def test_defaults_are_in_the_request_object_as_the_server_understood_it(tmp_path
     assert "clusterIP" not in event["requestObject"]["spec"]  # which is given later
 
 
-def test_refusals_and_impersonation_are_told(tmp_path: Path) -> None:
+def test_refusals_and_impersonation_are_recorded(tmp_path: Path) -> None:
     async def body(api: Api) -> None:
         await api.send("GET", CM, peer=JANE)
         await api.send(
@@ -170,7 +170,7 @@ def test_refusals_and_impersonation_are_told(tmp_path: Path) -> None:
         await api.send("GET", CM, peer=JANE, headers={b"impersonate-user": b"joe"})
         await api.send("GET", CM, peer=None, headers={b"authorization": b"Bearer wrong"})
 
-    forbidden, as_joe, no_joe, nobody = Run(
+    forbidden, as_joe, no_joe, unauthenticated = Run(
         tmp_path, {"level": "Metadata"}, omitStages=["RequestReceived"]
     )(body)
     assert forbidden["annotations"] == {
@@ -189,8 +189,8 @@ def test_refusals_and_impersonation_are_told(tmp_path: Path) -> None:
         "groups": ["ops", "system:authenticated"],
     }
     assert no_joe["responseStatus"]["code"] == 403 and "annotations" not in no_joe
-    assert nobody["user"] == {} and nobody["stage"] == "ResponseStarted"
-    assert nobody["responseStatus"] == {
+    assert unauthenticated["user"] == {} and unauthenticated["stage"] == "ResponseStarted"
+    assert unauthenticated["responseStatus"] == {
         "metadata": {},
         "status": "Failure",
         "reason": "Unauthorized",
@@ -198,7 +198,7 @@ def test_refusals_and_impersonation_are_told(tmp_path: Path) -> None:
     }
 
 
-def test_the_reason_of_rbac_is_told(tmp_path: Path) -> None:
+def test_the_reason_of_rbac_is_recorded(tmp_path: Path) -> None:
     async def body(api: Api) -> None:
         group = "rbac.authorization.k8s.io"
         await api.ok(
@@ -218,7 +218,7 @@ def test_the_reason_of_rbac_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_watch_is_told_when_it_starts_and_when_it_ends(tmp_path: Path) -> None:
+def test_a_watch_is_recorded_when_it_starts_and_when_it_ends(tmp_path: Path) -> None:
     async def body(api: Api) -> None:
         answer = await api.send("GET", CM + "?watch=1")
         api.clock.advance(7)
@@ -674,7 +674,7 @@ def test_an_event_that_cannot_be_written_does_not_end_the_log(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "path", ["/no%0aforged", "/no%ed%a0%80", "/no%e2%80%a8forged", "/no%c2%9b2J%1b[2J%7f"]
 )
-def test_nobody_forges_or_hides_a_line(tmp_path: Path, path: str, agent: bytes) -> None:
+def test_no_line_can_be_forged_or_hidden(tmp_path: Path, path: str, agent: bytes) -> None:
     async def body(api: Api) -> None:
         await api.send("GET", path, headers={b"user-agent": agent})
 

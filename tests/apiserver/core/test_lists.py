@@ -66,7 +66,7 @@ def _token(text: str) -> str:
         (_token('{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}'), "../x"),
     ],
 )
-async def test_a_bad_token_is_told_what_is_wrong_with_it(token: str, why: str) -> None:
+async def test_a_bad_continue_token_gets_the_reason(token: str, why: str) -> None:
     api = await start()
     status, problem = await api.call("GET", f"{CM}?continue={token}")
     assert (status, problem["message"]) == (

@@ -22,7 +22,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 class SlowStream(FakeStream):
-    """A client that reads only when it is told to."""
+    """A client that reads only when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()

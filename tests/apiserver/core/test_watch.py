@@ -107,7 +107,7 @@ async def test_initial_events_end_with_a_marked_bookmark() -> None:
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_a_compacted_start_is_told_so() -> None:
+async def test_a_compacted_start_is_expired() -> None:
     api = await start()
     for name in "abc":
         await _make(api, name)

@@ -283,7 +283,7 @@ async def test_a_failed_service_gives_its_address_back() -> None:
         ),
     ],
 )
-async def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(
+async def test_an_applied_configuration_of_wrong_types_gets_the_reason(
     broken: dict[str, Any], text: str
 ) -> None:
     budgets = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets"

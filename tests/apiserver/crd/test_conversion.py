@@ -245,7 +245,7 @@ def _first(**changes: Any) -> Any:
         ),
     ],
 )
-async def test_a_bad_answer_of_the_webhook_is_told(change: Any, text: str) -> None:
+async def test_a_bad_answer_of_the_webhook_is_reported(change: Any, text: str) -> None:
     async with run() as api:
         hook = await with_hook(api)
         await api.ok("POST", WIDGETS, widget("a", spec={"host": "h", "port": 1}))

@@ -69,7 +69,7 @@ async def test_a_name_is_given_once_and_again_when_it_is_free() -> None:
         async def refused() -> Any:
             return (await conditions(api, f"gizmos.{GROUP}")).get("NamesAccepted")
 
-        # The last conflict found is the one that is told.
+        # The last conflict found is the one that is reported.
         assert await until(refused) == (
             "False",
             "ListKindConflict",

@@ -1,4 +1,4 @@
-"""A priority level: never more seats than it has, fair to flows, nobody forgotten."""
+"""A priority level: never more seats than it has, fair to flows, no request forgotten."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_full_queue_and_a_level_without_queues_refuse() -> None:
             await level.wait((), 1)
 
 
-async def test_nobody_waits_longer_than_the_limit() -> None:
+async def test_no_request_waits_longer_than_the_limit() -> None:
     async with run() as clock:
         level = made(clock, limit=1)
         level.take(1)
@@ -232,7 +232,7 @@ async def test_between_two_turns_the_loop_goes_round() -> None:
         assert "work work" not in text, text
 
 
-async def test_a_turn_of_somebody_who_went_away_goes_to_the_next() -> None:
+async def test_the_turn_of_a_cancelled_request_goes_to_the_next() -> None:
     async with run() as _clock:
         turns = HeavyReadTurns()
         await turns.take("a")

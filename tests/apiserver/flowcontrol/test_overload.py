@@ -103,7 +103,7 @@ async def test_leases_watches_health_and_others_go_on_during_a_flood_of_lists() 
         assert (level.executing, level.waiting) == (0, 0)
 
 
-async def test_what_is_too_much_is_told_to_come_back_later() -> None:
+async def test_requests_above_the_limit_get_retry_after() -> None:
     async with run() as api:
         answers = await asyncio.gather(*(get(api, CM, FLOOD) for _ in range(600)))
         refused = [a for a in answers if a.status == 429]

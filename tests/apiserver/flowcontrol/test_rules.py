@@ -186,14 +186,14 @@ def test_the_lowest_precedence_wins_then_the_name() -> None:
     assert made.find(JANE, parse_request_info("GET", "/api/v1/pods")).schema.name == "b"
 
 
-def test_a_schema_without_its_level_is_told_and_not_used() -> None:
+def test_a_schema_without_its_level_is_reported_and_not_used() -> None:
     made = RequestFlows(VirtualClock())
     dangling = made.configure([], [named("x", 2, "gone")])
     assert [obj["metadata"]["name"] for obj in dangling] == ["x"]
     assert made.find(JANE, parse_request_info("GET", "/api/v1/pods")).schema.name == "catch-all"
 
 
-def test_flows_are_told_apart_by_user_or_namespace() -> None:
+def test_flows_are_distinguished_by_user_or_namespace() -> None:
     made = flows()
     pods = parse_request_info("GET", "/api/v1/namespaces/a/pods")
     assert (

@@ -306,7 +306,7 @@ async def test_no_kubelet_is_behind_the_addresses_of_services(tmp_path: Path, ad
         assert (got.status, got.json["message"]) == (400, "address not allowed")
 
 
-async def test_an_upgrade_that_nobody_asked_for_ends_the_connection(tmp_path: Path) -> None:
+async def test_an_unrequested_upgrade_ends_the_connection(tmp_path: Path) -> None:
     async def switch(far: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with far:

@@ -69,7 +69,7 @@ async def test_a_log_is_followed_while_it_grows(tmp_path: Path) -> None:
             streams[0].write(b"two\n")
             assert await peer.chunk() == b"two\n"
             peer.close()
-            await gone.wait()  # the kubelet hears that nobody reads any more
+            await gone.wait()  # the kubelet hears that the client has gone
 
 
 @pytest.mark.parametrize(

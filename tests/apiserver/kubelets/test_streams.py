@@ -328,7 +328,7 @@ class Forwards:
                 case portforward.ForwardConnected(connection, port):
                     ports[connection] = port
                     if port == 99:
-                        session.fail(connection, "nobody listens")
+                        session.fail(connection, "no listener")
                         session.disconnect(connection)
                 case portforward.ForwardData(connection, data):
                     session.write(connection, b"%d:%b" % (ports[connection], data))
@@ -364,7 +364,7 @@ async def test_ports_are_forwarded(tmp_path: Path, tunnel: bool) -> None:
 
             events = await drive(peer, session, through)
             assert portforward.ForwardData(one, b"80:a") in events
-            assert portforward.ForwardFailed(none, "nobody listens") in events
+            assert portforward.ForwardFailed(none, "no listener") in events
             back = b"".join(
                 e.data
                 for e in events
@@ -430,7 +430,7 @@ async def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", ["log?follow=true", "exec?command=x&stdout=true", "proxy/"])
-async def test_whoever_goes_away_early_leaves_nothing_open(tmp_path: Path, path: str) -> None:
+async def test_a_client_that_leaves_early_leaves_nothing_open(tmp_path: Path, path: str) -> None:
     async with run():
         asked, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
 

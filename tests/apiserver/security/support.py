@@ -37,7 +37,7 @@ async def run(**options: Any) -> AsyncIterator[Api]:
 
 
 def as_user(name: str, *groups: str, **extra: str) -> dict[str, Any]:
-    """Keyword arguments of a call that the administrator makes as somebody else."""
+    """Keyword arguments of a call that the administrator makes as another user."""
     headers = {b"impersonate-user": name.encode()}
     if groups:
         headers[b"impersonate-group"] = "\n".join(groups).encode()

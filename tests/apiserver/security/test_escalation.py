@@ -105,7 +105,7 @@ async def test_binding_needs_the_rights_or_the_verb_bind() -> None:
         await message(
             api, 403, "POST", BINDINGS, binding("b", "ClusterRole", "cluster-admin", "eve"), **EVE
         )
-        # A subject added to somebody else's binding is a grant too.
+        # A subject added to another user's binding is a grant too.
         await api.ok("POST", BINDINGS, binding("theirs", "Role", "strong", "bob"))
         await message(
             api,
@@ -208,7 +208,7 @@ async def test_impersonated_groups_keep_their_commas_and_extras_arrive() -> None
         ]
 
 
-async def test_a_group_without_a_user_is_told_off_in_plain_text() -> None:
+async def test_a_group_without_a_user_is_refused_in_plain_text() -> None:
     async with run() as api:
         status, text = await api.call("GET", "/api?x=1", headers={b"impersonate-group": b"devs"})
         assert (status, text) == (

@@ -102,7 +102,7 @@ async def test_the_matrix() -> None:
                 method,
                 path,
             )
-            # The group without the name, and the name without the group, are nobody.
+            # The group without the name, and the name without the group, are no node.
             for user in (
                 UserInfo("n1", ("system:nodes",)),
                 UserInfo("system:node:n1", ("system:authenticated",)),
@@ -293,7 +293,7 @@ async def test_reasons_stand_in_the_refusal() -> None:
             'in API group "" in the '
             f'namespace "default": {UNRELATED}'
         )
-        nobody = as_user("system:node:", "system:nodes")
-        assert (await message(api, 403, "GET", "/api/v1/nodes", **nobody)).endswith(
+        unnamed = as_user("system:node:", "system:nodes")
+        assert (await message(api, 403, "GET", "/api/v1/nodes", **unnamed)).endswith(
             ': unknown node for user "system:node:"'
         )

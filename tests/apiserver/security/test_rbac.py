@@ -160,7 +160,7 @@ async def test_subjects_of_all_kinds_and_their_names_in_reasons() -> None:
         assert not (await review(api, "g:devs", **what))["allowed"]
 
 
-async def test_self_rules_say_everything_and_nodes_are_told_it_is_not_all() -> None:
+async def test_self_rules_are_complete_except_for_nodes() -> None:
     async with run() as api:
         await grant(api, "jane", rule("get list", "configmaps", names="one"))
         target = f"{REVIEWS}/selfsubjectrulesreviews"

@@ -65,7 +65,7 @@ _ACCEPTED = (
         ("text/html", True, _ACCEPTED),
     ],
 )
-def test_forms_nobody_has(accept: str, custom: bool, message: str) -> None:
+def test_unsupported_media_types(accept: str, custom: bool, message: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(accept, custom=custom)
     assert (caught.value.code, caught.value.message) == (406, message)

@@ -1,4 +1,4 @@
-"""metrics.k8s.io, served by the API server itself, until somebody installs a metrics-server."""
+"""metrics.k8s.io, served by the API server itself, until a metrics-server is installed."""
 
 from __future__ import annotations
 

@@ -518,7 +518,7 @@ async def test_validating_webhooks_are_asked_at_once() -> None:
         met = asyncio.Barrier(3)
 
         async def behave(review: Json) -> bytes:
-            await met.wait()  # nobody gets on before all are here
+            await met.wait()  # no call continues before all are here
             return reviewed(review, ALLOW)
 
         endpoint = await Endpoint(behave).start()
@@ -707,7 +707,7 @@ async def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> Non
             client = {"service": {"namespace": "default", "name": "kubernetes", "path": CONFIGMAPS}}
         await install(api, "mutating", hook(client))
         code, body = await api.call("POST", CONFIGMAPS, configmap("a"))
-        # The service is this very server, which knows itself; by URL it is nobody in particular.
+        # The service is this very server, which knows itself; by URL it is any other server.
         why = (
             "cannot be handled as a ConfigMap"
             if by_service

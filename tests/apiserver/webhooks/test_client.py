@@ -199,7 +199,7 @@ async def test_names_of_services_are_checked_and_resolved() -> None:
     endpoint.stop()
 
 
-async def test_nobody_there_and_nobody_answering() -> None:
+async def test_no_server_and_no_answer() -> None:
     assert await failure({"url": "https://127.0.0.1:1"}) == (
         'Post "https://127.0.0.1:1/?timeout=5s": dial tcp 127.0.0.1:1: connect: connection refused'
     )

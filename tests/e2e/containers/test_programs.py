@@ -108,7 +108,7 @@ def test_node(
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A server in JavaScript that asks a server on Linux; it crashes when told to, and comes
+    """A server in JavaScript that asks a server on Linux; it crashes on request, and comes
     back.
     """
     folder = _node(tmp_path, tmp_path_factory.getbasetemp().parent / "transom-programs")

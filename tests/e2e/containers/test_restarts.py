@@ -105,7 +105,7 @@ def test_killed_in_the_middle_of_a_rollout(own: Cluster, space: Space) -> None:
         space("rollout", "status", f"deployment/{name}", "--timeout=60s", timeout=70)
         space.until(lambda found: len(found["items"]) == 3, "pods", f"--selector=app={name}")
     assert {name: _identity(space, name) for name in before} == before
-    # Pods that were deleted while nobody ran: kubelets find their containers and end them.
+    # Pods that were deleted while the cluster was down: kubelets find their containers and end them.
     expected = space.until(
         lambda found: (
             _containers(own)
@@ -140,7 +140,7 @@ def _started_again(space: Space, name: str, count: int) -> None:
 
 
 def test_a_script_that_serves_goes_on(own: Cluster, space: Space) -> None:
-    """PowerShell's two halves are in the container, and in nobody else's process."""
+    """PowerShell's two halves are in the container, and in no other process."""
     script = (
         "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); "
         "$l.Start(); $n = 0; while (1) { "

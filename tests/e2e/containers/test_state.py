@@ -89,7 +89,7 @@ def test_folders_of_the_node(home: Space, ns: Space) -> None:
 
 
 def test_memory_that_is_not_there(ns: Space) -> None:
-    """Linux kills; on Windows the program is told that there is no more."""
+    """Linux kills; on Windows the allocation fails."""
     limits = {"resources": {"limits": {"memory": "48Mi"}}}
     apply(
         ns,

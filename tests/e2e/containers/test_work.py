@@ -1,5 +1,5 @@
 """Workloads over their lives: rolled out, updated, run to their end, restarted when they crash,
-told to end.
+terminated.
 """
 
 from __future__ import annotations
@@ -121,13 +121,17 @@ def test_programs_that_are_not_there(ns: Space) -> None:
     [
         (
             "linux",
-            ("sh", "-c", "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.1; done"),
-            "told\n",
+            (
+                "sh",
+                "-c",
+                "trap 'echo terminating; exit 0' TERM; echo ready; while :; do sleep 0.1; done",
+            ),
+            "terminating\n",
         ),
         ("windows", ("probe", "wait", "end"), "event 6\nbye\n"),  # CTRL_SHUTDOWN_EVENT
     ],
 )
-def test_told_to_end(ns: Space, os_name: str, command: tuple[str, ...], last: str) -> None:
+def test_a_termination_signal(ns: Space, os_name: str, command: tuple[str, ...], last: str) -> None:
     apply(ns, pod("polite", os_name, *command, terminationGracePeriodSeconds=20))
     ns.ready("pod/polite")
     with ns.running("logs", "--follow", "polite") as following:

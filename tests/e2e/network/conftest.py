@@ -174,7 +174,7 @@ class Net:
         return [text if code == "200" else "" for text, _, code in answers]
 
     def connect(self, pod: str, target: str) -> str:
-        """REFUSED, TIMEOUT or the like, "" when somebody takes the connection."""
+        """REFUSED, TIMEOUT or the like, "" when the connection is accepted."""
         command = ("/agnhost", "connect", "--timeout=1s", target)
         done = self.kubectl("--namespace", self.namespace, "exec", pod, "--", *command, check=False)
         return done.stderr.split("\n")[0].strip() if done.returncode else ""

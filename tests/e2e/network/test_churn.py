@@ -1,4 +1,4 @@
-"""Endpoints that come and go under load: nothing is lost, and nobody is sent to a pod that has left
+"""Endpoints that come and go under load: nothing is lost, and no client is sent to a pod that has left
 its slice.
 """
 
@@ -41,7 +41,7 @@ def test_pods_leave_under_load(space: Net) -> None:
     with ThreadPoolExecutor(2) as pool:
         loads = [pool.submit(space.fetch, client, *["s/hostname"] * LOAD) for client in clients]
         for gone in sorted(first):
-            # It goes on serving, but is no member any more: whoever got an answer from it was sent
+            # It goes on serving, but is no member any more: a client that got an answer from it was sent
             # astray.
             space("label", "pod", gone, "app=former", "deployment=former", "--overwrite")
             eventually(lambda: members(space), lambda names, gone=gone: gone not in names)

@@ -231,7 +231,7 @@ def test_a_restart_keeps_it(both: Net) -> None:
     before = {name: both.object("service", name)["spec"] for name in ("six", "two")}
     both.cluster.transom("down", "--name", both.cluster.name)
     again = both.cluster.transom("up", "--name", both.cluster.name)
-    assert "windows-1" in again.stderr and "(WIN-NET-015)" in again.stderr, "told each time"
+    assert "windows-1" in again.stderr and "(WIN-NET-015)" in again.stderr, "reported each time"
     assert {name: both.object("service", name)["spec"] for name in before} == before
     both.ready()
     eventually(

@@ -19,7 +19,7 @@ MANY = 200  # services
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
-    """A cluster that nobody else minds being switched off."""
+    """A cluster that no other test uses, so that it can be switched off."""
     with made(tmp_path_factory.mktemp("machines")) as net:
         net.apply(
             crowd("lin", "linux-1", 2, APP),
@@ -105,7 +105,7 @@ def test_a_node_reboots(own: Net, node: str) -> None:
 
 def test_a_node_is_off_for_a_while(own: Net) -> None:
     transom(own, "node", "stop", "windows-2")
-    # What is off answers nobody; what leads there is the business of controllers, which wait.
+    # What is off does not answer; what leads there is the business of controllers, which wait.
     target = f"{next(p['status']['podIP'] for p in own.object('pods')['items'] if p['spec']['nodeName'] == 'windows-2')}:8080"
     assert own.connect("lin-client", target) not in ("", "REFUSED")
     transom(own, "node", "start", "windows-2")
@@ -117,7 +117,7 @@ def test_a_node_is_off_for_a_while(own: Net) -> None:
 
 
 def test_a_service_restart_that_loses_networks(own: Net) -> None:
-    """Pods are cut off, and new ones cannot be made, until somebody makes the network again: a
+    """Pods are cut off, and new ones cannot be made, until the network is created again: a
     reboot does.
     """
     for words in (

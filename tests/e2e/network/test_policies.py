@@ -101,7 +101,7 @@ def test_deny_by_default_and_allow_by_label(clean: Net) -> None:
     eventually(lambda: reached(clean), lambda found: only(found, "friend"))
     assert only(reached(clean, street=True))  # a friend of another namespace is none
     # Without direct server return services show the address of a Windows client's node, and that is
-    # nobody's friend.
+    # selected by no policy.
     assert only(reached(clean, services=True), "lin-friend", "win-friend win")
     # Kubelets reach their own pods whatever policies say: probes must work.
     assert clean.object("pod", "win")["status"]["containerStatuses"][0]["ready"]
@@ -163,4 +163,4 @@ def test_what_pods_send(clean: Net) -> None:
     names = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
     clean.apply({**policy("out", {}), "spec": {**deny, "egress": [server, names]}})
     eventually(lambda: reached(clean, services=True), lambda found: only(found, " win"))
-    assert all(reached(clean, street=True).values())  # nobody said anything about them
+    assert all(reached(clean, street=True).values())  # not stated anything about them

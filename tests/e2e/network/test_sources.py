@@ -1,4 +1,4 @@
-"""Whom servers see: the client, or whoever stands between. And ways to a pod that lead through its
+"""Whom servers see: the client, or a hop between. And ways to a pod that lead through its
 node's own address.
 """
 
@@ -47,7 +47,7 @@ def from_this_machine(net: Net, name: str) -> str:
 
 
 def test_pods_see_pods(net: Net) -> None:
-    """Without a service, nobody changes anything between pods."""
+    """Without a service, nothing is rewritten between pods."""
     targets = {name: f"{net.ip(name)}:8080" for name in ("lin-0", "lin-1", "win-1", "win-2")}
     for client in ("lin-c", "win-c", "lin-1", "win-1"):
         assert set(net.clients(client, *targets.values())) == {net.ip(client)}
@@ -96,7 +96,7 @@ def test_the_external_policy_local_keeps_clients(space: Net, node: str, other: s
         service("any", {"app": "s"}, type="NodePort"),
     )
     space.ready()
-    # Inside the cluster the policy counts for nobody.
+    # Inside the cluster the policy has no effect.
     eventually(
         lambda: (
             all(space.fetch("near", "local/hostname"))

@@ -175,9 +175,7 @@ containers:
     ns.until(lambda e: e["subsets"][0].get("addresses"), "endpoints/web")
     ns("exec", "web", "--", "touch", "/tmp/ill")
     found = ns.until(lambda p: container(p)["restartCount"] == 1, "pod/web")
-    assert (
-        container(found)["lastState"]["terminated"]["exitCode"] == 0
-    )  # nginx ends when it is told to
+    assert container(found)["lastState"]["terminated"]["exitCode"] == 0  # nginx ends on request
     described = ns("describe", "pod", "web")
     assert "Readiness probe failed: HTTP probe failed with statuscode: 404" in described
     assert "Container c failed liveness probe, will be restarted" in described
@@ -192,7 +190,7 @@ terminationGracePeriodSeconds: 20
 containers:
 - name: c
   image: busybox:1.32
-  command: [sh, -c, 'trap "echo told; sleep 1; exit 0" TERM; echo up; while true; do sleep 0.1; done']
+  command: [sh, -c, 'trap "echo terminating; sleep 1; exit 0" TERM; echo up; while true; do sleep 0.1; done']
   lifecycle: {preStop: {exec: {command: [sh, -c, 'echo hook > /proc/1/fd/1']}}}
 """,
         )
@@ -206,7 +204,7 @@ containers:
         assert "Terminating" in ns("get", "pods")
         ns("wait", "--for=delete", "pod/slow", "--timeout=15s", check=False)
         assert 1 <= time.monotonic() - began < 10
-        assert following.stdout.read() == "hook\ntold\n"
+        assert following.stdout.read() == "hook\nterminating\n"
     ns.apply(
         pod(
             "deaf",

@@ -74,7 +74,7 @@ spec:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Space]:
-    """A cluster from a file, which nobody else uses."""
+    """A cluster from a file, which no other test uses."""
     binaries = kubectl_binaries()
     if not binaries:
         pytest.skip("no kubectl on this machine")

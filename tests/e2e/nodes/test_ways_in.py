@@ -49,7 +49,7 @@ def test_port_forward(home: Space, way: str) -> None:
             get(address + "/none")
 
 
-def test_a_port_where_nobody_listens(home: Space) -> None:
+def test_a_port_without_listener(home: Space) -> None:
     with home.running("port-forward", "pod/talker", ":81") as process:
         assert process.stdout is not None
         found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())

@@ -167,7 +167,7 @@ spec:
 
 
 def test_a_drained_node(ns: Space) -> None:
-    """The control plane's node, so that nobody else is disturbed."""
+    """The control plane's node, so that no other test is disturbed."""
     ns.apply("""
 apiVersion: apps/v1
 kind: Deployment
@@ -206,7 +206,7 @@ spec:
         ns("uncordon", "control-plane")
 
 
-def test_what_is_told_of_nodes(home: Space) -> None:
+def test_what_is_reported_about_nodes(home: Space) -> None:
     linux, windows = home("describe", "node", "linux-1"), home("describe", "node", "windows-1")
     assert "kubelet has sufficient memory available" in linux and "KubeletReady" in windows
     assert (

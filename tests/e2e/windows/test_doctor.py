@@ -1,4 +1,4 @@
-"""Nodes with faults: what `transom doctor` says of them, what mends them, and what a report takes
+"""Nodes with faults: what `transom doctor` says of them, what corrects them, and what a report takes
 along.
 """
 

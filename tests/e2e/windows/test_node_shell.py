@@ -31,7 +31,7 @@ KUBELET = (
 
 @dataclass(frozen=True)
 class Node:
-    """The machine of one test, which nobody else uses."""
+    """The machine of one test, which no other test uses."""
 
     kubectl: Kubectl
 
@@ -152,10 +152,13 @@ def test_exit_codes_streams_and_input(node: Node) -> None:
         node.run("sc.exe", "query", "nothing").returncode == 1
     )  # 1060 is more than a shell here can see
     cluster = node.kubectl.cluster
-    nobody = cluster.transom(
+    unknown = cluster.transom(
         "node", "exec", "--name", cluster.name, "x", "--", "hostname", check=False
     )
-    assert (nobody.returncode, nobody.stderr.splitlines()[0]) == (1, "error: there is no node 'x'")
+    assert (unknown.returncode, unknown.stderr.splitlines()[0]) == (
+        1,
+        "error: there is no node 'x'",
+    )
 
 
 def test_a_shell_at_a_terminal(node: Node) -> None:

@@ -134,7 +134,7 @@ class Shouter:
     def __call__(self, event: portforward.Event) -> None:
         match event:
             case portforward.ForwardConnected(connection, 81):
-                self.session.fail(connection, "nobody listens")
+                self.session.fail(connection, "no listener")
                 self.session.disconnect(connection)
             case portforward.ForwardData(connection, data):
                 self.session.acknowledge(connection, len(data))

@@ -81,7 +81,7 @@ def test_statuses(status: dict[str, Any], code: int | None, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
-def test_a_status_nobody_can_read_is_a_failure(raw: bytes) -> None:
+def test_an_unreadable_status_is_a_failure(raw: bytes) -> None:
     assert channels.decode_status(raw, channels.V4)["status"] == "Failure"
 
 

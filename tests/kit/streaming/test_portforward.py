@@ -39,7 +39,7 @@ CHANNEL_PROTOCOLS = channels.PORT_FORWARD_WEBSOCKET
 
 
 def exchange(client: PortForward, server: PortForward) -> tuple[list[Event], list[Event]]:
-    """All bytes both ways until there are none. What the client and the server were told, all of it
+    """All bytes both ways until there are none. What the client and the server received, all of it
     acknowledged.
     """
     recorded: tuple[list[Event], list[Event]] = ([], [])
@@ -91,16 +91,16 @@ def test_a_connection_from_beginning_to_end(
     assert server.spdy.open_streams == client.spdy.open_streams == 2  # those of the first
 
 
-def test_a_failure_is_told(ends: tuple[SpdyForwardClient, SpdyForwardServer]) -> None:
+def test_a_failure_is_reported(ends: tuple[SpdyForwardClient, SpdyForwardServer]) -> None:
     client, server = ends
     id = client.open(81)
     assert id is not None
     exchange(client, server)
-    server.fail(id, "nobody listens")
+    server.fail(id, "no listener")
     server.disconnect(id)
     got, _ = exchange(client, server)
     assert sorted(map(repr, got)) == sorted(
-        map(repr, [ForwardFailed(id, "nobody listens"), ForwardEnded(id), ForwardDisconnected(id)])
+        map(repr, [ForwardFailed(id, "no listener"), ForwardEnded(id), ForwardDisconnected(id)])
     )
     assert got[-1] == ForwardDisconnected(id)
 

@@ -87,7 +87,7 @@ def test_exit_code_with_both_outputs(hops: World) -> None:
     assert err.startswith(b"err\n") and b"command terminated with exit code 42" in err
 
 
-def test_an_error_of_the_server_is_told(tool: World) -> None:
+def test_an_error_of_the_server_is_shown(tool: World) -> None:
     code, _, err = tool.run("exec", "p", "--", "broken")
     assert code == 1
     assert b"error executing command in container: no such thing" in err
@@ -159,7 +159,7 @@ def test_port_forward(hops: World) -> None:
             client.close()
         with socket.create_connection(("127.0.0.1", ports[81]), 10) as client:
             assert receive_all(client) == b""
-        assert b"nobody listens" in process.stderr.readline()
+        assert b"no listener" in process.stderr.readline()
     finally:
         process.kill()
         process.communicate(timeout=10)
@@ -173,7 +173,7 @@ def receive_all(client: socket.socket) -> bytes:
 
 
 def read_until(terminal: int, awaited: bytes | None) -> bytes:
-    """What a terminal shows until it shows this; None reads until nobody holds its other end any
+    """What a terminal shows until it shows this; None reads until no process holds its other end any
     more.
     """
     raw = b""

@@ -68,4 +68,4 @@ def test_port_forward(core: Core) -> None:
     assert sock.recv(100) == b"HELLO"
     sock.close()
     assert core.api.spoken == [channels.V4]
-    assert forward.error(81) == "nobody listens"
+    assert forward.error(81) == "no listener"

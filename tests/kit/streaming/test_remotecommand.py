@@ -270,7 +270,7 @@ def test_the_command_waits_for_all_streams() -> None:
     ]
 
 
-def test_streams_nobody_asked_for() -> None:
+def test_unrequested_streams() -> None:
     server = SpdyCommandServer(CommandStreams(stdout=True), V4)
     client, raw = raw_client("strange", STDIN, ERROR, ERROR, STDOUT)
     assert server.receive_data(raw) == [CommandOpened()]

@@ -27,7 +27,7 @@ def client() -> WebSocketConnection:
 def frame(
     first: int, payload: bytes = b"", *, masked: bool = True, size: int | None = None
 ) -> bytes:
-    """A frame by hand, from a client unless told otherwise."""
+    """A frame by hand, from a client unless the test says otherwise."""
     bit = 0x80 if masked else 0
     length = len(payload) if size is None else size
     head = (

@@ -1,4 +1,4 @@
-"""A node that runs short: conditions, who goes, what is said, who may still come."""
+"""A node that runs short: conditions, which pods are evicted, what is reported, which pods are still admitted."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ async def test_the_service_is_named() -> None:
 @pytest.mark.parametrize(
     ("greeting", "listening"), [(b"", False), (b"HTTP/1.1 400 Bad Request\r\n\r\n", True)]
 )
-async def test_nobody_who_speaks_it(greeting: bytes, listening: bool) -> None:
+async def test_no_grpc_server(greeting: bytes, listening: bool) -> None:
     assert (await outcome(greeting, None, listening=listening))[0] == ProbeOutcome(
         "failure",
         'timeout: failed to connect service "10.244.1.5:9090" within 2s: context deadline exceeded',

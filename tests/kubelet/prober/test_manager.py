@@ -146,7 +146,7 @@ async def test_startup_holds_the_others_back() -> None:
         assert web.prober.startup(web.id) is False and web.changes == ["uid-web"]
 
 
-async def test_a_container_that_has_ended_is_left_alone_whoever_says_so() -> None:
+async def test_an_ended_container_is_not_probed() -> None:
     async with play() as node:
         node.runtime.commands = [GOOD]
         web = Watched(node, readinessProbe=probe())

@@ -211,7 +211,7 @@ def test_items_modes_and_the_pods_group() -> None:
         ),
     ],
 )
-def test_failures_are_told(source: dict[str, Any], text: str) -> None:
+def test_failures_are_reported(source: dict[str, Any], text: str) -> None:
     machine = Machine()
     store(machine)
     with pytest.raises(TimeoutError):
@@ -245,7 +245,7 @@ def test_optional_objects() -> None:
     assert machine.files.read(volume(machine, "secret", "s", "k")) == b"x"
 
 
-def test_a_secret_that_goes_away_stays_in_running_pods_and_is_told_of() -> None:
+def test_a_deleted_secret_stays_in_running_pods_and_is_reported() -> None:
     machine = Machine()
     store(machine)
     wanted = with_volumes(secret())

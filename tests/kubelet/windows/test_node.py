@@ -162,7 +162,7 @@ async def test_the_gaps_of_stats_summary(node: Any, flavour: str) -> None:
         )
         assert card["name"].startswith(node.runtime.sandboxes()[0].id + "_")
         if flavour == "docker":
-            assert one["rootfs"]["usedBytes"] == 0  # nobody measures layers there
+            assert one["rootfs"]["usedBytes"] == 0  # layers are not measured there
 
 
 @pytest.mark.windows("LIFE-01")
@@ -279,7 +279,7 @@ async def test_ports_are_forwarded_by_wincat_of_the_pause_image(
 
 @pytest.mark.windows("TRB-114")
 @flavours
-async def test_a_port_on_which_nobody_listens(node: Any, flavour: str) -> None:
+async def test_a_port_without_listener(node: Any, flavour: str) -> None:
     async with node("windows", flavour=flavour) as node:
         await node.create("p", containers=[container()])
         sandbox = meant(node, await running(node)).id

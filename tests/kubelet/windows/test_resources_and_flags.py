@@ -258,7 +258,7 @@ async def test_millicores_are_scaled_to_parts_of_the_machine(
 @pytest.mark.parametrize(
     ("version", "least", "most"), [("v1.20.15", 0.95e9, 1.05e9), ("v1.14.10", 1.9e9, 2.1e9)]
 )
-async def test_old_kubelets_give_weights_so_that_limits_bind_nobody(
+async def test_old_kubelets_give_weights_so_that_limits_have_no_effect(
     node: Any, version: str, least: float, most: float
 ) -> None:
     async with node("windows", version=version) as node:

@@ -234,7 +234,7 @@ async def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
             NANO,
             "ContainerAdministrator",
             "ContainerUser",
-        ),  # the message shows the image's user, whoever was asked for
+        ),  # the message shows the image's user, whichever user was asked for
         (SERVERCORE, "ContainerAdministrator", ""),
         (SERVERCORE, None, None),  # of an image that names no user nothing is known
         (SERVERCORE, "CONTAINERADMINISTRATOR", None),  # the spelling counts
@@ -339,7 +339,7 @@ async def test_fields_of_a_container_that_only_linux_knows_are_ignored(
                 what
             )  # nothing of it reaches the runtime
             assert await printed(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
-        assert not await warnings(node)  # and nobody is told
+        assert not await warnings(node)  # and nothing is reported
 
 
 @pytest.mark.windows("FEAT-04", "RES-05", "WIN-SEC-001")
@@ -425,7 +425,7 @@ GMSA = {"windowsOptions": {"gmsaCredentialSpec": SPEC}}
 @pytest.mark.windows("RT-09")
 async def test_docker_is_given_a_credential_spec_through_the_registry(node: Any) -> None:
     async with node("windows") as node:
-        node.host.registry.set(CREDENTIAL_SPECS, "mine", "of somebody else")
+        node.host.registry.set(CREDENTIAL_SPECS, "mine", "of another pod")
         await node.create("p", securityContext=GMSA, containers=[container()])
         pod = await running(node)
         values = node.host.registry.values(CREDENTIAL_SPECS)

@@ -440,7 +440,7 @@ async def test_modes_of_files_are_kept_as_the_read_only_attribute_alone(
             "a.txt": True,
             "b.txt": False,
         }
-        assert {mode & 0o444 for mode in modes.values()} == {0o444}  # nobody is kept from reading
+        assert {mode & 0o444 for mode in modes.values()} == {0o444}  # every user may read
         status = node.host.files.stat(top + "\\a.txt")
         assert (status.uid, status.gid) == (0, 0)
 

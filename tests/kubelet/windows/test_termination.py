@@ -137,7 +137,7 @@ async def test_the_five_seconds_are_in_the_registry_of_the_image(
 
 @pytest.mark.windows("API-38")
 @flavours
-async def test_deletion_without_grace_waits_for_nobody(node: Any, flavour: str) -> None:
+async def test_deletion_without_grace_does_not_wait(node: Any, flavour: str) -> None:
     heard: list[str] = []
 
     async with node("windows", flavour=flavour, runtime=stubborn(heard)) as node:

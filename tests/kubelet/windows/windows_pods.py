@@ -23,7 +23,7 @@ BOTH = ("docker", "containerd")
 
 
 class Stubborn:
-    """The program `stubborn`: it hears every event and leaves when it is told `leave`, or never."""
+    """The program `stubborn`: it hears every event and leaves when it reads `leave`, or never."""
 
     def __init__(self, context: ProgramContext, heard: list[str]) -> None:
         self.context = context
@@ -51,7 +51,7 @@ def stubborn(heard: list[str]) -> dict[str, Any]:
 def container(
     *command: str, name: str = "c", image: str = SERVERCORE, **more: Any
 ) -> dict[str, Any]:
-    """It waits for ever unless it is told to do something else."""
+    """It waits for ever unless the test gives it something else to do."""
     return {"name": name, "image": image, "command": list(command or WAIT), **more}
 
 
@@ -141,13 +141,13 @@ def in_runtime(node: Node, pod: Any, name: str = "c") -> Container:
 
 
 def config(node: Node, pod: Any, name: str = "c") -> Any:
-    """What the kubelet has told the runtime of a container."""
+    """What the kubelet has given the runtime for a container."""
     record = node.runtime._core.containers[in_runtime(node, pod, name).id]
     return record.config
 
 
 def meant(node: Node, pod: Any) -> Any:
-    """What the kubelet has told the runtime of the sandbox."""
+    """What the kubelet has given the runtime for the sandbox."""
     return node.runtime.sandboxes(pod["metadata"]["uid"])[0]
 
 

@@ -125,7 +125,9 @@ def printed(schema: dict[str, Any], obj: Any, old: Any = None) -> list[str]:
         ),
     ],
 )
-def test_a_broken_rule_is_told_at_its_place(schema: dict[str, Any], value: Any, text: str) -> None:
+def test_a_broken_rule_is_reported_at_its_path(
+    schema: dict[str, Any], value: Any, text: str
+) -> None:
     assert printed(spec(schema), {"spec": value}) == [text]
 
 

@@ -98,7 +98,7 @@ def test_pruning(schema: dict[str, Any], value: Any, left: Any) -> None:
     assert value == before  # the value itself may be shared
 
 
-def test_an_object_keeps_its_type_and_metadata_and_the_dropped_paths_are_told() -> None:
+def test_an_object_keeps_its_type_and_metadata_and_dropped_paths_are_reported() -> None:
     unknown: list[str] = []
     whole = {
         "kind": "K",
@@ -185,7 +185,7 @@ def test_metadata_of_embedded_objects_is_read_as_such() -> None:
         ({"metadata": {"labels": {"a": 1}}}, "e.metadata: Invalid value: "),
     ],
 )
-def test_what_cannot_be_read_is_told_or_dropped(inner: dict[str, Any], text: str) -> None:
+def test_unreadable_values_are_reported_or_dropped(inner: dict[str, Any], text: str) -> None:
     node = compile_schema(EMBED)
     with pytest.raises(CoerceError, match="^" + text.replace("(", r"\(")):
         coerce_object({"e": inner}, node)

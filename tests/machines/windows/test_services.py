@@ -197,7 +197,7 @@ async def test_a_service_that_runs_is_deleted_when_it_stops() -> None:
         assert not machine.registry.exists(rf"{KEY}\a")
 
 
-async def test_a_start_goes_on_when_whoever_asked_has_gone() -> None:
+async def test_a_start_continues_after_its_client_has_gone() -> None:
     async with run() as machine:
         machine.mute = True
         asking = asyncio.ensure_future(machine.services.start("a"))

@@ -1,4 +1,4 @@
-"""Configuration files: which one is the node's network, and what is said of those that are no
+"""Configuration files: which one is the node's network, and what is reported about those that are no
 good.
 """
 

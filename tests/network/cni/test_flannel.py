@@ -211,7 +211,7 @@ def test_a_lease_is_what_a_node_says() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_host_gw_on_both_systems_and_only_when_somebody_looks(cluster: Any) -> None:
+def test_host_gw_on_both_systems_and_only_when_read(cluster: Any) -> None:
     linux, windows = cluster.linux("n1", 3), cluster.windows("w1", 4)
     one = cluster.flannel(linux, "10.244.1.0/24")
     two = cluster.flannel(windows, "10.244.2.0/24")
@@ -262,7 +262,7 @@ def test_host_gw_on_both_systems_and_only_when_somebody_looks(cluster: Any) -> N
     assert windows.hns.list("network", Name="cbr0")[0]["ID"] != network["ID"]
 
 
-def test_agents_that_nobody_looks_at_cost_nothing(cluster: Any) -> None:
+def test_unread_agents_cost_nothing(cluster: Any) -> None:
     node = cluster.linux("n1", 3)
     agent = cluster.flannel(node, "10.244.1.0/24")
     recorded: list[str] = []
@@ -494,7 +494,7 @@ def test_the_source_vip_is_asked_for_once(cluster: Any) -> None:
     assert json.loads(node.files.read(FILE))["ip4"]["gateway"] == "10.244.2.1"
     assert (
         source_vip(node.machine, "vxlan0", "10.244.9.0/24") == "10.244.2.2"
-    )  # stale, and nobody notices
+    )  # stale, and not noticed
 
 
 @pytest.mark.windows("TRB-86", "TRB-89", "TRB-90", "SUP-TRB-013")

@@ -91,7 +91,7 @@ def test_colons_are_written_otherwise_on_windows(cluster: Any) -> None:
 def test_the_files_are_the_truth(node: Any) -> None:
     for number in range(5):
         node.add(SMALL, f"c{number}")
-    node.files.remove(f"{FOLDER}/10.1.2.4")  # somebody cleans up by hand
+    node.files.remove(f"{FOLDER}/10.1.2.4")  # cleaned up by hand
     assert node.add(SMALL, "new")["ips"][0]["address"] == "10.1.2.4/29"
     node.call("DEL", SMALL, "c2")  # whose it was
     assert node.files.read(f"{FOLDER}/10.1.2.4") == b"new\r\neth0"
@@ -198,7 +198,7 @@ def test_refusals(node: Any, conf: dict[str, Any], args: dict[str, str], text: s
     assert folder == []
 
 
-def test_addresses_that_somebody_wants(node: Any) -> None:
+def test_requested_addresses(node: Any) -> None:
     assert (
         node.add(SMALL, "a", IP="10.1.2.5", FOO="x", IgnoreUnknown="1")["ips"][0]["address"]
         == "10.1.2.5/29"
@@ -234,7 +234,7 @@ def test_name_servers_come_from_a_file(node: Any) -> None:
     st.lists(st.tuples(st.sampled_from(["ADD", "DEL", "forget"]), st.integers(0, 7)), max_size=60)
 )
 def test_no_address_is_ever_given_twice(steps: list[tuple[str, int]]) -> None:
-    """Five addresses, eight containers: what is given is nobody else's; none is refused while one
+    """Five addresses, eight containers: what is given belongs to one container; none is refused while one
     is free; DEL frees.
     """
     fabric = Fabric()

@@ -116,7 +116,7 @@ def test_bridge_wants_a_namespace_and_its_own_address(node: Any) -> None:
     assert node.refused("ADD", other, "c2") == "container veth name provided (eth0) already exists"
 
 
-def test_check_finds_what_somebody_changed(node: Any) -> None:
+def test_check_finds_changes_by_hand(node: Any) -> None:
     node.sandbox("c1")
     conf = {**bridge(), "prevResult": node.add(bridge())}
     sandbox = node.machine.fabric.stacks["n1/c1"]

@@ -66,7 +66,7 @@ async def test_a_linux_sandbox_has_a_veth_on_the_bridge_and_goes_without_a_trace
 
 
 @waits
-async def test_what_is_missing_is_said_and_nothing_is_left(cluster: Any, node: Any) -> None:
+async def test_missing_parts_are_reported_and_nothing_is_left(cluster: Any, node: Any) -> None:
     pods = cluster.pods(node, CIDR)
     node.files.remove("/run/flannel/subnet.env")
     assert (

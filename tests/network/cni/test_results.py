@@ -47,7 +47,7 @@ def test_1_0_0_leaves_the_family_out() -> None:
         (CURRENT, "0.9.9", 'cannot convert version 0.3.x to "0.9.9"'),
     ],
 )
-def test_what_cannot_be_said(result: dict[str, Any], version: str, text: str) -> None:
+def test_results_without_a_representation(result: dict[str, Any], version: str, text: str) -> None:
     with pytest.raises(CniError) as caught:
         as_version(result, version)
     assert str(caught.value) == text

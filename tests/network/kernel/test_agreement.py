@@ -79,7 +79,7 @@ def test_node_ports_on_the_loopback_and_public_addresses() -> None:
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else's rules in the kernel alone: the planes differ, and it is said."""
+    """Rules of another program in the kernel alone: the planes differ, and that is reported."""
     from transom.network.kernel import plan
 
     cluster = make_cluster("l2bridge", 2, 0)

@@ -66,7 +66,7 @@ async def test_connections_and_their_errors() -> None:
             await plane.connect(there, 80, here)
         plane.patience = 0.3
         with pytest.raises(TimeoutError):
-            await plane.connect("10.99.0.1", 80, here)  # leaves the cluster, and nobody answers
+            await plane.connect("10.99.0.1", 80, here)  # leaves the cluster, and nothing answers
         with pytest.raises(OSError) as nowhere:
             await plane.connect(there, 80, "192.0.2.77")
         assert nowhere.value.errno == errno.EHOSTUNREACH

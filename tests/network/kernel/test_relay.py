@@ -133,7 +133,7 @@ def test_a_node_port_is_asked_at_nodes_from_the_host_outside() -> None:
     run(body)
 
 
-def test_a_node_that_does_not_answer_keeps_nobody_waiting() -> None:
+def test_a_node_that_does_not_answer_delays_no_other() -> None:
     async def body() -> None:
         plane = Plane()
         plane.slow = {"172.20.0.2"}

@@ -82,9 +82,9 @@ async def test_how_connections_fail() -> None:
     with pytest.raises(OSError) as unreachable:
         await net.plane.connect(VIP, 80, net.cluster.ip("windows-1"))
     assert unreachable.value.errno == errno.EHOSTUNREACH
-    with pytest.raises(OSError) as nobody:
+    with pytest.raises(OSError) as unserved:
         await net.plane.connect(net.cluster.address("w3"), 80, "10.1.2.3")
-    assert nobody.value.errno == errno.EHOSTUNREACH
+    assert unserved.value.errno == errno.EHOSTUNREACH
     lost = net.plane.connect("10.244.2.200", 80, mine)
     assert isinstance(await net.failing(lost, 31), TimeoutError)  # type: ignore[arg-type]
     linux = net.plane.connect("10.244.1.200", 80, net.cluster.address("l1"))
@@ -144,7 +144,7 @@ async def test_datagrams() -> None:
     await net.plane.settled()
 
 
-async def test_a_name_outside_answers_only_where_somebody_serves() -> None:
+async def test_an_outside_name_answers_only_where_a_server_listens() -> None:
     net = Net()
     net.plane.listen(OUTSIDE, 443, net.accepted.append)
     near = await net.plane.connect(OUTSIDE, 443, net.cluster.address("w1"))

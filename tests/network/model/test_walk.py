@@ -452,8 +452,8 @@ def test_firewall_of_a_linux_node_sees_what_is_bridged() -> None:
 
 def test_ends_that_are_no_arrival() -> None:
     cluster = peopled()
-    nobody = cluster.walk("w1", "w2", 81, listening=lambda *_: False)
-    assert (nobody.outcome, nobody.reason) == ("refused", "no-listener")
+    unserved = cluster.walk("w1", "w2", 81, listening=lambda *_: False)
+    assert (unserved.outcome, unserved.reason) == ("refused", "no-listener")
     assert cluster.walk("w1", "10.244.2.200").outcome == "dropped"
     gone = cluster.stack("w2")
     address = cluster.address("w2")

@@ -1,4 +1,4 @@
-"""Traces: how things are named, what is told, and which limit explains a failure."""
+"""Traces: how things are named, what is reported, and which limit explains a failure."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ def test_what_shows_although_it_arrives() -> None:
 
 
 @pytest.mark.windows("WIN-SVC-005", "LNET-11")
-def test_local_policy_without_dsr_is_told() -> None:
+def test_local_policy_without_dsr_is_reported() -> None:
     cluster = peopled(build=17763)
     cluster.service(
         "local",
@@ -410,13 +410,13 @@ def test_a_load_balancer_in_front_hands_on_to_node_ports() -> None:
             assert found.hops[0].device == "load balancer"
 
 
-def test_nobody_listens() -> None:
+def test_no_listener() -> None:
     found = traced(peopled(), "w1", "w3", listening=lambda *_: False)
     check(found, "refused")
     assert found.reason == "no-listener"
 
 
-# ---- what is told
+# ---- what is reported
 # --------------------------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ async def test_nodes_boot_with_what_their_command_lines_say() -> None:
                 assert process.argv == node.programs.usual(binary)[1]
             assert node.network.agent is not None and node.network.proxier is not None
         files = world.pool.node("w").machine.files
-        assert not files.exists(r"C:\k\kubelet.exe.INFO")  # nobody has read the log yet
+        assert not files.exists(r"C:\k\kubelet.exe.INFO")  # the log has not been read yet
         assert b"FLAG: --hostname-override" in await world.binaries.log("kubelet")
         assert files.exists(r"C:\k\kubelet.exe.INFO")
 

@@ -37,13 +37,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.windows("TRB-57", "TRB-60", "TRB-62")
-async def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> None:
+async def test_load_balancers_stay_unchanged_without_kube_proxy() -> None:
     async with play() as world:
         await world.runs("a")
         old = await world.service("a")
         await world.clock.sleep(3)
         await world.stop("kube-proxy")
-        assert world.balancers(old)  # although nobody has looked before
+        assert world.balancers(old)  # although they were not read before
         await world.runs("b")
         new = await world.service("b")
         await world.clock.sleep(60)
@@ -64,7 +64,7 @@ async def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() 
 
 
 @pytest.mark.windows("TRB-89")
-async def test_those_since_boot_speak_when_somebody_listens() -> None:
+async def test_programs_started_at_boot_write_to_an_attached_terminal() -> None:
     async with play() as world:
         world.balancers("")
         assert await world.binaries.log("kube-proxy")
@@ -82,7 +82,7 @@ async def test_those_since_boot_speak_when_somebody_listens() -> None:
         )
 
 
-async def test_a_reboot_ends_the_one_that_somebody_started() -> None:
+async def test_a_reboot_ends_a_program_started_by_hand() -> None:
     async with play() as world:
         tracker = world.net.shared.endpoints
         printed = await world.relaunch("kube-proxy")
@@ -216,7 +216,7 @@ async def test_a_kubeconfig_that_leads_nowhere() -> None:
 
 
 @pytest.mark.windows("TRB-63", "TRB-68")
-async def test_the_network_that_kube_proxy_is_told() -> None:
+async def test_the_network_given_to_kube_proxy() -> None:
     async with play() as world:
         await world.stop("kube-proxy")
         usual = world.binaries.usual("kube-proxy")[1]

@@ -89,7 +89,7 @@ def test_settings_are_checked_before_anything_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_what_nodes_would_be_told(fresh_cluster: Cluster) -> None:
+def test_what_nodes_would_receive(fresh_cluster: Cluster) -> None:
     """Against a real API server, with a Linux and a Windows node that are objects only."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"apiVersion": "v1", "kind": "List", "items": OBJECTS}, file)

@@ -75,7 +75,7 @@ async def test_the_line_of_the_document_starts_a_kubelet_that_finds_its_pods() -
         await world.clock.sleep(3)
         assert world.balancers(ip)  # kube-proxy goes on
         await world.clock.sleep(60)
-        assert (await ready(world)).startswith("Unknown")  # nobody speaks for the node
+        assert (await ready(world)).startswith("Unknown")  # no kubelet reports the node's status
         printed = await world.launch("kubelet", *DOCUMENT)
         await world.until(lambda: is_ready(world))
         assert (
@@ -373,7 +373,7 @@ async def test_a_configuration_file_counts_less_than_flags() -> None:
         )
 
 
-async def test_a_full_disk_keeps_nobody_from_looking() -> None:
+async def test_a_full_disk_can_still_be_read() -> None:
     async with play() as world:
         host = world.pool.node("w").machine
         host.fill_disk()

@@ -145,7 +145,7 @@ def test_affinity_and_its_end(running: Running) -> None:
     first = client.ask(VIP, 80)
     assert {client.ask(VIP, 80) for _ in range(20)} == {first}
     running.put(HERE, ALSO, THERE, **sticky, externalIPs=[EXTERNAL])
-    assert client.ask(VIP, 80) == first, "a change of the service forgets nobody"
+    assert client.ask(VIP, 80) == first, "a change of the service keeps client affinity"
     assert also.ask(VIP, 80).split()[0] in ("here", "also", "there")
     listed = running.lab.node.run("nft list table ip transom-proxy")
     assert "10.244.1.4 timeout 10m" in listed
@@ -156,7 +156,7 @@ def test_affinity_and_its_end(running: Running) -> None:
     ]
     running.put(*stays, **sticky)
     assert client.ask(VIP, 80).split()[0] != first.split()[0], (
-        "an endpoint that has left gets nobody"
+        "an endpoint that has left gets no connections"
     )
 
 

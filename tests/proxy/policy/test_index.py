@@ -117,7 +117,7 @@ def test_after_every_event_the_index_agrees_with_the_definition(seed: int) -> No
         before = now
 
 
-def test_only_nodes_with_concerned_pods_are_told() -> None:
+def test_only_nodes_with_selected_pods_are_notified() -> None:
     index = PolicyIndex()
     recorded: list[frozenset[str]] = []
     index.listeners.append(recorded.append)

@@ -78,7 +78,7 @@ def test_who_reaches_whom(guarded: Guarded) -> None:
     assert guarded.asks("other", udp=True) == "silence"
     assert guarded.asks("node") == "web", "the node reaches its pods: probes must work"
     assert guarded.asks("web", OTHER) == "other", (
-        "answers come back, nothing is said of the other direction"
+        "answers come back, the policy does not cover the other direction"
     )
     assert guarded.asks("db", VIP, 80) == "web", "a service's address is the pod's by then"
     assert guarded.asks("other", VIP, 80) == "silence"

@@ -222,7 +222,7 @@ NOT_DB = {
             [to(OTHER, WEB)],
             [to(DB, WEB), to(DB, OTHER)],
         ),
-        # Pods on the host's network and ended ones are nobody's peers.
+        # Pods on the host's network and ended ones are no peers.
         ([into_web(app("db"))], [], [to("10.244.1.99", WEB)]),
     ],
 )
@@ -305,5 +305,5 @@ def test_pods_with_the_same_rules_share_a_chain_and_peers_are_elements() -> None
     assert after.maps == table.maps
 
 
-def test_nobody_isolated_is_no_table() -> None:
+def test_no_isolated_pod_is_no_table() -> None:
     assert policy_table("ip", [(p, OPEN) for p in SEEN]) is None

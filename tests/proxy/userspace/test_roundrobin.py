@@ -55,7 +55,7 @@ def test_the_time_of_a_known_service_is_not_changed() -> None:
     assert made.next(WEB, "10.244.2.1") == mine
 
 
-def test_nobody_there() -> None:
+def test_no_endpoints() -> None:
     made, _ = balancer()
     made.remove_endpoints(WEB)
     with pytest.raises(NoEndpoint, match="missing endpoints"):

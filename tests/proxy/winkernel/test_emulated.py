@@ -38,7 +38,7 @@ LIN1 = node("lin1", "172.18.0.5", "10.244.2.0/24", "5.10.0", "linux")
         ("10.0.20348.587", True),
     ],
 )
-def test_what_a_windows_node_would_be_told(kernel: str, overlay: bool) -> None:
+def test_what_a_windows_node_would_receive(kernel: str, overlay: bool) -> None:
     mine = node("win1", "172.18.0.4", "10.244.1.0/24", kernel)
     tracker = ServiceTracker()
     tracker.put_service(service())

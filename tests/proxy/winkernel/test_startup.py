@@ -69,9 +69,7 @@ def test_the_network_may_come_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize(("release", "left"), [((1, 14), 1), ((1, 15), 0), ((1, 20), 0)])
-def test_all_load_balancers_of_the_host_go_whoever_made_them(
-    release: tuple[int, int], left: int
-) -> None:
+def test_all_load_balancers_of_the_host_are_removed(release: tuple[int, int], left: int) -> None:
     node = Node(release=release)
     mine = node.pod("10.244.1.7")
     mapping = {
@@ -178,7 +176,7 @@ def test_overlay_endpoints_sources_and_providers() -> None:
     assert not node.remotes() and not node.balancers()
 
 
-def test_l2bridge_has_no_source_vip_whatever_is_said() -> None:
+def test_l2bridge_never_has_a_source_vip() -> None:
     node = Node(source_vip="10.244.1.9")
     node.put(service(), ("10.244.2.5", OTHER))
     node.sync()

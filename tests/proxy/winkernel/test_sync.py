@@ -217,7 +217,7 @@ def test_endpoints_that_cannot_be_deleted_stay_behind(caplog: pytest.LogCaptureF
     assert sorted(node.remotes()) == ["10.244.2.5", "10.244.2.6"]
 
 
-def test_a_load_balancer_for_the_same_is_used_again_whoever_is_behind_it() -> None:
+def test_a_load_balancer_for_the_same_frontend_is_reused_with_other_endpoints() -> None:
     """The number of endpoints, not which, is compared."""
     node = Node()
     node.put(service("a", ip="10.96.0.1", externalIPs=["198.51.100.1"]), THERE)

@@ -45,7 +45,7 @@ async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
     )
     network = TableNetwork(
         TableDataplane(), "192.168.0.1", "10.88.0.0/24"
-    )  # nobody asks it: containerd has its own
+    )  # it is not used: containerd has its own
     try:
         await runtime.start()
         yield Bench(

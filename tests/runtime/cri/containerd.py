@@ -65,7 +65,7 @@ _NETWORK = """
   "ipam": {{"type": "host-local", "dataDir": "{0}/ipam", "ranges": [[{{"subnet": "10.88.0.0/24"}}]]}}}}]}}
 """
 # It comes back when it is killed, unless it is to stay away. To /run and /var/lib containerd, runc
-# and CNI write whatever they are told.
+# and CNI write whatever they receive.
 _INIT = """
 mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && busybox ip link set lo up && mkdir /run/netns || exit 1
 while :; do [ -e {0}/away ] && busybox sleep 0.05 || containerd --config {0}/config.toml; done

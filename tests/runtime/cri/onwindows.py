@@ -107,7 +107,7 @@ async def lives(node: Node) -> None:
     assert node.state(made) == ("exited", 7)
     short = await node.create(sandbox, "short", "sh", "-c", "exit 3")
     await runtime.start_container(short)
-    await until(lambda: node.state(short) == ("exited", 3))  # nobody has said so but the list
+    await until(lambda: node.state(short) == ("exited", 3))  # only the list shows it
     assert [event.kind for event in node.events if event.container_id == made] == [
         "started",
         "died",
@@ -132,13 +132,13 @@ async def commands(node: Node) -> None:
     much = await runtime.exec_sync(made, ("head", "-c", "3000000", "/dev/zero"))
     assert much.stdout == bytes(3000000)
     heard: list[bytes] = []
-    script = "read x; echo you said $x; exit 4"
+    script = "read x; echo you wrote $x; exit 4"
     process = await runtime.exec(
         made, ("sh", "-c", script), lambda _, data: heard.append(data), stdin=True
     )
     process.write(b"hello\n")
     assert await process.wait() == 4
-    assert b"".join(heard) == b"you said hello\n"
+    assert b"".join(heard) == b"you wrote hello\n"
     heard.clear()
     process = await runtime.exec(
         made, ("sh", "-c", "tty; exit 6"), lambda _, data: heard.append(data), tty=True
@@ -148,25 +148,25 @@ async def commands(node: Node) -> None:
 
 
 async def attachments(node: Node) -> None:
-    """To a container that reads its input. It lives on until it was heard: runtimes may forget what
-    is said last.
+    """To a container that reads its input. It lives on until it was heard: runtimes may lose the
+    last output.
     """
     runtime, heard = node.runtime, list[bytes]()
     (sandbox,) = runtime.sandboxes("uid-2")
     made = await node.create(
-        sandbox.id, "listener", "sh", "-c", "read x; echo you said $x; read x", stdin=True
+        sandbox.id, "listener", "sh", "-c", "read x; echo you wrote $x; read x", stdin=True
     )
     await runtime.start_container(made)
     process = await runtime.attach(made, lambda _, data: heard.append(data), stdin=True)
     process.write(b"hello\n")
-    await until(lambda: b"".join(heard) == b"you said hello\n")
+    await until(lambda: b"".join(heard) == b"you wrote hello\n")
     process.write(b"\n")
     assert await process.wait() == 0
     await until(lambda: node.state(made) == ("exited", 0))
 
 
 async def ports(node: Node) -> None:
-    """One that nobody listens on, and one that answers."""
+    """One that no listener on, and one that answers."""
     runtime, loop = node.runtime, asyncio.get_running_loop()
     (sandbox,) = runtime.sandboxes("uid-2")
     echo = await node.create(sandbox.id, "echo", "nc", "-ll", "-p", "8080", "-e", "cat")

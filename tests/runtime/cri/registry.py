@@ -144,6 +144,6 @@ class Registry:
             do_HEAD = do_GET
 
             def log_message(self, format: str, *args: object) -> None:
-                """It is nobody's concern."""
+                """Log nothing."""
 
         return Handler

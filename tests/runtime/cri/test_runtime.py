@@ -376,7 +376,7 @@ async def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path)
         made = await runtime.create_container(sandbox, CONTAINER)
         await runtime.start_container(made)
         runtime.subscribe(heard.append)
-        del fake.containers[made]  # it ended, too, which nobody has seen
+        del fake.containers[made]  # it ended, too, which was not seen
         fake._CreateContainer(
             {"pod_sandbox_id": sandbox, "config": {"image": {"image": "x"}}, "sandbox_config": {}}
         )

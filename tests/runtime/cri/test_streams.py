@@ -244,7 +244,7 @@ async def test_a_port() -> None:
         connection.close()
 
 
-async def test_a_port_where_nobody_listens() -> None:
+async def test_a_port_without_listener() -> None:
     def react(session: Any, event: Any) -> None:
         if isinstance(event, portforward.ForwardConnected):
             session.fail(

@@ -1,4 +1,4 @@
-"""A store in a folder of its own, and a clock on which nobody waits."""
+"""A store in a folder of its own, and a clock on which nothing waits."""
 
 from __future__ import annotations
 

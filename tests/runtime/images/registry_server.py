@@ -197,7 +197,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         first = await reader.readexactly(1)
         if (
             first == b"\x16"
-        ):  # somebody begins with TLS: real servers do not wait for the end of that either
+        ):  # a client begins with TLS: real servers do not wait for the end of that either
             return None
         raw = first + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

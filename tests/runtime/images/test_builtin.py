@@ -121,7 +121,7 @@ DYNAMIC = struct.pack("<5s27xQ14xHH6x", b"\x7fELF\x02", 64, 56, 1) + struct.pack
 
 
 @pytest.mark.parametrize("content", [None, DYNAMIC])
-def test_a_missing_or_unsuitable_busybox_is_told(
+def test_a_missing_or_unsuitable_busybox_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     monkeypatch.setattr(builtin, "BUSYBOX", tmp_path / "busybox")
@@ -161,7 +161,7 @@ def test_pause_waits_and_ends_when_asked(tmp_path: Path, number: signal.Signals)
 
 
 def _mask(pid: int, name: str) -> int:
-    """Of signals: whoever started the tests may have others ignored."""
+    """Of signals: the process that started the tests may ignore others."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1], 16) for line in lines if line.startswith(name))
 

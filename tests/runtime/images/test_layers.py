@@ -429,9 +429,9 @@ def test_numbers_that_no_archive_has() -> None:
         list(TarStream(iter([bytes(header), bytes(1024)])))
 
 
-@pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
 def test_without_root_a_layer_is_unpacked_as_well_as_can_be() -> None:
-    """Files belong to whoever unpacks; overlays of user namespaces take the other attribute."""
+    """Files belong to the user who unpacks; overlays of user namespaces take the other attribute."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o777)

@@ -257,7 +257,7 @@ async def test_refusals(play: ContextFactory) -> None:
             )
 
 
-async def test_nobody_listens(play: ContextFactory) -> None:
+async def test_no_listener(play: ContextFactory) -> None:
     async with play() as (service, registry):
         port = registry.port
         await registry.__aexit__()
@@ -465,7 +465,7 @@ async def test_a_bad_layer_is_discarded_and_the_image_is_not_there(
 # ------------------------------------------------------------------------------------------
 
 
-async def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> None:
+async def test_tls_is_verified_unless_insecure(tmp_path: Path, clock: Hasty) -> None:
     ca = pki.make_ca("tests")
     pki.save_key_pair(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
     pki.save_key_pair(
@@ -523,7 +523,7 @@ async def test_mirrors_come_first_and_get_no_credentials(tmp_path: Path, clock: 
         assert registry.requests and not any("authorization" in r.headers for r in mirror.requests)
 
 
-async def test_a_pull_that_nobody_waits_for_ends(play: ContextFactory) -> None:
+async def test_a_pull_without_waiters_ends(play: ContextFactory) -> None:
     async with play() as (service, registry):
         registry.add("app:1", app())
         reached, name = asyncio.Event(), f"{registry.host}/app:1"
@@ -535,7 +535,7 @@ async def test_a_pull_that_nobody_waits_for_ends(play: ContextFactory) -> None:
         two = asyncio.create_task(service.pull(name, None, "linux"))
         await reached.wait()
         one.cancel()
-        assert (await two).tags == (name,)  # somebody else still waited
+        assert (await two).tags == (name,)  # another client still waited
         await service.remove(name, "linux")
         reached.clear()
         one = asyncio.create_task(service.pull(name, None, "linux", progress=tell))

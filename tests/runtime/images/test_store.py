@@ -142,7 +142,7 @@ def test_leases_keep_layers_and_outlive_the_process(store: LocalImageStore, tmp_
     later.release("c/n/1")
     later.sweep()
     assert found.layers[0].exists()
-    keeper.rmdir()  # the container was removed by somebody who did not tell
+    keeper.rmdir()  # the container was removed by another program
     later.sweep()
     assert not found.layers[0].exists()
     with pytest.raises(ImageNotFound):
@@ -235,7 +235,7 @@ async def test_locks_of_removed_files_are_taken_anew(tmp_path: Path) -> None:
     assert order == ["first", "second"] and path.exists()
 
 
-def test_a_damaged_index_is_told(store: LocalImageStore) -> None:
+def test_a_damaged_index_is_reported(store: LocalImageStore) -> None:
     store.index.path.write_bytes(b"{")
     with pytest.raises(ImageError, match="damaged"):
         store.images()
@@ -244,9 +244,7 @@ def test_a_damaged_index_is_told(store: LocalImageStore) -> None:
         store.images()
 
 
-def test_a_full_disk_is_told_in_words(
-    store: LocalImageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported(store: LocalImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 

@@ -228,7 +228,7 @@ async def test_an_application_that_ends_is_started_again_ever_later() -> None:
         ("nssm dance", 1, "NSSM: The non-sucking service manager"),
     ],
 )
-async def test_what_cannot_be_is_said_as_nssm_says_it(line: str, code: int, text: str) -> None:
+async def test_impossible_requests_get_the_errors_of_nssm(line: str, code: int, text: str) -> None:
     login = Login()
     before = (await login("nssm get flanneld AppParameters")).out
     printed = await login(line)

@@ -94,7 +94,7 @@ async def test_register_svc_makes_three_services_of_what_it_is_given() -> None:
         ("-ManagementIP 10.0.0.1 -NetworkMode nat", "-NetworkMode is l2bridge or overlay"),
     ],
 )
-async def test_what_is_missing_is_said_and_nothing_is_stopped(
+async def test_missing_files_are_reported_and_nothing_is_stopped(
     script: str, options: str, text: str
 ) -> None:
     login = Login()

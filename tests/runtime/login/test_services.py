@@ -129,7 +129,9 @@ async def test_a_service_without_the_flag_never_answers() -> None:
         ("Get-Process nothing", 1, 'Get-Process : Cannot find a process with the name "nothing".'),
     ],
 )
-async def test_what_cannot_be_is_said_as_windows_says_it(line: str, code: int, text: str) -> None:
+async def test_impossible_requests_get_the_errors_of_windows(
+    line: str, code: int, text: str
+) -> None:
     login = Login()
     printed = await login(line)
     assert printed.code == code

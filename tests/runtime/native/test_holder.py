@@ -41,7 +41,7 @@ def _status(pid: int) -> dict[str, list[str]]:
     return {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
 
 
-async def test_it_holds_a_network_and_is_nobody(tmp_path: Path) -> None:
+async def test_it_holds_a_network_without_privileges(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path / "native")
     await monitor.open()
     ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

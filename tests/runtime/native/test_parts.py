@@ -331,7 +331,7 @@ def test_resources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_end_of_a_container_on_a_disk_that_is_full(tmp_path: Path) -> None:
-    """Neither the record of it nor the complaint about that can be written: whoever waits hears of
+    """Neither the record of it nor the complaint about that can be written: the waiting caller hears of
     the end all the same.
     """
     path = str(tmp_path / "none" / "exit.json")
@@ -346,7 +346,7 @@ def test_the_end_of_a_container_on_a_disk_that_is_full(tmp_path: Path) -> None:
     assert done.stdout == b"went on\n"
 
 
-def test_a_folder_in_which_somebody_still_makes_files(
+def test_a_folder_in_which_files_still_appear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, late = tmp_path / "native", ["runc", "runc/x"]
@@ -426,7 +426,7 @@ def test_copies_are_what_an_overlay_would_show(tmp_path: Path) -> None:
     assert os.readlink(target / "link") == "kept"
 
 
-def test_a_tree_that_nobody_may_enter_is_removed(tmp_path: Path) -> None:
+def test_a_tree_without_permissions_is_removed(tmp_path: Path) -> None:
     (tmp_path / "layer/shut/x").mkdir(parents=True)
     (tmp_path / "layer/shut").chmod(0)
     snapshots.remove_snapshot_tree(tmp_path / "layer")

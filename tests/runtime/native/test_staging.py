@@ -1,4 +1,4 @@
-"""Mounts are gathered for runc: which of them Transom puts together itself, and what runc is told
+"""Mounts are gathered for runc: which of them Transom puts together itself, and what runc receives
 of the others.
 """
 

@@ -109,7 +109,7 @@ def test_everything_is_as_it_was(tmp_path: Path) -> None:
         ticks = b.state(made["ticks"])
         assert ticks.started_at > 0
 
-        # It went on while nobody was there, and goes on.
+        # It ran on while no kubelet ran, and still runs.
         seen = b.printed(ticks.id)
         assert seen == [str(i + 1) for i in range(len(seen))]
         await b.until(lambda: len(b.printed(ticks.id)) > len(seen))
@@ -140,7 +140,7 @@ def test_everything_is_as_it_was(tmp_path: Path) -> None:
     adopted(tmp_path, scenario)
 
 
-def test_what_ended_while_nobody_was_there(tmp_path: Path) -> None:
+def test_what_ended_while_no_kubelet_ran(tmp_path: Path) -> None:
     cgroup = f"/transom-test/adoption-{os.getpid()}"
     images = FakeImages(tmp_path / "images")
 
@@ -167,7 +167,7 @@ def test_what_ended_while_nobody_was_there(tmp_path: Path) -> None:
         RealFiles(tmp_path / "node1").destroy()
 
 
-def test_without_its_monitor_nobody_knows_how_a_container_ended(tmp_path: Path) -> None:
+def test_without_its_monitor_a_containers_exit_code_is_unknown(tmp_path: Path) -> None:
     async def scenario(b: Bench, made: Made) -> None:
         pid = b.runtime._core.containers[made["ticks"]].pid
         os.kill(b.runtime._core.monitor.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
 """What a kubelet relies on, shown on every kind of runtime: simulated, Linux containers through
-runc, Windows ones through Wine. Whoever writes another adds it to `tests/runtime/behaviour.py`.
+runc, Windows ones through Wine. Add another one to `tests/runtime/behaviour.py`.
 """
 
 from __future__ import annotations

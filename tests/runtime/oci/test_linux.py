@@ -249,7 +249,7 @@ async def test_processes_of_a_pod(oci: Play) -> None:
         await b.runtime.stop_container(first, 0)
         printed = await b.output(("ps", "-o", "pid,args"), shared, **linux(pid_namespace="pod"))
         assert not any("sleep 1000" in line for line in printed), (
-            "nobody else ends what it has started"
+            "no other program ends what it has started"
         )
         node = await b.sandbox("uid-3", linux=LinuxSandbox(host_pid=True, host_ipc=True))
         (name,) = await b.output(
@@ -514,7 +514,7 @@ async def test_input_outlives_a_client_unless_it_is_for_one(oci: Play) -> None:
         assert b.printed(made) == ["one", "two"]
         assert b.state(made).state == "running"
         none = await b.run(("cat",), b.state(made).sandbox_id)
-        assert (await b.ended(none)).exit_code == 0  # nobody keeps its input open
+        assert (await b.ended(none)).exit_code == 0  # no process keeps its input open
 
 
 async def test_lines(oci: Play) -> None:

@@ -1,5 +1,5 @@
 """Without root: the monitor is root in namespaces of its own, and what cannot work there is
-said.
+reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _why_not() -> str:
 
 
 def _become() -> list[str]:
-    """The beginning of a command for somebody who is not root."""
+    """The beginning of a command for a user who is not root."""
     if os.geteuid() != 0:
         return []
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env"]

@@ -1,4 +1,4 @@
-"""Pods with user namespaces of their own: root in a container is nobody of this machine."""
+"""Pods with user namespaces of their own: root in a container is no user of this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def users(tmp_path: Path) -> StartBench:
     return bench_starter("oci", tmp_path)
 
 
-async def test_root_is_nobody_of_the_machine(users: StartBench) -> None:
+async def test_root_is_no_user_of_the_machine(users: StartBench) -> None:
     async with users() as b:
         sandbox = await b.sandbox()
         look = (

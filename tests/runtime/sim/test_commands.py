@@ -315,7 +315,7 @@ async def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
     ]
 
 
-async def test_where_nobody_listens_inside_the_network_decides_on_the_loopback_too() -> None:
+async def test_without_a_listener_the_network_decides_on_the_loopback_too() -> None:
     """Host ports and node ports are there."""
 
     asked: list[tuple[str, int, str]] = []

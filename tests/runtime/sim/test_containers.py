@@ -153,7 +153,7 @@ async def test_windows_users(flavour: Flavour, reason: str, text: str) -> None:
     assert text in c.message
 
 
-async def test_what_a_program_is_told() -> None:
+async def test_what_a_program_receives() -> None:
     r = rig.make()
     await r.container(
         image="nginx",

@@ -47,7 +47,7 @@ LATE = (
         ("containerd", {"https_proxy": "proxy.example.com:443"}, ""),
     ],
 )
-async def test_a_machine_behind_a_proxy_needs_to_be_told(
+async def test_a_machine_behind_a_proxy_needs_its_settings(
     flavour: Flavour, variables: dict[str, str], failure: str
 ) -> None:
     async def test() -> None:

@@ -434,9 +434,7 @@ async def test_variables_set_for_the_machine_reach_the_next_process() -> None:
         assert (await windows.cmd(container, "echo %SHOP%")).out == "closed\r\n"
 
 
-async def test_a_process_that_was_started_outlives_its_script_and_can_run_as_somebody_else() -> (
-    None
-):
+async def test_a_started_process_outlives_its_script_and_can_run_as_another_user() -> None:
     async with run():
         windows = Windows()
         container = await windows.start()

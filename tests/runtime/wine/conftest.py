@@ -182,7 +182,7 @@ class Box:
         return self.process.stdout.readline().decode().rstrip("\r\n")
 
     def result(self, given: bytes | None = None, seconds: float = 100.0) -> tuple[int, str, str]:
-        """Waits for its end: the exit code as CRI has it, and what it has said."""
+        """Waits for its end: the exit code as CRI has it, and its output."""
         assert self.process is not None
         out, err = self.process.communicate(given, timeout=seconds)
         return (

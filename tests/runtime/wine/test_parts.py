@@ -279,7 +279,7 @@ def test_containers_that_would_have_the_same_root_share_it(tmp_path: Path) -> No
 
 def test_a_prefix_that_cannot_be_made_leaves_no_processes(tmp_path: Path) -> None:
     """Wine's would go on for minutes, each taking a processor."""
-    loader, server, printed = tmp_path / "wine", tmp_path / "wineserver", tmp_path / "said"
+    loader, server, printed = tmp_path / "wine", tmp_path / "wineserver", tmp_path / "printed"
     loader.write_text('#!/bin/sh\n[ "$1" = --version ] && echo wine-8.0\n')
     server.write_text(f'#!/bin/sh\necho "$1" "$WINEPREFIX" >> {printed}\n')
     for script in (loader, server):

@@ -1,4 +1,4 @@
-"""Windows programs in containers: what they are told, what they say, how they end."""
+"""Windows programs in containers: what they receive, what they print, how they end."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
 @pytest.mark.parametrize(
     "command", [(PROBE, "wait"), ("cmd", "/c", PROBE, "wait")], ids=["itself", "shell"]
 )
-def test_shutdown_is_told_to_all_processes(
+def test_all_processes_receive_shutdown(
     box: Make, command: tuple[str, ...], how: str, printed: list[str], code: int
 ) -> None:
     made = box(*command, how).create().start()
@@ -247,7 +247,7 @@ def test_builds(box: Make, cache: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [24, 100])
-def test_allocations_fail_at_the_limit_and_nobody_is_killed(box: Make, limit: int) -> None:
+def test_allocations_fail_at_the_limit_without_a_kill(box: Make, limit: int) -> None:
     limited = WindowsContainer(resources=WindowsResources(memory_limit=limit * _MIB))
     got = box(PROBE, "commit", windows=limited).create().start().result()[0]
     assert limit - 10 <= got <= limit + 24

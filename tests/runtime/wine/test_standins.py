@@ -98,7 +98,7 @@ def test_other_programs(running: Box) -> None:
     assert time.monotonic() - begin >= 1
 
 
-def test_ping_goes_on_until_it_is_told_not_to(box: Make) -> None:
+def test_ping_runs_until_it_is_stopped(box: Make) -> None:
     made = box("ping", "-t", "localhost").create().start()
     printed = [made.line() for _ in range(4)]
     assert printed[:2] == ["", "Pinging localhost [127.0.0.1] with 32 bytes of data:"]
@@ -115,7 +115,7 @@ def test_both_halves_end_with_the_container(box: Make) -> None:
     assert made.result()[0] == -1073741510  # of a program that has no handler for the shutdown
 
 
-def test_whoever_loses_its_other_half_ends(box: Make) -> None:
+def test_a_half_without_the_other_one_ends(box: Make) -> None:
     made = box("powershell", "-Command", "echo up; Start-Sleep 600").create().start()
     assert made.line() == "up"
     find = ["pgrep", "-f", "-P", str(made.inside), "/standin/start"]

@@ -50,7 +50,7 @@ def _families(ips: list[str]) -> list[str]:
             "PreferDualStack",
             ["IPv6", "IPv4"],
         ),
-        # Two families, and nobody said that there may be two: the policy becomes the usual one all
+        # Two families, and no policy allows two: the policy becomes the usual one all
         # the same.
         ({"ipFamilies": ["IPv6", "IPv4"]}, "SingleStack", ["IPv6", "IPv4"]),
     ],

@@ -74,7 +74,9 @@ def test_mac_addresses_come_from_the_pool_and_go_back(hns: HostNetworkService) -
         ("10.244.1.9", 0x80071392),
     ],
 )
-def test_addresses_that_nobody_gets(hns: HostNetworkService, net: str, ip: str, code: int) -> None:
+def test_addresses_that_are_never_allocated(
+    hns: HostNetworkService, net: str, ip: str, code: int
+) -> None:
     made_endpoint(hns, net, "10.244.1.9")
     error = refused(hns, "endpoint", endpoint(net, ip))
     assert error.code == code

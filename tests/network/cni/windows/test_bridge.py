@@ -59,7 +59,9 @@ def test_an_address_is_read_by_adding_again_and_other_containers_share_the_endpo
     first = node.add(CONF)
     assert node.add(CONF) == first
     assert node.add(CONF, "web", "container:sandbox1") == first
-    assert node.calls == [("host-local", "ADD")]  # the endpoint was there, nobody was asked again
+    assert node.calls == [
+        ("host-local", "ADD")
+    ]  # the endpoint was there, no plugin was called again
     endpoint = node.endpoint("sandbox1_cbr0")
     assert node.hns.containers(endpoint["ID"]) == ("sandbox1", "web")
     node.delete(CONF, "web", "container:sandbox1")
@@ -84,7 +86,7 @@ def test_an_endpoint_of_another_network_is_made_anew(node: Node) -> None:
     assert node.endpoint("sandbox1_cbr0")["ID"] != stale["ID"]
 
 
-def test_refused_deletes_leave_an_endpoint_and_nobody_knows(node: Node) -> None:
+def test_refused_deletes_leave_an_unreported_endpoint(node: Node) -> None:
     node.add(CONF)
     node.hns.faults.refuse_deletes = "Access is denied."
     node.delete(CONF)

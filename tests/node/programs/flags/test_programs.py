@@ -203,7 +203,7 @@ def test_gates() -> None:
     )
 
 
-def test_flags_that_change_nothing_are_told_of() -> None:
+def test_flags_without_effect_are_reported() -> None:
     assert kubelet.kubelet_flags(
         kubelet.parse_kubelet_flags(["--oom-score-adj=1", "--v=2"])
     ).unused == ("oom-score-adj",)

@@ -41,7 +41,7 @@ def test_a_web_server_in_a_script_answers_one_request_after_another(tmp_path: Pa
     assert half.output.decode() == "page /1\r\npage /2\r\n", half.error.decode()
 
 
-async def test_ports_that_somebody_has() -> None:
+async def test_ports_in_use() -> None:
     port = free_port()
     close = network.listen_stand_in(port, lambda connection: connection.close())
     with pytest.raises(OSError, match="in use"):
