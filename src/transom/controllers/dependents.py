@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from transom.client.informer import Informer
+from transom.client.store import object_key
+from transom.controllers.expectations import Expectations
 from transom.controllers.ownership import resolve_controller_ref
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import LabelSelector, SelectorError, from_object
@@ -31,7 +33,7 @@ def owner_selector(owner: Object) -> LabelSelector:
 
 
 class Dependents:
-    """Hooks are called for the owner before it is enqueued."""
+    """Expectations of the owner are updated before it is enqueued."""
 
     def __init__(
         self,
@@ -40,18 +42,14 @@ class Dependents:
         enqueue: Callable[[Object], None],
         *,
         selector: Callable[[Object], LabelSelector] = owner_selector,
-        created: Callable[[Object], None] | None = None,
-        deleted: Callable[[Object, Object], None] | None = None,
+        expectations: Expectations | None = None,
         matters: Callable[[Object, Object], bool] | None = None,
     ) -> None:
-        """`created(owner)`, `deleted(owner, obj)`. Ignores changes for which `matters` returns
-        False.
-        """
+        """Ignores changes for which `matters` returns False."""
         self._owners = owners
         self._enqueue = enqueue
         self._selector = selector
-        self._created = created
-        self._deleted = deleted
+        self._expectations = expectations
         self._matters = matters
         dependents.add_handler(add=self._on_add, update=self._on_update, delete=self._on_delete)
 
@@ -70,8 +68,8 @@ class Dependents:
             return
         owner = self._owner(obj)
         if owner is not None:
-            if self._created is not None:
-                self._created(owner)
+            if self._expectations is not None:
+                self._expectations.created(object_key(owner))
             self._enqueue(owner)
 
     def _on_update(self, old: Object, new: Object) -> None:
@@ -103,8 +101,8 @@ class Dependents:
     def _on_delete(self, obj: Object) -> None:
         owner = self._owner(obj)
         if owner is not None:
-            if self._deleted is not None:
-                self._deleted(owner, obj)
+            if self._expectations is not None:
+                self._expectations.deleted(object_key(owner), object_key(obj))
             self._enqueue(owner)
 
     def _offer(self, orphan: Object) -> None:

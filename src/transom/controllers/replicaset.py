@@ -6,12 +6,10 @@ The two differ only in their name and the form of their selector, so one control
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from transom.client.api import is_namespace_terminating, is_not_found
 from transom.client.resources import (
     PODS,
     REPLICA_SETS,
@@ -24,6 +22,7 @@ from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
+from transom.controllers.expected_pods import ExpectedPods
 from transom.controllers.ownership import (
     claim_objects,
     controller_ref,
@@ -72,8 +71,9 @@ class ReplicaSets:
         )
         self._client = env.client
         self._clock = env.clock
-        self._pod_control = pods.PodControl(env.client, env.recorder(flavour.component))
         self._expectations = Expectations(env.clock)
+        control = pods.PodControl(env.client, env.recorder(flavour.component))
+        self._expected_pods = ExpectedPods(control, self._expectations)
         self._looked: dict[str, float] = {}  # when a set was last synced
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name=flavour.resource.plural)
         self._sets = env.informers(flavour.resource)
@@ -89,10 +89,7 @@ class ReplicaSets:
             self._enqueue,
             selector=flavour.selector,
             matters=pods.concerns_owner,
-            created=lambda owner: self._expectations.created(object_key(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(
-                object_key(owner), object_key(pod)
-            ),
+            expectations=self._expectations,
         )
 
     async def run(self) -> None:
@@ -190,40 +187,16 @@ class ReplicaSets:
         return None
 
     async def _create(self, key: str, replica_set: Object, count: int) -> Exception | None:
-        self._expectations.expect(key, count)
         ref = controller_ref(replica_set, self._flavour.resource)
         pod = pods.pod_from_template(replica_set["spec"].get("template") or {}, replica_set, ref)
-
-        async def create(_: int) -> None:
-            try:
-                await self._pod_control.create(replica_set, pod)
-            except ApiError as problem:
-                # A terminating namespace accepts no new pods, which is not a failure.
-                if not is_namespace_terminating(problem):
-                    raise
-
-        succeeded = 0
-        try:
-            succeeded, problem = await pods.slow_start(count, create)
-        finally:
-            self._expectations.created(key, count - succeeded)
+        _, problem = await self._expected_pods.create(key, replica_set, [pod] * count)
         return problem
 
     async def _delete(
         self, key: str, replica_set: Object, pods_to_delete: Sequence[Object]
     ) -> Exception | None:
-        self._expectations.expect(key, 0, [object_key(pod) for pod in pods_to_delete])
-
-        async def delete(pod: Object) -> Exception | None:
-            try:
-                await self._pod_control.delete(replica_set, pod["metadata"]["name"])
-            except (ApiError, OSError, pods.DeleteFailed) as problem:
-                self._expectations.deleted(key, object_key(pod))
-                return None if is_not_found(problem) else problem
-            return None
-
-        problems = await asyncio.gather(*(delete(pod) for pod in pods_to_delete))
-        return next((problem for problem in problems if problem is not None), None)
+        problems = await self._expected_pods.delete(key, replica_set, pods_to_delete)
+        return problems[0] if problems else None
 
     def _related(self, replica_set: Object) -> Iterable[Object]:
         """Pods of all ReplicaSets with the same owner, such as a Deployment."""

@@ -72,10 +72,7 @@ class DaemonSets:
             self._pods,
             self._sets,
             self._enqueue,
-            created=lambda owner: self._expectations.created(object_key(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(
-                object_key(owner), object_key(pod)
-            ),
+            expectations=self._expectations,
         )
 
     async def run(self) -> None:

@@ -7,10 +7,8 @@ in the work queue.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Hashable, Sequence
 
-from transom.client.api import is_namespace_terminating, is_not_found
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import ItemBackoff
 from transom.client.resources import JOBS, PODS
@@ -20,6 +18,7 @@ from transom.controllers import pods
 from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
+from transom.controllers.expected_pods import ExpectedPods
 from transom.controllers.job import indexes, status
 from transom.controllers.job.sync import JobSync
 from transom.controllers.ownership import (
@@ -69,8 +68,9 @@ class Jobs:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("job-controller")
-        self._pod_control = pods.PodControl(env.client, self._events)
         self._expectations = Expectations(env.clock)
+        control = pods.PodControl(env.client, self._events)
+        self._expected_pods = ExpectedPods(control, self._expectations)
         self._backoff = _Backoff(_BACKOFF, _LONGEST_BACKOFF)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, self._backoff, name="job")
         self._jobs = env.informers(JOBS)
@@ -85,10 +85,7 @@ class Jobs:
             self._jobs,
             self._enqueue,
             matters=lambda _, new: not _failed_and_owned(new),
-            created=lambda owner: self._expectations.created(object_key(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(
-                object_key(owner), object_key(pod)
-            ),
+            expectations=self._expectations,
         )
 
     async def run(self) -> None:
@@ -214,20 +211,7 @@ class Jobs:
             made = [indexes.with_index(pod, job["metadata"]["name"], number) for number in numbers]
         else:
             made = [pod] * count
-        self._expectations.expect(key, count)
-
-        async def create(i: int) -> None:
-            try:
-                await self._pod_control.create(job, made[i])
-            except ApiError as problem:
-                if not is_namespace_terminating(problem):
-                    raise
-
-        succeeded = 0
-        try:
-            succeeded, problem = await pods.slow_start(count, create)
-        finally:
-            self._expectations.created(key, count - succeeded)
+        succeeded, problem = await self._expected_pods.create(key, job, made)
         now.count_active += succeeded
         return problem
 
@@ -235,21 +219,7 @@ class Jobs:
         self, key: str, job: Object, pods_to_delete: Sequence[Object]
     ) -> list[Exception]:
         """The pods that could not be deleted, and why."""
-        self._expectations.expect(key, 0, [object_key(pod) for pod in pods_to_delete])
-
-        async def delete(pod: Object) -> Exception | None:
-            try:
-                await self._pod_control.delete(job, pod["metadata"]["name"])
-            except (ApiError, OSError, pods.DeleteFailed) as problem:
-                self._expectations.deleted(key, object_key(pod))
-                return None if is_not_found(problem) else problem
-            return None
-
-        return [
-            p
-            for p in await asyncio.gather(*(delete(pod) for pod in pods_to_delete))
-            if p is not None
-        ]
+        return await self._expected_pods.delete(key, job, pods_to_delete)
 
     async def _write_status(self, job: Object, fresh: Object) -> None:
         """This controller owns the whole status, so it overwrites it regardless of the

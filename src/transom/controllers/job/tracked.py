@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from transom.client.api import STRATEGIC_PATCH, is_namespace_terminating, is_not_found
+from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import ControllerLimiter
 from transom.client.resources import JOBS, PODS
@@ -20,6 +20,7 @@ from transom.controllers import pods
 from transom.controllers.base import ControllerContext
 from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
+from transom.controllers.expected_pods import ExpectedPods
 from transom.controllers.job import indexes, status
 from transom.controllers.job.backoff import BackoffRecord
 from transom.controllers.job.features import job_features
@@ -53,6 +54,7 @@ class TrackedJobs:
         self._events = env.recorder("job-controller")
         self._pod_control = pods.PodControl(env.client, self._events)
         self._expectations = Expectations(env.clock)
+        self._expected_pods = ExpectedPods(self._pod_control, self._expectations)
         self._losing_finalizer: dict[str, set[str]] = {}  # uids of pods by the key of the Job
         self._records: dict[str, BackoffRecord] = {}
         self._written: dict[str, Object] = {}  # Jobs that the informer does not show yet
@@ -74,10 +76,7 @@ class TrackedJobs:
             self._pods,
             self._jobs,
             self._enqueue,
-            created=lambda owner: self._expectations.created(object_key(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(
-                object_key(owner), object_key(pod)
-            ),
+            expectations=self._expectations,
         )
 
     async def run(self) -> None:
@@ -281,20 +280,7 @@ class TrackedJobs:
                 )
                 for number in numbers
             ]
-        self._expectations.expect(key, count)
-
-        async def create(i: int) -> None:
-            try:
-                await self._pod_control.create(job, made[i])
-            except ApiError as problem:
-                if not is_namespace_terminating(problem):
-                    raise
-
-        succeeded = 0
-        try:
-            succeeded, problem = await pods.slow_start(count, create)
-        finally:
-            self._expectations.created(key, count - succeeded)
+        succeeded, problem = await self._expected_pods.create(key, job, made)
         now.count_active += succeeded
         return problem
 
