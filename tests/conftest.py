@@ -6,6 +6,7 @@ meets no other cluster of the person who runs the tests.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import secrets
 import shutil
@@ -41,6 +42,29 @@ _LONGEST = ("tests/docs/test_commands.py", "tests/e2e/test_recorded_answers.py")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+
+
+# Seconds after its time limit until a test that cannot be interrupted ends its worker.
+_LAST_RESORT = 60.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Ends the process if a test goes on long after its time limit; the stacks of all threads are
+    in .tools/hung-WORKER.txt. pytest-timeout raises an exception, which some waits never see, and
+    one such test would stop the whole run.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker else item.config.getini("timeout") or 120)
+    stacks = ROOT / ".tools" / f"hung-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.txt"
+    stacks.parent.mkdir(exist_ok=True)
+    with stacks.open("w") as file:
+        faulthandler.dump_traceback_later(limit + _LAST_RESORT, exit=True, file=file)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            stacks.unlink(missing_ok=True)
 
 
 # What fixtures return that start something with the arguments of a test: `async with node("linux")`.

@@ -18,6 +18,8 @@ MOST = 10  # more failures than that have a cause other than a busy machine
 
 
 def main() -> int:
+    for stacks in sorted(Path(".tools").glob("hung-*.txt")):
+        print(f"A test did not end; {stacks}:", stacks.read_text(), sep="\n")
     failed = sorted(json.loads(LAST_FAILED.read_text())) if LAST_FAILED.exists() else []
     if not 0 < len(failed) <= MOST:
         print(f"{len(failed)} tests failed; up to {MOST} are run again.")
