@@ -205,9 +205,10 @@ _ALLOWED = {
 
 def _starts(path: Path) -> set[str]:
     """What in a file starts programs, whatever name it was imported by."""
-    tree, names, found = ast.parse(path.read_text()), dict[str, str](), set[str]()
+    text, names, found = path.read_text(), dict[str, str](), set[str]()
     known = {f"{module}.{name}" for module, functions in _STARTS.items() for name in functions}
-    last = {name.rpartition(".")[2] for name in known} - {
+    all_last = {name.rpartition(".")[2] for name in known}
+    last = all_last - {
         "run",
         "call",
         "fork",
@@ -216,6 +217,9 @@ def _starts(path: Path) -> set[str]:
         "Pool",
         "system",
     }
+    if not any(name in text for name in all_last):
+        return found
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update({alias.asname or alias.name: alias.name for alias in node.names})
@@ -224,7 +228,9 @@ def _starts(path: Path) -> set[str]:
                 {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
             )
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute):
+        if isinstance(node, ast.Name) or (
+            isinstance(node, ast.Attribute) and node.attr in all_last
+        ):
             text = ast.unparse(node)
             head, _, tail = text.partition(".")
             whole = f"{names.get(head, head)}.{tail}" if tail else names.get(head, head)
