@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from transom.kit.clock import Clock, RealClock, Timer
 from transom.kit.rpc import RpcError
@@ -37,7 +35,10 @@ from transom.store.core import CoreSnapshot
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient
 from transom.store.etcd.compaction import EtcdCompactor
+from transom.store.etcd.layout import LOCKS, MARKER, OWN, QUARANTINE, EtcdLayout, PlainLayout
 from transom.store.etcd.leases import EtcdLeases
+from transom.store.etcd.quarantine import QuarantinedKeys
+from transom.store.etcd.waiters import RevisionWaiters, bounded, error_text, fail_waiters
 from transom.store.mvcc import MvccState, Row
 from transom.store.sealing import NOTHING, Sealing
 
@@ -47,49 +48,11 @@ _PAGE = 2000  # keys of a range request
 _BACK_OFF = (0.05, 1.0)  # seconds before the watch is opened again: the first time, at most
 _MARK_AFTER = 0.02  # seconds that a reader waits for events before the marker is written
 _PROBE_SECONDS = 2.0
-_WAIT_SECONDS = 15.0
 _WRITE_SECONDS = 10.0  # how long a write is tried at several members
 _ATTEMPT_SECONDS = 3.0  # less than etcd itself waits when its leader is lost
 _START_SECONDS = 10.0  # how long `start` waits for a cluster that is not reachable
 _TRIM_AT_ONCE = 512
 _SEAL_AT_ONCE = 64
-# Own keys below the prefix. Kubernetes has no group of this name, and ignores them.
-_OWN = "transom.io/"
-_MARKER = _OWN + "marker"
-_LOCKS = _OWN + "locks/"
-_QUARANTINE = _OWN + "quarantine/"
-
-
-class EtcdLayout(Protocol):
-    """How keys and values of the store look in etcd."""
-
-    def to_path(self, key: str) -> str:
-        """The key in etcd, below the prefix and without a leading slash."""
-
-    def from_path(self, path: str) -> str | None:
-        """None for a key that does not belong to the store."""
-
-    def to_etcd(self, key: str, value: bytes) -> bytes:
-        """Without the revision, which etcd assigns."""
-
-    def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
-        """The value as `encode` makes it for this revision. Raises ValueError."""
-
-
-class PlainLayout:
-    """Keys and values as they are."""
-
-    def to_path(self, key: str) -> str:
-        return key
-
-    def from_path(self, path: str) -> str | None:
-        return None if path.startswith(_OWN) else path
-
-    def to_etcd(self, key: str, value: bytes) -> bytes:
-        return value
-
-    def from_etcd(self, key: str, stored: bytes, revision: int) -> bytes:
-        return stored
 
 
 class EtcdStore:
@@ -126,9 +89,7 @@ class EtcdStore:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writing: dict[str, asyncio.Future[Any]] = {}  # the newest write of a key
         self._locks: dict[str, int] = {}  # mod revisions
-        # Callers that wait until the copy has reached a revision: (revision, number, future).
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._numbers = count()
+        self._waiting = RevisionWaiters()
         self._syncing: list[asyncio.Future[None]] = []
         self._sync_task: asyncio.Task[None] | None = None
         self._stale = False  # the copy is of another history: etcd was restored from a backup
@@ -136,8 +97,7 @@ class EtcdStore:
         self._stream_ended: asyncio.Event | None = None
         self._progress_is_reliable = False
         self._request_progress: Callable[[], None] | None = None
-        self._quarantined: dict[str, KeyQuarantined] = {}
-        self._quarantine_listeners: list[Callable[[KeyQuarantined], None]] = []
+        self._quarantine = QuarantinedKeys()
         self._reset_listeners: list[Callable[[], None]] = []
         self._to_seal: list[tuple[str, wire.EtcdKeyValue, bytes]] = []
         self._problem = ""
@@ -169,7 +129,7 @@ class EtcdStore:
                     loop.time() > deadline
                 ):
                     await self._client.close()
-                    raise StoreUnavailable(f"etcd: {_text_of(problem)}") from problem
+                    raise StoreUnavailable(f"etcd: {error_text(problem)}") from problem
                 _log.warning("etcd is not available, trying again: %s", problem)
                 await asyncio.sleep(1.0)
         self._opened = True
@@ -199,7 +159,7 @@ class EtcdStore:
             task.cancel()
         await asyncio.gather(*self._followers, return_exceptions=True)
         closed = StoreUnavailable("the store is closed")
-        for future in (*(entry[2] for entry in self._waiting), *self._syncing):
+        for future in (*self._waiting.take_all(), *self._syncing):
             if not future.done():
                 future.set_exception(closed)
                 future.exception()
@@ -228,7 +188,7 @@ class EtcdStore:
         except RpcError as problem:
             if "compacted" in problem.description:
                 raise RevisionCompacted(self._state.compacted) from problem
-            raise StoreUnavailable(_text_of(problem)) from problem
+            raise StoreUnavailable(error_text(problem)) from problem
         records = []
         for kv in found.kvs:
             key = self._key_of(kv, False)
@@ -247,7 +207,7 @@ class EtcdStore:
         self._syncing.append(waiter)
         if self._sync_task is None:
             self._sync_task = asyncio.create_task(self._run_syncs(), name="etcd-sync")
-        await _bounded(waiter)
+        await bounded(waiter)
 
     async def _run_syncs(self) -> None:
         try:
@@ -258,15 +218,14 @@ class EtcdStore:
                 try:
                     revision = await self._current_revision()
                 except RpcError as problem:
-                    _fail(waiters, problem)
+                    fail_waiters(waiters, problem)
                     continue
                 if revision <= self._state.revision and not self._stale:
                     for waiter in waiters:
                         if not waiter.done():
                             waiter.set_result(None)
                     continue
-                for waiter in waiters:
-                    self._wait_for(revision, waiter)
+                self._waiting.add(revision, *waiters)
                 self._nudge_later()
         finally:
             self._sync_task = None
@@ -274,7 +233,7 @@ class EtcdStore:
     async def _current_revision(self) -> int:
         known = self._state.revision
         found = await self._client.range(
-            wire.range_request(self._etcd_key(_MARKER), count_only=True)
+            wire.range_request(self._etcd_key(MARKER), count_only=True)
         )
         if found.revision < known:
             self._start_over()
@@ -285,13 +244,6 @@ class EtcdStore:
         self._stale = True
         if self._stream_ended is not None:
             self._stream_ended.set()
-
-    def _wait_for(self, revision: int, waiter: asyncio.Future[None]) -> None:
-        if revision <= self._state.revision and not self._stale:
-            if not waiter.done():
-                waiter.set_result(None)
-            return
-        heapq.heappush(self._waiting, (revision, next(self._numbers), waiter))
 
     def _nudge_later(self) -> None:
         """Keys outside of the prefix advance etcd's revision too, without an event for us."""
@@ -310,16 +262,9 @@ class EtcdStore:
         self._nudge_later()
 
     async def _write_marker(self) -> None:
-        put = wire.op_put(wire.put_request(self._etcd_key(_MARKER), b"{}"))
+        put = wire.op_put(wire.put_request(self._etcd_key(MARKER), b"{}"))
         with contextlib.suppress(RpcError):  # tried again while there are waiters
             await self._client.txn(wire.txn_request((), (put,)))
-
-    def _reached(self) -> None:
-        waiting, revision = self._waiting, self._state.revision
-        while waiting and waiting[0][0] <= revision:
-            waiter = heapq.heappop(waiting)[2]
-            if not waiter.done():
-                waiter.set_result(None)
 
     # Writing
 
@@ -344,7 +289,7 @@ class EtcdStore:
             compare = [] if expected is None else [wire.compare_mod_revision(path, expected)]
             success = [wire.op_put(wire.put_request(path, stored, lease))]
             if lock:
-                guard = self._etcd_key(_LOCKS + lock)
+                guard = self._etcd_key(LOCKS + lock)
                 compare.append(wire.compare_mod_revision(guard, locked))
                 success.append(wire.op_put(wire.put_request(guard, b"{}")))
             repeated = None if expected is None else stored
@@ -413,7 +358,7 @@ class EtcdStore:
                 await asyncio.wait((before,))
             result = await work
         except RpcError as problem:
-            _fail((future,), problem)
+            fail_waiters((future,), problem)
         except Exception as problem:
             if not future.done():
                 future.set_exception(problem)
@@ -442,10 +387,13 @@ class EtcdStore:
         else:
             done = await self._client.txn(request)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wait_for(done.revision, waiter)
-        if not waiter.done() and not done.succeeded:
-            self._nudge_later()  # nothing was written: there may be no event
-        await _bounded(waiter)
+        if done.revision <= self._state.revision and not self._stale:
+            waiter.set_result(None)
+        else:
+            self._waiting.add(done.revision, waiter)
+            if not done.succeeded:
+                self._nudge_later()  # nothing was written: there may be no event
+        await bounded(waiter)
         if not done.succeeded:
             raise PreconditionFailed(self._state.get(key))
         self._last_commit = time.time()
@@ -566,7 +514,7 @@ class EtcdStore:
         if not batch.events:
             if self._progress_is_reliable:
                 self._state.advance(batch.revision)
-                self._reached()
+                self._waiting.reached(self._state.revision)
             return
         events: list[StoreEvent] = []
         changed: dict[str, StoreRecord | None] = {}
@@ -585,23 +533,19 @@ class EtcdStore:
         if events:
             self._state.apply(events)
         self._state.advance(last.kv.mod_revision)
-        self._reached()
+        self._waiting.reached(self._state.revision)
 
     def _key_of(self, kv: wire.EtcdKeyValue, deleted: bool) -> str | None:
         """The key of the store; takes note of own keys."""
         path = kv.key[len(self._prefix.encode()) :].decode("utf-8", "replace")
-        if not path.startswith(_OWN):
+        if not path.startswith(OWN):
             return self._layout.from_path(path)
-        if path.startswith(_LOCKS):
-            name = path[len(_LOCKS) :]
+        if path.startswith(LOCKS):
+            name = path[len(LOCKS) :]
             self._locks[name] = 0 if deleted else kv.mod_revision
-        elif path.startswith(_QUARANTINE):
-            name = path[len(_QUARANTINE) :]
-            if deleted:
-                self._quarantined.pop(name, None)
-            else:
-                reason = "its value could not be decoded"
-                self._quarantined[name] = KeyQuarantined(name, kv.mod_revision, reason, time.time())
+        elif path.startswith(QUARANTINE):
+            name = path[len(QUARANTINE) :]
+            self._quarantine.stored(name, 0 if deleted else kv.mod_revision)
         return None
 
     def _record(self, key: str, kv: wire.EtcdKeyValue) -> StoreRecord | None:
@@ -610,9 +554,7 @@ class EtcdStore:
                 key, self._sealing.from_disk(key, kv.value), kv.mod_revision
             )
         except (ValueError, StoreError) as problem:
-            self._notify_quarantined(
-                KeyQuarantined(key, kv.mod_revision, str(problem), time.time())
-            )
+            self._quarantine.add(KeyQuarantined(key, kv.mod_revision, str(problem), time.time()))
             return None
         return StoreRecord(key, value, kv.create_revision, kv.mod_revision)
 
@@ -641,7 +583,7 @@ class EtcdStore:
         self._to_seal.clear()
         self._progress_is_reliable = _has_reliable_progress(await self._client.version())
         revision, found = await self._read_all()
-        # Nobody reads the state yet, and filling it takes long.
+        # The state has no readers yet, and filling it takes long.
         await asyncio.to_thread(self._fill, revision, found)
 
     def _fill(self, revision: int, found: dict[str, wire.EtcdKeyValue]) -> None:
@@ -698,9 +640,9 @@ class EtcdStore:
             self._state.apply(events)
         self._stale = False
         if restored:  # whatever callers wait for was of the other history
-            waiting, self._waiting = self._waiting, []
-            _fail([entry[2] for entry in waiting], RpcError("Unavailable", "etcd was restored"))
-        self._reached()
+            restored_error = RpcError("Unavailable", "etcd was restored")
+            fail_waiters(self._waiting.take_all(), restored_error)
+        self._waiting.reached(self._state.revision)
 
     def on_reset(self, notify: Callable[[], None]) -> None:
         self._reset_listeners.append(notify)
@@ -714,11 +656,11 @@ class EtcdStore:
         """As Kubernetes does: reads a key every few seconds, with a short deadline."""
         while True:
             try:
-                request = wire.range_request(self._etcd_key(_MARKER), count_only=True)
+                request = wire.range_request(self._etcd_key(MARKER), count_only=True)
                 await self._client.range(request, _PROBE_SECONDS)
                 self._problem = ""
             except RpcError as problem:
-                self._problem = f"error getting data from etcd: {_text_of(problem)}"
+                self._problem = f"error getting data from etcd: {error_text(problem)}"
             await asyncio.sleep(_PROBE_SECONDS)
 
     def health(self) -> StoreHealth:
@@ -739,7 +681,7 @@ class EtcdStore:
         current = self._state.get(key)
         if current is None:
             raise PreconditionFailed(None)
-        aside = self._etcd_key(_QUARANTINE + key)
+        aside = self._etcd_key(QUARANTINE + key)
         value = self._sealing.to_disk(key, current.value)
         future: asyncio.Future[tuple[StoreRecord, int]] = asyncio.get_running_loop().create_future()
 
@@ -750,7 +692,7 @@ class EtcdStore:
                 wire.op_put(wire.put_request(aside, value)),
             ]
             revision = await self._commit(key, path, compare, success)
-            self._notify_quarantined(
+            self._quarantine.add(
                 KeyQuarantined(key, current.mod_revision, reason, self._clock.time())
             )
             return current, revision
@@ -759,14 +701,14 @@ class EtcdStore:
         return future
 
     def quarantined(self) -> Sequence[KeyQuarantined]:
-        return tuple(self._quarantined.values())
+        return self._quarantine.all()
 
     def on_quarantine(self, notify: Callable[[KeyQuarantined], None]) -> None:
-        self._quarantine_listeners.append(notify)
+        self._quarantine.on_added(notify)
 
     def clear_quarantine(self) -> None:
-        self._quarantined.clear()
-        start = self._etcd_key(_QUARANTINE)
+        self._quarantine.clear()
+        start = self._etcd_key(QUARANTINE)
         delete = wire.op_delete(wire.delete_request(start, wire.prefix_end(start)))
 
         async def clear() -> None:
@@ -776,15 +718,6 @@ class EtcdStore:
                 _log.error("the quarantine could not be cleared: %s", problem)
 
         self._spawn(clear())
-
-    def _notify_quarantined(self, one: KeyQuarantined) -> None:
-        self._quarantined[one.key] = one
-        _log.error("the record %s of revision %d is corrupt: %s", one.key, one.revision, one.reason)
-        for notify in self._quarantine_listeners:
-            try:
-                notify(one)
-            except Exception:
-                _log.exception("the quarantine of %s could not be reported", one.key)
 
     # History
 
@@ -809,28 +742,6 @@ class EtcdStore:
         del self._timers["trim"]
         if self._state.trim(_TRIM_AT_ONCE) and self._opened:
             self._timers["trim"] = asyncio.get_running_loop().call_later(0.0, self._trim)
-
-
-async def _bounded(waiter: asyncio.Future[None]) -> None:
-    """Waits for the copy, but not forever: the watch may fail while calls succeed."""
-    try:
-        async with asyncio.timeout(_WAIT_SECONDS):
-            await waiter
-    except TimeoutError:
-        raise StoreUnavailable("etcdserver: request timed out") from None
-
-
-def _text_of(problem: RpcError) -> str:
-    """Kubernetes shows etcd's own errors without the code of gRPC."""
-    return problem.description if problem.description.startswith("etcdserver:") else str(problem)
-
-
-def _fail(futures: Sequence[asyncio.Future[Any]], problem: RpcError) -> None:
-    for future in futures:
-        if not future.done():
-            error = StoreUnavailable(_text_of(problem))
-            error.__cause__ = problem
-            future.set_exception(error)
 
 
 def _has_reliable_progress(version: str) -> bool:
