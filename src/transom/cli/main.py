@@ -31,6 +31,7 @@ VERBS = {
     "ps": "show the containers on all nodes",
     "trace": "follow a packet through the cluster's network and explain why it is dropped",
     "doctor": "find problems in a cluster and suggest fixes",
+    "console": "serve the web console of a cluster",
     "snapshot": "save, verify, list or restore snapshots of a cluster",
     "migrate": "move the objects of a cluster to an etcd, or back to a file",
     "upgrade": "restart the processes of a cluster one by one, with the installed version",
@@ -52,6 +53,9 @@ VERBS = {
     "bench": "measure an API server",
     "version": "print the version",
 }
+
+# cli/console.py is the terminal output of all verbs
+_MODULES = {"console": "web_console"}
 
 _OVERVIEW = """\
 A complete Kubernetes cluster, Windows nodes included, in one Python package.
@@ -254,7 +258,8 @@ def _end_of_options(parser: argparse.ArgumentParser, arguments: list[str]) -> li
 
 
 def make_parser(verb: str) -> tuple[argparse.ArgumentParser, Command]:
-    command: Command = import_module(f"transom.cli.{verb.replace('-', '_')}").COMMAND
+    module = _MODULES.get(verb) or verb.replace("-", "_")
+    command: Command = import_module(f"transom.cli.{module}").COMMAND
     parser = argparse.ArgumentParser(
         prog=f"transom {verb}",
         description=command.help,

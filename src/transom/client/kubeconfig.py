@@ -12,7 +12,7 @@ import os
 import ssl
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -53,6 +53,8 @@ class RestConfig:
     token_file: TokenFile | None = None
     namespace: str = "default"
     authority: str = ""  # CA certificates (PEM), if the kubeconfig has its own
+    context: str = ""  # the names of the context and its user in the kubeconfig
+    user: str = ""
 
     def request_headers(self) -> list[tuple[str, str]]:
         """The headers of every request."""
@@ -95,7 +97,10 @@ def load_kubeconfig(path: Path | str | None = None, context: str = "") -> RestCo
     user, user_folder = (
         _entry(found, "users", chosen["user"]) if chosen.get("user") else ({}, Path())
     )
-    return _target(cluster, cluster_folder, user, user_folder, chosen.get("namespace") or "default")
+    found_target = _target(
+        cluster, cluster_folder, user, user_folder, chosen.get("namespace") or "default"
+    )
+    return replace(found_target, context=current, user=chosen.get("user") or "")
 
 
 def in_cluster_config() -> RestConfig:

@@ -1,0 +1,1 @@
+"""One module per page of the console; `transom.web.page_table` lists them."""

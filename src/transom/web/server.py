@@ -1,0 +1,90 @@
+"""Runs the console: listens first, then puts its parts together for the port it got."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from transom.client.http import HttpClient
+from transom.client.kubeconfig import RestConfig
+from transom.http.limits import HttpLimits
+from transom.http.server import HttpServer, listen_sockets
+from transom.kit.clock import Clock
+from transom.web.api_access import USER_AGENT, ApiAccess
+from transom.web.app import ConsoleApp, login_link
+from transom.web.login import Logins
+from transom.web.page_table import PAGES
+from transom.web.routing import ConsoleServices
+from transom.web.tasks import StreamLimit
+
+_LIMITS: Final = HttpLimits(connections=512)
+_STOP_GRACE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleAddress:
+    """Where the console listens; `names` are further host names that browsers may use."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: tuple[str, ...] = ()
+    tls: ssl.SSLContext | None = None
+
+
+class Console:
+    """A console that serves."""
+
+    def __init__(
+        self, server: HttpServer, services: ConsoleServices, client: HttpClient, origin: str
+    ) -> None:
+        self._server = server
+        self._services = services
+        self._client = client
+        self.origin = origin  # its address, without a path
+
+    def make_login_link(self) -> str:
+        return login_link(self.origin, self._services.logins)
+
+    async def stop(self) -> None:
+        self._services.logins.end_all()
+        await self._services.streams.stop()
+        await self._server.stop(_STOP_GRACE)
+        await self._client.close()
+        self._services.api.close()
+
+
+async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddress) -> Console:
+    """Serves the console for the identity and cluster of `target`."""
+    sockets = listen_sockets([address.host], address.port)
+    port = sockets[0].getsockname()[1]
+    secure = address.tls is not None
+    origins = console_origins(address.host, port, address.names, secure=secure)
+    client = HttpClient(target, clock, user_agent=USER_AGENT)
+    services = ConsoleServices(
+        ApiAccess(target),
+        client,
+        clock,
+        Logins(clock, f"{target.user}@{target.host}:{target.port}"),
+        StreamLimit(),
+        target.context or f"{target.host}:{target.port}",
+        target.user or "unknown user",
+        target.namespace,
+        tuple((page.title, page.path) for page in PAGES),
+    )
+    app = ConsoleApp(services, PAGES, origins, f"transom-console-{port}", secure=secure)
+    server = HttpServer(app, address.tls, limits=_LIMITS)
+    await server.serve(sockets)
+    return Console(server, services, client, origins[0])
+
+
+def console_origins(
+    host: str, port: int, names: tuple[str, ...] = (), *, secure: bool = False
+) -> tuple[str, ...]:
+    """How browsers may address the console; the first one is for the login link."""
+    loopback = ("localhost",) if ip_address(host).is_loopback else ()
+    everywhere = ip_address(host).is_unspecified
+    hosts = names if everywhere and names else (host, *names, *loopback)
+    scheme = "https" if secure else "http"
+    return tuple(f"{scheme}://{f'[{h}]' if ':' in h else h}:{port}" for h in hosts)
