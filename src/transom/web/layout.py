@@ -28,13 +28,19 @@ def bare_page(title: str, *body: Child, scripts: tuple[str, ...] = (), csrf: str
 
 
 def page_response(
-    request: PageRequest, page: Page, *body: Child, title: str = "", status: int = 200
+    request: PageRequest,
+    page: Page,
+    *body: Child,
+    title: str = "",
+    script: str = "",
+    status: int = 200,
 ) -> HttpResponse:
-    """A page in the console's frame; it loads `static/NAME.js` of its page.
+    """A page in the console's frame; it loads `static/NAME.js` of its page, or another `script`.
 
     `title` is for details ("Pod web-0"); the name of the page is the default.
     """
-    return _framed(request, page.path, title or page.title, body, (f"{page.name}.js",), status)
+    scripts = (script or f"{page.name}.js",)
+    return _framed(request, page.path, title or page.title, body, scripts, status)
 
 
 def error_page(request: PageRequest, status: int, heading: str, message: str) -> HttpResponse:

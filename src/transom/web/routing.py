@@ -13,11 +13,12 @@ from typing import Final
 
 import orjson
 
-from transom.client.api import ApiClient
+from transom.client.http import HttpClient
 from transom.http.messages import Answer, HttpRequest
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
+from transom.web.cluster_feed import ClusterFeed
 from transom.web.login import Logins, Session
 from transom.web.tasks import StreamLimit
 
@@ -29,10 +30,11 @@ class ConsoleServices:
     """What the pages use. `api` returns what the API server sends, `client` is the typed client."""
 
     api: ApiAccess
-    client: ApiClient
+    client: HttpClient
     clock: Clock
     logins: Logins
     streams: StreamLimit
+    feed: ClusterFeed  # the live state of the cluster
     cluster: str  # the name of the context, for people
     user: str  # the identity, for people
     namespace: str  # the default one of the context

@@ -14,6 +14,7 @@ from transom.http.server import HttpServer, listen_sockets
 from transom.kit.clock import Clock
 from transom.web.api_access import USER_AGENT, ApiAccess
 from transom.web.app import ConsoleApp, login_link
+from transom.web.cluster_feed import ClusterFeed
 from transom.web.login import Logins
 from transom.web.page_table import PAGES
 from transom.web.routing import ConsoleServices
@@ -62,12 +63,14 @@ async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddres
     secure = address.tls is not None
     origins = console_origins(address.host, port, address.names, secure=secure)
     client = HttpClient(target, clock, user_agent=USER_AGENT)
+    api = ApiAccess(target)
     services = ConsoleServices(
-        ApiAccess(target),
+        api,
         client,
         clock,
         Logins(clock, f"{target.user}@{target.host}:{target.port}"),
         StreamLimit(),
+        ClusterFeed(api, client, clock, target.namespace),
         target.context or f"{target.host}:{target.port}",
         target.user or "unknown user",
         target.namespace,
