@@ -16,7 +16,9 @@ from transom.machinery.tables.pods import print_pod
 Row = list[Any]
 MOST_BACKENDS: Final = 200  # of one service that are drawn
 
-_STARTING: Final = frozenset(("ContainerCreating", "PodInitializing", "Pending", "SchedulingGated", ""))
+_STARTING: Final = frozenset(
+    ("ContainerCreating", "PodInitializing", "Pending", "SchedulingGated", "")
+)
 _DONE: Final = frozenset(("Completed", "Succeeded"))
 
 
@@ -97,7 +99,10 @@ def _pod_message(pod: Object) -> str:
     """The first message that explains a problem, shortened."""
     status = pod.get("status") or {}
     texts = [str(status.get("message") or "")]
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for one in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
         for part in (one.get("state") or {}).values():
             texts.append(str((part or {}).get("message") or ""))
     texts += [

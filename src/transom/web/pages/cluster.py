@@ -27,7 +27,12 @@ async def show_cluster(request: PageRequest) -> Answer:
     legend = tag(
         "ul",
         [
-            tag("li", tag("span", class_=f"swatch state-{state}"), text, tag("b", "", data_count=state))
+            tag(
+                "li",
+                tag("span", class_=f"swatch state-{state}"),
+                text,
+                tag("b", "", data_count=state),
+            )
             for state, text in _LEGEND
         ],
         class_="legend",
