@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transom.windows.examples import example_object
 from transom.windows.limits import LIMITS
 from transom.windows.match import LimitMatcher
