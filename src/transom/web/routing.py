@@ -19,6 +19,8 @@ from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 from transom.web.cluster_feed import ClusterFeed
+from transom.web.forwards import PortForwards
+from transom.web.kind_index import KindIndex
 from transom.web.login import Logins, Session
 from transom.web.tasks import StreamLimit
 
@@ -35,6 +37,8 @@ class ConsoleServices:
     logins: Logins
     streams: StreamLimit
     feed: ClusterFeed  # the live state of the cluster
+    kinds: KindIndex  # what the API server serves
+    forwards: PortForwards
     cluster: str  # the name of the context, for people
     user: str  # the identity, for people
     namespace: str  # the default one of the context

@@ -15,6 +15,8 @@ from transom.kit.clock import Clock
 from transom.web.api_access import USER_AGENT, ApiAccess
 from transom.web.app import ConsoleApp, login_link
 from transom.web.cluster_feed import ClusterFeed
+from transom.web.forwards import PortForwards
+from transom.web.kind_index import KindIndex
 from transom.web.login import Logins
 from transom.web.page_table import PAGES
 from transom.web.routing import ConsoleServices
@@ -50,6 +52,7 @@ class Console:
 
     async def stop(self) -> None:
         self._services.logins.end_all()
+        await self._services.forwards.stop()
         await self._services.streams.stop()
         await self._server.stop(_STOP_GRACE)
         await self._client.close()
@@ -63,14 +66,16 @@ async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddres
     secure = address.tls is not None
     origins = console_origins(address.host, port, address.names, secure=secure)
     client = HttpClient(target, clock, user_agent=USER_AGENT)
-    api = ApiAccess(target)
+    api, streams = ApiAccess(target), StreamLimit()
     services = ConsoleServices(
         api,
         client,
         clock,
         Logins(clock, f"{target.user}@{target.host}:{target.port}"),
-        StreamLimit(),
+        streams,
         ClusterFeed(api, client, clock, target.namespace),
+        KindIndex(api, clock),
+        PortForwards(api, streams),
         target.context or f"{target.host}:{target.port}",
         target.user or "unknown user",
         target.namespace,

@@ -1,0 +1,222 @@
+"""Port-forwards: a port of this machine that leads to a port of a pod, through the API server's proxy.
+
+Each forward has a port of its own, because what a pod serves must not run in the console's origin.
+Only the browser that opened it may use it: the link has a key that becomes a cookie of that port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from transom.client.api import ApiUnreachable
+from transom.http.limits import HttpLimits
+from transom.http.messages import (
+    Answer,
+    Headers,
+    HttpRequest,
+    HttpResponse,
+    ResponseStream,
+    StreamResponse,
+    UpgradeResponse,
+    text_response,
+)
+from transom.http.outgoing import CallError, OutgoingConnection, ResponseHead
+from transom.http.raw import RawConnection
+from transom.http.server import HttpServer
+from transom.http.upgraded import Upgraded, splice
+from transom.machinery.errors import ApiError
+from transom.web.api_access import ApiAccess
+from transom.web.login import Session
+from transom.web.tasks import StreamLimit
+
+log = logging.getLogger("transom.web")
+
+MOST_FORWARDS: Final = 16
+_KEY: Final = "transom-forward"
+_LIMITS: Final = HttpLimits(connections=128)
+_STOP_GRACE: Final = 0.5
+_HOP_BY_HOP: Final = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+_NOT_FORWARDED: Final = _HOP_BY_HOP | {b"host", b"cookie", b"authorization", b"content-length"}
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """One open forward."""
+
+    id: str
+    namespace: str
+    pod: str
+    port: int
+    link: str
+    server: HttpServer
+
+
+class PortForwards:
+    """`host` is the loopback address that forwards listen on."""
+
+    def __init__(self, api: ApiAccess, streams: StreamLimit, host: str = "127.0.0.1") -> None:
+        self._api = api
+        self._streams = streams
+        self._host = host
+        self._forwards: dict[str, tuple[Session, Forward]] = {}
+
+    async def open(self, session: Session, namespace: str, pod: str, port: int) -> Forward:
+        if len(self._forwards) >= MOST_FORWARDS:
+            raise ApiError(429, "TooManyRequests", f"at most {MOST_FORWARDS} forwards can be open")
+        name, key = secrets.token_hex(8), secrets.token_urlsafe(24)
+        below = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}:{port}/proxy"
+        handler = _ForwardHandler(self._api, self._streams, below, key)
+        server = HttpServer(handler, None, limits=_LIMITS)
+        listening = await server.start(self._host, 0)
+        link = f"http://{self._host}:{listening}/?{_KEY}={key}"
+        forward = Forward(name, namespace, pod, port, link, server)
+        self._forwards[name] = (session, forward)
+        session.on_end.append(lambda: self._end_later(name))
+        return forward
+
+    def of_pod(self, session: Session, namespace: str, pod: str) -> list[Forward]:
+        return [
+            forward
+            for owner, forward in self._forwards.values()
+            if owner is session and (forward.namespace, forward.pod) == (namespace, pod)
+        ]
+
+    async def close(self, session: Session, name: str) -> None:
+        owner, forward = self._forwards.get(name, (None, None))
+        if owner is session and forward is not None:
+            del self._forwards[name]
+            await forward.server.stop(_STOP_GRACE)
+
+    async def stop(self) -> None:
+        for session, forward in list(self._forwards.values()):
+            await self.close(session, forward.id)
+
+    def _end_later(self, name: str) -> None:
+        if name in self._forwards:
+            session, _ = self._forwards[name]
+            self._streams.start(self.close(session, name))
+
+
+class _ForwardHandler:
+    """Serves one forward."""
+
+    def __init__(self, api: ApiAccess, streams: StreamLimit, below: str, key: str) -> None:
+        self._api = api
+        self._streams = streams
+        self._below = below  # the path of the API server
+        self._key = key
+
+    async def __call__(self, request: HttpRequest) -> Answer:
+        host = request.header(b"host")
+        if host.partition(":")[0] not in ("127.0.0.1", "localhost"):
+            return text_response(421, "the forward does not serve this host name\n")
+        cookie = f"{_KEY}-{host.rpartition(':')[2]}"
+        given = (request.query.get(_KEY) or [""])[-1]
+        if given and self._is_key(given):
+            text = f"{cookie}={self._key}; Path=/; HttpOnly; SameSite=Strict"
+            headers = [
+                (b"Location", b"/"),
+                (b"Set-Cookie", text.encode()),
+                (b"Cache-Control", b"no-store"),
+            ]
+            return HttpResponse(303, headers)
+        own, others = _split_cookies(request.header(b"cookie"), cookie)
+        if not self._is_key(own):
+            return text_response(403, "open this forward from the console's page of the pod\n")
+        try:
+            return await self._forward(request, others)
+        except ApiUnreachable as problem:
+            return text_response(502, f"{problem}\n")
+
+    def _is_key(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self._key.encode())
+
+    async def _forward(self, request: HttpRequest, cookies: str) -> Answer:
+        target = request.target.decode("latin-1")
+        if not target.startswith("/"):
+            return text_response(400, "the request has no path\n")
+        # The API server rewrites links in HTML to its own path: both forms lead to the pod.
+        target = target.removeprefix(self._below) or "/"
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in request.headers.items()
+            if name not in _NOT_FORWARDED
+        ]
+        if cookies:
+            headers.append(("Cookie", cookies))
+        upgrade = request.header(b"upgrade")
+        if upgrade:
+            headers += [("Connection", "Upgrade"), ("Upgrade", upgrade)]
+        connection, head = await self._api.send_raw(
+            request.method, self._below + target, headers, request.body
+        )
+        if head.status == 101:
+            return _upgraded(connection, head)
+        kept = [
+            (name, self._own_location(value) if name.lower() == b"location" else value)
+            for name, value in head.headers
+            if name.lower() not in _HOP_BY_HOP | {b"content-length"}
+        ]
+        return self._streamed(connection, head, kept)
+
+    def _own_location(self, value: bytes) -> bytes:
+        return value.removeprefix(self._below.encode("latin-1")) or b"/"
+
+    def _streamed(
+        self, connection: OutgoingConnection, head: ResponseHead, headers: Headers
+    ) -> Answer:
+        def start(stream: ResponseStream) -> None:
+            async def copy() -> None:
+                try:
+                    while data := await connection.read():
+                        stream.write(data)
+                        await stream.drained()
+                    stream.close()
+                except CallError as problem:
+                    log.info("a forwarded response ended early: %s", problem)
+                    stream.abort()
+                finally:
+                    connection.abort()
+
+            task = asyncio.ensure_future(copy())
+            stream.on_close = task.cancel
+
+        return StreamResponse(head.status, headers, start)
+
+
+def _upgraded(connection: OutgoingConnection, head: ResponseHead) -> Answer:
+    upstream = Upgraded(connection)
+
+    def start(browser: RawConnection) -> None:
+        splice(browser, upstream)
+
+    kept = [(k, v) for k, v in head.headers if k.lower() not in (b"date", b"content-length")]
+    return UpgradeResponse(kept, start)
+
+
+def _split_cookies(header: str, name: str) -> tuple[str, str]:
+    """The value of the forward's own cookie, and the cookies that belong to the pod."""
+    own, others = "", []
+    for pair in header.split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == name:
+            own = value
+        elif key and not key.startswith("transom-"):
+            others.append(pair.strip())
+    return own, "; ".join(others)
