@@ -47,7 +47,12 @@ def hns_state(**more: Any) -> dict[str, Any]:
         "adapters": [],
         "faults": [{"Name": "leak-endpoints", "On": True}],
     }
-    return {"networks": [network], "endpoints": [endpoint], "loadbalancers": [balancer], **empty} | more
+    return {
+        "networks": [network],
+        "endpoints": [endpoint],
+        "loadbalancers": [balancer],
+        **empty,
+    } | more
 
 
 def test_hns_shows_networks_endpoints_policies_and_balancers() -> None:

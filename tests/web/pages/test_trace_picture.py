@@ -81,7 +81,10 @@ def test_a_lost_reply_is_drawn_after_the_request() -> None:
 def test_the_picture_is_xml_and_escapes_names() -> None:
     document = traced()
     document["hops"][1]["what"] = "<script>alert(1)</script>"
-    machines = {"linux-1": LaneFacts("linux", "Linux & more"), "windows-1": LaneFacts("windows", "")}
+    machines = {
+        "linux-1": LaneFacts("linux", "Linux & more"),
+        "windows-1": LaneFacts("windows", ""),
+    }
     text = path_picture(document, POD_NODES, machines).text
     root = ElementTree.fromstring(text)
     assert "<script" not in text
