@@ -231,7 +231,7 @@ def _table(titles: Sequence[str], rows: Sequence[Markup]) -> Markup:
 
 
 def _node_cell(node: Mapping[str, Any], best: set[str]) -> Markup:
-    mark = [" ", tag("span", "best", class_="badge ok")] if node["name"] in best else None
+    mark: Child = [" ", tag("span", "best", class_="badge ok")] if node["name"] in best else None
     return tag("th", node["name"], mark, scope="row", class_="fit")
 
 
