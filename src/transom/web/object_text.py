@@ -62,10 +62,8 @@ async def parse_yaml_object(text: str) -> Object:
 
 
 async def diff_lines(before: str, after: str) -> list[str]:
-    """A unified difference; one line says so if the texts are too long for it."""
+    """A unified difference without the names of files; one line says so if the texts are too long for it."""
     old, new = before.splitlines(), after.splitlines()
     if len(old) + len(new) > 2 * _MOST_DIFF_LINES:
         return [] if old == new else ["(the object is too long to show the difference)"]
-    return await asyncio.to_thread(
-        lambda: list(difflib.unified_diff(old, new, "now", "after", lineterm=""))
-    )
+    return await asyncio.to_thread(lambda: list(difflib.unified_diff(old, new, lineterm=""))[2:])

@@ -73,7 +73,10 @@ async def owned_objects(
 ) -> list[dict[str, Any]]:
     """The objects that this one owns, each with its own; bounded in depth and number."""
     meta = obj["metadata"]
-    kinds = {one.plural: one for one in await index.kinds() if one.preferred}
+    kinds: dict[str, ServedKind] = {}
+    for one in await index.kinds():
+        if one.preferred:
+            kinds.setdefault(one.plural, one)  # pods of the core group before those of metrics
     reader = _TreeReader(api, kinds, meta.get("namespace", ""))
     return await reader.children(kind, str(meta.get("uid")), 0)
 

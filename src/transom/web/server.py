@@ -19,7 +19,7 @@ from transom.web.forwards import PortForwards
 from transom.web.kind_index import KindIndex
 from transom.web.login import Logins
 from transom.web.page_table import PAGES
-from transom.web.routing import ConsoleServices
+from transom.web.routing import ConsoleServices, Page
 from transom.web.tasks import StreamLimit
 
 _LIMITS: Final = HttpLimits(connections=512)
@@ -39,12 +39,9 @@ class ConsoleAddress:
 class Console:
     """A console that serves."""
 
-    def __init__(
-        self, server: HttpServer, services: ConsoleServices, client: HttpClient, origin: str
-    ) -> None:
+    def __init__(self, server: HttpServer, services: ConsoleServices, origin: str) -> None:
         self._server = server
         self._services = services
-        self._client = client
         self.origin = origin  # its address, without a path
 
     def make_login_link(self) -> str:
@@ -55,7 +52,7 @@ class Console:
         await self._services.forwards.stop()
         await self._services.streams.stop()
         await self._server.stop(_STOP_GRACE)
-        await self._client.close()
+        await self._services.client.close()
         self._services.api.close()
 
 
@@ -65,9 +62,18 @@ async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddres
     port = sockets[0].getsockname()[1]
     secure = address.tls is not None
     origins = console_origins(address.host, port, address.names, secure=secure)
+    services = make_services(target, clock, PAGES)
+    app = ConsoleApp(services, PAGES, origins, f"transom-console-{port}", secure=secure)
+    server = HttpServer(app, address.tls, limits=_LIMITS)
+    await server.serve(sockets)
+    return Console(server, services, origins[0])
+
+
+def make_services(target: RestConfig, clock: Clock, pages: tuple[Page, ...]) -> ConsoleServices:
+    """What the pages use, for the identity and cluster of `target`."""
     client = HttpClient(target, clock, user_agent=USER_AGENT)
     api, streams = ApiAccess(target), StreamLimit()
-    services = ConsoleServices(
+    return ConsoleServices(
         api,
         client,
         clock,
@@ -79,12 +85,8 @@ async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddres
         target.context or f"{target.host}:{target.port}",
         target.user or "unknown user",
         target.namespace,
-        tuple((page.title, page.path) for page in PAGES),
+        tuple((page.title, page.path) for page in pages),
     )
-    app = ConsoleApp(services, PAGES, origins, f"transom-console-{port}", secure=secure)
-    server = HttpServer(app, address.tls, limits=_LIMITS)
-    await server.serve(sockets)
-    return Console(server, services, client, origins[0])
 
 
 def console_origins(

@@ -20,7 +20,6 @@ from transom.web.object_text import (
     diff_lines,
     editable_object,
     parse_yaml_object,
-    without_managed_fields,
     yaml_text,
 )
 from transom.web.pages.object_address import request_kind, request_namespace, request_object
@@ -58,15 +57,12 @@ async def apply_object(request: PageRequest) -> Answer:
         if conflicts := conflict_rows(problem.get("details")):
             return json_response({"conflicts": conflicts, "message": problem.get("message")})
     result = answer.json()
-    before, after = (
-        await yaml_text(without_managed_fields(now)),
-        await yaml_text(without_managed_fields(result)),
-    )
+    before, after = await yaml_text(editable_object(now)), await yaml_text(editable_object(result))
     return json_response(
         {
             "diff": await diff_lines(before, after),
-            "yaml": after,
-            "edited": await yaml_text(editable_object(result)),
+            "edited": after,
+            "version": result["metadata"].get("resourceVersion") or "",
             "kept": removed_fields(wanted, editable_object(result))[:50],
             "dryRun": bool(body.get("dryRun")),
         }

@@ -15,7 +15,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.web.apply_changes import fields_text
 from transom.web.kind_index import ServedKind
-from transom.web.object_text import without_managed_fields, yaml_text
+from transom.web.object_text import editable_object, without_managed_fields, yaml_text
 from transom.web.owner_tree import owned_objects, owner_chain
 from transom.web.pages.object_address import request_kind, request_namespace, request_object
 from transom.web.responses import EventStream, event_response, json_response
@@ -32,28 +32,48 @@ async def object_events(request: PageRequest) -> Answer:
     namespace, name = request_namespace(request), request.params["name"]
 
     async def produce(events: EventStream) -> None:
-        obj = await request.services.api.get_json(kind.path(namespace, name))
+        obj, version = await _read_object(request, kind, namespace, name)
         await _send_object(events, obj)
         uid = str(obj["metadata"].get("uid") or "")
         watching = asyncio.ensure_future(_follow_events(request, events, namespace, uid, name))
         try:
-            await _follow_object(request, events, kind, obj)
+            if version:
+                await _follow_object(request, events, kind, obj, version)
+            else:
+                await watching
+                await asyncio.Event().wait()  # the page stays as it is
         finally:
             watching.cancel()
 
     return event_response(request, produce)
 
 
+async def _read_object(
+    request: PageRequest, kind: ServedKind, namespace: str, name: str
+) -> tuple[Object, str]:
+    """The object, and the version of a list to watch from; none if the user may not watch it."""
+    api = request.services.api
+    if {"list", "watch"} <= kind.verbs:
+        query = {"fieldSelector": f"metadata.name={name}"}
+        answer = await api.request("GET", kind.path(namespace), query)
+        if answer.status == 200:
+            found = answer.json()
+            version = str(found["metadata"].get("resourceVersion") or "")
+            for item in found.get("items") or ():
+                api_version, kind_name = kind.api_version, kind.kind
+                return {"apiVersion": api_version, "kind": kind_name, **item}, version
+    return await api.get_json(kind.path(namespace, name)), ""
+
+
 async def _follow_object(
-    request: PageRequest, events: EventStream, kind: ServedKind, obj: Object
+    request: PageRequest, events: EventStream, kind: ServedKind, obj: Object, version: str
 ) -> None:
-    if "watch" not in kind.verbs:
-        await asyncio.Event().wait()
+    """Sends the object whenever it changes, until the server ends the watch."""
     meta = obj["metadata"]
     query = {
         "watch": "true",
         "fieldSelector": f"metadata.name={meta['name']}",
-        "resourceVersion": str(meta.get("resourceVersion") or ""),
+        "resourceVersion": version,
     }
     path = kind.path(meta.get("namespace", ""))
     stream = await request.services.api.open_stream(path, query)
@@ -71,7 +91,8 @@ async def _follow_object(
 
 async def _send_object(events: EventStream, obj: Object) -> None:
     text = await yaml_text(without_managed_fields(obj))
-    await events.send("object", {"yaml": text, **object_summary(obj)})
+    editable = await yaml_text(editable_object(obj))
+    await events.send("object", {"yaml": text, "editable": editable, **object_summary(obj)})
 
 
 def object_summary(obj: Object) -> dict[str, Any]:

@@ -19,7 +19,7 @@ export function startLogs(base, data) {
     frame = 0;
     const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
     const word = find.value.toLowerCase();
-    const show = (line) => el("span", { hidden: word && !line.toLowerCase().includes(word) }, line, "\n");
+    const show = (line) => el("span", { hidden: !line.toLowerCase().includes(word) }, line, "\n");
     if (fresh >= lines.length) fill(box, lines.map(show));
     else if (fresh) box.append(...lines.slice(-fresh).map(show));
     while (box.childElementCount > lines.length) box.firstElementChild.remove();

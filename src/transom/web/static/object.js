@@ -44,6 +44,9 @@ if (wanted) openTab(wanted, false);
 
 let editing = false;
 let gone = false;
+let shownVersion = "";
+let shownText = byId("editor")?.value ?? "";
+let editedVersion = "";
 
 liveEvents(
   `${base}/live`,
@@ -83,7 +86,9 @@ function showObject(object) {
   status.hidden = !object.deleting;
   status.className = "badge warn";
   status.textContent = object.deleting ? "terminating" : "";
-  if (editing) byId("changed-note").hidden = false;
+  if (editing && object.version !== editedVersion) byId("changed-note").hidden = false;
+  shownVersion = object.version;
+  shownText = object.editable;
   const worst = (one) => (one.state === "running" ? (one.ready ? "ok" : "warn") : one.state === "terminated" && one.exitCode === 0 ? "" : one.reason === "ContainerCreating" || one.reason === "PodInitializing" ? "" : "bad");
   fill(
     byId("overview"),
@@ -173,7 +178,6 @@ async function showTree() {
 // ---- edit
 
 const outcome = byId("outcome");
-const original = byId("editor")?.value ?? "";
 byId("edit-form")?.prepend(
   el("p", { id: "changed-note", class: "notice", hidden: true }, "The object has changed since you started. Only your changes are applied to the newest version."),
 );
@@ -194,13 +198,16 @@ byId("editor")?.addEventListener("keydown", (event) => {
 
 function setEditing(on) {
   editing = on;
+  editedVersion = shownVersion;
   byId("edit-form").hidden = !on;
   byId("yaml").hidden = on;
   byId("yaml-tools").hidden = on;
   byId("changed-note").hidden = true;
   fill(outcome);
-  if (on) byId("editor").focus();
-  else byId("editor").value = original;
+  if (on) {
+    byId("editor").value = shownText;
+    byId("editor").focus();
+  }
 }
 
 function diffView(lines) {
@@ -216,7 +223,7 @@ async function apply(options) {
   fill(outcome, el("p", { class: "muted" }, options.dryRun ? "Asking the server…" : "Applying…"));
   try {
     const answer = await postJson(`${base}/apply`, { yaml: byId("editor").value, ...options });
-    if (answer.conflicts) return showConflicts(answer, options);
+    if (answer.conflicts) return showConflicts(answer);
     const kept = answer.kept.length
       ? el("p", { class: "notice" }, `These fields stay, because other managers own them: ${answer.kept.join(", ")}`)
       : null;
@@ -226,6 +233,7 @@ async function apply(options) {
     }
     toast(answer.diff.length ? "Applied" : "Nothing changed", "ok");
     byId("editor").value = answer.edited;
+    editedVersion = answer.version;
     byId("changed-note").hidden = true;
     fill(outcome, el("h2", {}, "Applied"), kept, diffView(answer.diff));
   } catch (problem) {
@@ -234,12 +242,12 @@ async function apply(options) {
   return null;
 }
 
-function showConflicts(answer, options) {
+function showConflicts(answer) {
   const force = (dryRun) => el("button", { type: "button", class: dryRun ? "" : "danger", onclick: () => apply({ dryRun, force: true }) }, dryRun ? "Dry run with force" : "Force: take over these fields");
   fill(
     outcome,
     el("div", { class: "problem", role: "alert" }, el("b", {}, "Other managers own fields that you change:"), el("ul", {}, answer.conflicts.map((one) => el("li", {}, el("code", {}, one.field), ": ", one.message)))),
-    el("div", { class: "toolbar" }, force(true), force(options.dryRun && false)),
+    el("div", { class: "toolbar" }, force(true), force(false)),
   );
 }
 
