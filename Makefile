@@ -6,7 +6,7 @@ BIN := .venv/bin
 JOBS ?= 3
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
-.PHONY: up test lint bench simulate jepsen hostile matrix docs site clean tools lock audit sbom
+.PHONY: up test lint bench simulate jepsen hostile matrix docs site screenshots clean tools lock audit sbom
 
 # Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
 up:
@@ -69,6 +69,11 @@ docs: .venv/.installed-dev
 site: .venv/.installed-docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "built site/; to read it: python3 -m http.server --bind 127.0.0.1 --directory site"
+
+# The pictures of the documentation: pages of the console in Chromium, and a terminal session.
+screenshots: .venv/.installed-dev
+	TRANSOM_SCREENSHOTS=docs/images $(BIN)/pytest tests/web/pages/test_in_chromium.py
+	$(BIN)/python -m tools.terminal_svg docs/images/terminal.svg
 
 tools: .venv/.created
 	@.ci/tools

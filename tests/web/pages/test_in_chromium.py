@@ -67,6 +67,12 @@ def take_picture(tab: Any, name: str) -> None:
         tab.screenshot(path=str(Path(folder) / f"{name}.png"))
 
 
+def test_the_cluster_page_shows_doctors_findings(tab: Any) -> None:
+    tab.goto("/cluster")
+    tab.wait_for_selector("text=cannot be scheduled")
+    take_picture(tab, "console-cluster")
+
+
 def test_trace_steps_through_the_hops(tab: Any) -> None:
     tab.goto("/trace")
     tab.fill("input[name=from]", "node/windows-1")
