@@ -106,13 +106,21 @@ async def _serve(running: Console) -> None:
         await asyncio.Event().wait()
 
     print_link()
-    if sys.stdin.isatty():
+    if _can_ask():
         print("Enter prints a new login link, Ctrl-C stops the console.", flush=True)
         asyncio.get_running_loop().add_reader(sys.stdin, on_input)
     try:
         await run_until_signal(wait)
     finally:
         await running.stop()
+
+
+def _can_ask() -> bool:
+    """Whether the input is a terminal or a pipe, that can be waited for."""
+    import os
+    import stat
+
+    return sys.stdin.isatty() or stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode)
 
 
 def _address(args: argparse.Namespace) -> ConsoleAddress:
