@@ -33,6 +33,7 @@ EXAMPLES = """\
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
   transom up --reject-windows WIN-STO-*   reject Windows pods with volumes that Windows cannot mount
+  transom up --console                    and its web console, see docs/console.md
   transom up --servers 3                  three API servers and three etcd members
   transom up --encrypt --audit-policy ./policy.yaml
   transom up --output json"""
@@ -41,6 +42,11 @@ EXAMPLES = """\
 def add_up_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_start_options(parser)
     console.add_servers_option(parser)
+    parser.add_argument(
+        "--console",
+        action="store_true",
+        help="then serve the web console until Ctrl-C, like `transom console`; the cluster stays",
+    )
     console.add_output_option(parser)
 
 
@@ -57,7 +63,7 @@ def run_up_command(args: argparse.Namespace) -> int:
     took = time.monotonic() - began
     if args.output != "text":
         console.print_value(lifecycle.cluster_status(config), args.output)
-        return 0
+        return _console(config) if args.console else 0
     print(
         f"Cluster {console.colour_text(config.name, 'bold')} is {console.colour_text('ready', 'green')} "
         f"after {took:.2f} s:"
@@ -66,7 +72,16 @@ def run_up_command(args: argparse.Namespace) -> int:
     print(f'kubectl context "{config.name}" is current in {config.kubeconfig}')
     if not config.no_nodes:
         _nodes(config)
-    return 0
+    return _console(config) if args.console else 0
+
+
+def _console(config: ClusterConfig) -> int:
+    from transom.cli.web_console import serve_console
+    from transom.client.kubeconfig import load_kubeconfig
+    from transom.web.server import ConsoleAddress
+
+    print()
+    return serve_console(load_kubeconfig(config.own_kubeconfig), ConsoleAddress())
 
 
 def _reach(report: dict[str, Any]) -> None:
