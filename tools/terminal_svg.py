@@ -33,7 +33,7 @@ SESSION: Final = (
     "kubectl exec web -- cmd /c ver",
     "transom trace windows-1 svc/web",
 )
-COLUMNS: Final = 142
+COLUMNS: Final = 146
 _LONGEST: Final = 1.5  # seconds between two lines
 _TYPING: Final = 0.9  # seconds for a command
 _WIDTH: Final = 7.23  # of a character
