@@ -6,7 +6,7 @@ BIN := .venv/bin
 JOBS ?= 3
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
-.PHONY: up test lint bench simulate jepsen hostile matrix docs clean tools lock audit sbom
+.PHONY: up test lint bench simulate jepsen hostile matrix docs site screenshots clean tools lock audit sbom
 
 # Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
 up:
@@ -65,21 +65,32 @@ docs: .venv/.installed-dev
 	$(BIN)/python -m tests.windows.marks
 	$(BIN)/python -m transom.windows.pages docs/windows
 
+# The documentation site, into site/. Warnings, such as a broken link, are errors. The search needs a web server.
+site: .venv/.installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "built site/; to read it: python3 -m http.server --bind 127.0.0.1 --directory site"
+
+# The pictures of the documentation: pages of the console in Chromium, and a terminal session.
+screenshots: .venv/.installed-dev
+	TRANSOM_SCREENSHOTS=docs/images $(BIN)/pytest tests/web/pages/test_in_chromium.py
+	$(BIN)/python -m tools.terminal_svg docs/images/terminal.svg
+
 tools: .venv/.created
 	@.ci/tools
 
 clean:
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf .venv .tools site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The lock files, with the hashes of all files of each version: requirements.lock is what runs, -dev what develops, -build
-# what builds. Versions stay as they are where they can: make lock UPGRADE=PACKAGE, or UPGRADE=all.
+# what builds, -docs what makes the site. Versions stay as they are where they can: make lock UPGRADE=PACKAGE, or UPGRADE=all.
 COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock" \
 	$(if $(filter all,$(UPGRADE)),--upgrade,$(addprefix --upgrade-package ,$(UPGRADE)))
 lock: .venv/.created
 	@$(BIN)/python -c "import uv" 2>/dev/null || $(PIP) uv
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements-dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements-dev.lock --output-file requirements.lock
+	@$(COMPILE) pyproject.toml --extra docs --constraint requirements-dev.lock --output-file requirements-docs.lock
 	@$(BIN)/python -m tools.build_requirements | $(COMPILE) - --constraint requirements-dev.lock --output-file requirements-build.lock
 
 # The software bill of materials, CycloneDX in JSON.
@@ -104,3 +115,7 @@ sbom: .venv/.installed
 	$(PIP) --require-hashes -r requirements-build.lock -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.installed
+
+.venv/.installed-docs: .venv/.created pyproject.toml requirements-docs.lock
+	$(PIP) --require-hashes -r requirements-docs.lock
+	@touch $@

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
-from tools.locked import BUILD, DEVELOPMENT, RUNTIME, Locked, read_lock
+from tools.locked import BUILD, DEVELOPMENT, RUNTIME, SITE, Locked, read_lock
 
 DATABASE = os.environ.get("OSV_URL", "https://api.osv.dev")
 IGNORED: dict[str, str] = {}  # id -> why it does not concern Transom
@@ -54,7 +54,7 @@ def vulnerabilities(packages: Sequence[Locked], database: str = DATABASE) -> dic
 def main() -> int:
     packages = {
         package.purl: package
-        for path in (RUNTIME, BUILD, DEVELOPMENT)
+        for path in (RUNTIME, BUILD, DEVELOPMENT, SITE)
         for package in read_lock(path)
     }
     try:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RUNTIME, DEVELOPMENT, BUILD = (ROOT / f"requirements{part}.lock" for part in ("", "-dev", "-build"))
+RUNTIME, DEVELOPMENT, BUILD, SITE = (
+    ROOT / f"requirements{part}.lock" for part in ("", "-dev", "-build", "-docs")
+)
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;\s*([^\\]*[^\\\s]))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _VIA = re.compile(r"\s+#(?:\s+via)?\s+(\S+).*")

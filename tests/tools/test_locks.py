@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from tools.locked import BUILD, DEVELOPMENT, ROOT, RUNTIME, Locked, read_lock
+from tools.locked import BUILD, DEVELOPMENT, ROOT, RUNTIME, SITE, Locked, read_lock
 
 from tools import audit, sbom
 
@@ -28,7 +28,7 @@ def pinned(path: Path) -> dict[str, Locked]:
     return {package.name: package for package in read_lock(path)}
 
 
-@pytest.mark.parametrize("path", [RUNTIME, DEVELOPMENT, BUILD], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [RUNTIME, DEVELOPMENT, BUILD, SITE], ids=lambda path: path.name)
 def test_every_package_is_pinned_with_hashes(path: Path) -> None:
     lines = [
         line
@@ -41,7 +41,9 @@ def test_every_package_is_pinned_with_hashes(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "extras"), [(RUNTIME, []), (DEVELOPMENT, ["dev"])], ids=["runtime", "dev"]
+    ("path", "extras"),
+    [(RUNTIME, []), (DEVELOPMENT, ["dev"]), (SITE, ["docs"])],
+    ids=["runtime", "dev", "docs"],
 )
 def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None:
     found, project = pinned(path), PROJECT["project"]
@@ -57,8 +59,8 @@ def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None
 
 
 def test_the_lock_files_agree() -> None:
-    runtime, development, build = map(pinned, (RUNTIME, DEVELOPMENT, BUILD))
-    for name, package in (runtime | build).items():
+    runtime, development, build, site = map(pinned, (RUNTIME, DEVELOPMENT, BUILD, SITE))
+    for name, package in (site | runtime | build).items():
         other = development.get(name)
         assert name not in runtime or other is not None
         assert other is None or (other.version, other.hashes) == (package.version, package.hashes)

@@ -6,7 +6,7 @@ import argparse
 import shutil
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -36,6 +36,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 def run_explain_command(args: argparse.Namespace) -> int:
     from transom.lint.rules import OWN
     from transom.windows import registry
+    from transom.windows.record_documents import record_document
 
     query = " ".join(args.query)
     known: Mapping[str, Record] = {**registry.RECORDS, **OWN}
@@ -60,29 +61,6 @@ def run_explain_command(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(_page(record) for record in found))
     return 0
-
-
-def record_document(record: Record) -> dict[str, Any]:
-    """A record for programs: all fields that are set."""
-    from transom.windows import wording
-    from transom.windows.records import WindowsLimit
-
-    raw = record._asdict()
-    shown: dict[str, Any] = {name: raw[name] for name in ("id", "title", "statement")}
-    shown["type"] = "limit" if isinstance(record, WindowsLimit) else "support"
-    shown["where"] = wording.record_location(record)
-    for name, value in raw.items():
-        if name in shown or value in ("", (), None, (0, None)):
-            continue
-        shown[name] = _plain(value)
-    shown["page"] = wording.documentation_page(record)
-    return shown
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        return {name: _plain(inner) for name, inner in value._asdict().items() if inner != ""}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _page(record: Record) -> str:

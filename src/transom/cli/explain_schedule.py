@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -53,34 +53,10 @@ def run_explain_schedule_command(args: argparse.Namespace) -> int:
         args.plugin,
     )
     if args.output != "text":
-        console.print_value(_document(found), args.output)
+        console.print_value(found.document(), args.output)
     else:
         _page(found)
     return 0 if found.best() else 1
-
-
-def _document(found: SchedulingExplanation) -> dict[str, Any]:
-    return {
-        "namespace": found.namespace,
-        "pod": found.pod,
-        "schedulerName": found.scheduler,
-        "nodeName": found.node,
-        "message": found.message,
-        "best": [node.name for node in found.best()],
-        "nodes": [
-            {
-                "name": node.name,
-                "feasible": not node.reasons,
-                "reasons": node.reasons,
-                "scores": {
-                    name: {"score": score, "weight": weight}
-                    for name, (score, weight) in node.scores.items()
-                },
-                "total": node.total,
-            }
-            for node in found.nodes
-        ],
-    }
 
 
 def _page(found: SchedulingExplanation) -> None:

@@ -9,6 +9,12 @@ from typing import Any
 
 from transom.cli import console
 from transom.cli.command import Command
+from transom.windows.hns_wording import (
+    PROTOCOLS,
+    balancer_flags,
+    endpoint_addresses,
+    endpoint_state,
+)
 
 HELP = """\
 Inspect the host networking service (HNS) of a Windows node, and inject faults.
@@ -23,10 +29,6 @@ EXAMPLES = """\
   transom hns windows-1 fault leak-endpoints         on; off again: ... fault leak-endpoints off
   transom hns windows-1 restart"""
 
-_STATES = ("uninitialized", "created", "attached", "sharing", "detached", "degraded", "destroyed")
-_PROTOCOLS = {1: "ICMP", 6: "TCP", 17: "UDP", 132: "SCTP"}
-_BALANCER_FLAGS = {1: "DSR", 2: "IPv6"}
-_MAPPING_FLAGS = {1: "ILB", 2: "LocalRoutedVIP", 4: "UseMux", 8: "PreserveDIP", 16: "VipExternalIP"}
 Rows = list[tuple[str, ...]]
 
 
@@ -129,15 +131,13 @@ def _endpoints(items: list[Any]) -> Rows:
     rows: Rows = [("NAME", "ADDRESS", "MAC", "NETWORK", "STATE", "ATTACHED TO", "GATEWAY", "ID")]
     for e in items:
         whose = e["AttachedTo"]
-        address = ",".join(filter(None, (e.get("IPAddress"), e.get("IPv6Address")))) or "-"
-        state = "remote" if e.get("IsRemoteEndpoint") else _STATES[e["State"]]
         rows.append(
             (
                 e["Name"],
-                address,
+                endpoint_addresses(e),
                 e["MacAddress"] or "-",
                 e["VirtualNetworkName"],
-                state,
+                endpoint_state(e),
                 f"{whose['Type']} {whose['ID'][:12]}" if whose else "-",
                 e.get("GatewayAddress", "-"),
                 e["ID"],
@@ -150,28 +150,19 @@ def _loadbalancers(items: list[Any]) -> Rows:
     rows: Rows = [("VIP", "PROTOCOL", "PORT", "TARGET", "ENDPOINTS", "SOURCE VIP", "FLAGS", "ID")]
     for b in items:
         for m in b["PortMappings"]:
-            flags = _names(_BALANCER_FLAGS, b.get("Flags", 0)) + _names(
-                _MAPPING_FLAGS, m.get("Flags", 0)
-            )
-            if m.get("DistributionType"):
-                flags.append("SourceIP")
             rows.append(
                 (
                     ",".join(b.get("FrontendVIPs", ())) or "*",
-                    _PROTOCOLS.get(m["Protocol"], str(m["Protocol"])),
+                    PROTOCOLS.get(m["Protocol"], str(m["Protocol"])),
                     str(m["ExternalPort"]),
                     str(m["InternalPort"]),
                     str(len(b["HostComputeEndpoints"])),
                     b.get("SourceVIP", "-"),
-                    ",".join(flags) or "-",
+                    ",".join(balancer_flags(b, m)) or "-",
                     b["ID"],
                 )
             )
     return rows
-
-
-def _names(table: dict[int, str], flags: int) -> list[str]:
-    return [name for bit, name in table.items() if flags & bit]
 
 
 def _namespaces(items: list[Any]) -> Rows:

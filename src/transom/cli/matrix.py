@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transom.cli import console
 from transom.cli.command import Command
@@ -58,9 +58,11 @@ def run_matrix_command(args: argparse.Namespace) -> int:
         return 2
     if args.document:
         return _document(target.release, args.output)
-    records = _holding(target)
+    from transom.windows.record_documents import matrix_document, matrix_records
+
+    records = matrix_records(target)
     if args.output != "text":
-        console.print_value(_machine(target, records), args.output)
+        console.print_value(matrix_document(target, records), args.output)
     else:
         _page(target, records)
     return 0
@@ -88,40 +90,6 @@ def _target(args: argparse.Namespace) -> NodeTarget | None:
     return NodeTarget(
         release, build.number if build else None, args.runtime, args.network, frozenset(features)
     )
-
-
-def _holding(target: NodeTarget) -> list[Record]:
-    """Everything that such a node may support, including what depends on a feature or a missing
-    update.
-    """
-    from transom.windows import match
-    from transom.windows.limits import LIMITS
-    from transom.windows.support import SUPPORT
-
-    possible = target.features.union(*(record.needs for record in SUPPORT.values()))
-    return [
-        *match.select_records(SUPPORT.values(), target._replace(features=possible)),
-        *match.select_records(LIMITS.values(), target._replace(revision=0)),
-    ]
-
-
-def _machine(target: NodeTarget, records: list[Record]) -> dict[str, Any]:
-    from transom.cli.explain import record_document
-    from transom.windows import releases
-
-    facts = releases.release_facts(target.release)
-    return {
-        "release": releases.release_text(target.release),
-        "builds": list(facts.builds),
-        "runtimes": facts.runtimes(),
-        "pauseImage": facts.pause,
-        "features": {
-            gate.name: gate.stage(target.release)
-            for gate in releases.GATES.values()
-            if gate.stage(target.release)
-        },
-        "records": [record_document(record) for record in records],
-    }
 
 
 def _page(target: NodeTarget, records: list[Record]) -> None:

@@ -170,8 +170,20 @@ def explain_schedule(
 ) -> SchedulingExplanation:
     target = _target(kubeconfig, context)
     namespace = namespace or target.namespace or "default"
-    load_scheduler()
+    return explain_schedule_at(target, namespace, pod, config, plugins)
 
+
+def explain_schedule_at(
+    target: RestConfig,
+    namespace: str,
+    pod: str,
+    config: Path | None = None,
+    plugins: Sequence[str] = (),
+) -> SchedulingExplanation:
+    """The same with the credentials of `target`. It runs a loop of its own, so it may be called in
+    a thread.
+    """
+    load_scheduler()
     settings = _scheduler_config(config)
     clock, rng = RealClock(), random.SystemRandom()
 

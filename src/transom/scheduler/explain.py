@@ -5,6 +5,7 @@ current state of the cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,29 @@ class SchedulingExplanation:
         feasible = [node for node in self.nodes if not node.reasons]
         highest = max((node.total for node in feasible), default=0)
         return [node for node in feasible if node.total == highest]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "namespace": self.namespace,
+            "pod": self.pod,
+            "schedulerName": self.scheduler,
+            "nodeName": self.node,
+            "message": self.message,
+            "best": [node.name for node in self.best()],
+            "nodes": [
+                {
+                    "name": node.name,
+                    "feasible": not node.reasons,
+                    "reasons": node.reasons,
+                    "scores": {
+                        name: {"score": score, "weight": weight}
+                        for name, (score, weight) in node.scores.items()
+                    },
+                    "total": node.total,
+                }
+                for node in self.nodes
+            ],
+        }
 
 
 async def explain_pod(

@@ -93,6 +93,11 @@ class ApiAccess:
         self._open: set[OutgoingConnection] = set()
 
     @property
+    def target(self) -> RestConfig:
+        """The server and the credentials, for work in threads, which has connections of its own."""
+        return self._target
+
+    @property
     def server(self) -> str:
         return f"{self._target.host}:{self._target.port}"
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from transom.web.pages import cluster, objects
+from transom.web.pages import cluster, lint, objects, trace, why, windows
 from transom.web.routing import Page
 
-PAGES: Final[tuple[Page, ...]] = (cluster.PAGE, objects.PAGE)
+PAGES: Final[tuple[Page, ...]] = (
+    cluster.PAGE,
+    objects.PAGE,
+    trace.PAGE,
+    why.PAGE,
+    lint.PAGE,
+    windows.PAGE,
+)

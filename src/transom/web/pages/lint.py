@@ -1,0 +1,152 @@
+"""The Lint page: paste or drop manifests, see the findings beside their lines, and the fix as a diff."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from transom.http.messages import Answer
+from transom.kit.lazy import lazy_import
+from transom.machinery.errors import ApiError
+from transom.web.layout import page_response
+from transom.web.markup import tag
+from transom.web.pages.node_choice import (
+    NodeChoice,
+    choice_fields,
+    choice_release,
+    read_choice,
+    select_field,
+)
+from transom.web.responses import json_response
+from transom.web.routing import Page, PageRequest, Route
+from transom.web.workers import run_in_worker
+from transom.windows import releases
+
+if TYPE_CHECKING:
+    from transom.web.pages import manifest_check
+else:
+    manifest_check = lazy_import("transom.web.pages.manifest_check")
+
+MOST_BYTES: Final = 512 * 1024
+_FORMATS: Final = (("text", "text"), ("json", "JSON"), ("sarif", "SARIF"), ("junit", "JUnit"))
+_EXAMPLE: Final = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: shop
+spec:
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      hostNetwork: true
+      nodeSelector:
+        kubernetes.io/os: windows
+      containers:
+      - name: iis
+        image: mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019
+        securityContext:
+          privileged: true
+          runAsUser: 1000
+"""
+
+
+async def show_lint(request: PageRequest) -> Answer:
+    choice = read_choice(request.query, await _server_release(request))
+    known = sorted(releases.RELEASES, reverse=True)
+    rehearsals = [
+        ("", "no"),
+        *((releases.release_text(r), releases.release_text(r)) for r in known),
+    ]
+    return page_response(
+        request,
+        PAGE,
+        tag("link", rel="stylesheet", href="/static/why.css"),
+        tag("h1", "Lint"),
+        tag(
+            "form",
+            choice_fields(choice),
+            select_field("rehearse", "Rehearse an upgrade to", rehearsals, ""),
+            tag("span", class_="grow"),
+            select_field("format", "Save as", _FORMATS, "text"),
+            tag("button", "Save", type="button", id="save"),
+            tag("button", "Check", type="submit", class_="primary"),
+            class_="toolbar trace-form",
+            id="options",
+        ),
+        tag(
+            "div",
+            tag("label", "Manifests: paste or type YAML, or drop files here", for_="manifest"),
+            tag(
+                "input",
+                type="file",
+                id="files",
+                multiple=True,
+                accept=".yaml,.yml,.json,.txt",
+                aria_label="Open files",
+            ),
+            class_="toolbar",
+        ),
+        tag(
+            "textarea",
+            _EXAMPLE,
+            id="manifest",
+            rows=16,
+            spellcheck="false",
+            autocomplete="off",
+            autocapitalize="off",
+            wrap="off",
+            data_most=MOST_BYTES,
+        ),
+        tag("p", id="summary", class_="live-summary", role="status"),
+        tag("div", id="result"),
+    )
+
+
+async def _server_release(request: PageRequest) -> str:
+    """The release of the cluster, if the tables have it."""
+    try:
+        version = await request.services.api.get_json("/version")
+        text = f"{version['major']}.{version['minor'].rstrip('+')}"
+        choice_release(text)
+    except (ApiError, KeyError):
+        return ""
+    return text
+
+
+async def check_manifests(request: PageRequest) -> Answer:
+    text, choice, body = _read(request)
+    rehearse = str(body.get("rehearse") or "")
+    wanted = choice_release(rehearse) if rehearse else None
+    return json_response(await run_in_worker(manifest_check.check_manifest, text, choice, wanted))
+
+
+async def save_report(request: PageRequest) -> Answer:
+    text, choice, body = _read(request)
+    form = str(body.get("format") or "text")
+    if form not in dict(_FORMATS):
+        raise ApiError(400, "BadRequest", f"format is one of {', '.join(dict(_FORMATS))}")
+    return json_response(await run_in_worker(manifest_check.render_report, text, choice, form))
+
+
+def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:
+    if len(request.http.body) > 2 * MOST_BYTES:
+        raise ApiError(413, "RequestEntityTooLarge", "at most 512 KiB of manifests can be checked")
+    body = request.json()
+    text = body.get("text")
+    if not isinstance(text, str):
+        raise ApiError(400, "BadRequest", "text is required")
+    if len(text.encode(errors="replace")) > MOST_BYTES:
+        raise ApiError(413, "RequestEntityTooLarge", "at most 512 KiB of manifests can be checked")
+    return text, read_choice(lambda name: str(body.get(name) or "")), body
+
+
+PAGE = Page(
+    "lint",
+    "Lint",
+    "/lint",
+    (
+        Route("GET", "/lint", show_lint),
+        Route("POST", "/lint/check", check_manifests),
+        Route("POST", "/lint/report", save_report),
+    ),
+)

@@ -1,0 +1,105 @@
+"""The choice of a Windows node, for Lint and Windows: release, build, runtime and network mode.
+
+Values come from a browser, so they are checked; the form offers what the tables of
+`transom.windows` have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, cast
+
+from transom.machinery.errors import ApiError
+from transom.web.markup import Markup, tag
+from transom.windows import builds, registry, releases, wording
+from transom.windows.records import (
+    ALL_NETWORKS,
+    ALL_RUNTIMES,
+    Network,
+    NodeTarget,
+    Release,
+    Runtime,
+)
+
+FIELDS: Final = ("release", "build", "runtime", "network")
+
+
+class NodeChoice(NamedTuple):
+    release: Release
+    build: int | None
+    runtime: Runtime | None
+    network: Network | None
+
+    def target(self) -> NodeTarget:
+        return NodeTarget(self.release, self.build, self.runtime, self.network)
+
+
+def read_choice(value: Callable[[str], str], default: str = "") -> NodeChoice:
+    """Reads a choice; `value` returns the text of a field, empty for any. Raises ApiError 400."""
+    return NodeChoice(
+        choice_release(value("release") or default),
+        _build(value("build")),
+        cast(Runtime | None, _one_of("runtime", value("runtime"), ALL_RUNTIMES)),
+        cast(Network | None, _one_of("network", value("network"), ALL_NETWORKS)),
+    )
+
+
+def choice_release(text: str) -> Release:
+    try:
+        return registry.known_release(text) if text else releases.DEFAULT
+    except ValueError as problem:
+        raise ApiError(400, "BadRequest", str(problem)) from None
+
+
+def _build(text: str) -> int | None:
+    build = builds.build_by_name(text) if text else None
+    if text and build is None:
+        raise ApiError(400, "BadRequest", f"unknown Windows build {text[:40]!r}")
+    return build.number if build else None
+
+
+def _one_of(name: str, text: str, known: Iterable[str]) -> str | None:
+    if text and text not in known:
+        raise ApiError(400, "BadRequest", f"{name} is one of {', '.join(known)}")
+    return text or None
+
+
+def choice_fields(chosen: NodeChoice) -> list[Markup]:
+    """The form's fields."""
+    known = sorted(releases.RELEASES, reverse=True)
+    values: Mapping[str, tuple[str, list[tuple[str, str]], str]] = {
+        "release": (
+            "Release",
+            [(releases.release_text(one), releases.release_text(one)) for one in known],
+            releases.release_text(chosen.release),
+        ),
+        "build": (
+            "Windows build",
+            [("", "any"), *((str(n), wording.build_name(n)) for n in builds.BUILDS)],
+            str(chosen.build or ""),
+        ),
+        "runtime": (
+            "Runtime",
+            [("", "any"), *((one, one) for one in ALL_RUNTIMES)],
+            chosen.runtime or "",
+        ),
+        "network": (
+            "Network",
+            [("", "any"), *((one, one) for one in ALL_NETWORKS)],
+            chosen.network or "",
+        ),
+    }
+    return [select_field(name, *values[name]) for name in FIELDS]
+
+
+def select_field(name: str, title: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:
+    return tag(
+        "label",
+        title,
+        tag(
+            "select",
+            [tag("option", text, value=v, selected=v == chosen) for v, text in options],
+            name=name,
+        ),
+        class_="field",
+    )

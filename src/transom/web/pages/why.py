@@ -1,0 +1,360 @@
+"""The Why page: why a pod is scheduled where it is, what doctor finds, faults to try, and a timeline.
+
+Decisions and findings are those of `transom explain-schedule` and `transom doctor`, computed in
+threads from the state of the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from transom.client.kubeconfig import RestConfig
+from transom.http.messages import Answer, parse_query
+from transom.kit.lazy import lazy_import
+from transom.machinery.errors import ApiError
+from transom.web.layout import page_response
+from transom.web.markup import Child, Markup, fragment, tag
+from transom.web.pages import fault_switches, timeline
+from transom.web.responses import json_response, redirect
+from transom.web.routing import Page, PageRequest, Route
+from transom.web.workers import run_in_worker
+
+if TYPE_CHECKING:
+    from transom.cluster import components
+    from transom.doctor import connect, examine
+else:
+    components = lazy_import("transom.cluster.components")
+    connect = lazy_import("transom.doctor.connect")
+    examine = lazy_import("transom.doctor.examine")
+
+MOST_LISTED: Final = 500
+_MOST_ROWS: Final = 200  # nodes of a decision, and findings
+_MOST_PLACES: Final = 20
+_VIEWS: Final = (
+    ("Pod", "/why"),
+    ("Doctor", "/why/doctor"),
+    ("Faults", "/why/faults"),
+    ("Timeline", "/why/timeline"),
+)
+_STATES: Final = {"error": "bad", "warning": "warn", "info": ""}
+
+
+def _head(current: str) -> Markup:
+    return fragment(
+        tag("link", rel="stylesheet", href="/static/why.css"),
+        tag("h1", "Why"),
+        tag(
+            "div",
+            [
+                tag(
+                    "a",
+                    title,
+                    href=path,
+                    class_="button",
+                    aria_current="page" if path == current else None,
+                )
+                for title, path in _VIEWS
+            ],
+            class_="tabs",
+        ),
+    )
+
+
+# ---- a pod
+
+
+async def show_why(request: PageRequest) -> Answer:
+    pods = await _list(request, "pods")
+    asked = request.query("pod").strip()
+    namespace, _, name = asked.rpartition("/")
+    namespace = namespace or request.services.namespace or "default"
+    body: list[Child] = [_head("/why"), _pod_form(asked, pods)]
+    if not name:
+        return page_response(request, PAGE, *body, _pod_list(pods))
+    target = request.services.api.target
+    found = await asyncio.gather(
+        run_in_worker(components.explain_schedule_at, target, namespace, name),
+        run_in_worker(find_causes, target, (f"pod/{namespace}/{name}",)),
+        return_exceptions=True,
+    )
+    explanation, causes = found
+    if isinstance(explanation, ApiError):
+        body.append(tag("p", explanation.message, role="alert", class_="problem"))
+    elif isinstance(explanation, BaseException):
+        raise explanation
+    else:
+        body.append(scheduling_report(explanation.document(), explanation.filters))
+    if not isinstance(causes, BaseException):
+        body += [tag("h2", "Doctor"), findings_list(causes)]
+    link = f"/why/timeline?pod={quote(f'{namespace}/{name}')}"
+    body.append(tag("p", tag("a", "Timeline of this pod", href=link)))
+    return page_response(request, PAGE, *body, title=f"Why {name}")
+
+
+def find_causes(target: RestConfig, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Doctor's findings about pods and nodes, all of them without names. For worker threads."""
+    seen = connect.take_snapshot(target, names)
+    if seen.unreachable:
+        raise ApiError(502, "", seen.unreachable)
+    about = examine.places_to_check(seen, names) if names else ()
+    return [one.document() for one in examine.examine(seen, about)]
+
+
+async def _list(request: PageRequest, plural: str) -> list[Any]:
+    query = {"limit": str(MOST_LISTED)}
+    found = await request.services.api.get_json(f"/api/v1/{plural}", query)
+    return list(found["items"])
+
+
+def _pod_form(asked: str, pods: Sequence[Mapping[str, Any]]) -> Markup:
+    return tag(
+        "form",
+        tag(
+            "label",
+            "Pod",
+            tag(
+                "input",
+                name="pod",
+                value=asked,
+                list="pods",
+                placeholder="default/web-0",
+                required=True,
+                autocomplete="off",
+                spellcheck="false",
+                data_filter=True,
+            ),
+            class_="field grow",
+        ),
+        tag("button", "Explain", type="submit", class_="primary"),
+        tag("datalist", [tag("option", value=_pod_name(pod)) for pod in pods], id="pods"),
+        class_="toolbar trace-form",
+        method="get",
+        action="/why",
+    )
+
+
+def _pod_name(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _pod_state(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """A word for the pod's state, as kubectl shows it, and the class of its badge."""
+    status = pod.get("status", {})
+    for one in status.get("containerStatuses", ()):
+        waiting = one.get("state", {}).get("waiting", {}).get("reason", "")
+        if waiting and waiting != "ContainerCreating":
+            return waiting, "bad"
+    phase = status.get("phase", "Unknown")
+    ready = any(
+        c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", ())
+    )
+    if phase == "Running":
+        return ("Running", "ok") if ready else ("not ready", "warn")
+    return phase, {"Succeeded": "ok", "Pending": "warn"}.get(phase, "bad")
+
+
+def _pod_list(pods: Sequence[Mapping[str, Any]]) -> Markup:
+    """Pods with problems first."""
+    rank = {"bad": 0, "warn": 1, "ok": 2}
+    shown = sorted(pods, key=lambda pod: (rank[_pod_state(pod)[1]], _pod_name(pod)))[:50]
+    rows = [
+        tag(
+            "tr",
+            tag("td", tag("a", _pod_name(pod), href=f"/why?pod={quote(_pod_name(pod))}")),
+            tag("td", tag("span", _pod_state(pod)[0], class_=f"badge {_pod_state(pod)[1]}")),
+            tag("td", pod["spec"].get("nodeName") or "no node"),
+        )
+        for pod in shown
+    ]
+    head = [tag("th", title, scope="col") for title in ("Pod", "State", "Node")]
+    return fragment(
+        tag("h2", "Pods, problems first"),
+        tag(
+            "div",
+            tag("table", tag("thead", tag("tr", head)), tag("tbody", rows)),
+            class_="scroll",
+        )
+        if rows
+        else tag("p", "There are no pods.", class_="muted"),
+    )
+
+
+def scheduling_report(document: Mapping[str, Any], filters: Sequence[str]) -> Markup:
+    """Every node against every plugin: why it rejects the node, or its score."""
+    nodes = document["nodes"]
+    best = set(document["best"])
+    node = document["nodeName"]
+    state, text = ("bad", "cannot be scheduled") if not best else ("ok", "can be scheduled")
+    if node:
+        text = f"runs on {node}; decided again for the current state"
+    rejecting = [plugin for plugin in filters if any(plugin in n["reasons"] for n in nodes)]
+    others = [p for n in nodes for p in n["reasons"] if p not in filters]
+    columns = [*rejecting, *dict.fromkeys(others)]
+    scoring = list(dict.fromkeys(p for n in nodes for p in n["scores"]))
+    shown = sorted(nodes, key=lambda n: (not n["feasible"], -n["total"], n["name"]))[:_MOST_ROWS]
+    passing = [plugin for plugin in filters if plugin not in rejecting]
+    feasible = [n for n in shown if n["feasible"]]
+    return fragment(
+        tag(
+            "section",
+            tag(
+                "p", tag("span", text, class_=f"badge {state}"), " ", tag("strong", document["pod"])
+            ),
+            tag("p", document["message"]) if document["message"] else None,
+            tag("p", f"Scheduler {document['schedulerName']}", class_="muted"),
+            class_=f"card verdict {state}",
+        ),
+        tag("h2", "Nodes and filters"),
+        _table(["Node", *columns], [_filter_row(n, columns, best) for n in shown]),
+        tag("p", f"{len(nodes) - len(shown)} more nodes", class_="muted")
+        if len(nodes) > len(shown)
+        else None,
+        tag("p", f"No node is rejected by {', '.join(passing)}.", class_="muted")
+        if passing and nodes
+        else None,
+        [
+            tag("h2", "Scores"),
+            _table(["Node", "Total", *scoring], [_score_row(n, scoring, best) for n in feasible]),
+            tag("p", "Score times weight of each plugin; one of the best nodes is chosen."),
+        ]
+        if scoring
+        else None,
+    )
+
+
+def _table(titles: Sequence[str], rows: Sequence[Markup]) -> Markup:
+    head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in titles]))
+    return tag("div", tag("table", head, tag("tbody", rows), class_="decision"), class_="scroll")
+
+
+def _node_cell(node: Mapping[str, Any], best: set[str]) -> Markup:
+    mark: Child = [" ", tag("span", "best", class_="badge ok")] if node["name"] in best else None
+    return tag("th", node["name"], mark, scope="row", class_="fit")
+
+
+def _filter_row(node: Mapping[str, Any], columns: Sequence[str], best: set[str]) -> Markup:
+    cells: list[Child] = [_node_cell(node, best)]
+    for plugin in columns:
+        reasons = node["reasons"].get(plugin)
+        cells.append(
+            tag("td", "; ".join(reasons), class_="rejects")
+            if reasons
+            else tag("td", "✓", class_="passes")
+        )
+    return tag("tr", cells)
+
+
+def _score_row(node: Mapping[str, Any], scoring: Sequence[str], best: set[str]) -> Markup:
+    cells: list[Child] = [_node_cell(node, best), tag("td", node["total"], class_="number")]
+    for plugin in scoring:
+        score = node["scores"].get(plugin)
+        text = f"{score['score']} × {score['weight']}" if score else ""
+        cells.append(tag("td", text, class_="number"))
+    return tag("tr", cells)
+
+
+# ---- doctor
+
+
+async def show_doctor(request: PageRequest) -> Answer:
+    found = await run_in_worker(find_causes, request.services.api.target, ())
+    counts = {severity: sum(one["severity"] == severity for one in found) for severity in _STATES}
+    badges = [
+        tag("span", f"{count} {severity}", class_=f"badge {_STATES[severity]}")
+        for severity, count in counts.items()
+        if count
+    ]
+    summary = tag("p", badges or tag("span", "no findings", class_="badge ok"), class_="toolbar")
+    return page_response(
+        request, PAGE, _head("/why/doctor"), summary, findings_list(found), title="Doctor"
+    )
+
+
+def findings_list(found: Sequence[Mapping[str, Any]]) -> Markup:
+    if not found:
+        return tag("p", "Doctor finds no problem.", class_="muted")
+    return fragment(
+        [_finding(one) for one in found[:_MOST_ROWS]],
+        tag("p", f"{len(found) - _MOST_ROWS} more findings", class_="muted")
+        if len(found) > _MOST_ROWS
+        else None,
+    )
+
+
+def _finding(one: Mapping[str, Any]) -> Markup:
+    places = list(one.get("where", ()))
+    more = len(places) - _MOST_PLACES
+    record = one.get("record", "")
+    rows: list[tuple[str, Child]] = [
+        ("Where", ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")),
+        ("Why", one.get("why", "")),
+        ("Fix", one.get("remedy", "")),
+        ("See", tag("a", record, href=f"/windows?show={record}#{record}") if record else ""),
+    ]
+    return tag(
+        "article",
+        tag(
+            "p",
+            tag("span", one["severity"], class_=f"badge {_STATES[one['severity']]}"),
+            " ",
+            tag("strong", one["what"]),
+        ),
+        tag("dl", [[tag("dt", n), tag("dd", t)] for n, t in rows if t], class_="facts"),
+        class_=f"card verdict {_STATES[one['severity']]}".strip(),
+    )
+
+
+# ---- faults
+
+
+async def show_faults(request: PageRequest) -> Answer:
+    body = await fault_switches.render_faults(request)
+    return page_response(request, PAGE, _head("/why/faults"), body, title="Faults")
+
+
+async def set_fault(request: PageRequest) -> Answer:
+    form = {key: values[-1] for key, values in parse_query(request.http.body).items() if values}
+    await fault_switches.switch_fault(
+        request.services.api, form.get("node", ""), form.get("fault", ""), form.get("on") == "true"
+    )
+    return redirect(f"/why/faults#{quote(form.get('node', ''))}")
+
+
+# ---- timeline
+
+
+async def show_timeline(request: PageRequest) -> Answer:
+    pod = request.query("pod").strip()
+    return page_response(
+        request,
+        PAGE,
+        _head("/why/timeline"),
+        timeline.render_timeline_frame(pod),
+        title="Timeline",
+    )
+
+
+async def timeline_data(request: PageRequest) -> Answer:
+    """Entries of one pod (NAMESPACE/NAME), or of all objects."""
+    lists = await asyncio.gather(*(_list(request, kind) for kind in ("events", "pods", "nodes")))
+    return json_response(
+        await run_in_worker(timeline.timeline_document, *lists, request.query("pod").strip())
+    )
+
+
+PAGE = Page(
+    "why",
+    "Why",
+    "/why",
+    (
+        Route("GET", "/why", show_why),
+        Route("GET", "/why/doctor", show_doctor),
+        Route("GET", "/why/faults", show_faults),
+        Route("POST", "/why/faults", set_fault),
+        Route("GET", "/why/timeline", show_timeline),
+        Route("GET", "/why/timeline/data", timeline_data),
+    ),
+)

@@ -1,0 +1,170 @@
+"""The pages in a real Chromium: what scripts do, that nothing is loaded from elsewhere, and that
+texts from the cluster stay texts.
+
+TRANSOM_SCREENSHOTS=FOLDER keeps a picture of each page; `make screenshots` makes those of the
+documentation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Cluster
+from tests.web.pages.live import EVIL, chromium_path, running_console
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(chromium_path() is None, reason="no chromium on this machine"),
+]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def tab(page_cluster: Cluster) -> Iterator[Any]:
+    """A tab that is logged in. Errors of scripts and requests to other hosts fail the tests."""
+    with running_console(page_cluster) as console, playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium_path(), args=ARGUMENTS)
+        tab = browser.new_context(base_url=console.origin).new_page()
+        problems: list[str] = []
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        tab.on(
+            "request",
+            lambda r: (
+                None if r.url.startswith((console.origin, "blob:")) else problems.append(r.url)
+            ),
+        )
+        tab.set_viewport_size({"width": 1280, "height": 860})
+        tab.goto(console.link)
+        yield tab
+        browser.close()
+        assert problems == []
+
+
+@pytest.fixture(autouse=True)
+def no_script_of_the_cluster_ran(tab: Any) -> Iterator[None]:
+    yield
+    assert tab.evaluate("window.hacked") is None
+
+
+def take_picture(tab: Any, name: str) -> None:
+    folder = os.environ.get("TRANSOM_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tab.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+def test_the_cluster_page_shows_doctors_findings(tab: Any) -> None:
+    tab.goto("/cluster")
+    tab.wait_for_selector("text=cannot be scheduled")
+    take_picture(tab, "console-cluster")
+
+
+def test_trace_steps_through_the_hops(tab: Any) -> None:
+    tab.goto("/trace")
+    tab.fill("input[name=from]", "node/windows-1")
+    tab.fill("input[name=to]", "svc/default/web")
+    tab.click("button[type=submit].primary")
+    tab.wait_for_selector(".path-picture")
+    assert tab.inner_text(".verdict .badge") == "dropped"
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowRight")
+    assert tab.get_attribute(".hop.chosen", "data-hop") == "2"
+    assert tab.get_attribute("#hops tr.chosen", "data-hop") == "2"
+    take_picture(tab, "console-trace")
+    tab.click("#swap")
+    assert tab.input_value("input[name=from]") == "svc/default/web"
+
+
+def test_the_heat_map_opens_a_trace(tab: Any) -> None:
+    tab.goto("/trace/pairs")
+    take_picture(tab, "console-heat-map")
+    tab.click("td.cell.bad a >> nth=0")
+    tab.wait_for_selector(".verdict.bad")
+
+
+def test_why_shows_the_decision(tab: Any) -> None:
+    tab.goto("/why")
+    tab.click("text=default/big")
+    tab.wait_for_selector(".decision .rejects")
+    take_picture(tab, "console-why")
+
+
+def test_a_switch_changes_the_cluster(tab: Any) -> None:
+    tab.goto("/why/faults")
+    switch = "#windows-1 button[role=switch]:has-text('Cordon')"
+    for expected in ("true", "false"):
+        tab.click(switch)
+        tab.wait_for_selector(f"{switch}[aria-checked={expected}]")
+
+
+def test_the_timeline_can_be_scrubbed(tab: Any) -> None:
+    tab.goto("/why/timeline?pod=default/web")
+    tab.wait_for_selector("#entries tbody tr")
+    take_picture(tab, "console-timeline")
+    everything = tab.locator("#entries tbody tr").count()
+    tab.fill("#scrub", "0")
+    assert tab.locator("#entries tbody tr").count() == 1 < everything
+    assert EVIL in tab.inner_text("#entries tbody tr"), "the oldest event, as text"
+    assert tab.locator(".mark.later").count() == everything - 1
+
+
+def test_lint_checks_while_typing_and_applies_fixes(tab: Any) -> None:
+    tab.goto("/lint?release=1.25&build=20348")
+    tab.wait_for_selector(".code-row.error .finding")
+    take_picture(tab, "console-lint")
+    assert tab.locator(".diff-line.removed").count() > 1
+    tab.click("#apply-fixes")
+    tab.wait_for_function("!document.getElementById('manifest').value.includes('privileged')")
+    tab.select_option("select[name=rehearse]", "1.33")
+    tab.wait_for_selector("text=Upgrade to 1.33")
+    tab.fill("#manifest", f"a: [{EVIL}")
+    tab.wait_for_selector("text=WIN-LINT-000")
+    with tab.expect_download() as saved:
+        tab.click("#save")
+    assert "WIN-LINT-000" in Path(saved.value.path()).read_text()
+
+
+def test_files_can_be_opened(tab: Any, tmp_path: Path) -> None:
+    file = tmp_path / "evil.yaml"
+    file.write_text(f"kind: Pod\nmetadata: {{name: '{EVIL}'}}\n")
+    tab.goto("/lint")
+    tab.set_input_files("#files", str(file))
+    tab.wait_for_function("document.getElementById('manifest').value.includes('onerror')")
+    tab.wait_for_selector("#summary .badge")
+
+
+def test_records_are_filtered_and_opened(tab: Any) -> None:
+    tab.goto("/windows?release=1.25")
+    take_picture(tab, "console-windows")
+    tab.fill("#filter", "privileged")
+    tab.wait_for_function("document.querySelectorAll('#records tbody tr:not([hidden])').length < 9")
+    tab.goto("/windows?release=1.25&show=WIN-SEC-001#WIN-SEC-001")
+    tab.wait_for_selector("#WIN-SEC-001 details[open] pre")
+
+
+@pytest.mark.parametrize(
+    "path", ["/trace?from=pod/default/tools&to=svc/default/web", "/why", "/lint"]
+)
+def test_pages_fit_a_phone(tab: Any, path: str) -> None:
+    tab.set_viewport_size({"width": 390, "height": 800})
+    try:
+        tab.goto(path)
+        wide = tab.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, "the page itself does not scroll sideways"
+        assert all(field.is_visible() for field in tab.query_selector_all("main form input"))
+    finally:
+        tab.set_viewport_size({"width": 1280, "height": 860})
