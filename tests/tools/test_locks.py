@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from tools.locked import BUILD, DEVELOPMENT, ROOT, RUNTIME, Locked, read_lock
+from tools.locked import BUILD, DEVELOPMENT, FAST, ROOT, RUNTIME, Locked, read_lock, without
 
 from tools import audit, sbom
 
@@ -28,7 +28,7 @@ def pinned(path: Path) -> dict[str, Locked]:
     return {package.name: package for package in read_lock(path)}
 
 
-@pytest.mark.parametrize("path", [RUNTIME, DEVELOPMENT, BUILD], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [RUNTIME, FAST, DEVELOPMENT, BUILD], ids=lambda path: path.name)
 def test_every_package_is_pinned_with_hashes(path: Path) -> None:
     lines = [
         line
@@ -41,12 +41,14 @@ def test_every_package_is_pinned_with_hashes(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "extras"), [(RUNTIME, []), (DEVELOPMENT, ["dev"])], ids=["runtime", "dev"]
+    ("path", "extras"),
+    [(RUNTIME, []), (FAST, ["fast"]), (DEVELOPMENT, ["dev"])],
+    ids=["runtime", "fast", "dev"],
 )
 def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None:
     found, project = pinned(path), PROJECT["project"]
     wanted = [
-        *project["dependencies"],
+        *(project["dependencies"] if path != FAST else ()),
         *(row for extra in extras for row in project["optional-dependencies"][extra]),
     ]
     for requirement in map(Requirement, wanted):
@@ -57,14 +59,20 @@ def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None
 
 
 def test_the_lock_files_agree() -> None:
-    runtime, development, build = map(pinned, (RUNTIME, DEVELOPMENT, BUILD))
-    for name, package in (runtime | build).items():
+    runtime, fast, development, build = map(pinned, (RUNTIME, FAST, DEVELOPMENT, BUILD))
+    assert not set(fast) & set(runtime)
+    for name, package in (runtime | fast | build).items():
         other = development.get(name)
         assert name not in runtime or other is not None
         assert other is None or (other.version, other.hashes) == (package.version, package.hashes)
     assert {
         canonicalize_name(Requirement(row).name) for row in PROJECT["build-system"]["requires"]
     } <= set(build)
+
+
+def test_packages_are_left_out_with_their_hashes() -> None:
+    text = "# head\na==1 \\\n    --hash=sha256:1\n    # via x\nb==2 \\\n    --hash=sha256:2\n"
+    assert without(text, {"a"}) == "# head\nb==2 \\\n    --hash=sha256:2\n"
 
 
 def test_make_installs_nothing_without_hashes() -> None:

@@ -12,7 +12,10 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 
-import uvloop
+try:
+    from uvloop import new_event_loop
+except ModuleNotFoundError:  # the extra `fast` is not installed
+    from asyncio import new_event_loop
 
 log = logging.getLogger("transom.kit")
 
@@ -20,7 +23,7 @@ log = logging.getLogger("transom.kit")
 def run_event_loop(main: Coroutine[None, None, None]) -> None:
     """Runs a server's main coroutine in this process."""
     tune_process()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main)
 
 
