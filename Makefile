@@ -89,6 +89,10 @@ sbom: .venv/.installed
 	@$(BIN)/python -m tools.sbom > sbom.cdx.json
 	@echo sbom.cdx.json
 
+# Man pages and shell completions, in build/share.
+man: .venv/.installed
+	@$(BIN)/python -m tools.manual
+
 # Wheel and sdist in dist/, with man pages, completions, the software bill of materials and checksums. The same commit makes the
 # same bytes.
 dist: .venv/.installed

@@ -35,6 +35,7 @@ EXAMPLES = """\
   transom up --reject-windows WIN-STO-*   reject Windows pods with volumes that Windows cannot mount
   transom up --servers 3                  three API servers and three etcd members
   transom up --encrypt --audit-policy ./policy.yaml
+  transom up --dry-run                    check the options and print what would be started
   transom up --output json"""
 
 
@@ -42,11 +43,14 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_start_options(parser)
     console.add_servers_option(parser)
     console.add_output_option(parser)
+    console.add_dry_run_option(parser, "check the options, print what would be started")
 
 
 def run_up_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
+    if args.dry_run:
+        return _dry_run(args)
     began = time.monotonic()
     # A supervisor that times out sends SIGTERM: like Ctrl-C, it must not leave a partial start.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -66,6 +70,31 @@ def run_up_command(args: argparse.Namespace) -> int:
     print(f'kubectl context "{config.name}" is current in {config.kubeconfig}')
     if not config.no_nodes:
         _nodes(config)
+    return 0
+
+
+def _dry_run(args: argparse.Namespace) -> int:
+    from transom.cluster import lifecycle
+
+    config, nodes = lifecycle.plan_cluster(console.add_up_options(args), console.print_progress)
+    plan = {
+        "name": config.name,
+        "version": config.git_version,
+        "kubeconfig": config.kubeconfig,
+        "stateDir": str(config.state),
+        "port": config.port,
+        "runtime": config.engine,
+        "nodes": [
+            {"name": spec.name, "os": "windows" if spec.windows else "linux"} for spec in nodes
+        ],
+    }
+    if args.output != "text":
+        console.print_value(plan, args.output)
+        return 0
+    print(f"Would start cluster {config.name}: Kubernetes {config.git_version}, {config.state}")
+    print(f'kubectl context "{config.name}" would be current in {config.kubeconfig}')
+    for spec in nodes:
+        print(f"  {spec.name:<16}{'Windows' if spec.windows else 'Linux'}")
     return 0
 
 
