@@ -8,14 +8,13 @@ from transom.cli import console
 from transom.cli.command import Command
 
 HELP = """\
-List your clusters, running or not.
+List your clusters, running or not. `get clusters` (kind), `cluster list` (k3d) and `profile list` (minikube) do the same.
 
 The exit code is 0, whatever their state; `transom status --all` checks that all are ready."""
 EXAMPLES = """\
   transom list
   transom list --quiet                    names only, one in each line
-  transom list --output json
-  transom get clusters                    as in kind; also: cluster list, profile list"""
+  transom list --output json"""
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
