@@ -145,18 +145,15 @@ class IngressController:
             return []
         found: dict[ServiceAddress, None] = {}
         for one in self._slices.by_index(_BY_SERVICE, f"{backend.namespace}/{backend.service}"):
-            number = next(
-                (
-                    port["port"]
-                    for port in one.get("ports") or ()
-                    if (port.get("name") or "") == (wanted.get("name") or "") and port.get("port")
-                ),
-                None,
-            )
-            for endpoint in one.get("endpoints") or () if number is not None else ():
+            numbers = [
+                port["port"]
+                for port in one.get("ports") or ()
+                if (port.get("name") or "") == (wanted.get("name") or "") and port.get("port")
+            ]
+            for endpoint in one.get("endpoints") or ():
                 if (endpoint.get("conditions") or {}).get("ready", True):
                     for address in endpoint.get("addresses") or ():
-                        found[ServiceAddress(address, number)] = None
+                        found |= {ServiceAddress(address, number): None for number in numbers[:1]}
         return list(found)
 
     def _secret(self, namespace: str, name: str) -> Object | None:

@@ -88,7 +88,8 @@ def http_routes(route: Object, gateways: dict[str, Object]) -> list[IngressRoute
     found = []
     for rule in spec.get("rules") or ():
         backends = tuple(_backends(rule, meta["namespace"]))
-        for match in rule.get("matches") or ({},):
+        matches: list[Object] = rule.get("matches") or [{}]
+        for match in matches:
             path = match.get("path") or {}
             kind = _PATH_TYPES.get(path.get("type", ""), PREFIX)
             text = path.get("value") or "/"

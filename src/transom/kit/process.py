@@ -12,10 +12,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 
+new_event_loop: Callable[[], asyncio.AbstractEventLoop]
 try:
-    from uvloop import new_event_loop
+    import uvloop
+
+    new_event_loop = uvloop.new_event_loop
 except ModuleNotFoundError:  # the extra `fast` is not installed
-    from asyncio import new_event_loop
+    new_event_loop = asyncio.new_event_loop
 
 log = logging.getLogger("transom.kit")
 
@@ -86,5 +89,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """The kernel sends this process the signal when its parent ends, however that happens. Also
     usable between fork and exec: it stays in force.
     """
+    if sys.platform != "linux":
+        return  # no other system has it
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(number), 0, 0, 0)

@@ -29,6 +29,19 @@ else:
     Values = np.ndarray
     Some = np.ndarray | slice
 
+__all__ = [
+    "Codes",
+    "Floats",
+    "Ints",
+    "Mask",
+    "RowCache",
+    "Rows",
+    "Some",
+    "Values",
+    "no_rows",
+    "np",
+]
+
 _LOGGED = 8192
 _KEPT = 192
 
