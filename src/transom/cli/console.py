@@ -205,6 +205,7 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
     several = parser.add_argument_group("several API servers (docs/high-availability.md)")
     several.add_argument(
         "--bind-address",
+        "--bind",
         metavar="IP",
         help="address to listen on (default: 127.0.0.1); 0.0.0.0 for all",
     )

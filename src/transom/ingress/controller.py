@@ -55,7 +55,9 @@ class IngressPort(NamedTuple):
 
 
 class IngressController:
-    """`source` is the address in the cluster's network from which it connects to pods."""
+    """`source` is the address in the cluster's network from which it connects to pods, `bind` the
+    address of this machine on which it listens.
+    """
 
     def __init__(
         self,
@@ -65,7 +67,9 @@ class IngressController:
         clock: Clock,
         rng: random.Random,
         source: str,
+        bind: str = _HOST,
     ) -> None:
+        self._bind = bind
         self._client = client
         self._informers = informers
         self._dataplane = dataplane
@@ -96,7 +100,7 @@ class IngressController:
                 ("https", _HTTPS_PORT, self._certificates.context),
             ):
                 server = HttpServer(self._handler(scheme), context)
-                number = await server.serve([_listening_socket(port)])
+                number = await server.serve([_listening_socket(self._bind, port)])
                 servers.append(server)
                 self.ports.append(IngressPort(scheme, f"{_HOST}:{number}"))
             log.info("serving Ingresses at %s", ", ".join(port.address for port in self.ports))
@@ -299,14 +303,14 @@ def _port_status(port: IngressPort) -> Object:
     return {"port": int(port.address.rpartition(":")[2]), "protocol": "TCP"}
 
 
-def _listening_socket(port: int) -> socket.socket:
+def _listening_socket(bind: str, port: int) -> socket.socket:
     """Bound to the port if it is free, else to any."""
     for number in (port, 0):
         found = socket.socket()
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.setblocking(False)
         with contextlib.suppress(OSError):
-            found.bind((_HOST, number))
+            found.bind((bind, number))
             return found
         found.close()
-    raise OSError(f"no port of {_HOST} is free")
+    raise OSError(f"no port of {bind} is free")

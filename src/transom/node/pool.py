@@ -240,6 +240,8 @@ class NodePool:
             cluster.clock,
             cluster.new_rng(),
             cluster.node_ips(node)[0],
+            # In a container, its ports are published.
+            "0.0.0.0" if cluster.settings.bind == "0.0.0.0" else "127.0.0.1",
         )
         await self._ingress.run()
 
