@@ -11,8 +11,8 @@ import pytest
 
 from transom.cli import console
 from transom.cli.aliases import ALIASES, resolve_alias
-from transom.cli.completion import SHELLS, complete, completion_script, kubectl_main
-from transom.cli.main import VERBS, main, make_parser
+from transom.cli.completion import SHELLS, complete, completion_script
+from transom.cli.main import VERBS, complete_for_kubectl, main, make_parser
 from transom.node.settings import clusters_dir, default_name, name_option
 
 
@@ -46,13 +46,13 @@ def two_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_candidates_for_the_last_word(line: str, found: list[str]) -> None:
-    assert complete(line.split(" ")) == found
+    assert complete(line.split(" "), VERBS, make_parser) == found
 
 
 def test_all_verbs_and_options_are_candidates() -> None:
-    assert set(VERBS) < set(complete([""]))
+    assert set(VERBS) < set(complete([""], VERBS, make_parser))
     for verb in VERBS:
-        assert "--help" in complete([verb, "-"])
+        assert "--help" in complete([verb, "-"], VERBS, make_parser)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -81,7 +81,7 @@ def test_kubectl_asks_for_candidates(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-transom", "up", "--name", "b"])
-    assert kubectl_main() == 0
+    assert complete_for_kubectl() == 0
     assert capsys.readouterr().out == "blue\n:4\n"
 
 

@@ -7,7 +7,6 @@ shells need no knowledge of the verbs. Errors give no candidates: a completion m
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from transom.cli.aliases import ALIASES, resolve_alias
@@ -75,19 +74,20 @@ def run_completion_command(args: argparse.Namespace) -> int:
     return 0
 
 
-def complete(words: Sequence[str]) -> list[str]:
-    """The candidates for the last word, which may be empty; no candidates where files are meant."""
-    from transom.cli.main import VERBS
+MakeParser = Callable[[str], tuple[argparse.ArgumentParser, Command]]
 
+
+def complete(words: Sequence[str], verbs: Iterable[str], make_parser: MakeParser) -> list[str]:
+    """The candidates for the last word, which may be empty; no candidates where files are meant."""
     *before, current = words or [""]
     if not before:
-        return _starting({*VERBS, *(alias[0] for alias in ALIASES)}, current)
+        return _starting({*verbs, *(alias[0] for alias in ALIASES)}, current)
     resolved = resolve_alias(before)
-    if resolved[0] not in VERBS:
+    if resolved[0] not in verbs:
         seconds = (alias[1] for alias in ALIASES if len(alias) > 1 and alias[0] == before[0])
         return _starting(seconds, current) if len(before) == 1 else []
     try:
-        return _starting(_candidates(resolved, current), current)
+        return _starting(_candidates(make_parser(resolved[0])[0], resolved[1:], current), current)
     except (UserError, OSError):
         return []
 
@@ -96,13 +96,10 @@ def _starting(candidates: Iterable[str], prefix: str) -> list[str]:
     return sorted({word for word in candidates if word.startswith(prefix)})
 
 
-def _candidates(words: list[str], current: str) -> Iterable[str]:
-    from transom.cli.main import make_parser
-
-    parser, _ = make_parser(words[0])
+def _candidates(parser: argparse.ArgumentParser, words: list[str], current: str) -> Iterable[str]:
     options, positionals, position = _actions(parser)
     cluster, waiting = "", None
-    for word in words[1:]:
+    for word in words:
         if waiting is not None:
             cluster = word if "--name" in waiting.option_strings else cluster
             waiting = None
@@ -196,15 +193,6 @@ _NAMES: dict[str, Callable[[str], list[str]]] = {
     "ID|TOPIC": _limits,
     "IDS": _limits,
 }
-
-
-def kubectl_main() -> int:
-    """`kubectl_complete-transom`, which kubectl runs to complete `kubectl transom`: a candidate in
-    each line, then Cobra's directive (4: no file names).
-    """
-    found = complete(sys.argv[1:])
-    print(*found, ":4" if found else ":0", sep="\n")
-    return 0
 
 
 COMMAND = Command(HELP, EXAMPLES, add_completion_arguments, run_completion_command)

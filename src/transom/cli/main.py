@@ -203,8 +203,19 @@ def _dispatch(arguments: list[str]) -> int:
 def _complete(words: list[str]) -> int:
     from transom.cli.completion import complete
 
-    for candidate in complete(words):
+    for candidate in complete(words, VERBS, make_parser):
         print(candidate)
+    return 0
+
+
+def complete_for_kubectl() -> int:
+    """`kubectl_complete-transom`, which kubectl runs to complete `kubectl transom`: a candidate in
+    each line, then Cobra's directive (4: no file names).
+    """
+    from transom.cli.completion import complete
+
+    found = complete(sys.argv[1:], VERBS, make_parser)
+    print(*found, ":4" if found else ":0", sep="\n")
     return 0
 
 
