@@ -6,7 +6,7 @@ BIN := .venv/bin
 JOBS ?= 3
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 
-.PHONY: up test lint bench simulate jepsen hostile matrix docs site screenshots clean tools lock audit sbom
+.PHONY: up test lint bench simulate jepsen hostile matrix docs site screenshots clean tools lock audit sbom dist man
 
 # Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
 up:
@@ -82,8 +82,9 @@ clean:
 	rm -rf .venv .tools site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The lock files, with the hashes of all files of each version: requirements.lock is what runs, -dev what develops, -build
-# what builds, -docs what makes the site. Versions stay as they are where they can: make lock UPGRADE=PACKAGE, or UPGRADE=all.
+# The lock files, with the hashes of all files of each version: requirements.lock is what runs, -fast what makes it faster (the
+# extra `fast`), -dev what develops, -build what builds, -docs what makes the site. Versions stay as they are where they can:
+# make lock UPGRADE=PACKAGE, or UPGRADE=all.
 COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock" \
 	$(if $(filter all,$(UPGRADE)),--upgrade,$(addprefix --upgrade-package ,$(UPGRADE)))
 lock: .venv/.created
@@ -91,12 +92,23 @@ lock: .venv/.created
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements-dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements-dev.lock --output-file requirements.lock
 	@$(COMPILE) pyproject.toml --extra docs --constraint requirements-dev.lock --output-file requirements-docs.lock
+	@$(COMPILE) pyproject.toml --extra fast --constraint requirements-dev.lock --output-file .tools/all-fast.lock
+	@$(BIN)/python -m tools.locked .tools/all-fast.lock requirements.lock > requirements-fast.lock
 	@$(BIN)/python -m tools.build_requirements | $(COMPILE) - --constraint requirements-dev.lock --output-file requirements-build.lock
 
 # The software bill of materials, CycloneDX in JSON.
 sbom: .venv/.installed
 	@$(BIN)/python -m tools.sbom > sbom.cdx.json
 	@echo sbom.cdx.json
+
+# Man pages and shell completions, in build/share.
+man: .venv/.installed
+	@$(BIN)/python -m tools.manual
+
+# Wheel and sdist in dist/, with man pages, completions, the software bill of materials and checksums. The same commit makes the
+# same bytes.
+dist: .venv/.installed
+	@$(BIN)/python -m tools.dist dist
 
 .venv/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -106,12 +118,14 @@ sbom: .venv/.installed
 	@touch $@
 
 # Only files with the hashes of the lock files are installed; nothing is resolved, and nothing else is fetched to build with.
-.venv/.installed: .venv/.created pyproject.toml requirements.lock requirements-build.lock
-	$(PIP) --require-hashes -r requirements-build.lock -r requirements.lock
+.venv/.installed: .venv/.created pyproject.toml requirements.lock requirements-fast.lock requirements-build.lock
+	@$(BIN)/pip uninstall -q -y transom 2>/dev/null  # the name of older checkouts
+	$(PIP) --require-hashes -r requirements-build.lock -r requirements.lock -r requirements-fast.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.installed-dev: .venv/.created pyproject.toml requirements-dev.lock requirements-build.lock
+	@$(BIN)/pip uninstall -q -y transom 2>/dev/null  # the name of older checkouts
 	$(PIP) --require-hashes -r requirements-build.lock -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.installed

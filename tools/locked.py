@@ -5,12 +5,13 @@ version.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RUNTIME, DEVELOPMENT, BUILD, SITE = (
-    ROOT / f"requirements{part}.lock" for part in ("", "-dev", "-build", "-docs")
+RUNTIME, FAST, DEVELOPMENT, BUILD, SITE = (
+    ROOT / f"requirements{part}.lock" for part in ("", "-fast", "-dev", "-build", "-docs")
 )
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;\s*([^\\]*[^\\\s]))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -47,3 +48,19 @@ def read_lock(path: Path) -> list[Locked]:
         ):
             found[-1].via.append(via[1])
     return found
+
+
+def without(text: str, names: set[str]) -> str:
+    """A lock file's text without these packages."""
+    kept, keep = [], True
+    for line in text.splitlines(keepends=True):
+        if pin := _PIN.match(line):
+            keep = pin[1] not in names
+        if keep:
+            kept.append(line)
+    return "".join(kept)
+
+
+if __name__ == "__main__":  # what the first file has and the second has not
+    more, base = map(Path, sys.argv[1:3])
+    sys.stdout.write(without(more.read_text(), {package.name for package in read_lock(base)}))

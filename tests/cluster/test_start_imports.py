@@ -22,6 +22,7 @@ DEFERRED = (
     "transom.apiserver.crd.definition",
     "transom.controllers.deployment",
     "transom.controllers.manager",
+    "transom.ingress.controller",
     "transom.kit.streaming",
     "transom.kubelet.prober.handlers",
     "transom.machinery.apply",

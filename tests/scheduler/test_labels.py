@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
+from transom.scheduler.arrays import np
 from transom.scheduler.labels import LabelColumns, any_term, has_labels, node_terms
 
 ROWS = np.arange(3)

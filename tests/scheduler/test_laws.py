@@ -7,9 +7,9 @@ import math
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
+from transom.scheduler.arrays import np
 from transom.scheduler.cycle import (
     filtered_nodes_statuses,
     nodes_that_pass_filters,

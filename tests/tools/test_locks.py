@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from tools.locked import BUILD, DEVELOPMENT, ROOT, RUNTIME, SITE, Locked, read_lock
+from tools.locked import BUILD, DEVELOPMENT, FAST, ROOT, RUNTIME, SITE, Locked, read_lock, without
 
 from tools import audit, sbom
 
@@ -28,7 +28,9 @@ def pinned(path: Path) -> dict[str, Locked]:
     return {package.name: package for package in read_lock(path)}
 
 
-@pytest.mark.parametrize("path", [RUNTIME, DEVELOPMENT, BUILD, SITE], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [RUNTIME, FAST, DEVELOPMENT, BUILD, SITE], ids=lambda path: path.name
+)
 def test_every_package_is_pinned_with_hashes(path: Path) -> None:
     lines = [
         line
@@ -42,13 +44,13 @@ def test_every_package_is_pinned_with_hashes(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "extras"),
-    [(RUNTIME, []), (DEVELOPMENT, ["dev"]), (SITE, ["docs"])],
-    ids=["runtime", "dev", "docs"],
+    [(RUNTIME, []), (FAST, ["fast"]), (DEVELOPMENT, ["dev"]), (SITE, ["docs"])],
+    ids=["runtime", "fast", "dev", "docs"],
 )
 def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None:
     found, project = pinned(path), PROJECT["project"]
     wanted = [
-        *project["dependencies"],
+        *(project["dependencies"] if path != FAST else ()),
         *(row for extra in extras for row in project["optional-dependencies"][extra]),
     ]
     for requirement in map(Requirement, wanted):
@@ -59,8 +61,11 @@ def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None
 
 
 def test_the_lock_files_agree() -> None:
-    runtime, development, build, site = map(pinned, (RUNTIME, DEVELOPMENT, BUILD, SITE))
-    for name, package in (site | runtime | build).items():
+    runtime, fast, development, build, site = map(
+        pinned, (RUNTIME, FAST, DEVELOPMENT, BUILD, SITE)
+    )
+    assert not set(fast) & set(runtime)
+    for name, package in (site | runtime | fast | build).items():
         other = development.get(name)
         assert name not in runtime or other is not None
         assert other is None or (other.version, other.hashes) == (package.version, package.hashes)
@@ -69,8 +74,14 @@ def test_the_lock_files_agree() -> None:
     } <= set(build)
 
 
+def test_packages_are_left_out_with_their_hashes() -> None:
+    text = "# head\na==1 \\\n    --hash=sha256:1\n    # via x\nb==2 \\\n    --hash=sha256:2\n"
+    assert without(text, {"a"}) == "# head\nb==2 \\\n    --hash=sha256:2\n"
+
+
 def test_make_installs_nothing_without_hashes() -> None:
-    recipes = (ROOT / "Makefile").read_text() + (ROOT / "deploy/Dockerfile").read_text()
+    images = [(ROOT / "deploy" / name).read_text() for name in ("Dockerfile", "Containerfile")]
+    recipes = "".join([(ROOT / "Makefile").read_text(), *images])
     steps = [
         step for line in recipes.replace("\\\n", " ").splitlines() for step in line.split("&&")
     ]
@@ -78,11 +89,8 @@ def test_make_installs_nothing_without_hashes() -> None:
     assert len(installs) > 5
     for step in installs:
         assert "--require-hashes" in step or "--no-deps" in step or step.startswith("PIP :="), step
-    assert re.search(
-        r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$",
-        (ROOT / "deploy/Dockerfile").read_text(),
-        re.MULTILINE,
-    )
+    for image in images:
+        assert re.search(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", image, re.MULTILINE)
 
 
 def test_the_bill_of_materials() -> None:

@@ -82,9 +82,9 @@ def run_bench_command(args: argparse.Namespace) -> int:
     path, pid = (args.kubeconfig, None) if args.kubeconfig else _own(args.name)
     plan = api.BenchPlan(tests, args.objects, args.clients, args.watchers)
     try:
-        import uvloop
+        from transom.kit.process import new_event_loop
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             results = runner.run(
                 _measure(
                     bench_target_from(path, args.context),

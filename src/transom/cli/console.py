@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.node.network_settings import DATAPLANES, MODES
 from transom.node.runtimes import ENGINES
-from transom.node.settings import DEFAULT_NAME, RELEASES
+from transom.node.settings import RELEASES, default_name
 
 if TYPE_CHECKING:
     from transom.cluster.options import UpOptions
@@ -23,7 +24,10 @@ _COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 
 def add_name_option(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)"
+        "--name",
+        default=default_name(),
+        metavar="CLUSTER",
+        help="the cluster (default: $TRANSOM_NAME, else transom)",
     )
 
 
@@ -32,6 +36,10 @@ def add_cluster_options(parser: argparse.ArgumentParser, all_help: str) -> None:
     which = parser.add_mutually_exclusive_group()
     add_name_option(which)
     which.add_argument("--all", action="store_true", help=all_help)
+
+
+def add_dry_run_option(parser: argparse.ArgumentParser, about: str) -> None:
+    parser.add_argument("--dry-run", action="store_true", help=f"{about}, and change nothing")
 
 
 def for_each_cluster(args: argparse.Namespace, act: Callable[[str], None]) -> int:
@@ -78,11 +86,14 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 def target_kubeconfig(args: argparse.Namespace) -> Path | None:
     """The kubeconfig selected with `add_target_options`; None for kubectl's default."""
-    if args.name is None:
+    name = args.name
+    if name is None and args.kubeconfig is None and not args.context:
+        name = os.environ.get("TRANSOM_NAME")
+    if not name:
         return args.kubeconfig
     from transom.cluster import lifecycle
 
-    config = lifecycle.existing_cluster(args.name)
+    config = lifecycle.existing_cluster(name)
     if not config.own_kubeconfig.exists():  # a start that failed
         lifecycle.control_client(config)  # raises an error: the cluster is not running
     return config.own_kubeconfig
@@ -194,6 +205,7 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
     several = parser.add_argument_group("several API servers (docs/high-availability.md)")
     several.add_argument(
         "--bind-address",
+        "--bind",
         metavar="IP",
         help="address to listen on (default: 127.0.0.1); 0.0.0.0 for all",
     )
@@ -362,12 +374,39 @@ def print_value(value: Any, output: str) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Columns like kubectl's; the first row is the header."""
+    """Columns like kubectl's; the first row is the header. On a terminal, the widest columns are
+    shortened until a line fits.
+    """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    available = _table_width()
+    if available:
+        _shorten_columns(widths, available - len(_GAP) * (len(widths) - 1))
     for row in rows:
-        print(
-            "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+        cells = zip(row, widths, strict=True)
+        print(_GAP.join(_fit(cell, width).ljust(width) for cell, width in cells).rstrip())
+
+
+_GAP, _NARROWEST, _DOTS = "   ", 8, "..."
+
+
+def _table_width() -> int:
+    """The width of the terminal, or $COLUMNS; 0 where lines may have any length."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() else 0
+
+
+def _shorten_columns(widths: list[int], available: int) -> None:
+    while sum(widths) > available and max(widths) > _NARROWEST:
+        widest = widths.index(max(widths))
+        others = sorted(widths, reverse=True)[1:2] or [_NARROWEST]
+        floor = max(_NARROWEST, min(others[0], widths[widest] - 1))
+        widths[widest] = max(floor, widths[widest] - (sum(widths) - available))
+
+
+def _fit(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else cell[: width - len(_DOTS)] + _DOTS
 
 
 def format_age(seconds: int | None) -> str:

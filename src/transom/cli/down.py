@@ -14,11 +14,13 @@ Its objects stay on disk: `transom up` starts the cluster with them again, `tran
 EXAMPLES = """\
   transom down
   transom down --name blue
-  transom down --all"""
+  transom down --all
+  transom down --all --dry-run"""
 
 
 def add_down_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_cluster_options(parser, "stop all your clusters")
+    console.add_dry_run_option(parser, "print what would be stopped")
 
 
 def run_down_command(args: argparse.Namespace) -> int:
@@ -27,6 +29,10 @@ def run_down_command(args: argparse.Namespace) -> int:
     from transom.node.settings import name_option
 
     def stop(name: str) -> None:
+        if args.dry_run:
+            running = lifecycle.cluster_status_by_name(name)["state"] != "stopped"
+            print(f"Would stop cluster {name}." if running else f"Cluster {name} is not running.")
+            return
         stopped = lifecycle.stop_cluster(name, console.print_progress)
         _, problem = configs.load_or_default_config(name)
         state = "stopped" if stopped else "was not running"

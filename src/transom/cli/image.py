@@ -30,6 +30,8 @@ EXAMPLES = """\
   transom image list
   transom image import ./site web:1 --entrypoint '["/bin/httpd", "-f"]' --env MODE=test
   transom image import ./app shop/app:1 --os windows --build ltsc2022 --cmd 'C:\\app.exe --port 80'
+  transom image load web:1                          from docker, podman or nerdctl
+  transom image load web:1 api:2 --from podman
   docker save nginx:1.19 | transom image load
   transom image load --file images.tar
   transom image save busybox web:1 --file images.tar
@@ -37,6 +39,7 @@ EXAMPLES = """\
   transom image remove web:1
   transom image prune --all"""
 
+IMAGE_ENGINES = ("docker", "podman", "nerdctl")
 _ID = re.compile(r"(?:sha256:)?[a-f0-9]{6,64}")
 
 
@@ -56,7 +59,19 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
 
     verb("list", "list images")
     _import_options(verb("import", "create an image from a folder"))
-    load = verb("load", "load images from an archive")
+    load = verb("load", "load images from an archive, or from docker, podman or nerdctl")
+    load.add_argument(
+        "image",
+        nargs="*",
+        metavar="IMAGE",
+        help="images of the container engine of this machine (--from)",
+    )
+    load.add_argument(
+        "--from",
+        dest="engine",
+        choices=IMAGE_ENGINES,
+        help="the engine that has the images (default: the first one installed)",
+    )
     load.add_argument("--file", "-f", type=Path, metavar="FILE", help="default: standard input")
     load.add_argument(
         "--name",
@@ -325,18 +340,52 @@ def _split(pair: str) -> tuple[str, str]:
 
 
 def _load(service: ImageService, args: argparse.Namespace) -> None:
-    from transom.kit.user_errors import UserError
+    from transom.kit.user_errors import EXIT_USAGE, UserError
     from transom.runtime.images import archives
 
-    if args.file is None and sys.stdin.isatty():
-        raise UserError("which archive?", "for example: transom image load --file images.tar")
-    with contextlib.ExitStack() as stack:
-        source: BinaryIO = (
-            stack.enter_context(args.file.open("rb")) if args.file else sys.stdin.buffer
+    if args.image and args.file:
+        raise UserError("IMAGE and --file cannot be combined", code=EXIT_USAGE)
+    if args.engine and not args.image:
+        raise UserError("--from needs IMAGE", "for example: transom image load web:1", EXIT_USAGE)
+    if not args.image and args.file is None and sys.stdin.isatty():
+        raise UserError(
+            "IMAGE or --file is required", "for example: transom image load --file images.tar"
         )
+    with contextlib.ExitStack() as stack:
+        source: BinaryIO
+        if args.image:
+            source = stack.enter_context(_saved_by_engine(args.engine, args.image))
+        else:
+            source = stack.enter_context(args.file.open("rb")) if args.file else sys.stdin.buffer
         stack.enter_context(service.store.busy_here())
         loaded = archives.load_archive(service.store, source, args.name)
     _print_images(service, [found.identity for found in loaded], "loaded", args)
+
+
+@contextlib.contextmanager
+def _saved_by_engine(engine: str | None, images: list[str]) -> Iterator[BinaryIO]:
+    """The archive that an engine of this machine writes of its images."""
+    import shutil
+    import subprocess
+    import tempfile
+
+    from transom.kit.user_errors import UserError
+
+    chosen = engine or next((name for name in IMAGE_ENGINES if shutil.which(name)), None)
+    if chosen is None or shutil.which(chosen) is None:
+        missing = chosen or "docker, podman or nerdctl"
+        hint = "load an archive instead: transom image load --file images.tar"
+        raise UserError(f"{missing} is not installed", hint)
+    if chosen == "podman" and len(images) > 1:
+        images = ["--multi-image-archive", *images]
+    with tempfile.TemporaryFile() as archive:
+        done = subprocess.run(
+            [chosen, "save", *images], stdout=archive, stderr=subprocess.PIPE, text=True
+        )
+        if done.returncode:
+            raise UserError(f"{chosen} save failed: {done.stderr.strip() or done.returncode}")
+        archive.seek(0)
+        yield archive
 
 
 def _save(service: ImageService, args: argparse.Namespace) -> None:

@@ -11,11 +11,17 @@ from transom.cli.command import Command
 HELP = "Print a kubeconfig that contains only this cluster, with its administrator as the user."
 EXAMPLES = """\
   transom kubeconfig > blue.yaml
-  kubectl --kubeconfig <(transom kubeconfig --name blue) get pods"""
+  kubectl --kubeconfig <(transom kubeconfig --name blue) get pods
+  docker exec cluster transom kubeconfig --server https://localhost:32768 > kubeconfig"""
 
 
 def add_kubeconfig_arguments(parser: argparse.ArgumentParser) -> None:
     console.add_name_option(parser)
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="the address of the API server, where clients reach it under another one",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -31,6 +37,9 @@ def run_kubeconfig_command(args: argparse.Namespace) -> int:
 
     config = lifecycle.existing_cluster(args.name)
     content = kubeconfig.make_kubeconfig_entries(config, ensure_cluster_pki(config))
+    if args.server:
+        for entry in content["clusters"]:
+            entry["cluster"]["server"] = args.server
     if args.output == "json":
         console.print_value(content, "json")
     else:

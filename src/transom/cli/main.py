@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from transom import __version__
+from transom.cli.aliases import resolve_alias
 from transom.cli.command import Command
 from transom.kit.escaping import escape_terminal
 from transom.kit.user_errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, UserError, of_system
@@ -24,6 +25,7 @@ VERBS = {
     "up": "start a cluster in the background and point kubectl at it",
     "down": "stop a cluster, keeping its objects",
     "delete": "stop a cluster and remove its data",
+    "list": "list your clusters",
     "status": "show the state of a cluster",
     "node": "list, add, stop, start, reboot, cordon, log in to or delete nodes",
     "cloud": "list, create, detach, break or delete disks and shares of the emulated cloud",
@@ -51,6 +53,7 @@ VERBS = {
     "matrix": "show what works on Windows nodes, by release and build",
     "webhook": "run an admission webhook that warns about Windows pods in any cluster",
     "bench": "measure an API server",
+    "completion": "print a completion script for bash, zsh or fish",
     "version": "print the version",
 }
 
@@ -70,6 +73,8 @@ examples:
   transom status --all
   transom down
 
+The environment variable TRANSOM_NAME selects the cluster of commands without --name. Commands of kind, k3d
+and minikube work, too: create cluster, get clusters, cluster list, start, stop.
 Run `transom VERB --help` for more information about a verb.
 """
 
@@ -182,6 +187,9 @@ def _dispatch(arguments: list[str]) -> int:
         arguments = [verb, "--help"]
     if arguments[0] == "--version":
         arguments = ["version"]
+    if arguments[0] == "__complete":
+        return _complete(arguments[1:])
+    arguments = resolve_alias(arguments)
     verb = arguments[0]
     if verb not in VERBS:
         raise _unknown(verb)
@@ -194,6 +202,25 @@ def _dispatch(arguments: list[str]) -> int:
         raise UserError(
             f"transom {verb} needs {missing.name}, which Windows does not have", hint
         ) from missing
+
+
+def _complete(words: list[str]) -> int:
+    from transom.cli.completion import complete
+
+    for candidate in complete(words, VERBS, make_parser):
+        print(candidate)
+    return 0
+
+
+def complete_for_kubectl() -> int:
+    """`kubectl_complete-transom`, which kubectl runs to complete `kubectl transom`: a candidate in
+    each line, then Cobra's directive (4: no file names).
+    """
+    from transom.cli.completion import complete
+
+    found = complete(sys.argv[1:], VERBS, make_parser)
+    print(*found, ":4" if found else ":0", sep="\n")
+    return 0
 
 
 def overview() -> str:

@@ -34,13 +34,13 @@ def run_status_command(args: argparse.Namespace) -> int:
     if args.output != "text":
         console.print_value(reports if args.all else reports[0], args.output)
     elif args.all:
-        _table(reports)
+        print_status_table(reports)
     else:
         _page(reports[0])
     return 0 if all(report["ready"] for report in reports) else 1
 
 
-def _table(reports: list[dict[str, Any]]) -> None:
+def print_status_table(reports: list[dict[str, Any]]) -> None:
     rows = [("NAME", "STATE", "VERSION", "UPTIME", "URL")]
     rows += [
         (

@@ -36,6 +36,7 @@ EXAMPLES = """\
   transom up --console                    and its web console, see docs/console.md
   transom up --servers 3                  three API servers and three etcd members
   transom up --encrypt --audit-policy ./policy.yaml
+  transom up --dry-run                    check the options and print what would be started
   transom up --output json"""
 
 
@@ -48,11 +49,14 @@ def add_up_arguments(parser: argparse.ArgumentParser) -> None:
         help="then serve the web console until Ctrl-C, like `transom console`; the cluster stays",
     )
     console.add_output_option(parser)
+    console.add_dry_run_option(parser, "check the options, print what would be started")
 
 
 def run_up_command(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
+    if args.dry_run:
+        return _dry_run(args)
     began = time.monotonic()
     # A supervisor that times out sends SIGTERM: like Ctrl-C, it must not leave a partial start.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -82,6 +86,31 @@ def _console(config: ClusterConfig) -> int:
 
     print()
     return serve_console(load_kubeconfig(config.own_kubeconfig), ConsoleAddress())
+
+
+def _dry_run(args: argparse.Namespace) -> int:
+    from transom.cluster import lifecycle
+
+    config, nodes = lifecycle.plan_cluster(console.add_up_options(args), console.print_progress)
+    plan = {
+        "name": config.name,
+        "version": config.git_version,
+        "kubeconfig": config.kubeconfig,
+        "stateDir": str(config.state),
+        "port": config.port,
+        "runtime": config.engine,
+        "nodes": [
+            {"name": spec.name, "os": "windows" if spec.windows else "linux"} for spec in nodes
+        ],
+    }
+    if args.output != "text":
+        console.print_value(plan, args.output)
+        return 0
+    print(f"Would start cluster {config.name}: Kubernetes {config.git_version}, {config.state}")
+    print(f'kubectl context "{config.name}" would be current in {config.kubeconfig}')
+    for spec in nodes:
+        print(f"  {spec.name:<16}{'Windows' if spec.windows else 'Linux'}")
+    return 0
 
 
 def _reach(report: dict[str, Any]) -> None:

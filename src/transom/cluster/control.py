@@ -25,6 +25,7 @@ from transom.node.machine import windows_machine
 from transom.node.network_settings import NetworkSettings
 from transom.node.node import Node
 from transom.node.pool import NodePool
+from transom.node.relay import RelayLine
 from transom.node.spec import NodeSpec, complete_specs, specs_from_rows
 from transom.node.support_warnings import node_warnings
 
@@ -185,10 +186,13 @@ class ControlHandler:
     def _relays(self) -> dict[str, Any]:
         """How this machine reaches services, and how pods reach this machine's network."""
         network = self._pool.cluster.network
+        items = [] if network.relay is None else network.relay.ways()
+        items += [
+            RelayLine("class transom", scheme, "TCP", "ingress controller", address)
+            for scheme, address in self._pool.ingress_ports()
+        ]
         return {
-            "items": [way._asdict() for way in network.relay.ways()]
-            if network.relay is not None
-            else [],
+            "items": [way._asdict() for way in items],
             "outgoing": [way._asdict() for way in network.outgoing.ways],
         }
 

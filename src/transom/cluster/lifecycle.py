@@ -100,6 +100,21 @@ def start_cluster(options: UpOptions, report_progress: ReportProgress) -> Cluste
     return config
 
 
+def plan_cluster(
+    options: UpOptions, report_progress: ReportProgress
+) -> tuple[ClusterConfig, list[NodeSpec]]:
+    """What `start_cluster` would start; checks the options and writes nothing."""
+    target = options.kubeconfig or kubeconfig.default_kubeconfig_path()
+    kubeconfig.check_kubeconfig(target)
+    before = configs.load_config(options.name)
+    config, machines = choose_config(
+        before, options, cluster_file(options), str(target), report_progress
+    )
+    if machines is None and before is not None:
+        machines = configs.load_nodes(before)
+    return config, [] if config.no_nodes else list(machines or ())
+
+
 def serve_in_foreground(
     options: UpOptions,
     report_progress: ReportProgress,

@@ -21,6 +21,7 @@ _DNS: Final = ("kube-system", "kube-dns")
 _RECENT: Final = 300.0
 _SLOW: Final = 60.0
 _MOST_BACKENDS: Final = 64
+_OWN_CLASS: Final = "; clusters of transom serve the class transom"
 _NO_RESPONSE: Final = "Nothing answers at its address."
 _WORKLOADS: Final = {
     "Deployment": "deployments",
@@ -349,7 +350,8 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 f"its IngressClass {wanted} does not exist",
                 where,
                 "No controller serves it.",
-                "Install the ingress controller with this class, or correct spec.ingressClassName.",
+                "Install the ingress controller with this class, or correct spec.ingressClassName"
+                f"{_OWN_CLASS}.",
             )
         elif not served and _old(s, ingress):
             named = wanted or annotation
@@ -369,7 +371,7 @@ def check_ingresses(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                 "Nothing answers at its hosts.",
                 "Install an ingress controller"
                 + ("" if named or default else ", and set spec.ingressClassName")
-                + ".",
+                + f"{_OWN_CLASS}.",
             )
         for entry in spec.get("tls") or ():
             yield from _tls_secret(s, ingress, str(entry.get("secretName") or ""))

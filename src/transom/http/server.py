@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, cast
@@ -23,6 +24,10 @@ from transom.http.tls import tls_layer
 
 log = logging.getLogger("transom.http")
 
+if sys.platform == "darwin":
+    _KEEP_IDLE = socket.TCP_KEEPALIVE
+else:
+    _KEEP_IDLE = socket.TCP_KEEPIDLE
 _TLS_SHUTDOWN = 0.5  # uvloop's TLS close waits for the peer, for thirty seconds by default
 
 
@@ -72,8 +77,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         self.port = sockets[0].getsockname()[1]
         for sock in sockets:
-            with contextlib.suppress(OSError):  # inherited by accepted sockets; they may not be TCP
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self.limits.unsent)
+            limit_unsent_bytes(sock, self.limits.unsent)  # inherited by accepted sockets
             factory, options = self._protocol()
             listener = await self.loop.create_server(factory, sock=sock, backlog=1024, **options)
             self._listeners.append(listener)
@@ -86,8 +90,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         if self._timer is None:
             self._tick()
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self.limits.unsent)
+        limit_unsent_bytes(sock, self.limits.unsent)
         await self.loop.connect_accepted_socket(lambda: HttpConnection(self), sock, **self._tls())
 
     def _protocol(self) -> tuple[Callable[[], asyncio.BaseProtocol], dict[str, Any]]:
@@ -174,6 +177,13 @@ class HttpServer:
         self._memory.tick(len(self._connections), self.budget.total)
 
 
+def limit_unsent_bytes(sock: socket.socket, limit: int) -> None:
+    """Limits what the kernel buffers of a connection, where it can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # it may not be TCP
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limit)
+
+
 def listen_sockets(hosts: Sequence[str], port: int) -> list[socket.socket]:
     """Bound, listening sockets on one port for all hosts."""
     sockets: list[socket.socket] = []
@@ -186,7 +196,7 @@ def listen_sockets(hosts: Sequence[str], port: int) -> list[socket.socket]:
             # Inherited by accepted sockets: a watcher whose machine vanished is detected after
             # three minutes.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 90)
+            sock.setsockopt(socket.IPPROTO_TCP, _KEEP_IDLE, 90)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 30)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
             if family == socket.AF_INET6:

@@ -12,7 +12,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 
-import uvloop
+new_event_loop: Callable[[], asyncio.AbstractEventLoop]
+try:
+    import uvloop
+
+    new_event_loop = uvloop.new_event_loop
+except ModuleNotFoundError:  # the extra `fast` is not installed
+    new_event_loop = asyncio.new_event_loop
 
 log = logging.getLogger("transom.kit")
 
@@ -20,7 +26,7 @@ log = logging.getLogger("transom.kit")
 def run_event_loop(main: Coroutine[None, None, None]) -> None:
     """Runs a server's main coroutine in this process."""
     tune_process()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main)
 
 
@@ -83,5 +89,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """The kernel sends this process the signal when its parent ends, however that happens. Also
     usable between fork and exec: it stays in force.
     """
+    if sys.platform != "linux":
+        return  # no other system has it
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(number), 0, 0, 0)

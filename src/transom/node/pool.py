@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.resources import NODES
 from transom.dns.settings import NAMESERVER
+from transom.ingress.first import first_ingress
 from transom.kit import dnswire
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
@@ -34,9 +35,11 @@ from transom.runtime.sim.engine import SimRuntime
 from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
+    from transom.ingress import controller as ingress_controller
     from transom.node import real_runtimes
     from transom.node.machine_disks import MachineDisks
 else:
+    ingress_controller = lazy_import("transom.ingress.controller")
     real_runtimes = lazy_import("transom.node.real_runtimes")
 
 log = logging.getLogger("transom.node")
@@ -85,6 +88,7 @@ class NodePool:
         self._ready: set[str] = set()
         self._labelling: set[str] = set()  # nodes whose labels are being set
         self._dns: ClusterDns | None = None
+        self._ingress: ingress_controller.IngressController | None = None
         specs = list(specs)
         settings = cluster.settings
         self._catalogue = read_catalogue(settings.images)
@@ -138,6 +142,10 @@ class NodePool:
         """Cluster DNS, while it runs."""
         return self._dns
 
+    def ingress_ports(self) -> list[tuple[str, str]]:
+        """Scheme and address of the ports of the ingress controller, while it runs."""
+        return list(self._ingress.ports) if self._ingress is not None else []
+
     async def query_dns(
         self,
         source: str,
@@ -160,6 +168,7 @@ class NodePool:
                 group.create_task(cluster.nodes.run())
                 group.create_task(cluster.network.run())
                 group.create_task(cluster.supervise("cluster DNS", self._run_dns))
+                group.create_task(cluster.supervise("ingress controller", self._run_ingress))
                 if self._real_runtimes is not None:
                     group.create_task(self._real_runtimes.prepare())
                 if self._write_back is not None:
@@ -216,6 +225,25 @@ class NodePool:
             node.name,
         )
         await self._dns.run()
+
+    async def _run_ingress(self) -> None:
+        cluster = self.cluster
+        node = cluster.control_plane
+        if node is None or cluster.network.relay is None:
+            await asyncio.Event().wait()
+            return
+        await first_ingress(cluster.network.informers)
+        self._ingress = ingress_controller.IngressController(
+            cluster.admin,
+            cluster.network.informers,
+            cluster.dataplane,
+            cluster.clock,
+            cluster.new_rng(),
+            cluster.node_ips(node)[0],
+            # In a container, its ports are published.
+            "0.0.0.0" if cluster.settings.bind == "0.0.0.0" else "127.0.0.1",
+        )
+        await self._ingress.run()
 
     def _node_changed(self, obj: Object) -> None:
         name = obj["metadata"]["name"]

@@ -60,9 +60,14 @@ def clusters_dir() -> Path:
     return base / "transom"
 
 
+def default_name() -> str:
+    """The cluster of commands without --name."""
+    return os.environ.get("TRANSOM_NAME") or DEFAULT_NAME
+
+
 def name_option(name: str) -> str:
     """The option that selects this cluster, for hints: "" for the default one."""
-    return "" if name == DEFAULT_NAME else f" --name {name}"
+    return "" if name == default_name() else f" --name {name}"
 
 
 def split_cidrs(text: str) -> tuple[str, ...]:

@@ -1,19 +1,46 @@
-"""The array types of the scheduler, and a cache of computed columns that is updated row by row."""
+"""The array types of the scheduler, and a cache of computed columns that is updated row by row.
+
+`np` is NumPy where it is installed (the extra `fast`), otherwise `list_arrays`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Literal, overload
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Rows = NDArray[np.intp]  # rows of the snapshot, each a node
-Mask = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Codes = NDArray[np.int32]
-Values = Mask | Ints
-Some = Rows | slice
+    Rows = NDArray[np.intp]  # rows of the snapshot, each a node
+    Mask = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+    Codes = NDArray[np.int32]
+    Floats = NDArray[np.float64]
+    Values = Mask | Ints
+    Some = Rows | slice
+else:
+    if find_spec("numpy") is not None:
+        import numpy as np
+    else:
+        from transom.scheduler import list_arrays as np
+    Rows = Mask = Ints = Codes = Floats = np.ndarray
+    Values = np.ndarray
+    Some = np.ndarray | slice
+
+__all__ = [
+    "Codes",
+    "Floats",
+    "Ints",
+    "Mask",
+    "RowCache",
+    "Rows",
+    "Some",
+    "Values",
+    "no_rows",
+    "np",
+]
 
 _LOGGED = 8192
 _KEPT = 192

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
-from transom.scheduler.arrays import Codes, Ints
+from transom.scheduler.arrays import Codes, Ints, np
 from transom.scheduler.pods import AffinityTerm, PodIdentity, PodInfo, PodSelector
 
 _LOGGED = 16384

@@ -8,9 +8,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-import numpy as np
-
-from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.arrays import Ints, Rows, np
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import CycleState, FitError, NodeStatuses
 from transom.scheduler.pods import PodInfo

@@ -7,11 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from transom.client.api import ApiClient
 from transom.client.resources import PODS
 from transom.machinery.objects import Object
+from transom.scheduler.arrays import np
 from transom.scheduler.cycle import (
     NO_NODES_AVAILABLE,
     filtered_nodes_statuses,

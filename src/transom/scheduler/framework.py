@@ -26,15 +26,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-import numpy as np
-
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.scheduling import SchedulingRules
-from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.arrays import Ints, Mask, Rows, np
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.event_recorder import SchedulerEventRecorder
 from transom.scheduler.nominator import PodNominator

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from transom.machinery.objects import Object
 from transom.machinery.selectors import (
     EQUALS,
@@ -20,7 +18,7 @@ from transom.machinery.selectors import (
     Requirement,
     SelectorError,
 )
-from transom.scheduler.arrays import Codes, Mask, Rows
+from transom.scheduler.arrays import Codes, Mask, Rows, np
 
 NAME_FIELD = "metadata.name"
 _FIELDS = "\0fields/"  # prefix of columns for fields; not a valid label key

@@ -12,13 +12,12 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-import numpy as np
-
 from transom.client.informer import Informer
 from transom.kit.clock import parse_rfc3339
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import SelectorError
+from transom.scheduler.arrays import np
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import (
     CycleState,

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import numpy as np
-
 from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
@@ -23,7 +21,7 @@ from transom.machinery.releases import DEFAULT
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.releases.scheduling import scheduling_rules
 from transom.scheduler import framework as fw
-from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.arrays import Ints, Mask, Rows, np
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.event_recorder import SchedulerEventRecorder
 from transom.scheduler.framework import (

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Codes, Ints, Mask, RowCache, Rows, no_rows
+from transom.scheduler.arrays import Codes, Ints, Mask, RowCache, Rows, no_rows, np
 from transom.scheduler.counters import PodCounters, TermCounters
 from transom.scheduler.images import ImageStates
 from transom.scheduler.labels import LabelColumns

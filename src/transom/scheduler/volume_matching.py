@@ -4,12 +4,10 @@ once.
 
 from __future__ import annotations
 
-import numpy as np
-
 from transom.client.store import object_key
 from transom.machinery import quantity, selectors
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Mask, Rows
+from transom.scheduler.arrays import Mask, Rows, np
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.labels import any_term, node_terms
 from transom.scheduler.snapshot import Snapshot

@@ -1,9 +1,10 @@
-"""OpenAPI definitions of types: the fields the server decodes, with descriptions from a published
-schema.
+"""OpenAPI definitions of types: the fields the server decodes, with what the published schema says.
 
 The fields, their types and merge rules come from `machinery.schema`, so that the documents describe
-what this server accepts; the descriptions come from the data files of the `kubernetes-validate`
-package, which is read and not imported.
+what this server accepts. Which lists state their type in the published schema is in
+`list_types.txt` (`tools/openapi_facts.py`). The descriptions come from the data files of the package
+`kubernetes-validate` (the extra `descriptions`), which is read and not imported; without it, the
+definitions have no descriptions.
 """
 
 from __future__ import annotations
@@ -74,15 +75,26 @@ NAMED_VALUES = dict(_NAMED.values())
 
 
 def published_definitions() -> dict[str, Definition]:
-    """The published schema; it is not cached, because it takes several megabytes."""
+    """The published schema, or, without the extra `descriptions`, what `list_types.txt` has of it;
+    it is not cached, because it takes several megabytes.
+    """
     spec = find_spec("kubernetes_validate")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("the package kubernetes-validate is not installed")
+        return _published_list_types()
     root = Path(spec.submodule_search_locations[0])
     data = orjson.loads(
         (root / "kubernetes-json-schema" / _DESCRIBED_RELEASE / "_definitions.json").read_bytes()
     )
     found: dict[str, Definition] = data["$defs"]
+    return found
+
+
+def _published_list_types() -> dict[str, Definition]:
+    found: dict[str, Definition] = {}
+    text = Path(__file__).with_name("list_types.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        name, *properties = line.split()
+        found[name] = {"properties": {p: {"x-kubernetes-list-type": ""} for p in properties}}
     return found
 
 

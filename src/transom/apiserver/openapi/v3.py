@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from typing import Any
 
 import orjson
 
+from transom import __version__
 from transom.apiserver.openapi import custom, paths
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.openapi.definitions import (
@@ -44,7 +44,7 @@ def group_versions(
     """The served group versions, each with a hash that changes with its document, computed without
     building the documents.
     """
-    maker = f"{metadata.version('transom')} {version}".encode()
+    maker = f"{__version__} {version}".encode()
     parts: dict[tuple[str, str], list[bytes]] = {}
     for kind in kinds:
         if not kind.custom:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from transom.machinery.objects import Object
 from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, is_scalar_resource
-from transom.scheduler.arrays import Ints, Some
+from transom.scheduler.arrays import Ints, Some, np
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.pods import PodShape
 from transom.scheduler.resources import score_request

@@ -9,13 +9,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-import numpy as np
-
 from transom.client.api import STRATEGIC_PATCH, is_conflict
 from transom.client.resources import PODS
 from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
+from transom.scheduler.arrays import np
 from transom.scheduler.device_allocator import DeviceAllocator, InvalidPools
 from transom.scheduler.errors import SchedulingError
 from transom.scheduler.framework import (

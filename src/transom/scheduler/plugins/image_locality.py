@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows, Some
+from transom.scheduler.arrays import Ints, Rows, Some, np
 from transom.scheduler.framework import MAX_NODE_SCORE, BatchScorePlugin, CycleState, Handle, Score
 from transom.scheduler.pods import PodInfo
 from transom.scheduler.snapshot import Snapshot

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.arrays import Ints, Mask, Rows, np
 from transom.scheduler.counters import TermCounters, by_domain
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.framework import (

@@ -4,10 +4,8 @@ configuration adds.
 
 from __future__ import annotations
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.arrays import Ints, Mask, Rows, np
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.framework import (
     BatchFilterPlugin,

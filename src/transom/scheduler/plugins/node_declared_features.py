@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Mask, Rows
+from transom.scheduler.arrays import Mask, Rows, np
 from transom.scheduler.framework import (
     BatchFilterPlugin,
     CycleState,

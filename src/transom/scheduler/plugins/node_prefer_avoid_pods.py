@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
-
 from transom.machinery.objects import Object, controller_of
-from transom.scheduler.arrays import Rows
+from transom.scheduler.arrays import Rows, np
 from transom.scheduler.framework import MAX_NODE_SCORE, BatchScorePlugin, CycleState, Handle, Score
 from transom.scheduler.pods import PodInfo
 

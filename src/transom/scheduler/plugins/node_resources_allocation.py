@@ -7,10 +7,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import cast
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows, Some
+from transom.scheduler.arrays import Ints, Rows, Some, np
 from transom.scheduler.framework import (
     MAX_NODE_SCORE,
     BatchScorePlugin,

@@ -6,11 +6,8 @@ from __future__ import annotations
 
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows, Some
+from transom.scheduler.arrays import Floats, Ints, Rows, Some, np
 from transom.scheduler.framework import MAX_NODE_SCORE, BatchScorePlugin, CycleState, Handle, Score
 from transom.scheduler.plugins.allocation import DEFAULT_RESOURCES, allocated_amounts, requests_of
 from transom.scheduler.pods import PodInfo
@@ -42,5 +39,5 @@ def _scores(snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:
     return scores
 
 
-def _fraction(has: Ints, requested: Ints) -> NDArray[np.float64]:
+def _fraction(has: Ints, requested: Ints) -> Floats:
     return np.where(has == 0, 1.0, requested / np.maximum(has, 1))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-import numpy as np
-
 from transom.machinery.objects import Object
 from transom.machinery.resourcenames import is_extended_resource_name
 from transom.machinery.validation.names import is_qualified_name
-from transom.scheduler.arrays import Ints, Mask, Rows, Some
+from transom.scheduler.arrays import Ints, Mask, Rows, Some, np
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.framework import (
     BatchFilterPlugin,

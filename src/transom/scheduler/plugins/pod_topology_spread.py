@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector
 from transom.machinery.validation.names import is_qualified_name
-from transom.scheduler.arrays import Codes, Ints, Mask, Rows
+from transom.scheduler.arrays import Codes, Ints, Mask, Rows, np
 from transom.scheduler.counters import by_domain
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.framework import (

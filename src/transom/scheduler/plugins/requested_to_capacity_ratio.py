@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows, Some
+from transom.scheduler.arrays import Ints, Rows, Some, np
 from transom.scheduler.errors import SchedulerConfigError
 from transom.scheduler.framework import BatchScorePlugin, CycleState, Handle, Score, check_args
 from transom.scheduler.plugins.allocation import allocated_amounts, read_resources, requests_of

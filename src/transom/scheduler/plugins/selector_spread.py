@@ -5,11 +5,9 @@ Off by default: PodTopologySpread has replaced it.
 
 from __future__ import annotations
 
-import numpy as np
-
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector
-from transom.scheduler.arrays import Rows
+from transom.scheduler.arrays import Rows, np
 from transom.scheduler.framework import (
     MAX_NODE_SCORE,
     BatchScorePlugin,

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from transom.machinery.objects import Object
 from transom.machinery.tolerations import DO_NOT_SCHEDULE, TolerationIndex
-from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.arrays import Ints, Mask, Rows, np
 from transom.scheduler.framework import (
     BatchFilterPlugin,
     BatchScorePlugin,

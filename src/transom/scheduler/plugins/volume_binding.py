@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from transom.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from transom.client.store import object_key
 from transom.machinery.objects import Object, with_metadata
-from transom.scheduler.arrays import Mask, Rows
+from transom.scheduler.arrays import Mask, Rows, np
 from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.framework import (
     BatchFilterPlugin,

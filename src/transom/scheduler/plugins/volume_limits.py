@@ -6,10 +6,8 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Mask, Rows
+from transom.scheduler.arrays import Mask, Rows, np
 from transom.scheduler.framework import (
     BatchFilterPlugin,
     CycleState,

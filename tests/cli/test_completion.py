@@ -1,0 +1,165 @@
+"""Completions, aliases of other tools, and tables that fit the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transom.cli import console
+from transom.cli.aliases import ALIASES, resolve_alias
+from transom.cli.completion import SHELLS, complete, completion_script
+from transom.cli.main import VERBS, complete_for_kubectl, main, make_parser
+from transom.node.settings import clusters_dir, default_name, name_option
+
+
+@pytest.fixture(autouse=True)
+def two_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("TRANSOM_NAME", raising=False)
+    for name in ("blue", "green"):
+        (clusters_dir() / name).mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("sta", ["start", "status"]),
+        ("get ", ["clusters", "kubeconfig", "nodes"]),
+        ("up --name ", ["blue", "green"]),
+        ("delete --name=x --al", ["--all"]),
+        ("create cluster --name b", ["blue"]),
+        ("cluster stop --name g", ["green"]),
+        ("up --release 1.36", ["1.36"]),
+        ("up --output y", ["yaml"]),
+        ("node re", ["reboot"]),
+        ("image l", ["list", "load"]),
+        ("image load --from p", ["podman"]),
+        ("explain WIN-NET-001", ["WIN-NET-001"]),
+        ("completion z", ["zsh"]),
+        ("lint ", []),  # file names, which the shell completes
+        ("node stop ", []),  # there is no cluster that could be asked
+        ("nonsense --", []),
+    ],
+)
+def test_candidates_for_the_last_word(line: str, found: list[str]) -> None:
+    assert complete(line.split(" "), VERBS, make_parser) == found
+
+
+def test_all_verbs_and_options_are_candidates() -> None:
+    assert set(VERBS) < set(complete([""], VERBS, make_parser))
+    for verb in VERBS:
+        assert "--help" in complete([verb, "-"], VERBS, make_parser)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_scripts_are_valid(shell: str) -> None:
+    script = completion_script(shell)
+    assert "__complete" in script
+    if shutil.which(shell) is not None:
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_bash_completes(tmp_path: Path) -> None:
+    command = tmp_path / "bin/transom"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m transom.cli.entry "$@"\n')
+    command.chmod(0o755)
+    test = 'COMP_WORDS=(transom up --name ""); COMP_CWORD=3; _transom; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", f'PATH="{command.parent}:$PATH"\n{completion_script("bash")}{test}'],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "blue green\n", done.stderr
+
+
+def test_kubectl_asks_for_candidates(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-transom", "up", "--name", "b"])
+    assert complete_for_kubectl() == 0
+    assert capsys.readouterr().out == "blue\n:4\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("create cluster", "up"),
+        ("create cluster --name blue --config c.yaml", "up --name blue --config c.yaml"),
+        ("delete cluster --name=blue", "delete --name=blue"),
+        ("delete clusters --all", "delete --all"),
+        ("cluster create blue", "up --name blue"),
+        ("cluster list", "list"),
+        ("kubeconfig get blue", "kubeconfig --name blue"),
+        ("start -p blue", "up --name blue"),
+        ("start --profile=blue", "up --name=blue"),
+        ("stop", "down"),
+        ("get clusters", "list --quiet"),
+        ("load docker-image web:1", "image load --from docker web:1"),
+        ("load image-archive web.tar", "image load --file web.tar"),
+        ("delete --all", "delete --all"),
+        ("kubeconfig --name blue", "kubeconfig --name blue"),
+    ],
+)
+def test_words_of_other_tools(typed: str, meant: str) -> None:
+    assert resolve_alias(typed.split()) == meant.split()
+
+
+def test_aliases_lead_to_options_that_exist() -> None:
+    for alias in ALIASES.values():
+        verb, *rest = alias.words
+        parser, _ = make_parser(verb)
+        parser.parse_args([*rest, *(["x"] if rest[-1:] in (["--file"], ["docker"]) else [])])
+        if alias.takes_name:
+            assert parser.parse_args(["--name", "blue"]).name == "blue"
+
+
+def test_list_prints_names_or_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["get", "clusters"]) == 0
+    assert capsys.readouterr().out == "blue\ngreen\n"
+    assert main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "NAME",
+        "blue",
+        "green",
+    ]
+
+
+def test_the_environment_selects_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (default_name(), name_option("transom")) == ("transom", "")
+    monkeypatch.setenv("TRANSOM_NAME", "green")
+    assert make_parser("status")[0].parse_args([]).name == "green"
+    assert (name_option("green"), name_option("transom")) == ("", " --name transom")
+
+
+def test_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = str(tmp_path / "kubeconfig")
+    assert main(["up", "--name", "new", "--dry-run", "--windows", "1", "--kubeconfig", target]) == 0
+    assert "windows-1" in capsys.readouterr().out
+    assert main(["delete", "--all", "--dry-run"]) == 0
+    assert capsys.readouterr().out.count("Would delete cluster") == 2
+    assert sorted(path.name for path in clusters_dir().iterdir()) == ["blue", "green"]
+    assert not Path(target).exists()
+
+
+def test_delete_all_can_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete", "--all"]) == 0
+    assert capsys.readouterr().out == "Cluster blue deleted.\nCluster green deleted.\n"
+    assert main(["delete", "--all"]) == 0
+    assert main(["delete", "cluster", "blue"]) == 0
+
+
+@pytest.mark.parametrize("columns", [30, 44, 60, 200])
+def test_tables_fit(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [("NAME", "STATE", "WHY"), ("web", "running", "x" * 60), ("y" * 25, "-", "short")]
+    console.print_table(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert ("..." in lines[1]) == (columns < 90) and lines[1].startswith("web ")

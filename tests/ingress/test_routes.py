@@ -1,0 +1,230 @@
+"""Which backend answers a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transom.ingress import gateway
+from transom.ingress.certificates import secret_context, tls_hosts
+from transom.ingress.controller import CONTROLLER, serves_ingress
+from transom.ingress.routes import host_name, make_table
+
+Object = dict[str, Any]
+
+
+def ingress(name: str = "i", created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Object:
+    meta = {"name": name, "namespace": "shop", "creationTimestamp": created}
+    return {"metadata": meta, "spec": spec}
+
+
+def rule(host: str, *paths: tuple[str, str, str]) -> Object:
+    rows = [
+        {
+            "path": path,
+            "pathType": kind,
+            "backend": {"service": {"name": service, "port": {"number": 80}}},
+        }
+        for path, kind, service in paths
+    ]
+    return {"host": host, "http": {"paths": rows}}
+
+
+def found(table: Any, host: str, path: str, **more: Any) -> str:
+    route = table.find(host, path, **more)
+    return route.backends[0].service if route is not None else "-"
+
+
+# The table of Kubernetes' documentation: type, path of the rule, path of the request, whether it matches.
+@pytest.mark.parametrize(
+    ("kind", "path", "request_path", "matches"),
+    [
+        ("Prefix", "/", "/any/path", True),
+        ("Exact", "/foo", "/foo", True),
+        ("Exact", "/foo", "/bar", False),
+        ("Exact", "/foo", "/foo/", False),
+        ("Exact", "/foo/", "/foo", False),
+        ("Prefix", "/foo", "/foo", True),
+        ("Prefix", "/foo", "/foo/", True),
+        ("Prefix", "/foo/", "/foo", True),
+        ("Prefix", "/foo/", "/foo/", True),
+        ("Prefix", "/aaa/bb", "/aaa/bbb", False),
+        ("Prefix", "/aaa/bbb", "/aaa/bbb", True),
+        ("Prefix", "/aaa/bbb/", "/aaa/bbb", True),
+        ("Prefix", "/aaa/bbb", "/aaa/bbb/", True),
+        ("Prefix", "/aaa/bbb", "/aaa/bbb/ccc", True),
+        ("Prefix", "/aaa/bbb", "/aaa/bbbxyz", False),
+        ("ImplementationSpecific", "/foo", "/foo/bar", True),
+    ],
+)
+def test_paths(kind: str, path: str, request_path: str, matches: bool) -> None:
+    table = make_table([ingress(rules=[rule("", (path, kind, "s"))])])
+    assert found(table, "any", request_path) == ("s" if matches else "-")
+
+
+@pytest.mark.parametrize(
+    ("host", "service"),
+    [
+        ("shop.example.com", "exact"),
+        ("SHOP.example.com", "exact"),
+        ("a.example.com", "wildcard"),
+        ("a.b.example.com", "any"),
+        ("example.com", "any"),
+        ("127.0.0.1", "any"),
+    ],
+)
+def test_hosts(host: str, service: str) -> None:
+    rules = [
+        rule("", ("/", "Prefix", "any")),
+        rule("*.example.com", ("/", "Prefix", "wildcard")),
+        rule("shop.example.com", ("/", "Prefix", "exact")),
+    ]
+    assert found(make_table([ingress(rules=rules)]), host, "/") == service
+
+
+def test_the_longest_path_wins_and_exact_before_prefix() -> None:
+    rules = [
+        rule("h", ("/", "Prefix", "root"), ("/a", "Prefix", "a"), ("/a/b", "Prefix", "ab")),
+        rule("h", ("/a/b", "Exact", "exact")),
+    ]
+    table = make_table([ingress(rules=rules)])
+    assert [found(table, "h", path) for path in ("/x", "/a/x", "/a/b", "/a/b/c")] == [
+        "root",
+        "a",
+        "exact",
+        "ab",
+    ]
+
+
+def test_of_equal_routes_the_oldest_object_wins() -> None:
+    new = ingress("a", "2026-02-01T00:00:00Z", rules=[rule("h", ("/", "Prefix", "new"))])
+    old = ingress("z", "2026-01-01T00:00:00Z", rules=[rule("h", ("/", "Prefix", "old"))])
+    assert found(make_table([new, old]), "h", "/") == "old"
+
+
+def test_default_backend_and_the_form_of_v1beta1() -> None:
+    table = make_table([ingress(backend={"serviceName": "s", "servicePort": "http"})])
+    assert table.find("h", "/") is None
+    assert (table.default[0].service, table.default[0].port) == ("s", "http")
+    assert make_table([ingress(defaultBackend={"resource": {"kind": "X"}})]).default == ()
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("a.b:80", "a.b"), ("a.b", "a.b"), ("[::1]:80", "[::1]"), ("", "")],
+)
+def test_host_header(header: str, name: str) -> None:
+    assert host_name(header) == name
+
+
+def test_which_ingresses_are_served() -> None:
+    ours = {"metadata": {"name": "edge"}, "spec": {"controller": CONTROLLER}}
+    default = {"ingressclass.kubernetes.io/is-default-class": "true"}
+    other = {"metadata": {"name": "nginx"}, "spec": {"controller": "k8s.io/ingress-nginx"}}
+    other_default = {**other, "metadata": {"name": "nginx", "annotations": default}}
+    assert serves_ingress(ingress(ingressClassName="transom"), [])
+    assert serves_ingress(ingress(ingressClassName="edge"), [ours])
+    assert not serves_ingress(ingress(ingressClassName="nginx"), [ours, other])
+    assert not serves_ingress(ingress(ingressClassName="unknown"), [])
+    assert serves_ingress(ingress(), [other])
+    assert not serves_ingress(ingress(), [other_default])
+    annotated = ingress()
+    annotated["metadata"]["annotations"] = {"kubernetes.io/ingress.class": "nginx"}
+    assert not serves_ingress(annotated, [])
+
+
+def test_tls_hosts_and_secrets_that_cannot_be_used() -> None:
+    tls = [{"hosts": ["a", "b"], "secretName": "one"}, {"secretName": "two"}, {"hosts": ["c"]}]
+    obj = ingress(tls=tls, rules=[rule("r", ("/", "Prefix", "s"))])
+    assert tls_hosts(obj) == [("a", "shop", "one"), ("b", "shop", "one"), ("r", "shop", "two")]
+    assert secret_context({"data": {}}) is None
+    assert secret_context({"data": {"tls.crt": "eA==", "tls.key": "eA=="}}) is None
+
+
+# ---- the Gateway API ----
+
+CLASS = {"metadata": {"name": "edge"}, "spec": {"controllerName": gateway.CONTROLLER}}
+
+
+def gateway_object(class_name: str, allowed: str | None = None) -> Object:
+    listener: Object = {"name": "web", "port": 80, "protocol": "HTTP"}
+    if allowed:
+        listener["allowedRoutes"] = {"namespaces": {"from": allowed}}
+    return {
+        "metadata": {"name": "g", "namespace": "infra"},
+        "spec": {"gatewayClassName": class_name, "listeners": [listener]},
+    }
+
+
+def http_route(namespace: str = "infra", **spec: Any) -> Object:
+    parent = {"name": "g", "namespace": "infra"}
+    meta = {"name": "r", "namespace": namespace}
+    return {"metadata": meta, "spec": {"parentRefs": [parent], **spec}}
+
+
+def gateway_table(route: Object, class_name: str = "edge", allowed: str | None = None) -> Any:
+    owned = gateway.own_gateways([CLASS], [gateway_object(class_name, allowed)])
+    return make_table([], gateway.http_routes(route, owned))
+
+
+def backend(name: str, **more: Any) -> list[Object]:
+    return [{"name": name, "port": 80, **more}]
+
+
+def test_http_routes_match_paths_headers_parameters_and_methods() -> None:
+    rules = [
+        {"backendRefs": backend("all")},
+        {"matches": [{"path": {"value": "/api"}}], "backendRefs": backend("api")},
+        {
+            "matches": [{"path": {"type": "RegularExpression", "value": "/v[0-9]+"}}],
+            "backendRefs": backend("versioned"),
+        },
+        {
+            "matches": [{"headers": [{"name": "X-Canary", "value": "yes"}]}],
+            "backendRefs": backend("canary"),
+        },
+        {
+            "matches": [{"queryParams": [{"name": "q", "value": "1"}]}],
+            "backendRefs": backend("query"),
+        },
+        {"matches": [{"method": "POST"}], "backendRefs": backend("post")},
+    ]
+    table = gateway_table(http_route(hostnames=["*.example.com"], rules=rules))
+    host = "a.b.example.com"
+    assert found(table, host, "/") == "all"
+    assert found(table, host, "/api/x") == "api"
+    assert found(table, host, "/v12") == "versioned"
+    assert found(table, host, "/v12/x") == "all"
+    assert found(table, host, "/", headers={"x-canary": "yes"}) == "canary"
+    assert found(table, host, "/", query={"q": ["1"]}) == "query"
+    assert found(table, host, "/", method="POST") == "post"
+    assert found(table, "example.org", "/") == "-"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "class_name", "allowed", "served"),
+    [
+        ("infra", "edge", None, True),
+        ("shop", "edge", None, False),
+        ("shop", "edge", "All", True),
+        ("infra", "transom", None, True),
+        ("infra", "other", None, False),
+    ],
+)
+def test_routes_attach_to_our_gateways(
+    namespace: str, class_name: str, allowed: str | None, served: bool
+) -> None:
+    route = http_route(namespace, rules=[{"backendRefs": backend("s")}])
+    table = gateway_table(route, class_name, allowed)
+    assert found(table, "h", "/") == ("s" if served else "-")
+
+
+def test_status_changes_only_with_its_content() -> None:
+    made = gateway.gateway_status(gateway_object("edge"), "127.0.0.1", 1, "2026-01-01T00:00:00Z")
+    later = gateway.gateway_status(gateway_object("edge"), "127.0.0.1", 1, "2026-01-02T00:00:00Z")
+    more = gateway.gateway_status(gateway_object("edge"), "127.0.0.1", 2, "2026-01-02T00:00:00Z")
+    assert gateway.same_status(made, later) and not gateway.same_status(made, more)
+    assert not gateway.same_status(None, made)
+    types = [row["type"] for row in made["conditions"]]
+    assert types == ["Accepted", "Programmed"]
