@@ -69,6 +69,7 @@ from transom.kit.clock import Clock, RealClock
 from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
+from transom.machinery.objects import Object
 from transom.machinery.releases import parse_release
 from transom.machinery.releases.features import FeatureSet
 from transom.store.api import Store, StoreEvent
@@ -396,14 +397,24 @@ class ApiServer:
                 self.services.follow(*services.service_allocations(svc), 1)
             store.watch(res.key_prefix(""), store.revision, self._services_changed)
             return
-        for svc in self.storage.objects(self.resource("", "v1", "services")):
-            addresses, ports = services.service_allocations(svc)
-            for address in addresses:
-                pool = self.services.pool(address)
-                if pool is not None:
-                    pool.mark(address)
-            for port in ports:
-                self.services.ports.mark(port)
+        for svc in self.storage.objects(res):
+            self._mark_service(svc)
+
+    def _mark_service(self, svc: Object) -> None:
+        addresses, ports = services.service_allocations(svc)
+        for address in addresses:
+            pool = self.services.pool(address)
+            if pool is not None:
+                pool.mark(address)
+        for port in ports:
+            self.services.ports.mark(port)
+
+    def service_replaced(self, old: bytes | None, new: bytes | None) -> None:
+        """A stored service is replaced without a request: its addresses and ports change owner."""
+        if old is not None:
+            services.release_allocations(self.storage, orjson.loads(old))
+        if new is not None:
+            self._mark_service(orjson.loads(new))
 
     def _services_changed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:

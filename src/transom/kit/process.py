@@ -17,10 +17,13 @@ import uvloop
 log = logging.getLogger("transom.kit")
 
 
-def run_event_loop(main: Coroutine[None, None, None]) -> None:
+def run_event_loop(
+    main: Coroutine[None, None, None],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+) -> None:
     """Runs a server's main coroutine in this process."""
     tune_process()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main)
 
 

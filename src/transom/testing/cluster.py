@@ -183,6 +183,22 @@ class Cluster:
         """See `AsyncCluster.events`."""
         return self._loop.run(self._cluster.events(namespace))
 
+    def advance(
+        self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
+    ) -> str:
+        """See `AsyncCluster.advance`."""
+        return self._loop.run(
+            self._cluster.advance(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        )
+
+    def snapshot(self) -> str:
+        """See `AsyncCluster.snapshot`."""
+        return self._loop.run(self._cluster.snapshot())
+
+    def restore(self, snapshot: str) -> None:
+        """See `AsyncCluster.restore`."""
+        self._loop.run(self._cluster.restore(snapshot))
+
     def create_namespace(self, prefix: str = "test-") -> str:
         """See `AsyncCluster.create_namespace`."""
         return self._loop.run(self._cluster.create_namespace(prefix))

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transom.cluster.options import NodeOptions, UpOptions
+from transom.cluster.options import NodeOptions, TemporaryOptions, UpOptions
 
 CLUSTER_NAME = "test"  # each test cluster has a state directory of its own
 
@@ -26,6 +26,7 @@ class ClusterOptions:
     feature_gates: tuple[str, ...] = ()
     runtime_config: tuple[str, ...] = ()
     config: str = ""  # a cluster file, as for `transom up --config`
+    virtual_time: bool = False  # the time can be advanced
 
     def dump(self) -> str:
         return json.dumps(asdict(self))
@@ -38,6 +39,7 @@ class ClusterOptions:
             kubeconfig=kubeconfig,
             feature_gates=self.feature_gates or None,
             runtime_config=self.runtime_config or None,
+            temporary=TemporaryOptions(in_memory=True, virtual_time=self.virtual_time),
             machines=NodeOptions(
                 linux=self.linux,
                 windows=self.windows,
