@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -73,10 +74,7 @@ def test_cron_jobs_run_at_their_times(running: Cluster, namespace: str) -> None:
     jobs = running.list("jobs", namespace)
     starts = sorted(datetime.fromisoformat(job["status"]["startTime"]) for job in jobs)
     assert len(jobs) == 4
-    assert all(
-        timedelta(seconds=45) < b - a < timedelta(seconds=75)
-        for a, b in zip(starts, starts[1:], strict=False)
-    )
+    assert all(timedelta(seconds=45) < b - a < timedelta(seconds=75) for a, b in pairwise(starts))
     done = [job for job in jobs if job["status"].get("succeeded")]
     assert len(done) >= 3
     taken = [

@@ -149,7 +149,8 @@ def run_cluster_process(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
-        await serve_cluster(config, pki, sockets, report, stopping)
+        # Objects from start-up live until exit; exclude them from garbage collection.
+        await serve_cluster(config, pki, sockets, report, stopping, on_serving=gc.freeze)
 
     if config.virtual_time:
         run_event_loop(serve(), adjustable_clock.IdleDetectingLoop)
@@ -163,8 +164,10 @@ async def serve_cluster(
     sockets: Sequence[socket.socket],
     report: Report,
     stopping: asyncio.Event,
+    *,
+    on_serving: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serves until `stopping` is set."""
+    """Serves until `stopping` is set. Calls `on_serving` when clients can reach the API server."""
     adjustable = make_adjustable_clock() if config.virtual_time else None
     clock: Clock = RealClock() if adjustable is None else adjustable
     nodes = None if config.no_nodes else ClusterNodes(config, pki, clock)
@@ -176,7 +179,7 @@ async def serve_cluster(
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
     server = HttpServer(api.handler, context, bodies=api.handler)
     await server.serve(sockets)
-    gc.freeze()  # objects from start-up live until exit; exclude them from garbage collection
+    on_serving()
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
 
     def ready() -> None:

@@ -9,9 +9,9 @@ with Cluster(release="1.36", windows=1) as c:
 
 from __future__ import annotations
 
+from transom.cluster.temporary import ClusterOptions
 from transom.testing.async_cluster import AsyncCluster, ClusterRequestFailed
 from transom.testing.cluster import Cluster
-from transom.testing.options import ClusterOptions
 from transom.testing.process import ClusterNotStarted
 from transom.testing.waiting import WaitTimeout
 

@@ -17,12 +17,13 @@ from transom.client.api import APPLY_PATCH, ApiUnreachable, is_expired, is_not_f
 from transom.client.http import HttpClient
 from transom.client.kubeconfig import load_kubeconfig
 from transom.client.resources import EVENTS, NAMESPACES, PODS, GroupVersionResource
+from transom.cluster.temporary import ClusterOptions
 from transom.kit.clock import RealClock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.testing.options import ClusterOptions
-from transom.testing.process import ClusterProcess, start_cluster_process
+from transom.testing.process import RunningCluster, start_cluster_process
 from transom.testing.resource_names import ResourceNames
+from transom.testing.thread import start_cluster_thread
 from transom.testing.waiting import Predicate, WaitTimeout, parse_wait_condition
 
 FIELD_MANAGER = "transom-testing"
@@ -66,18 +67,19 @@ class AsyncNode:
 
 
 class AsyncCluster:
-    """A cluster in a child process, from `async with` to its end. The options are those of
+    """A cluster, from `async with` to its end. The options are those of
     `ClusterOptions`.
     """
 
     def __init__(self, options: ClusterOptions | None = None, **more: Any) -> None:
         self._options = options if options is not None else ClusterOptions(**more)
-        self._process: ClusterProcess | None = None
+        self._process: RunningCluster | None = None
         self._client: HttpClient | None = None
         self._names: ResourceNames | None = None
 
     async def start(self) -> None:
-        self._process = await asyncio.to_thread(start_cluster_process, self._options)
+        start = start_cluster_thread if self._options.in_process else start_cluster_process
+        self._process = await asyncio.to_thread(start, self._options)
         target = load_kubeconfig(self._process.kubeconfig)
         self._client = HttpClient(target, RealClock(), user_agent=FIELD_MANAGER)
         self._names = ResourceNames(self._client)
@@ -120,7 +122,7 @@ class AsyncCluster:
         """The end of what the cluster itself logged."""
         return self._running().log_tail()
 
-    def _running(self) -> ClusterProcess:
+    def _running(self) -> RunningCluster:
         if self._process is None:
             raise RuntimeError("the cluster is not running; use it inside `with`")
         return self._process

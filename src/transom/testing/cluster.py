@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from transom.client.http import HttpClient
+from transom.cluster.temporary import ClusterOptions
 from transom.machinery.objects import Object
 from transom.testing.async_cluster import AsyncCluster, AsyncNode, Manifest, Objects
-from transom.testing.options import ClusterOptions
 from transom.testing.waiting import Predicate
 
 _T = TypeVar("_T")
@@ -32,6 +32,7 @@ class _LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -79,7 +80,7 @@ class TestClient:
 
 
 class Cluster:
-    """A cluster in a child process, from `with` to its end:
+    """A cluster, from `with` to its end:
 
     with Cluster(release="1.36", windows=1) as c:
         c.apply(manifest)
