@@ -119,6 +119,7 @@ class ServerOptions:
     # Whether admission emulates the webhooks of windows-gmsa; for clusters that may have Windows
     # nodes.
     gmsa: bool = False
+    disabled_admission: frozenset[str] = frozenset()  # names of admission plugins
     # Whether Windows pods that use unsupported features get warnings or are rejected; None for
     # neither.
     windows: WarningPolicy | None = None
@@ -181,7 +182,7 @@ class ApiServer:
             objects, self.resources, self.webhooks, clock, rng, self.security.decide
         )
         self.admission_policies = AdmissionPolicies(objects, self.resources)
-        self.admission_plugins = admission_plugins(
+        plugins = admission_plugins(
             objects,
             self.resources,
             self.find_core,
@@ -194,6 +195,9 @@ class ApiServer:
             gmsa=options.gmsa,
             windows=options.windows,
         )
+        self.admission_plugins = [
+            plugin for plugin in plugins if plugin.name not in options.disabled_admission
+        ]
         self.admission = AdmissionChain(self.admission_plugins, workers)
         self.services = ServiceAllocators(options.service_cidr, options.node_ports, rng)
         self.storage = Storage(
