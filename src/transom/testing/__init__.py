@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from transom.cluster.temporary import ClusterOptions
 from transom.testing.async_cluster import AsyncCluster, ClusterRequestFailed
+from transom.testing.certificates import ServingCertificate, make_serving_certificate
 from transom.testing.cluster import Cluster
 from transom.testing.process import ClusterNotStarted
 from transom.testing.waiting import WaitTimeout
@@ -21,5 +22,7 @@ __all__ = [
     "ClusterNotStarted",
     "ClusterOptions",
     "ClusterRequestFailed",
+    "ServingCertificate",
     "WaitTimeout",
+    "make_serving_certificate",
 ]

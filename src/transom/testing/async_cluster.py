@@ -79,8 +79,9 @@ class AsyncCluster:
 
     async def start(self) -> None:
         start = start_cluster_thread if self._options.in_process else start_cluster_process
-        self._process = await asyncio.to_thread(start, self._options)
-        target = load_kubeconfig(self._process.kubeconfig)
+        running: RunningCluster = await asyncio.to_thread(start, self._options)
+        self._process = running
+        target = load_kubeconfig(running.kubeconfig)
         self._client = HttpClient(target, RealClock(), user_agent=FIELD_MANAGER)
         self._names = ResourceNames(self._client)
 

@@ -58,11 +58,9 @@ class EtcdStandIn:
         return "404 Not Found", b"404 page not found\n"
 
 
-async def _serve(flags: GoFlags) -> None:
+async def _serve(flags: GoFlags, data_dir: Path) -> None:
     urls = flags.words("listen-client-urls")
     listen = urlsplit(urls[0] if urls else _LISTEN)
-    data_dir = Path(flags.get("data-dir", "default.etcd")).absolute()
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,7 +83,9 @@ def main() -> int:
     except ValueError as problem:
         sys.stderr.write(f"etcd: {problem}\n")
         return 2
-    asyncio.run(_serve(flags))
+    data_dir = Path(flags.get("data-dir", "default.etcd")).absolute()
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    asyncio.run(_serve(flags, data_dir))
     return 0
 
 
