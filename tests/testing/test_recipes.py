@@ -35,5 +35,7 @@ def test_recipes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> 
     pytester.makeini("[pytest]\ntransom_release = 1.36\n")
     found = recipes()
     pytester.makepyfile(**{f"test_{number}": code for number, code in enumerate(found.values())})
-    result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider")
+    # As in an environment without plugins that only Transom's own tests need.
+    others = ("xdist", "cacheprovider", "hypothesispytest")
+    result = pytester.runpytest_subprocess(*(f"-pno:{name}" for name in others))
     result.assert_outcomes(passed=len(found))
