@@ -48,6 +48,7 @@ from transom.kit.jws import TokenSigner
 from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.pki import load_key_pair
 from transom.kit.process import run_event_loop
+from transom.kit.process_metrics import collect_process_metrics
 from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.kit.uuids import random_uuid
@@ -300,7 +301,10 @@ def build_cluster_api_server(
             store=store,
             clock=clock,
             components=health.copy,
-            more_metrics=() if watchdog is None else (watchdog.collect_metrics,),
+            more_metrics=(
+                collect_process_metrics,
+                *(() if watchdog is None else (watchdog.collect_metrics,)),
+            ),
             audit=protection.auditor(config, random.SystemRandom()),
             address=f"{config.bind}:{config.port}",
             advertised_port=0 if nodes is None else API_PORT,
