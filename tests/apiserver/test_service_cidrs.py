@@ -44,6 +44,7 @@ async def test_each_cluster_ip_has_an_address_object(api: Api) -> None:
     parent = {"resource": "services", "namespace": "default", "name": "s"}
     assert address["spec"]["parentRef"] == parent
     assert address["metadata"]["labels"]["ipaddress.kubernetes.io/ip-family"] == "IPv4"
+    assert int(address["metadata"]["resourceVersion"]) > 0
     await api.ok("DELETE", f"{SERVICES}/s")
     assert (await api.call("GET", f"{ADDRESSES}/{ip}"))[0] == 404
 

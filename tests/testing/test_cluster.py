@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,7 +166,7 @@ def test_a_wrong_option_says_what_is_wrong() -> None:
 
 def test_a_killed_test_run_leaves_no_cluster(tmp_path: Path) -> None:
     script = (
-        "from transom.testing.options import ClusterOptions\n"
+        "from transom.cluster.temporary import ClusterOptions\n"
         "from transom.testing.process import start_cluster_process\n"
         "found = start_cluster_process(ClusterOptions(nodes=False))\n"
         "print(found._process.pid, flush=True)\n"
@@ -193,3 +194,28 @@ def test_manifests(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: List\nitems: [{kind: A}]\n")
     assert [obj["kind"] for obj in read_manifest(tmp_path)] == ["A", "B"]
     assert read_manifest({"kind": "C"}) == read_manifest([{"kind": "C"}]) == [{"kind": "C"}]
+
+
+def test_clusters_in_this_process_leave_nothing_behind() -> None:
+    def resources() -> tuple[list[str], int]:
+        return sorted(t.name for t in threading.enumerate()), len(os.listdir("/proc/self/fd"))
+
+    with Cluster(nodes=False, in_process=True):
+        pass  # what is made once for all clusters exists now
+    before = resources()
+    with Cluster(linux=1, windows=0, in_process=True) as cluster:
+        folder = cluster.kubeconfig.parent
+        namespace = cluster.create_namespace()
+        cluster.apply(CRASHING, namespace)
+        cluster.wait("pod/crashing", "jsonpath={.status.phase}=Failed", namespace)
+        assert cluster.logs("crashing", namespace) == "the disk is full\n"
+        with Cluster(nodes=False, in_process=True, virtual_time=True) as other:
+            other.advance(hours=1)
+            assert other.list("nodes") == []
+    assert not folder.exists()
+    assert resources() == before
+
+
+def test_a_wrong_option_of_a_cluster_in_this_process_says_what_is_wrong() -> None:
+    with pytest.raises(ClusterNotStarted, match=r"unknown release .9\.9.; choose one of"):
+        Cluster(release="9.9", in_process=True).start()

@@ -69,6 +69,7 @@ from transom.kit.clock import Clock, RealClock
 from transom.kit.prometheus import Collector
 from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
+from transom.machinery.objects import Object
 from transom.machinery.releases import parse_release
 from transom.machinery.releases.features import FeatureSet
 from transom.store.api import Store, StoreEvent
@@ -118,6 +119,7 @@ class ServerOptions:
     # Whether admission emulates the webhooks of windows-gmsa; for clusters that may have Windows
     # nodes.
     gmsa: bool = False
+    disabled_admission: frozenset[str] = frozenset()  # names of admission plugins
     # Whether Windows pods that use unsupported features get warnings or are rejected; None for
     # neither.
     windows: WarningPolicy | None = None
@@ -180,7 +182,7 @@ class ApiServer:
             objects, self.resources, self.webhooks, clock, rng, self.security.decide
         )
         self.admission_policies = AdmissionPolicies(objects, self.resources)
-        self.admission_plugins = admission_plugins(
+        plugins = admission_plugins(
             objects,
             self.resources,
             self.find_core,
@@ -193,6 +195,9 @@ class ApiServer:
             gmsa=options.gmsa,
             windows=options.windows,
         )
+        self.admission_plugins = [
+            plugin for plugin in plugins if plugin.name not in options.disabled_admission
+        ]
         self.admission = AdmissionChain(self.admission_plugins, workers)
         self.services = ServiceAllocators(options.service_cidr, options.node_ports, rng)
         self.storage = Storage(
@@ -396,14 +401,24 @@ class ApiServer:
                 self.services.follow(*services.service_allocations(svc), 1)
             store.watch(res.key_prefix(""), store.revision, self._services_changed)
             return
-        for svc in self.storage.objects(self.resource("", "v1", "services")):
-            addresses, ports = services.service_allocations(svc)
-            for address in addresses:
-                pool = self.services.pool(address)
-                if pool is not None:
-                    pool.mark(address)
-            for port in ports:
-                self.services.ports.mark(port)
+        for svc in self.storage.objects(res):
+            self._mark_service(svc)
+
+    def _mark_service(self, svc: Object) -> None:
+        addresses, ports = services.service_allocations(svc)
+        for address in addresses:
+            pool = self.services.pool(address)
+            if pool is not None:
+                pool.mark(address)
+        for port in ports:
+            self.services.ports.mark(port)
+
+    def service_replaced(self, old: bytes | None, new: bytes | None) -> None:
+        """A stored service is replaced without a request: its addresses and ports change owner."""
+        if old is not None:
+            services.release_allocations(self.storage, orjson.loads(old))
+        if new is not None:
+            self._mark_service(orjson.loads(new))
 
     def _services_changed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:

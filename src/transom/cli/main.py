@@ -47,6 +47,7 @@ VERBS = {
     "scheduler": "run the scheduler alone, against any API server",
     "dns": "serve the DNS names of a cluster on a port of this machine",
     "proxy": "run kube-proxy alone, against any API server",
+    "envtest": "write kube-apiserver and etcd for test suites that use controller-runtime's envtest",
     "explain-schedule": "explain why a pod is scheduled to a node, or to none",
     "lint": "check manifests for Windows nodes",
     "explain": "explain a Windows limitation",

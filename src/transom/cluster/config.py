@@ -53,6 +53,8 @@ class ClusterConfig(ClusterSettings):
     # The address of this server in the endpoints of `kubernetes`; "" if the nodes keep them.
     advertise_address: str = ""
     kubeconfig: str = ""  # the file with the cluster's context; "" for none
+    in_memory: bool = False  # objects are lost when the cluster stops
+    virtual_time: bool = False  # the time can be advanced, for tests
 
     @property
     def pki(self) -> Path:

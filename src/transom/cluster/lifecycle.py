@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -124,29 +125,55 @@ def serve_in_foreground(
     specified. Calls `on_ready` when the control plane and the nodes are ready.
     """
     target = options.kubeconfig
+    lock, config, sockets, pki = _prepare_foreground(options, report_progress)
+    report_progress(
+        f"use it with: kubectl --kubeconfig {target or config.own_kubeconfig} get namespaces"
+    )
+    try:
+        run_cluster(config, pki, sockets, _ready_reporter(config, on_ready))
+    finally:
+        lock.release()
+        if target is not None:
+            _forget_context(target, config.name, report_progress)
+
+
+async def serve_in_event_loop(
+    options: UpOptions, on_ready: Callable[[], None], stopping: asyncio.Event
+) -> None:
+    """Serves in the running event loop until `stopping` is set, for programs that do other things
+    too: it changes neither signals nor logging nor settings of the process.
+    """
+    lock, config, sockets, pki = _prepare_foreground(options, lambda _: None)
+    try:
+        report = _ready_reporter(config, on_ready)
+        await run_module.serve_cluster(config, pki, sockets, report, stopping)
+    finally:
+        lock.release()
+
+
+def _prepare_foreground(
+    options: UpOptions, report_progress: ReportProgress
+) -> tuple[daemon.ClusterLock, ClusterConfig, list[socket.socket], ClusterPki]:
+    target = options.kubeconfig
     if target is not None:
         kubeconfig.check_kubeconfig(target)
-    lock, config, sockets, pki = _prepare(options, str(target or ""), report_progress)
+    prepared = _prepare(options, str(target or ""), report_progress)
+    lock, config, _, pki = prepared
     entries = kubeconfig.make_kubeconfig_entries(config, pki)
     write_atomic(config.own_kubeconfig, kubeconfig.render_kubeconfig(entries), 0o600)
     if target is not None:
         kubeconfig.merge_kubeconfig(target, entries)
     lock.claim()
-    report_progress(
-        f"use it with: kubectl --kubeconfig {target or config.own_kubeconfig} get namespaces"
-    )
+    return prepared
 
+
+def _ready_reporter(config: ClusterConfig, on_ready: Callable[[], None]) -> Callable[[str], None]:
     def report(text: str) -> None:
         if not text:
             configs.commit_config(config)
             on_ready()
 
-    try:
-        run_cluster(config, pki, sockets, report)
-    finally:
-        lock.release()
-        if target is not None:
-            _forget_context(target, config.name, report_progress)
+    return report
 
 
 def run_cluster(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,15 @@ class ServerSetOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TemporaryOptions:
+    """A cluster for the duration of a test. `home` is the folder for its files."""
+
+    home: str = ""
+    in_memory: bool = False
+    virtual_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UpOptions:
     """The options of `transom up`. None keeps the value of the last start, or the default."""
 
@@ -118,6 +127,7 @@ class UpOptions:
     loop_budget: str | None = None
     store: str | None = None  # etcd://..., or sqlite
     server_set: ServerSetOptions = field(default_factory=ServerSetOptions)
+    temporary: TemporaryOptions | None = None
 
 
 def choose_config(
@@ -147,6 +157,8 @@ def _apply_options(
     before: ClusterConfig | None, options: UpOptions, file: ClusterFile, kubeconfig_file: str
 ) -> tuple[ClusterConfig, list[NodeSpec] | None]:
     config = before or ClusterConfig(name=check_cluster_name(options.name))
+    if options.temporary is not None:
+        config = replace(config, **asdict(options.temporary))
     release = options.release or file.release
     if release is not None:
         if release not in RELEASES:

@@ -14,6 +14,7 @@ import logging
 import random
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +28,7 @@ from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient
 from transom.cluster import protection
+from transom.cluster.clock_control import CLOCK_ROOT, ClockControl, make_adjustable_clock
 from transom.cluster.config import (
     ClusterConfig,
     load_starting_nodes,
@@ -35,16 +37,18 @@ from transom.cluster.config import (
 )
 from transom.cluster.options import parse_feature_gates, parse_runtime_config, windows_policy
 from transom.cluster.pki import ClusterPki
+from transom.cluster.saved_states import STATES_ROOT, SavedStates
 from transom.cluster.store_control import ROOT, StoreControl
 from transom.http import HttpServer, server_context
 from transom.http.messages import Answer, HttpRequest, text_response
 from transom.http.outgoing import ClientPair
-from transom.kit.clock import RealClock
+from transom.kit.clock import Clock, RealClock
 from transom.kit.durations import parse_duration
 from transom.kit.jws import TokenSigner
 from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.pki import load_key_pair
 from transom.kit.process import run_event_loop
+from transom.kit.process_metrics import collect_process_metrics
 from transom.kit.signing import sign_request
 from transom.kit.user_errors import EXIT_DISK, UserError
 from transom.kit.uuids import random_uuid
@@ -74,7 +78,8 @@ if TYPE_CHECKING:
     from transom.controllers import manager as controller_manager
     from transom.controllers import runner as controller_runner
     from transom.controllers.runner import ControllerRow
-    from transom.kit import loop_watchdog
+    from transom.kit import adjustable_clock, loop_watchdog
+    from transom.kit.adjustable_clock import AdjustableClock
     from transom.kit.loop_watchdog import LoopWatchdog
     from transom.machinery.validation import workloads as workload_validation
     from transom.network.api import Dataplane
@@ -86,6 +91,7 @@ if TYPE_CHECKING:
     from transom.runtime.sim import context as sim_context
     from transom.scheduler import config as scheduler_config
     from transom.scheduler import scheduler as scheduler_module
+    from transom.store import memory as memory_store
     from transom.store.etcd import client as etcd_client
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
@@ -93,6 +99,7 @@ else:
     leaderelection = lazy_import("transom.client.leaderelection")
     cloud_provider = lazy_import("transom.cloud.provider")
     components = lazy_import("transom.cluster.components")
+    memory_store = lazy_import("transom.store.memory")
     etcd_client = lazy_import("transom.store.etcd.client")
     etcd_store = lazy_import("transom.cluster.etcd_store")
     cluster_control = lazy_import("transom.cluster.control")
@@ -112,6 +119,7 @@ else:
     crd_definition = lazy_import("transom.apiserver.crd.definition")
     kubelet_streams = lazy_import("transom.apiserver.kubelets.streams")
     userland_start = lazy_import("transom.userland.start")
+    adjustable_clock = lazy_import("transom.kit.adjustable_clock")
     loop_watchdog = lazy_import("transom.kit.loop_watchdog")
     workload_validation = lazy_import("transom.machinery.validation.workloads")
 
@@ -136,26 +144,43 @@ def run_cluster_process(
     config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report
 ) -> None:
     """Serves until SIGTERM or SIGINT."""
-    run_event_loop(serve_cluster(config, pki, sockets, report))
+
+    async def serve() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        # Objects from start-up live until exit; exclude them from garbage collection.
+        await serve_cluster(config, pki, sockets, report, stopping, on_serving=gc.freeze)
+
+    if config.virtual_time:
+        run_event_loop(serve(), adjustable_clock.IdleDetectingLoop)
+    else:
+        run_event_loop(serve())
 
 
 async def serve_cluster(
-    config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report
+    config: ClusterConfig,
+    pki: ClusterPki,
+    sockets: Sequence[socket.socket],
+    report: Report,
+    stopping: asyncio.Event,
+    *,
+    on_serving: Callable[[], None] = lambda: None,
 ) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    nodes = None if config.no_nodes else ClusterNodes(config, pki)
+    """Serves until `stopping` is set. Calls `on_serving` when clients can reach the API server."""
+    adjustable = make_adjustable_clock() if config.virtual_time else None
+    clock: Clock = RealClock() if adjustable is None else adjustable
+    nodes = None if config.no_nodes else ClusterNodes(config, pki, clock)
     health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
     budget = config.loop_budget
     watchdog = loop_watchdog.LoopWatchdog(parse_duration(budget)) if budget else None
-    api = build_cluster_api_server(config, pki, nodes, health, watchdog)
+    api = build_cluster_api_server(config, pki, nodes, health, watchdog, adjustable)
     await start_cluster_api_server(config, api)
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
     server = HttpServer(api.handler, context, bodies=api.handler)
     await server.serve(sockets)
-    gc.freeze()  # objects from start-up live until exit; exclude them from garbage collection
+    on_serving()
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
 
     def ready() -> None:
@@ -240,14 +265,19 @@ def build_cluster_api_server(
     nodes: NodesOfCluster | None,
     health: dict[str, str],
     watchdog: LoopWatchdog | None,
+    adjustable: AdjustableClock | None = None,
 ) -> ApiServer:
+    clock: Clock = RealClock() if adjustable is None else adjustable
     sealing = protection.sealing(config)
     store: Store
-    if config.store:
+    if config.in_memory:
+        store = memory_store.MemoryStore(clock)
+    elif config.store:
         store = etcd_store.make_etcd_store(etcd_client.parse_etcd_address(config.store), sealing)
     else:
         store = SqliteStore(
             config.database,
+            clock,
             sealing=sealing,
             check=check_value,
             before_upgrade=lambda *found: _save_before_upgrade(config, *found),
@@ -257,7 +287,11 @@ def build_cluster_api_server(
         return api.loop_monitor.current()
 
     paths: dict[str, Callable[[HttpRequest], Awaitable[Answer]]] = {
-        ROOT: StoreControl(config, store, sealing, loop_lag)
+        ROOT: StoreControl(config, store, sealing, loop_lag),
+        CLOCK_ROOT: ClockControl(clock, adjustable),
+        STATES_ROOT: SavedStates(
+            store, clock, random.SystemRandom(), lambda old, new: api.service_replaced(old, new)
+        ),
     }
     if nodes is not None:
         paths["/transom"] = nodes.control
@@ -265,8 +299,12 @@ def build_cluster_api_server(
         ServerOptions(
             more_paths=paths,
             store=store,
+            clock=clock,
             components=health.copy,
-            more_metrics=() if watchdog is None else (watchdog.collect_metrics,),
+            more_metrics=(
+                collect_process_metrics,
+                *(() if watchdog is None else (watchdog.collect_metrics,)),
+            ),
             audit=protection.auditor(config, random.SystemRandom()),
             address=f"{config.bind}:{config.port}",
             advertised_port=0 if nodes is None else API_PORT,
@@ -375,20 +413,21 @@ class NodesOfCluster(Protocol):
 class ClusterNodes:
     """The nodes of a cluster while it starts and runs, and how the API server reaches them."""
 
-    def __init__(self, config: ClusterConfig, pki: ClusterPki) -> None:
+    def __init__(self, config: ClusterConfig, pki: ClusterPki, clock: Clock) -> None:
         self._config = config
         self._pki = pki
+        self._clock = clock
         self._dataplane: asyncio.Future[Dataplane] = asyncio.get_running_loop().create_future()
         self._pool: NodePool | None = None
         self._control: ControlHandler | None = None
         self._ready = asyncio.Event()
         self._cloud: CloudProvider | None = None
-        self.metrics = MetricsScraper(self.node_names, self.usage, RealClock())
+        self.metrics = MetricsScraper(self.node_names, self.usage, clock)
 
     def cloud(self) -> CloudProvider:
         """The emulated cloud that the nodes and the controllers share."""
         if self._cloud is None:
-            self._cloud = _make_cloud(self._config)
+            self._cloud = _make_cloud(self._config, self._clock)
         return self._cloud
 
     def node_names(self) -> Iterable[str]:
@@ -430,6 +469,7 @@ class ClusterNodes:
         parts = _make_nodes(
             self._config,
             self._pki,
+            self._clock,
             make_client,
             webhook_failures,
             self.cloud(),
@@ -528,13 +568,14 @@ def api_relays(config: ClusterConfig, specs: Iterable[NodeSpec]) -> dict[int, in
     return {node.number: port for node, port in zip(found, config.server_ports, strict=False)}
 
 
-def _make_cloud(config: ClusterConfig) -> cloud_provider.CloudProvider:
-    return cloud_provider.CloudProvider(RealClock(), config.state / "cloud")
+def _make_cloud(config: ClusterConfig, clock: Clock) -> cloud_provider.CloudProvider:
+    return cloud_provider.CloudProvider(clock, config.state / "cloud")
 
 
 def _make_nodes(
     config: ClusterConfig,
     pki: ClusterPki,
+    clock: Clock,
     make_client: MakeClient,
     webhook_failures: Callable[[], Mapping[str, tuple[float, str]]],
     cloud: CloudProvider,
@@ -542,7 +583,6 @@ def _make_nodes(
 ) -> tuple[
     node_pool.NodePool, cluster_control.ControlHandler, Dataplane, machine_disks.MachineDisks
 ]:
-    clock = RealClock()
     specs = load_starting_nodes(config)
     rng = random.Random(random.SystemRandom().getrandbits(64))
     fabric = cluster_network.make_fabric(address_ranges(config))
@@ -596,8 +636,9 @@ async def run_cluster_controllers(
 
     authority = load_key_pair(pki.ca, pki.ca_key)
 
+    # TLS compares certificates with real time, also in a cluster with virtual time.
     def sign_certificate(request: bytes, usages: Iterable[str]) -> bytes:
-        return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, api.clock.time())
+        return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, time.time())
 
     settings = controllers_base.ControllerSettings(
         release=parse_release(config.release),

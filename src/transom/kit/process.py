@@ -23,10 +23,13 @@ except ModuleNotFoundError:  # the extra `fast` is not installed
 log = logging.getLogger("transom.kit")
 
 
-def run_event_loop(main: Coroutine[None, None, None]) -> None:
+def run_event_loop(
+    main: Coroutine[None, None, None],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     """Runs a server's main coroutine in this process."""
     tune_process()
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory or new_event_loop) as runner:
         runner.run(main)
 
 

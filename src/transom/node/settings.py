@@ -35,10 +35,11 @@ class ClusterSettings:
     engine: str = "sim"  # what runs containers: sim, oci (real ones) or auto
     images: str = ""  # a file that lists simulated images in addition to the built-in ones
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    home: str = ""  # the folder of the cluster's folder; "" for that of all clusters of the user
 
     @property
     def state(self) -> Path:
-        return clusters_dir() / self.name
+        return (Path(self.home) if self.home else clusters_dir()) / self.name
 
     @property
     def git_version(self) -> str:

@@ -9,10 +9,20 @@ with Cluster(release="1.36", windows=1) as c:
 
 from __future__ import annotations
 
-from transom.testing.async_cluster import AsyncCluster
+from transom.cluster.temporary import ClusterOptions
+from transom.testing.async_cluster import AsyncCluster, ClusterRequestFailed
+from transom.testing.certificates import ServingCertificate, make_serving_certificate
 from transom.testing.cluster import Cluster
-from transom.testing.options import ClusterOptions
 from transom.testing.process import ClusterNotStarted
 from transom.testing.waiting import WaitTimeout
 
-__all__ = ["AsyncCluster", "Cluster", "ClusterNotStarted", "ClusterOptions", "WaitTimeout"]
+__all__ = [
+    "AsyncCluster",
+    "Cluster",
+    "ClusterNotStarted",
+    "ClusterOptions",
+    "ClusterRequestFailed",
+    "ServingCertificate",
+    "WaitTimeout",
+    "make_serving_certificate",
+]

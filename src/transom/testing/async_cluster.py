@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,15 +17,17 @@ from transom.client.api import APPLY_PATCH, ApiUnreachable, is_expired, is_not_f
 from transom.client.http import HttpClient
 from transom.client.kubeconfig import load_kubeconfig
 from transom.client.resources import EVENTS, NAMESPACES, PODS, GroupVersionResource
+from transom.cluster.temporary import ClusterOptions
 from transom.kit.clock import RealClock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.testing.options import ClusterOptions
-from transom.testing.process import ClusterProcess, start_cluster_process
+from transom.testing.process import RunningCluster, start_cluster_process
 from transom.testing.resource_names import ResourceNames
+from transom.testing.thread import start_cluster_thread
 from transom.testing.waiting import Predicate, WaitTimeout, parse_wait_condition
 
 FIELD_MANAGER = "transom-testing"
+_ADVANCE_STEP = 300.0  # seconds
 _SHOWN_LINES = 20  # of each log in a description of a failure
 
 Manifest = str | Path | Object | Iterable[Object]
@@ -32,6 +36,10 @@ Manifest = str | Path | Object | Iterable[Object]
 Objects = list[Object]
 _Last = list[Object | None]  # one element: the state of an object that was read last
 _Lines = list[str]
+
+
+class ClusterRequestFailed(Exception):
+    """The cluster refused to do what a test asked for; the message has the reason."""
 
 
 class AsyncNode:
@@ -59,19 +67,21 @@ class AsyncNode:
 
 
 class AsyncCluster:
-    """A cluster in a child process, from `async with` to its end. The options are those of
+    """A cluster, from `async with` to its end. The options are those of
     `ClusterOptions`.
     """
 
     def __init__(self, options: ClusterOptions | None = None, **more: Any) -> None:
         self._options = options if options is not None else ClusterOptions(**more)
-        self._process: ClusterProcess | None = None
+        self._process: RunningCluster | None = None
         self._client: HttpClient | None = None
         self._names: ResourceNames | None = None
 
     async def start(self) -> None:
-        self._process = await asyncio.to_thread(start_cluster_process, self._options)
-        target = load_kubeconfig(self._process.kubeconfig)
+        start = start_cluster_thread if self._options.in_process else start_cluster_process
+        running: RunningCluster = await asyncio.to_thread(start, self._options)
+        self._process = running
+        target = load_kubeconfig(running.kubeconfig)
         self._client = HttpClient(target, RealClock(), user_agent=FIELD_MANAGER)
         self._names = ResourceNames(self._client)
 
@@ -113,7 +123,7 @@ class AsyncCluster:
         """The end of what the cluster itself logged."""
         return self._running().log_tail()
 
-    def _running(self) -> ClusterProcess:
+    def _running(self) -> RunningCluster:
         if self._process is None:
             raise RuntimeError("the cluster is not running; use it inside `with`")
         return self._process
@@ -249,6 +259,44 @@ class AsyncCluster:
         found = (await self.client().list(EVENTS, namespace)).items
         return sorted(found, key=_event_time)
 
+    async def _control(self, method: str, path: str, body: Any = None) -> Any:
+        """A request to the cluster itself, not to Kubernetes."""
+        try:
+            return await self.client().request_json(method, path, body)
+        except ApiError as problem:
+            raise ClusterRequestFailed(_control_message(problem.message)) from problem
+
+    # ---- time
+
+    async def advance(
+        self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
+    ) -> str:
+        """Advances the time of a cluster with `virtual_time=True` and returns the new one. Controllers,
+        kubelets and leases do everything that is due in between, in order.
+        """
+        left = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days).total_seconds()
+        while True:  # in steps, because a request must end in time
+            step = min(left, _ADVANCE_STEP)
+            answer = await self._control("POST", "/transom/clock", {"advanceSeconds": step})
+            left -= step
+            if left <= 0:
+                moment: str = answer["time"]
+                return moment
+
+    # ---- state
+
+    async def snapshot(self) -> str:
+        """Saves all objects of the cluster, for `restore`. It is gone when the cluster stops."""
+        answer = await self._control("POST", "/transom/states")
+        saved: str = answer["id"]
+        return saved
+
+    async def restore(self, snapshot: str) -> None:
+        """Brings the objects back to the state of a snapshot, as ordinary changes that every watcher
+        sees. Nodes keep running; pods that they no longer run start again.
+        """
+        await self._control("POST", f"/transom/states/{snapshot}/restore")
+
     # ---- namespaces
 
     async def create_namespace(self, prefix: str = "test-") -> str:
@@ -318,6 +366,15 @@ def read_manifest(manifest: Manifest) -> list[Object]:
         else:
             objects.append(document)
     return objects
+
+
+def _control_message(body: str) -> str:
+    """The message and the hint of an answer that is not a Status."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return body
+    return "; ".join(part for part in (answer.get("message"), answer.get("hint")) if part)
 
 
 def _event_time(event: Object) -> str:

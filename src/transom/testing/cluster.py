@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from transom.client.http import HttpClient
+from transom.cluster.temporary import ClusterOptions
 from transom.machinery.objects import Object
 from transom.testing.async_cluster import AsyncCluster, AsyncNode, Manifest, Objects
-from transom.testing.options import ClusterOptions
 from transom.testing.waiting import Predicate
 
 _T = TypeVar("_T")
@@ -32,6 +32,7 @@ class _LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -79,7 +80,7 @@ class TestClient:
 
 
 class Cluster:
-    """A cluster in a child process, from `with` to its end:
+    """A cluster, from `with` to its end:
 
     with Cluster(release="1.36", windows=1) as c:
         c.apply(manifest)
@@ -182,6 +183,22 @@ class Cluster:
     def events(self, namespace: str = "default") -> Objects:
         """See `AsyncCluster.events`."""
         return self._loop.run(self._cluster.events(namespace))
+
+    def advance(
+        self, *, seconds: float = 0.0, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
+    ) -> str:
+        """See `AsyncCluster.advance`."""
+        return self._loop.run(
+            self._cluster.advance(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        )
+
+    def snapshot(self) -> str:
+        """See `AsyncCluster.snapshot`."""
+        return self._loop.run(self._cluster.snapshot())
+
+    def restore(self, snapshot: str) -> None:
+        """See `AsyncCluster.restore`."""
+        self._loop.run(self._cluster.restore(snapshot))
 
     def create_namespace(self, prefix: str = "test-") -> str:
         """See `AsyncCluster.create_namespace`."""

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from threading import Timer
+from typing import Protocol
 
-from transom.testing.options import ClusterOptions
+from transom.cluster.temporary import ClusterOptions, kubeconfig_file
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
-_SERVER = "transom.testing.server"
+_SERVER = "transom.cluster.temporary"
 _LOG_TAIL = 4000  # characters of the log in an error
 
 
 class ClusterNotStarted(Exception):
     """The cluster could not be started; the message has the reason."""
+
+
+class RunningCluster(Protocol):
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def log_tail(self) -> str: ...
+
+    def stop(self) -> None: ...
 
 
 class ClusterProcess:
@@ -29,7 +38,7 @@ class ClusterProcess:
     def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
         self._folder = folder
         self._process = process
-        self.kubeconfig = _kubeconfig(folder)
+        self.kubeconfig = kubeconfig_file(folder)
 
     def wait_ready(self) -> None:
         assert self._process.stdout is not None
@@ -74,12 +83,11 @@ def start_cluster_process(options: ClusterOptions) -> ClusterProcess:
     folder = Path(tempfile.mkdtemp(prefix="transom-test-"))
     with _log(folder).open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", _SERVER, options.dump(), str(_kubeconfig(folder))],
+            [sys.executable, "-m", _SERVER, options.dump(), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "XDG_DATA_HOME": str(folder)},
             start_new_session=True,  # CTRL+C stops the tests, which then stop the cluster
         )
     cluster = ClusterProcess(folder, process)
@@ -89,10 +97,6 @@ def start_cluster_process(options: ClusterOptions) -> ClusterProcess:
         cluster.stop()
         raise
     return cluster
-
-
-def _kubeconfig(folder: Path) -> Path:
-    return folder / "kubeconfig"
 
 
 def _log(folder: Path) -> Path:

@@ -6,10 +6,12 @@ pytest-xdist each worker has its own. Nothing of Transom is imported until then.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from transom.kit.lazy import lazy_import
 
@@ -27,16 +29,30 @@ _OPTIONS = {
     "transom_build": "the build of the Windows nodes, for example 20348",
     "transom_config": "a cluster file, as for `transom up --config`",
     "transom_feature_gates": "feature gates: Name=true,Other=false",
+    "transom_virtual_time": "true: tests can advance the time of the cluster",
+    "transom_in_process": "true: the cluster runs in a thread of pytest, not in a process of its own",
 }
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SWITCHES = ("transom_virtual_time", "transom_in_process")
 _NUMBERS = ("transom_linux", "transom_windows", "transom_build")
 _NAMESPACE = pytest.StashKey[tuple[Any, str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    _import_as_usual()
     group = parser.getgroup("transom", "Kubernetes cluster for tests")
     for name, text in _OPTIONS.items():
         group.addoption("--" + name.replace("_", "-"), dest=name, default=None, help=text)
         parser.addini(name, text, default="")
+
+
+def _import_as_usual() -> None:
+    """pytest rewrites the assertions of all modules of a package that has a plugin. That would
+    compile the thousand modules of a cluster in the test's process anew.
+    """
+    for finder in sys.meta_path:
+        if isinstance(finder, AssertionRewritingHook):
+            finder._must_rewrite.discard("transom")
 
 
 def _option(config: pytest.Config, name: str) -> str:
@@ -56,6 +72,10 @@ def cluster_options(config: pytest.Config) -> dict[str, Any]:
             if not value.isdigit():
                 raise pytest.UsageError(f"{name}: {value!r} is not a number")
             chosen[key] = int(value)
+        elif name in _SWITCHES:
+            if value.lower() not in _BOOLEANS:
+                raise pytest.UsageError(f"{name}: {value!r} is neither true nor false")
+            chosen[key] = _BOOLEANS[value.lower()]
         elif name == "transom_feature_gates":
             chosen[key] = tuple(value.replace(",", " ").split())
         else:
@@ -85,9 +105,10 @@ def transom_namespace(transom_cluster: Cluster, request: pytest.FixtureRequest) 
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Also for a fixture that fails after the namespace was created."""
     report = yield
     used = item.stash.get(_NAMESPACE, None)
-    if report.when == "call" and report.failed and used is not None:
+    if report.when != "teardown" and report.failed and used is not None:
         cluster, name = used
         report.sections.append(("Transom", cluster.describe_namespace(name)))
     return report

@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from transom.apiserver.aggregation.aggregator import Aggregator
 from transom.apiserver.audit.auditor import AUDIT_ID_HEADER
@@ -49,8 +49,14 @@ from transom.http.messages import (
 )
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
+
+if TYPE_CHECKING:
+    from transom.apiserver.serving import websocket_watch as websocket_watches
+else:
+    websocket_watches = lazy_import("transom.apiserver.serving.websocket_watch")
 
 log = logging.getLogger("transom.apiserver")
 
@@ -267,6 +273,11 @@ class HttpExchange(ApiExchange[Answer]):
             asked = None if self.asked is _UNKNOWN_INFO else self.asked
             seconds = time.perf_counter() - self._started
             self._parts.metrics.record(asked, answer, seconds)
+        if isinstance(answer, StreamResponse) and answer.resumable and self._asks_websocket():
+            asked_headers = {
+                k.decode("latin-1"): v.decode("latin-1") for k, v in self._request.headers.items()
+            }
+            answer = websocket_watches.websocket_watch(self._request.method, asked_headers, answer)
         flow, event = self.flow, self.event
         headers = answer.headers
         if flow is not None:
@@ -293,6 +304,9 @@ class HttpExchange(ApiExchange[Answer]):
         if self.seats:
             self.release_seats()
         return answer
+
+    def _asks_websocket(self) -> bool:
+        return self._request.header(b"upgrade").lower() == "websocket"
 
     @property
     def _owner(self) -> str:

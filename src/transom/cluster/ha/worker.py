@@ -150,7 +150,7 @@ def _load_pair(context: ssl.SSLContext, pair: kit.KeyPair) -> None:
 
 async def run_nodes(config: ClusterConfig, pki: ClusterPki) -> None:
     stopping = _stop_event()
-    nodes = run.ClusterNodes(config, pki)
+    nodes = run.ClusterNodes(config, pki, RealClock())
     clients = CertificateClients(config, pki)
     if not await _api_ready(clients, stopping):
         return

@@ -53,7 +53,7 @@ def is_address_stored(storage: StorageRules, address: str) -> bool:
 async def _add(storage: StorageRules, address: str, now: float, svc: Object) -> None:
     family = "IPv6" if ":" in address else "IPv4"
     meta = svc["metadata"]
-    value = {
+    value: Object = {
         "metadata": {
             "name": address,
             "uid": str(uuid.uuid4()),
@@ -71,9 +71,14 @@ async def _add(storage: StorageRules, address: str, now: float, svc: Object) -> 
             }
         },
     }
-    data = orjson.dumps(value)
+
+    def encode(revision: int) -> bytes:
+        if revision:  # a store that follows others adds it
+            value["metadata"]["resourceVersion"] = str(revision)
+        return orjson.dumps(value)
+
     try:
-        await storage.store.put(f"{_ADDRESSES}/{address}", lambda _revision: data, expected=0)
+        await storage.store.put(f"{_ADDRESSES}/{address}", encode, expected=0)
     except PreconditionFailed:
         return  # it exists already
 
