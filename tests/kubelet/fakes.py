@@ -248,6 +248,7 @@ class FakeParts:
         self.hooks: list[tuple[str, Object]] = []
         self.hook_seconds = 0.0
         self.clock: Clock | None = None
+        self.short_hash = False
         self.mounts: dict[str, int] = {}
         self.refused: PodRejection | None = None
         self.blocked: PodRejection | None = None
@@ -295,7 +296,7 @@ class FakeParts:
             container["image"],
             image.id,
             labels=container_labels(pod, container),
-            annotations=container_annotations(pod, container, attempt),
+            annotations=container_annotations(pod, container, attempt, self.short_hash),
         )
 
     async def mount(self, pod: Object) -> None:

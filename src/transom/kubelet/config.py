@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from transom.kubelet.features import PodFeatures, pod_features
+
 DEFAULT_PRIORITY_CLASS = "NORMAL_PRIORITY_CLASS"
 DEFAULT_EVICTION_LINUX = {
     "memory.available": "100Mi",
@@ -87,3 +89,7 @@ class KubeletConfig:
         """The kubelet's minor version: (1, 20) for v1.20.15."""
         major, minor = self.version.removeprefix("v").split(".")[:2]
         return int(major), int(minor.rstrip("+"))
+
+    @property
+    def pod_features(self) -> PodFeatures:
+        return pod_features(self.release, self.feature_gates)

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.events import WARNING
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.conditions import make_ready_condition
+from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
     ContainerConfigSource,
@@ -28,7 +30,6 @@ from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.starter import ContainerStarter
-from transom.kubelet.status import make_ready_condition
 from transom.kubelet.status_manager import StatusManager
 from transom.kubelet.sync import PodSync, PodSyncParts
 from transom.kubelet.termination import Terminator
@@ -65,7 +66,9 @@ class KubeletCore:
         self._sources = sources or {}
         self._ready = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
-        self.statuses = StatusManager(env.client, env.clock, lambda uid: self.pods.api_pod(uid))
+        self.statuses = StatusManager(
+            env.client, env.clock, lambda uid: self.pods.api_pod(uid), env.config.pod_features
+        )
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
@@ -173,7 +176,9 @@ class KubeletCore:
         worker.pod = pod
         if _only_status(old, pod):
             self.statuses.check(pod)
-            if not _gates_moved(pod) and not self._ended_by_others(pod):
+            if not _gates_moved(pod, self._env.config.pod_features) and not self._ended_by_others(
+                pod
+            ):
                 return
         else:
             worker.resync = True  # downward API volumes may show labels and annotations
@@ -288,15 +293,17 @@ def _only_status(old: Object, pod: Object) -> bool:
     )
 
 
-def _gates_moved(pod: Object) -> bool:
+def _gates_moved(pod: Object, features: PodFeatures) -> bool:
     """Whether a readiness gate changed and the Ready condition does not reflect that yet."""
     spec, status = pod["spec"], pod.get("status") or {}
     if not spec.get("readinessGates"):
         return False
     conditions = status.get("conditions") or ()
-    wanted = make_ready_condition(
-        spec, conditions, status.get("containerStatuses") or (), status.get("phase", "")
-    )
+    every = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    wanted = make_ready_condition(spec, conditions, every, status.get("phase", ""), features)
     current = next((c for c in conditions if c["type"] == "Ready"), None)
     return current is not None and (
         current["status"] != wanted["status"] or current.get("message") != wanted.get("message")

@@ -26,6 +26,7 @@ from transom.kubelet.status import WaitingReason
 from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import PodWorker
 from transom.machinery.objects import Object
+from transom.machinery.podutil import is_restartable_init_container
 from transom.runtime.api import Container, Image, RuntimeFailure, Sandbox, SandboxConfig
 
 log = logging.getLogger("transom.kubelet")
@@ -56,6 +57,7 @@ class ContainerStarter:
         self._builder = builder
         self._hooks = hooks
         self._end = terminator
+        self._features = env.config.pod_features
 
     async def run(
         self, worker: PodWorker, pod: Object, state: PodState, actions: PodActions
@@ -93,8 +95,8 @@ class ContainerStarter:
                         await self._remove(container)
                 return
         else:
-            for container, message in actions.kill:
-                await self._end.kill_container(pod, container, message)
+            for container, message, probe in actions.kill:
+                await self._end.kill_container(pod, container, message, probe=probe)
         await self._prune(state, inits)
 
     async def _prune(self, state: PodState, inits: set[str]) -> None:
@@ -157,8 +159,11 @@ class ContainerStarter:
         good = True
         for spec in actions.ephemeral:
             good &= await self._start(worker, pod, spec, place)
-        if actions.init is not None and not await self._start(worker, pod, actions.init, place):
-            return False
+        for spec in actions.init:
+            if not await self._start(worker, pod, spec, place):
+                good = False
+                if not (self._features.sidecars and is_restartable_init_container(spec)):
+                    return False
         for number, spec in enumerate(actions.start, 1):
             good &= await self._start(worker, pod, spec, place)
             if number % _IN_A_ROW == 0:
@@ -185,7 +190,7 @@ class ContainerStarter:
             return
         if worker.backoff is None:
             worker.backoff = KeyedBackoff()
-        key = (name, container_hash(spec))
+        key = (name, container_hash(spec, self._features.short_hash))
         now = self._env.clock.time()
         if worker.backoff.waits(key, ended.finished_at, now):
             self._end.event(pod, name, WARNING, "BackOff", "Back-off restarting failed container")

@@ -65,7 +65,11 @@ class PodSync:
         self._starter = starter
         self._end = terminator
         self._around = status.StatusInputs(
-            env.config.node_ips, env.runtime.version.name, parts.prober, terminator.last_words
+            env.config.node_ips,
+            env.runtime.version.name,
+            parts.prober,
+            terminator.last_words,
+            env.config.pod_features,
         )
 
     async def __call__(self, worker: PodWorker) -> SyncOutcome:
@@ -94,14 +98,21 @@ class PodSync:
             and reported.get("conditions")
             and reported.get("phase") not in TERMINAL
         ):
-            self._statuses.set(pod, status.probed(pod, reported, self._around.probes))
+            self._statuses.set(pod, status.probed(pod, reported, self._around))
 
     def _read(self, worker: PodWorker) -> PodState:
         return podstate.read_pod_state(self._env.runtime, worker.uid)
 
-    def _generate(self, worker: PodWorker, pod: Object, state: PodState) -> Object:
+    def _generate(
+        self, worker: PodWorker, pod: Object, state: PodState, *, terminal: bool = False
+    ) -> Object:
         return status.generate_pod_status(
-            pod, state, self._pods.reported_status(pod), worker.reasons, self._around
+            pod,
+            state,
+            self._pods.reported_status(pod),
+            worker.reasons,
+            self._around,
+            terminal=terminal,
         )
 
     def _record_event(self, pod: Object, kind: str, reason: str, message: str) -> None:
@@ -140,7 +151,11 @@ class PodSync:
                 self._env.clock,
             )
         todo = actions.compute_pod_actions(
-            pod, state, self._parts.prober.liveness, self._parts.prober.startup
+            pod,
+            state,
+            self._parts.prober.liveness,
+            self._parts.prober.startup,
+            self._around.features,
         )
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return SyncOutcome.FAILED
@@ -278,7 +293,7 @@ class PodSync:
         if not await self._kill(pod, state):
             return SyncOutcome.FAILED
         if not ended:
-            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
         if not await self._clear(worker):
             return SyncOutcome.FAILED
         worker.finished = True

@@ -1,0 +1,47 @@
+"""What kubelets do since which release, where no feature gate of the tables says it.
+
+The releases are those of the kubelet's source at Kubernetes' tags.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from transom.machinery.releases.release import TABLES_SINCE, Release
+
+KubeletBehaviour = Literal[
+    "ColonInContainerEvents",
+    "CreatedContainersWait",
+    "FailedPodsAreUnready",
+    "GraceBeforeHooks",
+    "HashesNameAndImage",
+    "LostContainersRestart",
+    "LostInitContainersCompleted",
+    "TerminalPhases",
+    "UnnamedContainerEvents",
+]
+
+_SINCE: Final[dict[KubeletBehaviour, Release]] = {
+    # Events name a container as in "Created container: web".
+    "ColonInContainerEvents": Release(1, 29),
+    # A container that was created and did not start is waiting, earlier it was terminated.
+    "CreatedContainersWait": Release(1, 22),
+    # The conditions of failed pods have the reason PodFailed.
+    "FailedPodsAreUnready": Release(1, 22),
+    # The grace period with which a pod is evicted replaces its own before preStop hooks run.
+    "GraceBeforeHooks": Release(1, 28),
+    # Only a change of its name or image restarts a container.
+    "HashesNameAndImage": Release(1, 31),
+    # A container that the runtime no longer has was terminated, also in pods that stay.
+    "LostContainersRestart": Release(1, 22),
+    # Init containers that the runtime no longer has are completed if regular containers exist.
+    "LostInitContainersCompleted": Release(1, 36),
+    # Deleted pods end as Succeeded or Failed.
+    "TerminalPhases": Release(1, 27),
+    # Events do not name the container: "Container created".
+    "UnnamedContainerEvents": Release(1, 35),
+}
+
+
+def kubelet_has(release: Release, name: KubeletBehaviour) -> bool:
+    return release >= TABLES_SINCE and release >= _SINCE[name]
