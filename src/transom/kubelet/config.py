@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transom.kubelet.features import PodFeatures, pod_features
+from transom.kubelet.features import PodFeatures, crash_loop_backoff, pod_features
 
 DEFAULT_PRIORITY_CLASS = "NORMAL_PRIORITY_CLASS"
 DEFAULT_EVICTION_LINUX = {
@@ -79,6 +79,7 @@ class KubeletConfig:
     healthz_bind_address: str = "127.0.0.1"
     anonymous_auth: bool = False
     make_iptables_util_chains: bool = True
+    max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property
     def node_ips(self) -> tuple[str, ...]:
@@ -93,3 +94,9 @@ class KubeletConfig:
     @property
     def pod_features(self) -> PodFeatures:
         return pod_features(self.release, self.feature_gates)
+
+    @property
+    def crash_loop_backoff(self) -> tuple[float, float]:
+        return crash_loop_backoff(
+            self.release, self.feature_gates, self.max_container_restart_period
+        )

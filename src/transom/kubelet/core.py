@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from transom.client.events import WARNING
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.conditions import make_ready_condition
+from transom.kubelet.event_texts import event_texts
 from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
@@ -36,6 +37,7 @@ from transom.kubelet.termination import Terminator
 from transom.kubelet.workers import KillRequest, PodWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.podutil import persisted_qos_class
 from transom.runtime.api import RuntimeEvent
 
 log = logging.getLogger("transom.kubelet")
@@ -151,14 +153,14 @@ class KubeletCore:
             rejection = self._admission.admit(pod, active)
             if rejection is not None:
                 self._env.events.event(pod_ref(pod), WARNING, rejection.reason, rejection.message)
-                self.statuses.set(
-                    pod,
-                    {
-                        "phase": "Failed",
-                        "reason": rejection.reason,
-                        "message": "Pod " + rejection.message,
-                    },
-                )
+                status = {
+                    "phase": "Failed",
+                    "reason": rejection.reason,
+                    "message": event_texts(self._env.config.release).rejected + rejection.message,
+                }
+                if self._env.config.pod_features.rejected_qos:
+                    status["qosClass"] = persisted_qos_class(pod)
+                self.statuses.set(pod, status)
         worker = self.workers.get(uid)
         if worker is None:
             worker = self.workers.add(uid, pod)

@@ -35,6 +35,7 @@ class PodFeatures:
     lost_restart: bool = False
     lost_init_completed: bool = False
     terminal_phases: bool = False
+    rejected_qos: bool = False
     short_hash: bool = False
 
 
@@ -65,6 +66,22 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         failed_unready=kubelet_has(release, "FailedPodsAreUnready"),
         lost_restart=kubelet_has(release, "LostContainersRestart"),
         lost_init_completed=kubelet_has(release, "LostInitContainersCompleted"),
+        rejected_qos=kubelet_has(release, "RejectedQos"),
         terminal_phases=kubelet_has(release, "TerminalPhases"),
         short_hash=kubelet_has(release, "HashesNameAndImage"),
     )
+
+
+def crash_loop_backoff(
+    release: tuple[int, int], gates: Mapping[str, bool], longest: float | None
+) -> tuple[float, float]:
+    """The first and the longest delay of containers that crash. `longest` is the setting
+    crashLoopBackOff.maxContainerRestartPeriod.
+    """
+    enabled = FeatureSet(Release(*release), gates).enabled
+    first, most = 10.0, 300.0
+    if enabled("ReduceDefaultCrashLoopBackOffDecay"):
+        first, most = 1.0, 60.0
+    if longest is not None and enabled("KubeletCrashLoopBackOffMax"):
+        first, most = min(first, longest), longest
+    return first, most

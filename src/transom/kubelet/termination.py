@@ -21,6 +21,7 @@ from transom.kubelet import labels
 from transom.kubelet.actions import FailedProbe
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import remove_log
+from transom.kubelet.event_texts import event_texts
 from transom.kubelet.parts import HookFailure, Hooks
 from transom.kubelet.podstate import PodState, container_spec, format_pod, read_pod_state
 from transom.kubelet.refs import container_ref
@@ -159,9 +160,9 @@ class Terminator:
             try:
                 await self._hooks.run(pod, spec, container_id, handler)
             except HookFailure as failure:
-                self.event(
-                    pod, spec["name"], WARNING, "FailedPreStopHook", str(failure), container_id
-                )
+                hidden = event_texts(self._env.config.release).hidden_hooks
+                shown = "PreStopHook failed" if hidden else str(failure)
+                self.event(pod, spec["name"], WARNING, "FailedPreStopHook", shown, container_id)
 
         start = self._env.clock.monotonic()
         await _within(self._env.clock, seconds, run(), self._late)

@@ -17,6 +17,14 @@ KubeletBehaviour = Literal[
     "HashesNameAndImage",
     "LostContainersRestart",
     "LostInitContainersCompleted",
+    "BackOffNamesContainer",
+    "HookErrorsHidden",
+    "ImageSizeOfPulls",
+    "PlainHookReasons",
+    "PullErrorsKept",
+    "RejectedPods",
+    "WaitingTimeOfPulls",
+    "RejectedQos",
     "TerminalPhases",
     "UnnamedContainerEvents",
 ]
@@ -36,6 +44,20 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "LostContainersRestart": Release(1, 22),
     # Init containers that the runtime no longer has are completed if regular containers exist.
     "LostInitContainersCompleted": Release(1, 36),
+    # Events of BackOff name the container and the pod.
+    "BackOffNamesContainer": Release(1, 26),
+    # Events about failed hooks do not show the error.
+    "HookErrorsHidden": Release(1, 26),
+    "ImageSizeOfPulls": Release(1, 30),
+    # The reason of a container whose postStart hook failed has no error text.
+    "PlainHookReasons": Release(1, 22),
+    # The message of ImagePullBackOff has the last error.
+    "PullErrorsKept": Release(1, 32),
+    # Messages of pods that a kubelet rejects begin with "Pod was rejected: ".
+    "RejectedPods": Release(1, 26),
+    "WaitingTimeOfPulls": Release(1, 25),
+    # The status of rejected pods keeps the QoS class.
+    "RejectedQos": Release(1, 32),
     # Deleted pods end as Succeeded or Failed.
     "TerminalPhases": Release(1, 27),
     # Events do not name the container: "Container created".
