@@ -18,6 +18,14 @@ Probed = Callable[[str], bool | None]
 """The probe result by container id; None if there is no result."""
 
 
+ResizeAction = Callable[[Object, Container], str]
+"""What a running container needs to get the resources of its spec: "", update or restart."""
+
+
+def no_resize(spec: Object, container: Container) -> str:
+    return ""
+
+
 FailedProbe = Literal["", "liveness", "startup"]
 
 
@@ -41,6 +49,7 @@ class PodActions(NamedTuple):
     start: tuple[Object, ...] = ()
     ephemeral: tuple[Object, ...] = ()
     kill: tuple[KillReason, ...] = ()
+    update: tuple[tuple[Object, Container], ...] = ()  # containers that get other limits
 
     def __bool__(self) -> bool:
         """Whether any action is needed."""
@@ -51,11 +60,17 @@ class PodActions(NamedTuple):
             or self.start
             or self.ephemeral
             or self.kill
+            or self.update
         )
 
 
 def compute_pod_actions(
-    pod: Object, state: PodState, liveness: Probed, startup: Probed, features: PodFeatures
+    pod: Object,
+    state: PodState,
+    liveness: Probed,
+    startup: Probed,
+    features: PodFeatures,
+    resize: ResizeAction = no_resize,
 ) -> PodActions:
     changed, attempt, sandbox_id = sandbox_changed(pod, state)
     if changed:
@@ -68,7 +83,7 @@ def compute_pod_actions(
         if state.container(c["name"]) is None
     )
     base = PodActions(sandbox_id=sandbox_id, attempt=attempt, ephemeral=ephemeral)
-    probes = _Probes(liveness, startup)
+    probes = _Probes(liveness, startup, resize)
     if features.sidecars:
         return _with_sidecars(pod, state, base, probes, features)
 
@@ -81,6 +96,7 @@ def compute_pod_actions(
 class _Probes(NamedTuple):
     liveness: Probed
     startup: Probed
+    resize: ResizeAction
 
     def failed(self, container: Container) -> FailedProbe:
         if self.liveness(container.id) is False:
@@ -156,7 +172,7 @@ def _with_sidecars(
     init = _InitActions(pod, state, probes, features)
     if init.kill_pod or not init.done:
         return base._replace(init=tuple(init.start), kill=tuple(init.kill), kill_pod=init.kill_pod)
-    base = base._replace(init=tuple(init.start), kill=tuple(init.kill))
+    base = base._replace(init=tuple(init.start), kill=tuple(init.kill), update=tuple(init.update))
     actions = _containers(pod, state, base, probes, features)
     # Sidecars do not keep a pod alive.
     return actions._replace(init=()) if actions.kill_pod else actions
@@ -167,6 +183,7 @@ def _containers(
 ) -> PodActions:
     start: list[Object] = []
     kill: list[KillReason] = [*base.kill]
+    update = [*base.update]
     keep = 0
     for spec in pod["spec"]["containers"]:
         container = state.container(spec["name"])
@@ -188,14 +205,29 @@ def _containers(
             restart = True
         elif failed := probes.failed(container):
             message = f"Container {spec['name']} failed {failed} probe"
+        elif (change := probes.resize(spec, container)) == "restart":
+            start.append(spec)
+            kill.append(KillReason(container, _resized(spec)))
+            continue
         else:
             keep += 1
+            if change:
+                update.append((spec, container))
             continue
         if restart:
             message += ", will be restarted"
             start.append(spec)
         kill.append(KillReason(container, message, failed))
-    return base._replace(start=tuple(start), kill=tuple(kill), kill_pod=not keep and not start)
+    return base._replace(
+        start=tuple(start),
+        kill=tuple(kill),
+        update=tuple(update),
+        kill_pod=not keep and not start,
+    )
+
+
+def _resized(spec: Object) -> str:
+    return f"Container {spec['name']} resize requires restart"
 
 
 def _changed(spec: Object, container: Container, features: PodFeatures) -> bool:
@@ -217,6 +249,7 @@ class _InitActions:
         self._specs: list[Object] = pod["spec"].get("initContainers") or []
         self.start: list[Object] = []
         self.kill: list[KillReason] = []
+        self.update: list[tuple[Object, Container]] = []
         self.kill_pod = False
         found = (state.container(spec["name"]) for spec in pod["spec"]["containers"])
         self.done = not self._specs or any(
@@ -309,6 +342,11 @@ class _InitActions:
             self._probes.liveness(container.id) is False
         ):
             self._replace(spec, container, "failed liveness probe", "liveness")
+        elif (change := self._probes.resize(spec, container)) == "restart":
+            self.kill.append(KillReason(container, _resized(spec)))
+            self.start.append(spec)
+        elif change:
+            self.update.append((spec, container))
 
     def _replace(self, spec: Object, container: Container, why: str, failed: FailedProbe) -> None:
         message = f"Init container {spec['name']} {why}"

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.events import WARNING
+from transom.kubelet.allocation import AllocationManager
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.conditions import make_ready_condition
 from transom.kubelet.event_texts import event_texts
@@ -74,10 +75,11 @@ class KubeletCore:
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
+        self._allocation = AllocationManager(env, admission)
         starter = ContainerStarter(env, images, builder, hooks, self._terminator)
         self._sync = PodSync(
             env,
-            PodSyncParts(volumes, admission, self.prober, mirrors),
+            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation),
             self.pods,
             self.statuses,
             starter,
@@ -150,6 +152,9 @@ class KubeletCore:
         uid = uid_of(pod)
         if not self.pods.terminated(pod):
             active = [p for p in self.pods if uid_of(p) != uid and not self.pods.terminated(p)]
+            if self._env.config.pod_features.resize:
+                self._allocation.add_pod(pod)
+                active = [self._allocation.allocated_pod(p) for p in active]
             rejection = self._admission.admit(pod, active)
             if rejection is not None:
                 self._env.events.event(pod_ref(pod), WARNING, rejection.reason, rejection.message)
@@ -193,6 +198,9 @@ class KubeletCore:
         ).get("phase") not in TERMINAL
 
     def pod_removed(self, pod: Object) -> None:
+        self._allocation.remove_pod(uid_of(pod))
+        for uid in [*self._allocation.pending()]:
+            self.workers.wake_uid(uid)  # there may be room now
         worker = self.workers.get(uid_of(pod))
         if worker is None:
             self.statuses.forget(uid_of(pod))

@@ -26,6 +26,7 @@ class PodFeatures:
     host_ips: bool = False
     volume_mounts: bool = False  # in container statuses
     resize: bool = False
+    pod_resize: bool = False  # of resources of the pod as a whole
     container_user: bool = False
     stop_signals: bool = False
     probe_grace_period: bool = False
@@ -58,6 +59,7 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         host_ips=enabled("PodHostIPs"),
         volume_mounts=enabled("RecursiveReadOnlyMounts"),
         resize=enabled("InPlacePodVerticalScaling"),
+        pod_resize=enabled("InPlacePodLevelResourcesVerticalScaling"),
         container_user=enabled("SupplementalGroupsPolicy"),
         stop_signals=enabled("ContainerStopSignals"),
         probe_grace_period=enabled("ProbeTerminationGracePeriod"),

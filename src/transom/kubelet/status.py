@@ -16,6 +16,7 @@ from transom.kubelet.actions import has_regular_container, should_restart
 from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.podstate import TERMINAL, PodState, is_deleted, is_host_network
 from transom.machinery.objects import Object
+from transom.machinery.podresources import aggregate_containers
 from transom.machinery.podutil import is_restartable_init_container, persisted_qos_class
 from transom.runtime.api import Container
 
@@ -50,6 +51,9 @@ class StatusInputs(NamedTuple):
     probes: ProbeResults
     message: Callable[[Container], str]
     features: PodFeatures = NO_FEATURES
+    # The resources that are in effect in a running container, by pod and container.
+    actual: Callable[[str, Container], Object | None] = lambda uid, container: None
+    resizing: Callable[[str], list[Object]] = lambda uid: []  # conditions by pod
 
 
 def generate_pod_status(
@@ -81,6 +85,8 @@ def generate_pod_status(
         phase = before  # a terminal phase is final
     out["phase"] = phase
     conditions: list[Object] = out.setdefault("conditions", [])
+    if not terminal:
+        conditions += around.resizing(pod["metadata"]["uid"])
     own: list[Object] = []
     if features.ready_to_start:
         own.append(condition_rules.make_ready_to_start_condition(pod, state))
@@ -179,6 +185,8 @@ def containers_only(
         out["initContainerStatuses"] = convert.all(
             spec["initContainers"], old.get("initContainerStatuses") or (), init=True
         )
+    if around.features.pod_resize:
+        _add_pod_resources(spec, out)
     if spec.get("ephemeralContainers"):
         out["ephemeralContainerStatuses"] = sorted(
             convert.all(spec["ephemeralContainers"], old.get("ephemeralContainerStatuses") or ()),
@@ -189,6 +197,19 @@ def containers_only(
     if others:
         out["conditions"] = others
     return out
+
+
+def _add_pod_resources(spec: Object, out: Object) -> None:
+    """The resources of the pod as a whole: its own, or what its containers add up to."""
+    resources: Object = {}
+    for kind in ("requests", "limits"):
+        amounts = {k: str(v) for k, v in aggregate_containers(spec, kind).items()}
+        amounts |= (spec.get("resources") or {}).get(kind) or {}
+        if amounts:
+            resources[kind] = amounts
+    out["resources"] = resources
+    if resources.get("requests"):
+        out["allocatedResources"] = resources["requests"]
 
 
 def _by_name(entry: Object) -> str:
@@ -229,6 +250,8 @@ class _Converter:
         found = self._state.containers_named(spec["name"])
         if found:
             entry = self._converted(found[0], old)
+            if self._around.features.resize:
+                self._add_resources(spec, found[0], entry)
             if len(found) > 1:
                 entry["lastState"] = self._converted(found[1], old)["state"]
         else:
@@ -248,6 +271,16 @@ class _Converter:
                     waiting["message"] = why.message
                 entry["state"] = {"waiting": waiting}
         return entry
+
+    def _add_resources(self, spec: Object, container: Container, entry: Object) -> None:
+        """What the container has; while it does not run, what is allocated to it."""
+        allocated = spec.get("resources") or {}
+        actual = None
+        if container.state == "running":
+            actual = self._around.actual(self._pod["metadata"]["uid"], container)
+        entry["resources"] = actual if actual is not None else allocated
+        if allocated.get("requests"):
+            entry["allocatedResources"] = allocated["requests"]
 
     def _completed(self, spec: Object, entry: Object) -> bool:
         """An init container that the runtime no longer has completed before the regular ones were

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import parse_rfc3339
 from transom.kubelet import actions, podstate, status
+from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.labels import is_static
@@ -43,6 +44,7 @@ class PodSyncParts(NamedTuple):
     admission: PodAdmitHandler
     prober: Prober
     mirrors: Mirrors
+    allocation: AllocationManager
 
 
 class PodSync:
@@ -70,6 +72,8 @@ class PodSync:
             parts.prober,
             terminator.last_words,
             env.config.pod_features,
+            parts.allocation.actual,
+            parts.allocation.conditions,
         )
 
     async def __call__(self, worker: PodWorker) -> SyncOutcome:
@@ -125,6 +129,8 @@ class PodSync:
         state = self._read(worker)
         if self._past_deadline(worker, pod):
             return await self._exceeded(worker, pod, state)
+        if self._around.features.resize:
+            pod = self._resized(pod, state)
         now = self._generate(worker, pod, state)
         refused = self._parts.admission.can_run(pod)
         if refused is not None:
@@ -156,6 +162,7 @@ class PodSync:
             self._parts.prober.liveness,
             self._parts.prober.startup,
             self._around.features,
+            self._parts.allocation.action if self._around.features.resize else actions.no_resize,
         )
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return SyncOutcome.FAILED
@@ -168,6 +175,10 @@ class PodSync:
         self, worker: PodWorker, pod: Object, state: PodState, todo: actions.PodActions
     ) -> SyncOutcome:
         good = await self._starter.run(worker, pod, state, todo)
+        if todo.update:
+            updated = await self._update(pod, todo)
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+            good, worker.again = good and updated, worker.again or updated
         self._parts.prober.sync(worker.uid)
         # The next sync reports the result and everything that happened in the meantime. After a
         # failure, it runs when a kubelet would have noticed the change in its runtime.
@@ -176,6 +187,22 @@ class PodSync:
             return SyncOutcome.SOON if changed else SyncOutcome.FAILED
         worker.again = worker.again or changed
         return SyncOutcome.OK
+
+    def _resized(self, pod: Object, state: PodState) -> Object:
+        """The pod with the resources that it may use."""
+        allocation = self._parts.allocation
+        pod = allocation.resize(pod, self._pods.active_pods(), state)
+        allocation.finish(pod, state)
+        return pod
+
+    async def _update(self, pod: Object, todo: actions.PodActions) -> bool:
+        for spec, container in todo.update:
+            try:
+                await self._parts.allocation.actuate(pod, spec, container)
+            except ResizeFailure as failure:
+                self._parts.allocation.fail(pod, str(failure))
+                return False
+        return True
 
     def _network_ready(self, pod: Object, runtime: RuntimeStatus) -> bool:
         problem = network_problem(runtime, self._env.config.release)

@@ -25,6 +25,9 @@ KubeletBehaviour = Literal[
     "RejectedPods",
     "WaitingTimeOfPulls",
     "RejectedQos",
+    "ResizeExceedsNode",
+    "LargeResizesDeferred",
+    "ResizeEvents",
     "TerminalPhases",
     "UnnamedContainerEvents",
 ]
@@ -58,6 +61,12 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "WaitingTimeOfPulls": Release(1, 25),
     # The status of rejected pods keeps the QoS class.
     "RejectedQos": Release(1, 32),
+    # Requests beyond the node's capacity make a resize infeasible.
+    "ResizeExceedsNode": Release(1, 33),
+    # Requests beyond the node's capacity only defer a resize.
+    "LargeResizesDeferred": Release(1, 36),
+    # Resizes have events.
+    "ResizeEvents": Release(1, 35),
     # Deleted pods end as Succeeded or Failed.
     "TerminalPhases": Release(1, 27),
     # Events do not name the container: "Container created".
