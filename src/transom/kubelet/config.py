@@ -79,6 +79,11 @@ class KubeletConfig:
     healthz_bind_address: str = "127.0.0.1"
     anonymous_auth: bool = False
     make_iptables_util_chains: bool = True
+    enable_system_log_handler: bool = True
+    enable_system_log_query: bool = False
+    image_maximum_gc_age: float = 0.0  # seconds; 0: unused images stay
+    shutdown_grace_period: float = 0.0
+    shutdown_grace_period_critical_pods: float = 0.0
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases import parse_release
+from transom.machinery.releases.kubelet import oldest_kubelet
 from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
@@ -346,8 +348,11 @@ def _facts(settings: ClusterSettings, node: NodeSpec) -> releases.ReleaseFacts:
     return releases.release_facts(releases.parse_release_version(kubelet_version(settings, node)))
 
 
+_SKEWS = {2: "two", 3: "three"}
+
+
 def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
-    """A kubelet may be up to two minor versions older than the API server, and never newer."""
+    """A kubelet may be a few minor versions older than the API server, and never newer."""
     if not node.kubelet_version:
         return
     match = re.fullmatch(r"v?1\.(\d+)(\.\d+)?", node.kubelet_version)
@@ -357,11 +362,12 @@ def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> N
             "write it like v1.19.16 or 1.19",
         )
     minor, ours = int(match[1]), int(settings.release.split(".")[1])
-    if minor > ours or minor < ours - 2:
+    skew = oldest_kubelet(parse_release(settings.release))
+    if minor > ours or minor < ours - skew:
         raise refuse(
             f"a kubelet {node.kubelet_version} cannot join an API server of {settings.release}: it must not be newer, and at"
-            " most two minor versions older",
-            f"choose a version from 1.{max(ours - 2, 0)} to 1.{ours}",
+            f" most {_SKEWS[skew]} minor versions older",
+            f"choose a version from 1.{max(ours - skew, 0)} to 1.{ours}",
         )
 
 

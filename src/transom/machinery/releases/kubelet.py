@@ -28,7 +28,9 @@ KubeletBehaviour = Literal[
     "ResizeExceedsNode",
     "LargeResizesDeferred",
     "ResizeEvents",
+    "AuthorizedSubresources",
     "TerminalPhases",
+    "ThreeOlderKubelets",
     "UnnamedContainerEvents",
 ]
 
@@ -67,8 +69,12 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "LargeResizesDeferred": Release(1, 36),
     # Resizes have events.
     "ResizeEvents": Release(1, 35),
+    # Errors of a kubelet's authorization list all subresources that would allow a request.
+    "AuthorizedSubresources": Release(1, 32),
     # Deleted pods end as Succeeded or Failed.
     "TerminalPhases": Release(1, 27),
+    # Kubelets may be three minor versions older than the API server, earlier two.
+    "ThreeOlderKubelets": Release(1, 28),
     # Events do not name the container: "Container created".
     "UnnamedContainerEvents": Release(1, 35),
 }
@@ -76,3 +82,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
 
 def kubelet_has(release: Release, name: KubeletBehaviour) -> bool:
     return release >= TABLES_SINCE and release >= _SINCE[name]
+
+
+def oldest_kubelet(release: Release) -> int:
+    """How many minor versions older than the API server a kubelet may be."""
+    return 3 if kubelet_has(release, "ThreeOlderKubelets") else 2
