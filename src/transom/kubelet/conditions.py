@@ -14,6 +14,7 @@ from transom.machinery.objects import Object
 from transom.machinery.podutil import is_restartable_init_container
 
 _OWN = frozenset(("PodScheduled", "Ready", "Initialized", "ContainersReady"))
+DISRUPTION_TARGET = "DisruptionTarget"  # the API server and the scheduler set it too
 _RESIZE = frozenset(("PodResizeInProgress", "PodResizePending"))
 
 

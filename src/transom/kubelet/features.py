@@ -31,6 +31,8 @@ class PodFeatures:
     stop_signals: bool = False
     probe_grace_period: bool = False
     grace_before_hooks: bool = False  # the grace period of an eviction limits preStop hooks too
+    evicted_status: bool = False  # evicted pods keep their container statuses
+    disruption_target: bool = False  # the condition of evicted pods
     created_waits: bool = False
     failed_unready: bool = False
     lost_restart: bool = False
@@ -64,6 +66,8 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         stop_signals=enabled("ContainerStopSignals"),
         probe_grace_period=enabled("ProbeTerminationGracePeriod"),
         grace_before_hooks=kubelet_has(release, "GraceBeforeHooks"),
+        evicted_status=kubelet_has(release, "EvictedStatus"),
+        disruption_target=enabled("PodDisruptionConditions"),
         created_waits=kubelet_has(release, "CreatedContainersWait"),
         failed_unready=kubelet_has(release, "FailedPodsAreUnready"),
         lost_restart=kubelet_has(release, "LostContainersRestart"),

@@ -80,11 +80,11 @@ def generate_pod_status(
         terminal=terminal,
         has_started=features.sidecars and _has_started(pod, state),
     )
-    before = (pod.get("status") or {}).get("phase")
-    if before in TERMINAL:
-        phase = before  # a terminal phase is final
+    phase = _final_phase(pod, out, old, phase, features)
     out["phase"] = phase
     conditions: list[Object] = out.setdefault("conditions", [])
+    if features.disruption_target:
+        _keep_disruption(conditions, old)
     if not terminal:
         conditions += around.resizing(pod["metadata"]["uid"])
     own: list[Object] = []
@@ -104,6 +104,46 @@ def generate_pod_status(
     _observe(pod, own, features)
     conditions += own
     _add_host_ips(pod, out, around)
+    return out
+
+
+def _final_phase(pod: Object, out: Object, old: Object, phase: str, features: PodFeatures) -> str:
+    """A terminal phase is final, and keeps its reason and message."""
+    if features.evicted_status and old.get("phase") in TERMINAL:
+        phase = old["phase"]
+    before = (pod.get("status") or {}).get("phase")
+    if before in TERMINAL:
+        phase = before
+    if features.evicted_status and phase in TERMINAL and phase == old.get("phase"):
+        for field in ("reason", "message"):
+            if old.get(field):
+                out[field] = old[field]
+    return phase
+
+
+def _keep_disruption(conditions: list[Object], old: Object) -> None:
+    """Evictions happen once, so the condition comes from the last status."""
+    for condition in old.get("conditions") or ():
+        if condition["type"] == condition_rules.DISRUPTION_TARGET:
+            conditions[:] = [c for c in conditions if c["type"] != condition["type"]]
+            conditions.append(dict(condition))
+
+
+def evicted_status(pod: Object, now: Object, request: Object, features: PodFeatures) -> Object:
+    """The status of a pod that the kubelet makes fail, from the one that it has `now`."""
+    if not features.evicted_status:
+        return request
+    out = {**now, **request}
+    if features.disruption_target:
+        target: Object = {
+            "type": condition_rules.DISRUPTION_TARGET,
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "message": request.get("message", ""),
+        }
+        _observe(pod, [target], features)
+        others = [c for c in now.get("conditions") or () if c["type"] != target["type"]]
+        out["conditions"] = [*others, target]
     return out
 
 

@@ -17,7 +17,7 @@ from transom.client.api import STRATEGIC_PATCH, ApiClient, is_conflict, is_not_f
 from transom.client.resources import PODS
 from transom.kit.clock import Clock, Timer, rfc3339
 from transom.kubelet.actions import exited_restarts
-from transom.kubelet.conditions import own_conditions
+from transom.kubelet.conditions import DISRUPTION_TARGET, own_conditions
 from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.labels import is_mirror
 from transom.kubelet.podstate import TERMINAL, uid_of
@@ -167,7 +167,10 @@ class StatusManager:
         now = rfc3339(self._clock.time())
         before = {c["type"]: c for c in old.get("conditions") or ()}
         for condition in status.get("conditions") or ():
-            if condition["type"] not in self._own:
+            shared = condition["type"] == DISRUPTION_TARGET
+            if condition["type"] not in self._own and (
+                not shared or "lastTransitionTime" in condition
+            ):
                 continue
             was = before.get(condition["type"])
             same = was is not None and was["status"] == condition["status"]
@@ -329,6 +332,7 @@ def pod_status_merge_patch(old: Object, new: Object, own_types: frozenset[str]) 
     for key in old:
         if key not in new and key not in _KEYED:
             out[key] = None
+    own_types |= {c["type"] for c in new.get("conditions") or () if c["type"] == DISRUPTION_TARGET}
     kept = [c for c in old.get("conditions") or () if c["type"] not in own_types]
     own = [c for c in new.get("conditions") or () if c["type"] in own_types]
     _keyed(out, "conditions", old.get("conditions") or (), [*kept, *own])

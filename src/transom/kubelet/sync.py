@@ -276,8 +276,12 @@ class PodSync:
         """The pod's deletion was requested."""
         request = worker.kill
         assert request is not None
-        self._statuses.set(pod, request.status)
+        features = self._around.features
+        now = self._generate(worker, pod, self._read(worker)) if features.evicted_status else {}
+        self._statuses.set(pod, status.evicted_status(pod, now, request.status, features))
         killed = await self._kill(pod, self._read(worker), request.grace)
+        if killed and features.evicted_status:
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
         worker.kill = None
         if not request.done.done():
             request.done.set_result(None)

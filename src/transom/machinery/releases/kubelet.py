@@ -29,6 +29,7 @@ KubeletBehaviour = Literal[
     "LargeResizesDeferred",
     "ResizeEvents",
     "AuthorizedSubresources",
+    "EvictedStatus",
     "TerminalPhases",
     "ThreeOlderKubelets",
     "UnnamedContainerEvents",
@@ -71,6 +72,8 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "ResizeEvents": Release(1, 35),
     # Errors of a kubelet's authorization list all subresources that would allow a request.
     "AuthorizedSubresources": Release(1, 32),
+    # The status of evicted pods keeps containers and conditions.
+    "EvictedStatus": Release(1, 22),
     # Deleted pods end as Succeeded or Failed.
     "TerminalPhases": Release(1, 27),
     # Kubelets may be three minor versions older than the API server, earlier two.
