@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import HASH, container_hash
 from transom.kubelet.podstate import PodState, is_deleted, is_host_network
+from transom.kubelet.restart_all import ContainerReset, containers_to_reset
 from transom.machinery.objects import Object
 from transom.machinery.podutil import container_should_restart, is_restartable_init_container
 from transom.runtime.api import Container
@@ -50,6 +51,7 @@ class PodActions(NamedTuple):
     ephemeral: tuple[Object, ...] = ()
     kill: tuple[KillReason, ...] = ()
     update: tuple[tuple[Object, Container], ...] = ()  # containers that get other limits
+    reset: tuple[ContainerReset, ...] = ()  # containers to remove before all of them start again
 
     def __bool__(self) -> bool:
         """Whether any action is needed."""
@@ -61,6 +63,7 @@ class PodActions(NamedTuple):
             or self.ephemeral
             or self.kill
             or self.update
+            or self.reset
         )
 
 
@@ -71,8 +74,14 @@ def compute_pod_actions(
     startup: Probed,
     features: PodFeatures,
     resize: ResizeAction = no_resize,
+    *,
+    restart_all: bool = False,
 ) -> PodActions:
     changed, attempt, sandbox_id = sandbox_changed(pod, state)
+    if restart_all and not changed:
+        return PodActions(
+            sandbox_id=sandbox_id, attempt=attempt, reset=containers_to_reset(pod, state)
+        )
     if changed:
         return _new_sandbox(pod, state, attempt, sandbox_id, features)
 

@@ -97,6 +97,10 @@ class ContainerStarter:
                         await self._remove(container)
                 return
         else:
+            for container, kill in actions.reset:
+                if kill:
+                    await self._end.kill_container(pod, container)
+                await self._end.remove_container(container)
             for container, message, probe in actions.kill:
                 await self._end.kill_container(pod, container, message, probe=probe)
         await self._prune(state, inits)

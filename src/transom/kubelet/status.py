@@ -12,12 +12,17 @@ from typing import NamedTuple, Protocol
 
 from transom.kit.clock import rfc3339
 from transom.kubelet import conditions as condition_rules
+from transom.kubelet import restart_all
 from transom.kubelet.actions import has_regular_container, should_restart
 from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.podstate import TERMINAL, PodState, is_deleted, is_host_network
 from transom.machinery.objects import Object
 from transom.machinery.podresources import aggregate_containers
-from transom.machinery.podutil import is_restartable_init_container, persisted_qos_class
+from transom.machinery.podutil import (
+    all_containers_could_restart,
+    is_restartable_init_container,
+    persisted_qos_class,
+)
 from transom.runtime.api import Container
 
 _POD_MESSAGE_BYTES = 12 << 10
@@ -101,6 +106,8 @@ def generate_pod_status(
         )
     )
     own.append({"type": "PodScheduled", "status": "True"})
+    if features.restart_all and all_containers_could_restart(spec):
+        own.append(restart_all.make_restarting_condition(pod, state, old, phase))
     _observe(pod, own, features)
     conditions += own
     _add_host_ips(pod, out, around)
@@ -217,7 +224,12 @@ def containers_only(
     if ips:
         out["podIP"] = ips[0]
         out["podIPs"] = [{"ip": ip} for ip in ips]
-    convert = _Converter(pod, state, reasons, around)
+    restarting = (
+        around.features.restart_all
+        and all_containers_could_restart(spec)
+        and restart_all.should_all_containers_restart(pod, state, old)
+    )
+    convert = _Converter(pod, state, reasons, around, restarting)
     out["containerStatuses"] = sorted(
         convert.all(spec["containers"], old.get("containerStatuses") or ()), key=_by_name
     )
@@ -262,7 +274,7 @@ def _by_name(entry: Object) -> str:
 
 
 class _Converter:
-    __slots__ = ("_around", "_default", "_limit", "_pod", "_reasons", "_state")
+    __slots__ = ("_around", "_default", "_limit", "_pod", "_reasons", "_restarting", "_state")
 
     def __init__(
         self,
@@ -270,7 +282,10 @@ class _Converter:
         state: PodState,
         reasons: Mapping[str, WaitingReason],
         around: StatusInputs,
+        restarting: bool = False,
     ) -> None:
+        """`restarting`: all containers of the pod restart."""
+        self._restarting = restarting
         self._pod = pod
         self._state = state
         self._reasons = reasons
@@ -358,6 +373,8 @@ class _Converter:
             entry["volumeMounts"] = [_mount_status(mount) for mount in spec["volumeMounts"]]
         if old is None:
             return entry
+        if self._restarting and "waiting" not in old["state"]:
+            return _restarted(entry, old)
         if "terminated" in old["state"]:
             return dict(old)
         entry["restartCount"] = old["restartCount"]
@@ -397,6 +414,8 @@ class _Converter:
         }
         if old is not None and old.get("volumeMounts"):
             entry["volumeMounts"] = old["volumeMounts"]
+        if old is not None and self._around.features.restart_all:
+            _carry_restarts(container, entry, old)
         if container.state == "running":
             entry["state"] = {"running": {"startedAt": rfc3339(container.started_at)}}
         elif container.state == "exited":
@@ -444,6 +463,27 @@ class _Converter:
         if message:
             out["message"] = _cut(message, self._limit)
         return out
+
+
+def _restarted(entry: Object, old: Object) -> Object:
+    """A container that was removed because all containers of its pod restart."""
+    reason = {"reason": restart_all.RESTARTING, "message": restart_all.REMOVED_MESSAGE}
+    entry["state"] = {"waiting": reason}
+    ended = {**reason, "exitCode": _KILLED, "startedAt": None, "finishedAt": None}
+    entry["lastState"] = {"terminated": ended}
+    entry["restartCount"] = old["restartCount"] + 1
+    return entry
+
+
+def _carry_restarts(container: Container, entry: Object, old: Object) -> None:
+    """The runtime no longer has the containers that a restart of all containers removed."""
+    entry["restartCount"] = max(entry["restartCount"], old["restartCount"])
+    before, last = old["state"].get("terminated"), (old.get("lastState") or {}).get("terminated")
+    ended = before if old.get("containerID") != entry["containerID"] and before else last
+    if ended:
+        entry["lastState"] = {"terminated": ended}
+    if container.state == "running" and before and old["restartCount"] >= container.attempt:
+        entry["restartCount"] = old["restartCount"] + 1
 
 
 def _cut(text: str, size: int) -> str:

@@ -24,11 +24,13 @@ from transom.kubelet.parts import Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, PodState, format_pod, is_deleted, is_host_network
 from transom.kubelet.refs import pod_ref
+from transom.kubelet.restart_all import all_containers_removed, should_all_containers_restart
 from transom.kubelet.starter import ContainerStarter
 from transom.kubelet.status_manager import StatusManager
 from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import PodWorker, PodWorkers, SyncOutcome
 from transom.machinery.objects import Object
+from transom.machinery.podutil import all_containers_could_restart
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
 log = logging.getLogger("transom.kubelet")
@@ -163,6 +165,7 @@ class PodSync:
             self._parts.prober.startup,
             self._around.features,
             self._parts.allocation.action if self._around.features.resize else actions.no_resize,
+            restart_all=self._restarts_all(pod, state),
         )
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return SyncOutcome.FAILED
@@ -187,6 +190,14 @@ class PodSync:
             return SyncOutcome.SOON if changed else SyncOutcome.FAILED
         worker.again = worker.again or changed
         return SyncOutcome.OK
+
+    def _restarts_all(self, pod: Object, state: PodState) -> bool:
+        return (
+            self._around.features.restart_all
+            and all_containers_could_restart(pod["spec"])
+            and should_all_containers_restart(pod, state, self._pods.reported_status(pod))
+            and not all_containers_removed(pod, state)
+        )
 
     def _resized(self, pod: Object, state: PodState) -> Object:
         """The pod with the resources that it may use."""
