@@ -136,3 +136,17 @@ async def test_rejected_queries(query: Any, error: str) -> None:
     with pytest.raises(HttpFailure) as failure:
         await ask(world, **query)
     assert (failure.value.status, str(failure.value)) == (406, error + "\n")
+
+
+async def test_services_of_windows_log_events() -> None:
+    programs = Programs()
+    world = World("windows", version=V36, enable_system_log_query=True, run_program=programs)
+    assert await ask(world, query="agent", tailLines="5", pattern="it's") == b"the log\n"
+    assert programs.run[0][-3:] == ("Get-WinEvent", "-ListProvider", "agent")
+    assert " ".join(programs.run[1]) == (
+        "powershell.exe -NonInteractive -ExecutionPolicy Bypass -Command Get-WinEvent "
+        "-FilterHashtable @{LogName='Application'; ProviderName='agent'} -MaxEvents 5 | Sort-Object "
+        "TimeCreated | Where-Object Message -Match 'it''s' | Format-Table -AutoSize -Wrap"
+    )
+    with pytest.raises(HttpFailure, match="not supported on Windows"):
+        await ask(world, query="agent", boot="0")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from transom.http.messages import HttpResponse
 from transom.kit.clock import parse_rfc3339
 from transom.kit.goquote import go_quote
+from transom.kit.regexp import RegexpError, compile_regexp
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.server.answers import HttpFailure
 from transom.kubelet.server.hostlogs import ROOT, serve_host_logs
@@ -134,6 +135,10 @@ def _check_query(env: KubeletContext, asked: NodeLogQuery) -> list[FieldError]:
     if asked.lines is not None and not 0 <= asked.lines <= _MAX_LINES:
         text = f"must be between 0 and {_MAX_LINES}, inclusive"
         errors.append(invalid("tailLines", asked.lines, text))
+    try:
+        compile_regexp(asked.pattern)
+    except RegexpError as problem:
+        errors.append(invalid("pattern", asked.pattern, str(problem)))
     return errors
 
 
@@ -189,7 +194,7 @@ async def _service_logs(env: KubeletContext, asked: NodeLogQuery) -> bytes:
 
 async def _is_native(env: KubeletContext, service: str) -> bool:
     if env.os.name == "windows":
-        command = f"Get-WinEvent -ListProvider {service} | Format-Table -AutoSize"
+        command = f"Get-WinEvent -ListProvider {service}"
         return (await _status(env, _powershell(command)))[0] == 0
     code, units = await _status(env, ("journalctl", "--field", "_SYSTEMD_UNIT"))
     return code == 0 and f"{service}.service".encode() in units
@@ -214,7 +219,9 @@ async def _run(env: KubeletContext, argv: Sequence[str]) -> bytes:
 
 
 def _powershell(command: str) -> tuple[str, ...]:
-    return ("powershell.exe", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-Command", command)
+    """PowerShell joins the words after -Command, so none of them needs quotes."""
+    options = ("powershell.exe", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-Command")
+    return (*options, *command.split(" "))
 
 
 def _command(env: KubeletContext, asked: NodeLogQuery, services: Sequence[str]) -> Sequence[str]:
@@ -248,7 +255,7 @@ def _win_event(asked: NodeLogQuery, services: Sequence[str]) -> str:
     command += " | Sort-Object TimeCreated"
     if asked.pattern:
         quoted = asked.pattern.replace("'", "''")
-        command += f" | Where-Object -Property Message -Match '{quoted}'"
+        command += f" | Where-Object Message -Match '{quoted}'"
     return command + " | Format-Table -AutoSize -Wrap"
 
 

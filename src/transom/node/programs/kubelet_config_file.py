@@ -4,12 +4,11 @@ are merged over it in the order of their paths.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import yaml
 
-from transom.kit.durations import parse_duration
+from transom.kubelet.configuration_fields import configuration_settings
 from transom.machinery.mergepatch import merge_patch
 from transom.machinery.objects import Object
 from transom.machines.smallfiles import LARGEST_YAML, list_small_directory, read_small_file
@@ -43,22 +42,6 @@ _FLAG_FIELDS: Final = {
     "staticPodPath": "pod-manifest-path",
     "serializeImagePulls": "serialize-image-pulls",
     "providerID": "provider-id",
-}
-# Fields without a flag: the setting of `KubeletConfig` and its type.
-_SETTINGS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "enableSystemLogHandler": ("enable_system_log_handler", bool),
-    "enableSystemLogQuery": ("enable_system_log_query", bool),
-    "imageGCHighThresholdPercent": ("image_gc_high_threshold_percent", int),
-    "imageGCLowThresholdPercent": ("image_gc_low_threshold_percent", int),
-    "imageMaximumGCAge": ("image_maximum_gc_age", parse_duration),
-    "imageMinimumGCAge": ("image_minimum_gc_age", parse_duration),
-    "nodeStatusUpdateFrequency": ("node_status_update_frequency", parse_duration),
-    "shutdownGracePeriod": ("shutdown_grace_period", parse_duration),
-    "shutdownGracePeriodCriticalPods": (
-        "shutdown_grace_period_critical_pods",
-        parse_duration,
-    ),
-    "syncFrequency": ("sync_frequency", parse_duration),
 }
 
 
@@ -130,18 +113,7 @@ def apply_configuration(content: Object, parsed: ParsedFlags) -> None:
 
 def file_settings(content: Object) -> dict[str, Any]:
     """The settings that have no flag. Raises ConfigFileError."""
-    out: dict[str, Any] = {}
-    crash_loops = content.get("crashLoopBackOff") or {}
-    fields = {**_SETTINGS, "maxContainerRestartPeriod": _RESTART_PERIOD}
-    for field, value in {**content, **crash_loops}.items():
-        known = fields.get(field)
-        if known is None or value is None:
-            continue
-        try:
-            out[known[0]] = known[1](value)
-        except (TypeError, ValueError) as problem:
-            raise ConfigFileError(f"failed to load kubelet config: {field}: {problem}") from problem
-    return out
-
-
-_RESTART_PERIOD: Final = ("max_container_restart_period", parse_duration)
+    try:
+        return configuration_settings(content)
+    except ValueError as problem:
+        raise ConfigFileError(f"failed to load kubelet config: {problem}") from problem
