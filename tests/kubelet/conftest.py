@@ -41,6 +41,7 @@ from transom.kubelet.kubelet import Kubelet
 from transom.kubelet.parts import PodSource
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.releases import BUILDS, DEFAULT, Release
 from transom.machinery.serviceaccounts import group_names, user_name
 from transom.machines.linux import LinuxHost
 from transom.machines.windows.host import WindowsHost
@@ -68,7 +69,8 @@ class Cluster:
     is registered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, release: Release = DEFAULT) -> None:
+        self.release = release
         self.clock = VirtualClock()
         self.rng = random.Random(7)
         self.api = build_api_server(
@@ -77,6 +79,7 @@ class Cluster:
                 workers=InlineWorkers(),
                 clock=self.clock,
                 rng=self.rng,
+                release=str(release),
             )
         )
         self.client = InProcessClient(
@@ -134,8 +137,8 @@ class CoreNode(Cluster):
     the test says.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, release: Release = DEFAULT) -> None:
+        super().__init__(release)
         self.parts = FakeParts()
         self.runtime = FakeRuntime(self.clock)
         self.host = LinuxHost(NODE, self.clock)
@@ -154,7 +157,7 @@ class CoreNode(Cluster):
         events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
         node = await self.client.get(NODES, "", NODE)
         env = KubeletContext(
-            KubeletConfig(NODE, IP),
+            KubeletConfig(NODE, IP, version=BUILDS[str(self.release)].git_version),
             os_linux.RULES,
             client,
             self.clock,
@@ -168,6 +171,7 @@ class CoreNode(Cluster):
         )
         parts = self.parts
         parts.clock = self.clock
+        parts.short_hash = env.config.pod_features.short_hash
         self.core = KubeletCore(
             env,
             images=parts,
@@ -222,9 +226,12 @@ class Node(Cluster):
         *,
         machine: Mapping[str, Any] | None = None,
         runtime: Mapping[str, Any] | None = None,
+        release: Release = DEFAULT,
         **settings: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(release)
+        if release != DEFAULT:
+            settings.setdefault("version", BUILDS[str(release)].git_version)
         self.windows = os == "windows"
         self.host: Any = (WindowsHost if self.windows else LinuxHost)(
             NODE, self.clock, **machine or {}
@@ -347,8 +354,8 @@ def core() -> ContextFactory:
     """Runs a scenario against the core of a kubelet."""
 
     @asynccontextmanager
-    async def run() -> AsyncIterator[CoreNode]:
-        node = CoreNode()
+    async def run(release: Release = DEFAULT) -> AsyncIterator[CoreNode]:
+        node = CoreNode(release)
         async with asyncio.timeout(30):
             await node.start()
             try:

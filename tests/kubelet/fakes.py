@@ -20,6 +20,7 @@ from transom.runtime.api import (
     ExecResult,
     FilesystemUsage,
     Image,
+    LinuxResources,
     LinuxSandbox,
     RuntimeEvent,
     RuntimeFailure,
@@ -167,6 +168,11 @@ class FakeRuntime:
         self._containers.pop(container_id, None)
         return ""
 
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        self._call("update_container_resources", self._containers[container_id].name, resources)
+
     def containers(self, uid: str = "") -> Sequence[Container]:
         return [
             c
@@ -248,6 +254,8 @@ class FakeParts:
         self.hooks: list[tuple[str, Object]] = []
         self.hook_seconds = 0.0
         self.clock: Clock | None = None
+        self.short_hash = False
+        self.resize_rejections: list[PodRejection] = []
         self.mounts: dict[str, int] = {}
         self.refused: PodRejection | None = None
         self.blocked: PodRejection | None = None
@@ -295,7 +303,7 @@ class FakeParts:
             container["image"],
             image.id,
             labels=container_labels(pod, container),
-            annotations=container_annotations(pod, container, attempt),
+            annotations=container_annotations(pod, container, attempt, self.short_hash),
         )
 
     async def mount(self, pod: Object) -> None:
@@ -316,6 +324,9 @@ class FakeParts:
 
     def admit(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         return self.refused
+
+    def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
+        return self.resize_rejections.pop(0) if self.resize_rejections else None
 
     def can_run(self, pod: Object) -> PodRejection | None:
         return self.blocked

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from transom.kubelet.actions import PodActions, compute_pod_actions
+from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.labels import HASH, container_hash
 from transom.kubelet.podstate import PodState
 from transom.runtime.api import Container, LinuxSandbox, Sandbox, SandboxConfig
@@ -52,10 +53,15 @@ def container(name: str, state: Any = "running", code: int = 0, changed: bool = 
 
 
 def acts(
-    pod: Any, sandboxes: Any, *containers: Container, live: Any = None, up: Any = None
+    pod: Any,
+    sandboxes: Any,
+    *containers: Container,
+    live: Any = None,
+    up: Any = None,
+    features: PodFeatures = NO_FEATURES,
 ) -> PodActions:
     found = PodState(sandboxes, containers)
-    return compute_pod_actions(pod, found, lambda _: live, lambda _: up)
+    return compute_pod_actions(pod, found, lambda _: live, lambda _: up, features)
 
 
 def names(specs: Any) -> list[str]:
@@ -296,7 +302,7 @@ def test_what_is_done(
     start: list[str],
 ) -> None:
     assert (found.kill_pod, found.create_sandbox, found.attempt) == (kill_pod, create, attempt)
-    assert (found.init or {}).get("name") == init
+    assert names(found.init) == ([init] if init else [])
     assert names(found.start) == start
 
 
@@ -350,12 +356,12 @@ def test_ephemeral_containers_start_once_and_do_not_wait_for_init_containers() -
         inits=[INIT], ephemeralContainers=[{"name": "d", "image": "i"}, {"name": "e", "image": "i"}]
     )
     found = acts(debugged, [sandbox()], container("e", "exited", 1), container("i"))
-    assert names(found.ephemeral) == ["d"] and found.init is None
+    assert names(found.ephemeral) == ["d"] and not found.init
 
 
 def test_an_init_container_in_an_unknown_state_is_killed_first() -> None:
     found = acts(pod(inits=[INIT]), [sandbox()], container("i", "unknown"))
-    assert found.init == INIT
+    assert found.init == (INIT,)
     assert (
         found.kill[0].message
         == 'Init container is in "unknown" state, try killing it before restart'

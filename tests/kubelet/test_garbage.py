@@ -173,3 +173,17 @@ async def test_logs_are_rotated_and_compressed() -> None:
         assert not rotator.due()
     async with play() as node:
         assert not LogRotator(node.env).enabled
+
+
+async def test_images_that_nobody_used_for_long_go() -> None:
+    for version, left in (("v1.20.15", 1), ("v1.36.4", 0)):
+        async with play(version=version, image_maximum_gc_age=3600.0) as node:
+            node.runtime.store["a"] = Image("a", ("a",), (), 5)
+            images = ImageGC(node.env)
+            images.detect()
+            node.clock.advance(1800)
+            await images.free_by_policy()
+            assert len(node.runtime.images()) == 1
+            node.clock.advance(3600)
+            await images.free_by_policy()
+            assert len(node.runtime.images()) == left

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from transom.kubelet.conditions import own_conditions
+from transom.kubelet.features import PodFeatures
 from transom.kubelet.podstate import PodState
 from transom.kubelet.status import StatusInputs, WaitingReason, generate_pod_status, probed
 from transom.kubelet.status_manager import pod_status_merge_patch
@@ -14,6 +16,7 @@ from transom.machinery.kinds import GVK
 from transom.machinery.strategic import strategic_merge
 from transom.runtime.api import Container, Sandbox, SandboxConfig
 
+OWN = own_conditions(PodFeatures())
 A, B = {"name": "a", "image": "ia"}, {"name": "b", "image": "ib"}
 
 
@@ -90,7 +93,7 @@ def test_a_probe_changes_what_it_is_about_and_nothing_else() -> None:
     subject = pod("OnFailure", containers=[{**A, **probe}, B])
     before = status(subject, container("a"), container("b", "exited", 3))
     assert not before["containerStatuses"][0]["ready"]
-    after = probed(subject, before, Ready())
+    after = probed(subject, before, AROUND._replace(probes=Ready()))
     a, b = after["containerStatuses"]
     assert (a["ready"], a["state"]) == (True, before["containerStatuses"][0]["state"])
     assert b == before["containerStatuses"][1]
@@ -292,16 +295,18 @@ GATE = {"type": "x/y", "status": "True"}
     ],
 )
 def test_a_patch_makes_the_new_status(old: Any, new: Any) -> None:
-    change = pod_status_merge_patch(old, new)
+    change = pod_status_merge_patch(old, new, OWN)
     assert change is not None
     made = strategic_merge(
         {"status": old}, {"status": change}, schema.lookup_schema_type(GVK("", "v1", "Pod"))
     )["status"]
     made = {key: value for key, value in made.items() if value != []}
     assert made == new
-    assert pod_status_merge_patch(new, new) is None
+    assert pod_status_merge_patch(new, new, OWN) is None
 
 
 def test_conditions_of_others_stay() -> None:
-    change = pod_status_merge_patch({"conditions": [GATE, SCHEDULED]}, {"conditions": [SCHEDULED]})
+    change = pod_status_merge_patch(
+        {"conditions": [GATE, SCHEDULED]}, {"conditions": [SCHEDULED]}, OWN
+    )
     assert change is None

@@ -267,7 +267,13 @@ class Reviews:
 
 
 class World:
-    def __init__(self, system: str = "linux", runtime: str = "docker", **config: Any) -> None:
+    def __init__(
+        self,
+        system: str = "linux",
+        runtime: str = "docker",
+        run_program: Any = None,
+        **config: Any,
+    ) -> None:
         self.clock = VirtualClock()
         rules: Any = os_linux.RULES if system == "linux" else os_windows.RULES
         host: Any = (LinuxHost if system == "linux" else WindowsHost)("n1", self.clock)
@@ -292,6 +298,7 @@ class World:
             SimpleNamespace(),
             SimpleNamespace(),  # type: ignore[arg-type]
             lambda: None,
+            run_program=run_program,
         )
         self.view = View([self.pod])
         self.server = KubeletServer(self.env, self.view)

@@ -46,6 +46,12 @@ async def test_services_show_what_runs() -> None:
         assert len((await shell("journalctl -u kubelet -n 2")).splitlines()) == 2
         assert await shell("systemctl status nope", 4) == "Unit nope.service could not be found.\n"
         assert "No entries" in await shell("journalctl -u nope")
+        assert "kubelet.service" in await shell("journalctl --field _SYSTEMD_UNIT")
+        found = await shell("journalctl --utc --output=short-precise -u kube-proxy --grep=version")
+        assert found and all("ersion" in line for line in found.splitlines())
+        assert "No entries" in await shell("journalctl -u kubelet --since='2040-1-2 3:4:5'")
+        assert "No entries" in await shell("journalctl -u kubelet --until='2001-1-2 3:4:5'")
+        assert "kubelet" in await shell("journalctl -u kubelet --boot 0")
 
 
 async def test_a_stopped_kubelet_makes_the_node_not_ready_and_a_started_one_ready() -> None:

@@ -329,3 +329,18 @@ def test_what_a_release_does_not_support_is_a_warning(
     assert all(
         word in text and text.startswith("w: ") for word, text in zip(words, found, strict=True)
     )
+
+
+def test_fields_of_the_kubelets_configuration() -> None:
+    rows: list[Any] = [
+        {"name": "cp", "role": "control-plane", "kubeletConfig": {"enableSystemLogQuery": True}}
+    ]
+    assert nodes.specs_from_file(CONFIG, rows)[0].kubelet_config == {"enableSystemLogQuery": True}
+    for wrong, text in (
+        ({"nothing": 1}, "'nothing' cannot be set"),
+        ({"enableSystemLogQuery": "yes"}, "must be true or false"),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "soon"}}, "maxContainerRestartPeriod"),
+    ):
+        rows[0]["kubeletConfig"] = wrong
+        with pytest.raises(UserError, match=text):
+            nodes.specs_from_file(CONFIG, rows)

@@ -18,15 +18,16 @@ class _Entry:
 
 
 class KeyedBackoff:
-    """Delays by key: `first` seconds, doubled each time up to `longest`; resets after twice
-    `longest` without a failure.
+    """Delays by key: `first` seconds, doubled each time up to `longest`; resets after `expires`
+    seconds (0 for twice `longest`) without a failure.
     """
 
-    __slots__ = ("_entries", "_first", "_longest")
+    __slots__ = ("_entries", "_expires", "_first", "_longest")
 
-    def __init__(self, first: float = 10.0, longest: float = 300.0) -> None:
+    def __init__(self, first: float = 10.0, longest: float = 300.0, expires: float = 0.0) -> None:
         self._first = first
         self._longest = longest
+        self._expires = expires or longest * 2
         self._entries: dict[Hashable, _Entry] = {}
 
     def get(self, key: Hashable) -> float:
@@ -58,4 +59,4 @@ class KeyedBackoff:
             del self._entries[key]
 
     def _expired(self, entry: _Entry, since: float) -> bool:
-        return since - entry.updated > self._longest * 2
+        return since - entry.updated > self._expires

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from transom.kubelet.features import PodFeatures, crash_loop_backoff, pod_features
+
 DEFAULT_PRIORITY_CLASS = "NORMAL_PRIORITY_CLASS"
 DEFAULT_EVICTION_LINUX = {
     "memory.available": "100Mi",
@@ -77,6 +79,12 @@ class KubeletConfig:
     healthz_bind_address: str = "127.0.0.1"
     anonymous_auth: bool = False
     make_iptables_util_chains: bool = True
+    enable_system_log_handler: bool = True
+    enable_system_log_query: bool = False
+    image_maximum_gc_age: float = 0.0  # seconds; 0: unused images stay
+    shutdown_grace_period: float = 0.0
+    shutdown_grace_period_critical_pods: float = 0.0
+    max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property
     def node_ips(self) -> tuple[str, ...]:
@@ -87,3 +95,13 @@ class KubeletConfig:
         """The kubelet's minor version: (1, 20) for v1.20.15."""
         major, minor = self.version.removeprefix("v").split(".")[:2]
         return int(major), int(minor.rstrip("+"))
+
+    @property
+    def pod_features(self) -> PodFeatures:
+        return pod_features(self.release, self.feature_gates)
+
+    @property
+    def crash_loop_backoff(self) -> tuple[float, float]:
+        return crash_loop_backoff(
+            self.release, self.feature_gates, self.max_container_restart_period
+        )

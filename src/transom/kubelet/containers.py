@@ -139,7 +139,9 @@ class ContainerBuilder:
             stdin_once=bool(container.get("stdinOnce")),
             tty=bool(container.get("tty")),
             labels=labels.container_labels(pod, container),
-            annotations=labels.container_annotations(pod, container, attempt),
+            annotations=labels.container_annotations(
+                pod, container, attempt, env.config.pod_features.short_hash
+            ),
             ports=port_mappings(container),
             linux=self._linux(pod, linux, target),
             windows=windows,

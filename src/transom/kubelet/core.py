@@ -11,7 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.events import WARNING
+from transom.kubelet.allocation import AllocationManager
 from transom.kubelet.base import KubeletContext
+from transom.kubelet.conditions import make_ready_condition
+from transom.kubelet.event_texts import event_texts
+from transom.kubelet.features import PodFeatures
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import (
     ContainerConfigSource,
@@ -28,13 +32,13 @@ from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.starter import ContainerStarter
-from transom.kubelet.status import make_ready_condition
 from transom.kubelet.status_manager import StatusManager
 from transom.kubelet.sync import PodSync, PodSyncParts
 from transom.kubelet.termination import Terminator
 from transom.kubelet.workers import KillRequest, PodWorkers
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.podutil import persisted_qos_class
 from transom.runtime.api import RuntimeEvent
 
 log = logging.getLogger("transom.kubelet")
@@ -65,14 +69,17 @@ class KubeletCore:
         self._sources = sources or {}
         self._ready = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
-        self.statuses = StatusManager(env.client, env.clock, lambda uid: self.pods.api_pod(uid))
+        self.statuses = StatusManager(
+            env.client, env.clock, lambda uid: self.pods.api_pod(uid), env.config.pod_features
+        )
         self.pods = Pods(env, self, self.statuses.get)
         self.prober = prober(self._probed)
         self._terminator = Terminator(env, hooks)
+        self._allocation = AllocationManager(env, admission)
         starter = ContainerStarter(env, images, builder, hooks, self._terminator)
         self._sync = PodSync(
             env,
-            PodSyncParts(volumes, admission, self.prober, mirrors),
+            PodSyncParts(volumes, admission, self.prober, mirrors, self._allocation),
             self.pods,
             self.statuses,
             starter,
@@ -145,17 +152,20 @@ class KubeletCore:
         uid = uid_of(pod)
         if not self.pods.terminated(pod):
             active = [p for p in self.pods if uid_of(p) != uid and not self.pods.terminated(p)]
+            if self._env.config.pod_features.resize:
+                self._allocation.add_pod(pod)
+                active = [self._allocation.allocated_pod(p) for p in active]
             rejection = self._admission.admit(pod, active)
             if rejection is not None:
                 self._env.events.event(pod_ref(pod), WARNING, rejection.reason, rejection.message)
-                self.statuses.set(
-                    pod,
-                    {
-                        "phase": "Failed",
-                        "reason": rejection.reason,
-                        "message": "Pod " + rejection.message,
-                    },
-                )
+                status = {
+                    "phase": "Failed",
+                    "reason": rejection.reason,
+                    "message": event_texts(self._env.config.release).rejected + rejection.message,
+                }
+                if self._env.config.pod_features.rejected_qos:
+                    status["qosClass"] = persisted_qos_class(pod)
+                self.statuses.set(pod, status)
         worker = self.workers.get(uid)
         if worker is None:
             worker = self.workers.add(uid, pod)
@@ -173,7 +183,9 @@ class KubeletCore:
         worker.pod = pod
         if _only_status(old, pod):
             self.statuses.check(pod)
-            if not _gates_moved(pod) and not self._ended_by_others(pod):
+            if not _gates_moved(pod, self._env.config.pod_features) and not self._ended_by_others(
+                pod
+            ):
                 return
         else:
             worker.resync = True  # downward API volumes may show labels and annotations
@@ -186,6 +198,9 @@ class KubeletCore:
         ).get("phase") not in TERMINAL
 
     def pod_removed(self, pod: Object) -> None:
+        self._allocation.remove_pod(uid_of(pod))
+        for uid in [*self._allocation.pending()]:
+            self.workers.wake_uid(uid)  # there may be room now
         worker = self.workers.get(uid_of(pod))
         if worker is None:
             self.statuses.forget(uid_of(pod))
@@ -288,15 +303,17 @@ def _only_status(old: Object, pod: Object) -> bool:
     )
 
 
-def _gates_moved(pod: Object) -> bool:
+def _gates_moved(pod: Object, features: PodFeatures) -> bool:
     """Whether a readiness gate changed and the Ready condition does not reflect that yet."""
     spec, status = pod["spec"], pod.get("status") or {}
     if not spec.get("readinessGates"):
         return False
     conditions = status.get("conditions") or ()
-    wanted = make_ready_condition(
-        spec, conditions, status.get("containerStatuses") or (), status.get("phase", "")
-    )
+    every = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    wanted = make_ready_condition(spec, conditions, every, status.get("phase", ""), features)
     current = next((c for c in conditions if c["type"] == "Ready"), None)
     return current is not None and (
         current["status"] != wanted["status"] or current.get("message") != wanted.get("message")

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from transom.client.events import WARNING
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.refs import node_ref
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
 from transom.runtime.api import RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
@@ -43,13 +45,26 @@ class _Candidate(NamedTuple):
 
 
 class ImageGC:
-    __slots__ = ("_env", "_failed_before", "_initialized", "_records")
+    __slots__ = (
+        "_began",
+        "_env",
+        "_failed_before",
+        "_initialized",
+        "_longest_age",
+        "_records",
+    )
 
     def __init__(self, env: KubeletContext) -> None:
         self._env = env
         self._records: dict[str, _Record] = {}
         self._initialized = False
         self._failed_before = False
+        self._began = env.clock.monotonic()
+        config = env.config
+        ages = FeatureSet(Release(*config.release), config.feature_gates)
+        self._longest_age = (
+            config.image_maximum_gc_age if ages.enabled("ImageMaximumGCAge") else 0.0
+        )
 
     @property
     def enabled(self) -> bool:
@@ -82,6 +97,7 @@ class ImageGC:
     async def free_by_policy(self) -> None:
         """Above the high threshold, frees space down to the low one. Raises ImageGCFailure."""
         disk, config = self._env.host.disk(), self._env.config
+        await self._free_old()
         if disk.capacity == 0:
             raise self._failure("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
         available = min(disk.available, disk.capacity)
@@ -97,6 +113,26 @@ class ImageGC:
                 f"{wanted} bytes, "
                 f"but freed {freed} bytes",
             )
+
+    async def _free_old(self) -> None:
+        """Removes images that were not used for imageMaximumGCAge, once the kubelet has run that
+        long.
+        """
+        age, now = self._longest_age, self._env.clock.monotonic()
+        if not age or now - self._began <= age:
+            return
+        in_use = self._detect(now)
+        for image, record in [*self._records.items()]:
+            unused = now - max(record.used, self._began)
+            if image in in_use or unused <= age:
+                continue
+            if now - record.detected < self._env.config.image_minimum_gc_age:
+                continue
+            try:
+                await self._env.runtime.remove_image(image)
+            except RuntimeFailure as problem:
+                raise ImageGCFailure(str(problem)) from problem
+            self._records.pop(image, None)
 
     async def delete_unused(self) -> None:
         """Removes all unused images to free disk space. Raises ImageGCFailure."""

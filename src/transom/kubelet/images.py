@@ -14,11 +14,11 @@ from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import SECRETS
-from transom.kit.durations import format_duration
 from transom.kit.goquote import go_quote
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.credentials import CredentialError
+from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.imagenames import ImageNameError
 from transom.kubelet.refs import container_ref
@@ -41,12 +41,14 @@ class _PullFailure(Exception):
 
 
 class ImageManager:
-    __slots__ = ("_backoff", "_bucket", "_env", "_turn")
+    __slots__ = ("_backoff", "_bucket", "_env", "_pull_errors", "_texts", "_turn")
 
     def __init__(self, env: KubeletContext) -> None:
         config = env.config
         self._env = env
         self._backoff = KeyedBackoff()
+        self._pull_errors: dict[str, str] = {}  # the last one by back-off key
+        self._texts = event_texts(config.release)
         self._turn = asyncio.Lock() if config.serialize_image_pulls else None
         self._bucket = (
             TokenBucket(env.clock, config.registry_pull_qps, config.registry_burst)
@@ -109,13 +111,18 @@ class ImageManager:
         if self._backoff.left(key, start) > 0:
             message = f"Back-off pulling image {quoted}"
             self._record_event(pod, container, NORMAL, "BackOff", message)
+            if key in self._pull_errors:
+                message += f": {self._pull_errors[key]}"
             raise ContainerFailure("ImagePullBackOff", message)
+        self._pull_errors.pop(key, None)
         self._record_event(pod, container, NORMAL, "Pulling", f"Pulling image {quoted}")
+        begun = start
         try:
             if self._turn is None:
                 reference = await self._pull(pod, name, sandbox)
             else:
                 async with self._turn:
+                    begun = clock.monotonic()
                     reference = await self._pull(pod, name, sandbox)
         except _PullFailure as problem:
             self._record_event(
@@ -123,17 +130,20 @@ class ImageManager:
             )
             failed = clock.monotonic()
             self._backoff.next(key, failed, failed)
+            if self._texts.kept_pull_errors:
+                self._pull_errors[key] = f"ErrImagePull: {problem}"
             raise ContainerFailure("ErrImagePull", str(problem)) from problem
-        took = format_duration(clock.monotonic() - start)
-        self._record_event(
-            pod, container, NORMAL, "Pulled", f"Successfully pulled image {quoted} in {took}"
-        )
-        self._backoff.collect(clock.monotonic())
-        return (
+        found = (
             self._env.runtime.image(reference)
             or self._env.runtime.image(name)
             or Image(reference, (), (), 0)
         )
+        now = clock.monotonic()
+        text = self._texts.image_pulled(container["image"], now - begun, now - start, found.size)
+        self._record_event(pod, container, NORMAL, "Pulled", text)
+        self._backoff.collect(now)
+        self._pull_errors = {k: v for k, v in self._pull_errors.items() if self._backoff.get(k)}
+        return found
 
     def retry_after(self, pod: Object, container: Object) -> float:
         """Seconds until a pull of the container's image is retried; 0 for immediately."""

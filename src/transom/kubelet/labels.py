@@ -31,8 +31,10 @@ CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_SEEN = "kubernetes.io/config.seen"
 
 
-def container_hash(container: Object) -> str:
-    """Changes whenever the container's spec changes."""
+def container_hash(container: Object, short: bool = False) -> str:
+    """Changes whenever the container's spec changes; with `short` only its name and image count."""
+    if short:
+        container = {"name": container["name"], "image": container.get("image") or ""}
     return f"{zlib.crc32(orjson.dumps(container, option=orjson.OPT_SORT_KEYS)):x}"
 
 
@@ -57,12 +59,14 @@ def container_labels(pod: Object, container: Object) -> dict[str, str]:
     }
 
 
-def container_annotations(pod: Object, container: Object, restarts: int) -> dict[str, str]:
+def container_annotations(
+    pod: Object, container: Object, restarts: int, short_hash: bool = False
+) -> dict[str, str]:
     """The data to stop a container properly and to record its events when the pod's spec is not
     available.
     """
     out = {
-        HASH: container_hash(container),
+        HASH: container_hash(container, short_hash),
         RESTART_COUNT: str(restarts),
         TERMINATION_PATH: container.get("terminationMessagePath") or "",
         TERMINATION_POLICY: container.get("terminationMessagePolicy") or "",

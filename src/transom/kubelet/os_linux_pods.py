@@ -105,6 +105,12 @@ class LinuxPods:
             host_users=needs_host_users(spec),
         )
 
+    def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
+        return _resources(pod, container, host)
+
+    def resize_problem(self) -> str:
+        return ""
+
     def container_options(
         self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
     ) -> tuple[LinuxContainer | None, WindowsContainer | None]:

@@ -34,6 +34,7 @@ from transom.machines.styles import windows_error_code
 from transom.runtime.api import (
     Image,
     LinuxContainer,
+    LinuxResources,
     LinuxSandbox,
     RuntimeVersion,
     WindowsContainer,
@@ -105,6 +106,12 @@ class WindowsPods:
             selinux=context.get("seLinuxOptions") if old else None,
             seccomp="runtime/default",
         )
+
+    def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
+        return LinuxResources()
+
+    def resize_problem(self) -> str:
+        return "In-place pod resize is not supported on Windows"
 
     def container_options(
         self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig

@@ -19,6 +19,7 @@ from transom.runtime.api import (
     ContainerStats,
     Image,
     LinuxContainer,
+    LinuxResources,
     LinuxSandbox,
     RuntimeVersion,
     SandboxStats,
@@ -76,6 +77,12 @@ class OsRules(Protocol):
         self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
     ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
         """Raises ContainerFailure."""
+
+    def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
+        """The limits of a container. Only Linux containers can be resized."""
+
+    def resize_problem(self) -> str:
+        """Why containers cannot be resized; empty when they can."""
 
     def mount_path(self, path: str) -> str:
         """A container path in the form that the runtime receives."""

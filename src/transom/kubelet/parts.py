@@ -102,6 +102,9 @@ class PodAdmitHandler(Protocol):
     def admit(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         """Whether the node admits the pod in addition to its active pods."""
 
+    def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
+        """Whether the node can give an admitted pod the resources of its spec."""
+
     def can_run(self, pod: Object) -> PodRejection | None:
         """Whether an admitted pod may run (AppArmor, host namespaces); otherwise it stays Pending
         with `Blocked` containers.

@@ -17,6 +17,7 @@ from transom.kit.durations import format_duration
 from transom.kubelet.actions import PodActions
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import link_log
+from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.labels import container_hash
 from transom.kubelet.parts import ContainerConfigSource, HookFailure, Hooks, ImagePuller
@@ -26,6 +27,7 @@ from transom.kubelet.status import WaitingReason
 from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import PodWorker
 from transom.machinery.objects import Object
+from transom.machinery.podutil import is_restartable_init_container
 from transom.runtime.api import Container, Image, RuntimeFailure, Sandbox, SandboxConfig
 
 log = logging.getLogger("transom.kubelet")
@@ -56,6 +58,8 @@ class ContainerStarter:
         self._builder = builder
         self._hooks = hooks
         self._end = terminator
+        self._features = env.config.pod_features
+        self._texts = event_texts(env.config.release)
 
     async def run(
         self, worker: PodWorker, pod: Object, state: PodState, actions: PodActions
@@ -93,8 +97,12 @@ class ContainerStarter:
                         await self._remove(container)
                 return
         else:
-            for container, message in actions.kill:
-                await self._end.kill_container(pod, container, message)
+            for container, kill in actions.reset:
+                if kill:
+                    await self._end.kill_container(pod, container)
+                await self._end.remove_container(container)
+            for container, message, probe in actions.kill:
+                await self._end.kill_container(pod, container, message, probe=probe)
         await self._prune(state, inits)
 
     async def _prune(self, state: PodState, inits: set[str]) -> None:
@@ -157,8 +165,11 @@ class ContainerStarter:
         good = True
         for spec in actions.ephemeral:
             good &= await self._start(worker, pod, spec, place)
-        if actions.init is not None and not await self._start(worker, pod, actions.init, place):
-            return False
+        for spec in actions.init:
+            if not await self._start(worker, pod, spec, place):
+                good = False
+                if not (self._features.sidecars and is_restartable_init_container(spec)):
+                    return False
         for number, spec in enumerate(actions.start, 1):
             good &= await self._start(worker, pod, spec, place)
             if number % _IN_A_ROW == 0:
@@ -184,11 +195,12 @@ class ContainerStarter:
         if ended is None:
             return
         if worker.backoff is None:
-            worker.backoff = KeyedBackoff()
-        key = (name, container_hash(spec))
+            worker.backoff = KeyedBackoff(*self._env.config.crash_loop_backoff, expires=600.0)
+        key = (name, container_hash(spec, self._features.short_hash))
         now = self._env.clock.time()
         if worker.backoff.waits(key, ended.finished_at, now):
-            self._end.event(pod, name, WARNING, "BackOff", "Back-off restarting failed container")
+            text = self._texts.container_backs_off(name, format_pod(pod))
+            self._end.event(pod, name, WARNING, "BackOff", text)
             wait = format_duration(worker.backoff.get(key))
             raise ContainerFailure(
                 "CrashLoopBackOff",
@@ -220,7 +232,8 @@ class ContainerStarter:
         except RuntimeFailure as failure:
             self._end.event(pod, name, WARNING, "Failed", f"Error: {failure.description}")
             raise ContainerFailure("CreateContainerError", failure.description) from failure
-        self._end.event(pod, name, NORMAL, "Created", f"Created container {name}", container_id)
+        created = self._texts.container_created(name)
+        self._end.event(pod, name, NORMAL, "Created", created, container_id)
         try:
             await runtime.start_container(container_id)
         except RuntimeFailure as failure:
@@ -228,7 +241,8 @@ class ContainerStarter:
                 pod, name, WARNING, "Failed", f"Error: {failure.description}", container_id
             )
             raise ContainerFailure("RunContainerError", failure.description) from failure
-        self._end.event(pod, name, NORMAL, "Started", f"Started container {name}", container_id)
+        begun = self._texts.container_started(name)
+        self._end.event(pod, name, NORMAL, "Started", begun, container_id)
         started = runtime.container(container_id)
         if started is not None:
             link_log(self._env, started)
@@ -241,18 +255,18 @@ class ContainerStarter:
         try:
             await self._hooks.run(pod, spec, container_id, handler)
         except HookFailure as failure:
-            self._end.event(
-                pod, spec["name"], WARNING, "FailedPostStartHook", str(failure), container_id
-            )
+            shown = "PostStartHook failed" if self._texts.hidden_hooks else str(failure)
+            self._end.event(pod, spec["name"], WARNING, "FailedPostStartHook", shown, container_id)
             container = self._env.runtime.container(container_id)
             if container is not None:
                 try:
                     await self._end.kill_container(pod, container, "FailedPostStartHook")
                 except RuntimeFailure as problem:
                     log.warning("container %s could not be stopped: %s", container_id, problem)
-            raise ContainerFailure(
-                f"PostStartHookError: {failure.error}", str(failure)
-            ) from failure
+            reason = "PostStartHookError"
+            if not self._texts.hook_reason:
+                reason += f": {failure.error}"
+            raise ContainerFailure(reason, str(failure)) from failure
 
     def _record_event(self, pod: Object, kind: str, reason: str, message: str) -> None:
         self._env.events.event(pod_ref(pod), kind, reason, message)

@@ -11,17 +11,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from transom.kit.clock import rfc3339
-from transom.kubelet.actions import should_restart
+from transom.kubelet import conditions as condition_rules
+from transom.kubelet import restart_all
+from transom.kubelet.actions import has_regular_container, should_restart
+from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.podstate import TERMINAL, PodState, is_deleted, is_host_network
 from transom.machinery.objects import Object
-from transom.machinery.podutil import persisted_qos_class
+from transom.machinery.podresources import aggregate_containers
+from transom.machinery.podutil import (
+    all_containers_could_restart,
+    is_restartable_init_container,
+    persisted_qos_class,
+)
 from transom.runtime.api import Container
-
-OWN_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized", "ContainersReady"))
 
 _POD_MESSAGE_BYTES = 12 << 10
 _UNKNOWN = "ContainerStatusUnknown"
 _KILLED = 137
+_LOST_INIT = (
+    "Unable to get init container status from container runtime and pod has been initialized, "
+    "treat it as exited normally"
+)
 
 
 class WaitingReason(NamedTuple):
@@ -45,6 +55,10 @@ class StatusInputs(NamedTuple):
     runtime: str  # the scheme of container ids
     probes: ProbeResults
     message: Callable[[Container], str]
+    features: PodFeatures = NO_FEATURES
+    # The resources that are in effect in a running container, by pod and container.
+    actual: Callable[[str, Container], Object | None] = lambda uid, container: None
+    resizing: Callable[[str], list[Object]] = lambda uid: []  # conditions by pod
 
 
 def generate_pod_status(
@@ -53,46 +67,144 @@ def generate_pod_status(
     old: Object,
     reasons: Mapping[str, WaitingReason],
     around: StatusInputs,
+    *,
+    terminal: bool = False,
 ) -> Object:
-    """`old` is the last reported status: the cached one, or the API's after a restart."""
+    """`old` is the last reported status: the cached one, or the API's after a restart. `terminal`:
+    the pod is being deleted and its containers have stopped.
+    """
     out = containers_only(pod, state, old, reasons, around)
-    spec = pod["spec"]
+    spec, features = pod["spec"], around.features
     containers = out["containerStatuses"]
     inits = out.get("initContainerStatuses", [])
-    phase = _phase(spec, [*containers, *inits])
-    before = (pod.get("status") or {}).get("phase")
-    if before in TERMINAL:
-        phase = before  # a terminal phase is final
+    _probe(pod, containers, inits, around)  # the phase depends on sidecars that have started
+    phase = condition_rules.pod_phase(
+        pod,
+        [*containers, *inits],
+        features,
+        terminal=terminal,
+        has_started=features.sidecars and _has_started(pod, state),
+    )
+    phase = _final_phase(pod, out, old, phase, features)
     out["phase"] = phase
-    _probe(pod, containers, inits, around.probes)
     conditions: list[Object] = out.setdefault("conditions", [])
-    conditions.append(_initialized(spec, inits, phase))
-    conditions.append(make_ready_condition(spec, conditions, containers, phase))
-    conditions.append(_containers_ready(spec, containers, phase, "ContainersReady"))
-    conditions.append({"type": "PodScheduled", "status": "True"})
-    if around.host_ips:
-        out["hostIP"] = around.host_ips[0]
-        if is_host_network(pod) and "podIP" not in out:
-            out["podIP"] = around.host_ips[0]
-            out["podIPs"] = [{"ip": address} for address in around.host_ips]
+    if features.disruption_target:
+        _keep_disruption(conditions, old)
+    if not terminal:
+        conditions += around.resizing(pod["metadata"]["uid"])
+    own: list[Object] = []
+    if features.ready_to_start:
+        own.append(condition_rules.make_ready_to_start_condition(pod, state))
+    own.append(
+        condition_rules.make_initialized_condition(spec, inits, containers, phase, features, old)
+    )
+    every = [*inits, *containers]
+    own.append(condition_rules.make_ready_condition(spec, conditions, every, phase, features))
+    own.append(
+        condition_rules.make_containers_ready_condition(
+            spec, every, phase, "ContainersReady", features
+        )
+    )
+    own.append({"type": "PodScheduled", "status": "True"})
+    if features.restart_all and all_containers_could_restart(spec):
+        own.append(restart_all.make_restarting_condition(pod, state, old, phase))
+    _observe(pod, own, features)
+    conditions += own
+    _add_host_ips(pod, out, around)
     return out
 
 
-def probed(pod: Object, reported: Object, probes: ProbeResults) -> Object:
+def _final_phase(pod: Object, out: Object, old: Object, phase: str, features: PodFeatures) -> str:
+    """A terminal phase is final, and keeps its reason and message."""
+    if features.evicted_status and old.get("phase") in TERMINAL:
+        phase = old["phase"]
+    before = (pod.get("status") or {}).get("phase")
+    if before in TERMINAL:
+        phase = before
+    if features.evicted_status and phase in TERMINAL and phase == old.get("phase"):
+        for field in ("reason", "message"):
+            if old.get(field):
+                out[field] = old[field]
+    return phase
+
+
+def _keep_disruption(conditions: list[Object], old: Object) -> None:
+    """Evictions happen once, so the condition comes from the last status."""
+    for condition in old.get("conditions") or ():
+        if condition["type"] == condition_rules.DISRUPTION_TARGET:
+            conditions[:] = [c for c in conditions if c["type"] != condition["type"]]
+            conditions.append(dict(condition))
+
+
+def evicted_status(pod: Object, now: Object, request: Object, features: PodFeatures) -> Object:
+    """The status of a pod that the kubelet makes fail, from the one that it has `now`."""
+    if not features.evicted_status:
+        return request
+    out = {**now, **request}
+    if features.disruption_target:
+        target: Object = {
+            "type": condition_rules.DISRUPTION_TARGET,
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "message": request.get("message", ""),
+        }
+        _observe(pod, [target], features)
+        others = [c for c in now.get("conditions") or () if c["type"] != target["type"]]
+        out["conditions"] = [*others, target]
+    return out
+
+
+def _has_started(pod: Object, state: PodState) -> bool:
+    """Whether the newest sandbox has a regular container."""
+    if not state.sandboxes:
+        return False
+    newest = state.sandboxes[0].id
+    names = {spec["name"] for spec in pod["spec"]["containers"]}
+    return any(c.sandbox_id == newest and c.name in names for c in state.containers)
+
+
+def _observe(pod: Object, conditions: Iterable[Object], features: PodFeatures) -> None:
+    generation = pod["metadata"].get("generation")
+    if features.observed_generation and generation:
+        for condition in conditions:
+            condition["observedGeneration"] = generation
+
+
+def _add_host_ips(pod: Object, out: Object, around: StatusInputs) -> None:
+    if not around.host_ips:
+        return
+    out["hostIP"] = around.host_ips[0]
+    if around.features.host_ips:
+        out["hostIPs"] = [{"ip": address} for address in around.host_ips]
+    if is_host_network(pod) and "podIP" not in out:
+        out["podIP"] = around.host_ips[0]
+        out["podIPs"] = [{"ip": address} for address in around.host_ips]
+
+
+def probed(pod: Object, reported: Object, around: StatusInputs) -> Object:
     """`reported` with the current probe results and otherwise unchanged. While a sync is in
     progress, containers are in intermediate states: created but not started looks like terminated.
     """
-    spec = pod["spec"]
+    spec, features = pod["spec"], around.features
     containers = [dict(entry) for entry in reported.get("containerStatuses") or ()]
-    _probe(pod, containers, (), probes)
+    inits = [dict(entry) for entry in reported.get("initContainerStatuses") or ()]
+    _probe(pod, containers, inits if features.sidecars else (), around)
     phase = reported.get("phase", "")
     others = reported.get("conditions") or ()
-    fresh = {
-        "Ready": make_ready_condition(spec, others, containers, phase),
-        "ContainersReady": _containers_ready(spec, containers, phase, "ContainersReady"),
-    }
-    conditions = [fresh.get(condition["type"], condition) for condition in others]
-    return {**reported, "containerStatuses": containers, "conditions": conditions}
+    every = [*inits, *containers]
+    fresh = [
+        condition_rules.make_ready_condition(spec, others, every, phase, features),
+        condition_rules.make_containers_ready_condition(
+            spec, every, phase, "ContainersReady", features
+        ),
+    ]
+    _observe(pod, fresh, features)
+    by_type = {condition["type"]: condition for condition in fresh}
+    conditions = [by_type.get(condition["type"], condition) for condition in others]
+    out = {**reported, "containerStatuses": containers, "conditions": conditions}
+    if inits:
+        out["initContainerStatuses"] = inits
+    return out
 
 
 def containers_only(
@@ -112,7 +224,12 @@ def containers_only(
     if ips:
         out["podIP"] = ips[0]
         out["podIPs"] = [{"ip": ip} for ip in ips]
-    convert = _Converter(pod, state, reasons, around)
+    restarting = (
+        around.features.restart_all
+        and all_containers_could_restart(spec)
+        and restart_all.should_all_containers_restart(pod, state, old)
+    )
+    convert = _Converter(pod, state, reasons, around, restarting)
     out["containerStatuses"] = sorted(
         convert.all(spec["containers"], old.get("containerStatuses") or ()), key=_by_name
     )
@@ -120,15 +237,31 @@ def containers_only(
         out["initContainerStatuses"] = convert.all(
             spec["initContainers"], old.get("initContainerStatuses") or (), init=True
         )
+    if around.features.pod_resize:
+        _add_pod_resources(spec, out)
     if spec.get("ephemeralContainers"):
         out["ephemeralContainerStatuses"] = sorted(
             convert.all(spec["ephemeralContainers"], old.get("ephemeralContainerStatuses") or ()),
             key=_by_name,
         )
-    others = [c for c in status.get("conditions") or () if c["type"] not in OWN_CONDITIONS]
+    own = condition_rules.own_conditions(around.features)
+    others = [c for c in status.get("conditions") or () if c["type"] not in own]
     if others:
         out["conditions"] = others
     return out
+
+
+def _add_pod_resources(spec: Object, out: Object) -> None:
+    """The resources of the pod as a whole: its own, or what its containers add up to."""
+    resources: Object = {}
+    for kind in ("requests", "limits"):
+        amounts = {k: str(v) for k, v in aggregate_containers(spec, kind).items()}
+        amounts |= (spec.get("resources") or {}).get(kind) or {}
+        if amounts:
+            resources[kind] = amounts
+    out["resources"] = resources
+    if resources.get("requests"):
+        out["allocatedResources"] = resources["requests"]
 
 
 def _by_name(entry: Object) -> str:
@@ -141,7 +274,7 @@ def _by_name(entry: Object) -> str:
 
 
 class _Converter:
-    __slots__ = ("_around", "_default", "_limit", "_pod", "_reasons", "_state")
+    __slots__ = ("_around", "_default", "_limit", "_pod", "_reasons", "_restarting", "_state")
 
     def __init__(
         self,
@@ -149,7 +282,10 @@ class _Converter:
         state: PodState,
         reasons: Mapping[str, WaitingReason],
         around: StatusInputs,
+        restarting: bool = False,
     ) -> None:
+        """`restarting`: all containers of the pod restart."""
+        self._restarting = restarting
         self._pod = pod
         self._state = state
         self._reasons = reasons
@@ -169,13 +305,17 @@ class _Converter:
         found = self._state.containers_named(spec["name"])
         if found:
             entry = self._converted(found[0], old)
+            if self._around.features.resize:
+                self._add_resources(spec, found[0], entry)
             if len(found) > 1:
                 entry["lastState"] = self._converted(found[1], old)["state"]
         else:
             entry = self._missing(spec, old)
         if init and found and found[0].state == "exited" and found[0].exit_code == 0:
             return entry
-        if should_restart(spec, self._pod, self._state):
+        if init and not found and self._completed(spec, entry):
+            return entry
+        if should_restart(spec, self._pod, self._state, self._around.features):
             why = self._reasons.get(spec["name"])
             if why is not None:
                 # It must run and could not be started: show users the reason.
@@ -186,6 +326,37 @@ class _Converter:
                     waiting["message"] = why.message
                 entry["state"] = {"waiting": waiting}
         return entry
+
+    def _add_resources(self, spec: Object, container: Container, entry: Object) -> None:
+        """What the container has; while it does not run, what is allocated to it."""
+        allocated = spec.get("resources") or {}
+        actual = None
+        if container.state == "running":
+            actual = self._around.actual(self._pod["metadata"]["uid"], container)
+        entry["resources"] = actual if actual is not None else allocated
+        if allocated.get("requests"):
+            entry["allocatedResources"] = allocated["requests"]
+
+    def _completed(self, spec: Object, entry: Object) -> bool:
+        """An init container that the runtime no longer has completed before the regular ones were
+        created. Sidecars run again.
+        """
+        if (
+            not self._around.features.lost_init_completed
+            or is_restartable_init_container(spec)
+            or "waiting" not in entry["state"]
+            or not has_regular_container(self._pod, self._state)
+        ):
+            return False
+        ended = {
+            "exitCode": 0,
+            "reason": "Completed",
+            "startedAt": None,
+            "finishedAt": None,
+            "message": _LOST_INIT,
+        }
+        entry["state"] = {"terminated": ended}
+        return True
 
     def _missing(self, spec: Object, old: Object | None) -> Object:
         """The runtime does not know it: not yet, or no longer."""
@@ -198,15 +369,19 @@ class _Converter:
             "image": spec.get("image", ""),
             "imageID": "",
         }
+        if self._around.features.volume_mounts and spec.get("volumeMounts"):
+            entry["volumeMounts"] = [_mount_status(mount) for mount in spec["volumeMounts"]]
         if old is None:
             return entry
+        if self._restarting and "waiting" not in old["state"]:
+            return _restarted(entry, old)
         if "terminated" in old["state"]:
             return dict(old)
         entry["restartCount"] = old["restartCount"]
         entry["lastState"] = old.get("lastState") or {}
         if (
             "running" in old["state"]
-            and is_deleted(self._pod)
+            and (is_deleted(self._pod) or self._around.features.lost_restart)
             and "terminated" not in entry["lastState"]
         ):
             # It ran, and its exit was not observed. Without this the pod would appear Pending
@@ -221,6 +396,8 @@ class _Converter:
                     "The container used to be Running",
                 }
             }
+            if not is_deleted(self._pod):
+                entry["restartCount"] += 1
         return entry
 
     def _converted(self, container: Container, old: Object | None) -> Object:
@@ -235,10 +412,16 @@ class _Converter:
             "imageID": container.image_ref,
             "containerID": cid,
         }
+        if old is not None and old.get("volumeMounts"):
+            entry["volumeMounts"] = old["volumeMounts"]
+        if old is not None and self._around.features.restart_all:
+            _carry_restarts(container, entry, old)
         if container.state == "running":
             entry["state"] = {"running": {"startedAt": rfc3339(container.started_at)}}
         elif container.state == "exited":
             entry["state"] = {"terminated": self._terminated(container, cid)}
+        elif container.state == "created" and self._around.features.created_waits:
+            entry["state"] = {"waiting": {}}
         elif container.state == "created":
             # A start that failed or was interrupted counts as terminated.
             entry["state"] = {
@@ -282,144 +465,70 @@ class _Converter:
         return out
 
 
+def _restarted(entry: Object, old: Object) -> Object:
+    """A container that was removed because all containers of its pod restart."""
+    reason = {"reason": restart_all.RESTARTING, "message": restart_all.REMOVED_MESSAGE}
+    entry["state"] = {"waiting": reason}
+    ended = {**reason, "exitCode": _KILLED, "startedAt": None, "finishedAt": None}
+    entry["lastState"] = {"terminated": ended}
+    entry["restartCount"] = old["restartCount"] + 1
+    return entry
+
+
+def _carry_restarts(container: Container, entry: Object, old: Object) -> None:
+    """The runtime no longer has the containers that a restart of all containers removed."""
+    entry["restartCount"] = max(entry["restartCount"], old["restartCount"])
+    before, last = old["state"].get("terminated"), (old.get("lastState") or {}).get("terminated")
+    ended = before if old.get("containerID") != entry["containerID"] and before else last
+    if ended:
+        entry["lastState"] = {"terminated": ended}
+    if container.state == "running" and before and old["restartCount"] >= container.attempt:
+        entry["restartCount"] = old["restartCount"] + 1
+
+
 def _cut(text: str, size: int) -> str:
     data = text.encode()
     return text if len(data) <= size else data[:size].decode(errors="ignore")
 
 
+def _mount_status(mount: Object) -> Object:
+    out: Object = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if mount.get("readOnly"):
+        out["readOnly"] = True
+        out["recursiveReadOnly"] = "Disabled"
+    return out
+
+
 def _probe(
-    pod: Object, containers: Iterable[Object], inits: Iterable[Object], probes: ProbeResults
+    pod: Object, containers: Iterable[Object], inits: Iterable[Object], around: StatusInputs
 ) -> None:
     specs = {spec["name"]: spec for spec in pod["spec"]["containers"]}
     for entry in containers:
-        spec = specs[entry["name"]]
-        started = ready = False
-        if "running" in entry["state"]:
-            container_id = entry["containerID"].partition("://")[2]
-            result = probes.startup(container_id)
-            started = "startupProbe" not in spec if result is None else result
-            if started:
-                ready = "readinessProbe" not in spec or probes.readiness(container_id) is True
-        entry["started"] = started
-        entry["ready"] = ready
+        _probe_one(specs[entry["name"]], entry, around.probes)
+    if not around.features.sidecars:
+        for entry in inits:
+            entry["ready"] = _has_succeeded(entry)
+        return
+    specs = {spec["name"]: spec for spec in pod["spec"].get("initContainers") or ()}
     for entry in inits:
-        terminated = entry["state"].get("terminated")
-        entry["ready"] = terminated is not None and terminated["exitCode"] == 0
+        spec = specs[entry["name"]]
+        _probe_one(spec, entry, around.probes)
+        if not is_restartable_init_container(spec):
+            entry["ready"] = _has_succeeded(entry)
 
 
-# ---- phase and conditions
-# ----------------------------------------------------------------------------------------
+def _has_succeeded(entry: Object) -> bool:
+    terminated = entry["state"].get("terminated")
+    return terminated is not None and terminated["exitCode"] == 0
 
 
-def _phase(spec: Object, statuses: Iterable[Object]) -> str:
-    by_name = {entry["name"]: entry for entry in statuses}
-    pending = failed = 0
-    for container in spec.get("initContainers") or ():
-        state, last = _states(by_name.get(container["name"]))
-        ended = state.get("terminated") or ("waiting" in state and last.get("terminated")) or None
-        if ended is None:
-            pending += 1
-        elif ended["exitCode"]:
-            failed += 1
-    running = waiting = stopped = succeeded = unknown = 0
-    for container in spec["containers"]:
-        state, last = _states(by_name.get(container["name"]))
-        if "running" in state:
-            running += 1
-        elif "terminated" in state:
-            stopped += 1
-            succeeded += state["terminated"]["exitCode"] == 0
-        elif "waiting" in state:
-            if "terminated" in last:
-                stopped += 1
-            else:
-                waiting += 1
-        else:
-            unknown += 1
-    policy = spec.get("restartPolicy", "Always")
-    if failed and policy == "Never":
-        return "Failed"
-    if pending or waiting or unknown or not (running or stopped):
-        return "Pending"
-    if running or policy == "Always":
-        return "Running"
-    if stopped == succeeded:
-        return "Succeeded"
-    return "Failed" if policy == "Never" else "Running"
-
-
-def _states(entry: Object | None) -> tuple[Object, Object]:
-    if entry is None:
-        return {}, {}
-    return entry["state"], entry.get("lastState") or {}
-
-
-def _names(items: Iterable[str]) -> str:
-    return "[" + " ".join(items) + "]"
-
-
-def _unready(specs: Iterable[Object], statuses: Iterable[Object], word: str) -> tuple[bool, str]:
-    """Whether any container status is missing, and a message about all containers that are not
-    ready.
-    """
-    ready = {entry["name"]: entry["ready"] for entry in statuses}
-    names = [spec["name"] for spec in specs]
-    unknown = [name for name in names if name not in ready]
-    unready = [name for name in names if ready.get(name) is False]
-    parts = []
-    if unknown:
-        parts.append(f"containers with unknown status: {_names(unknown)}")
-    if unready:
-        parts.append(f"containers with {word} status: {_names(unready)}")
-    return bool(unknown), ", ".join(parts)
-
-
-def _containers_ready(spec: Object, statuses: Sequence[Object], phase: str, kind: str) -> Object:
-    unknown, message = _unready(spec["containers"], statuses, "unready")
-    if phase == "Succeeded" and not unknown:
-        return {"type": kind, "status": "False", "reason": "PodCompleted"}
-    if message:
-        return {"type": kind, "status": "False", "reason": "ContainersNotReady", "message": message}
-    return {"type": kind, "status": "True"}
-
-
-def _initialized(spec: Object, statuses: Sequence[Object], phase: str) -> Object:
-    unknown, message = _unready(spec.get("initContainers") or (), statuses, "incomplete")
-    if phase == "Succeeded" and not unknown:
-        return {"type": "Initialized", "status": "True", "reason": "PodCompleted"}
-    if message:
-        return {
-            "type": "Initialized",
-            "status": "False",
-            "reason": "ContainersNotInitialized",
-            "message": message,
-        }
-    return {"type": "Initialized", "status": "True"}
-
-
-def make_ready_condition(
-    spec: Object, conditions: Iterable[Object], statuses: Sequence[Object], phase: str
-) -> Object:
-    """Ready: all containers and all readiness gates are."""
-    condition = _containers_ready(spec, statuses, phase, "Ready")
-    gates = spec.get("readinessGates")
-    if condition["status"] != "True" or not gates:
-        return condition
-    found = {c["type"]: c["status"] for c in conditions}
-    texts = []
-    for gate in gates:
-        kind = gate["conditionType"]
-        if kind not in found:
-            texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
-        elif found[kind] != "True":
-            texts.append(
-                f'the status of pod readiness gate "{kind}" is not "True", but {found[kind]}'
-            )
-    if texts:
-        return {
-            "type": "Ready",
-            "status": "False",
-            "reason": "ReadinessGatesNotReady",
-            "message": ", ".join(texts),
-        }
-    return condition
+def _probe_one(spec: Object, entry: Object, probes: ProbeResults) -> None:
+    started = ready = False
+    if "running" in entry["state"]:
+        container_id = entry["containerID"].partition("://")[2]
+        result = probes.startup(container_id)
+        started = "startupProbe" not in spec if result is None else result
+        if started:
+            ready = "readinessProbe" not in spec or probes.readiness(container_id) is True
+    entry["started"] = started
+    entry["ready"] = ready

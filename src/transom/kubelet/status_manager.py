@@ -16,11 +16,17 @@ from typing import Any
 from transom.client.api import STRATEGIC_PATCH, ApiClient, is_conflict, is_not_found
 from transom.client.resources import PODS
 from transom.kit.clock import Clock, Timer, rfc3339
+from transom.kubelet.actions import exited_restarts
+from transom.kubelet.conditions import DISRUPTION_TARGET, own_conditions
+from transom.kubelet.features import NO_FEATURES, PodFeatures
 from transom.kubelet.labels import is_mirror
 from transom.kubelet.podstate import TERMINAL, uid_of
-from transom.kubelet.status import OWN_CONDITIONS
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.machinery.podutil import (
+    all_containers_could_restart,
+    is_restartable_init_container,
+)
 
 log = logging.getLogger("transom.kubelet")
 
@@ -69,11 +75,17 @@ class StatusManager:
     """
 
     def __init__(
-        self, client: ApiClient, clock: Clock, api_pod: Callable[[str], Object | None]
+        self,
+        client: ApiClient,
+        clock: Clock,
+        api_pod: Callable[[str], Object | None],
+        features: PodFeatures = NO_FEATURES,
     ) -> None:
         self._client = client
         self._clock = clock
         self._api_pod = api_pod
+        self._features = features
+        self._own = own_conditions(features)
         self._entries: dict[str, _Entry] = {}
 
     def get(self, uid: str) -> Object | None:
@@ -86,7 +98,7 @@ class StatusManager:
         uid = uid_of(pod)
         entry = self._entries.get(uid)
         old = entry.status if entry else (self._api_pod(uid) or pod).get("status") or {}
-        problem = _illegal(old, status, pod["spec"].get("restartPolicy", "Always"))
+        problem = _illegal(old, status, pod, self._features)
         if problem:
             log.error(
                 "status of pod %s/%s: %s",
@@ -96,6 +108,9 @@ class StatusManager:
             )
             return
         self._stamp(status, old)
+        generation = pod["metadata"].get("generation")
+        if self._features.observed_generation and generation:
+            status["observedGeneration"] = generation
         if entry is None:
             entry = self._entries[uid] = _Entry(uid, status)
         elif entry.status == status:
@@ -121,7 +136,7 @@ class StatusManager:
             return
         if int(pod["metadata"].get("resourceVersion") or 0) <= entry.version:
             return
-        if pod_status_merge_patch(pod.get("status") or {}, entry.status) is not None:
+        if pod_status_merge_patch(pod.get("status") or {}, entry.status, self._own) is not None:
             entry.dirty = True
             self._start(entry, RETRY_SECONDS)
 
@@ -152,7 +167,10 @@ class StatusManager:
         now = rfc3339(self._clock.time())
         before = {c["type"]: c for c in old.get("conditions") or ()}
         for condition in status.get("conditions") or ():
-            if condition["type"] not in OWN_CONDITIONS:
+            shared = condition["type"] == DISRUPTION_TARGET
+            if condition["type"] not in self._own and (
+                not shared or "lastTransitionTime" in condition
+            ):
                 continue
             was = before.get(condition["type"])
             same = was is not None and was["status"] == condition["status"]
@@ -220,7 +238,7 @@ class StatusManager:
             else:
                 entry.seen = None
         entry.dirty = False
-        change = pod_status_merge_patch(current, entry.status)
+        change = pod_status_merge_patch(current, entry.status, self._own)
         if change is not None:
             body = {"metadata": {"uid": meta["uid"]}, "status": change}
             written = await self._client.patch(
@@ -268,33 +286,42 @@ _CONTAINERS = frozenset(
 )
 
 
-def _illegal(old: Object, new: Object, policy: str) -> str:
+def _illegal(old: Object, new: Object, pod: Object, features: PodFeatures) -> str:
     """A container that has terminated for good must not appear running again."""
-    if policy == "Always":
+    spec = pod["spec"]
+    if features.restart_all and all_containers_could_restart(spec):
         return ""
-    for field in ("containerStatuses", "initContainerStatuses"):
+    if not features.restart_rules and spec.get("restartPolicy", "Always") == "Always":
+        return ""
+    for field, kind in _ENDED.items():
         now = {entry["name"]: entry for entry in new.get(field) or ()}
+        specs = {container["name"]: container for container in spec.get(kind) or ()}
         for entry in old.get(field) or ():
-            ended = entry["state"].get("terminated")
-            if (
-                ended is None
-                or (ended["exitCode"] and policy == "OnFailure")
-                or entry["name"] not in now
+            name, ended = entry["name"], entry["state"].get("terminated")
+            if ended is None or name not in now or name not in specs:
+                continue
+            if exited_restarts(specs[name], pod, ended["exitCode"], features) or (
+                features.sidecars
+                and kind == "initContainers"
+                and is_restartable_init_container(specs[name])
             ):
                 continue
-            if "terminated" not in now[entry["name"]]["state"]:
+            if "terminated" not in now[name]["state"]:
                 return (
-                    f"terminated container {entry['name']} attempted illegal transition to "
+                    f"terminated container {name} attempted illegal transition to "
                     "non-terminated state"
                 )
     return ""
+
+
+_ENDED = {"containerStatuses": "containers", "initContainerStatuses": "initContainers"}
 
 
 # ---- the difference of two statuses, as a strategic merge patch
 # --------------------------------------------------
 
 
-def pod_status_merge_patch(old: Object, new: Object) -> Object | None:
+def pod_status_merge_patch(old: Object, new: Object, own_types: frozenset[str]) -> Object | None:
     """The patch from `old` to `new`; None when nothing changes. Keeps conditions of other
     components.
     """
@@ -305,17 +332,19 @@ def pod_status_merge_patch(old: Object, new: Object) -> Object | None:
     for key in old:
         if key not in new and key not in _KEYED:
             out[key] = None
-    kept = [c for c in old.get("conditions") or () if c["type"] not in OWN_CONDITIONS]
-    own = [c for c in new.get("conditions") or () if c["type"] in OWN_CONDITIONS]
+    own_types |= {c["type"] for c in new.get("conditions") or () if c["type"] == DISRUPTION_TARGET}
+    kept = [c for c in old.get("conditions") or () if c["type"] not in own_types]
+    own = [c for c in new.get("conditions") or () if c["type"] in own_types]
     _keyed(out, "conditions", old.get("conditions") or (), [*kept, *own])
-    _keyed(out, "podIPs", old.get("podIPs") or (), new.get("podIPs") or ())
+    for field in ("podIPs", "hostIPs"):
+        _keyed(out, field, old.get(field) or (), new.get(field) or ())
     if out and old.get("phase") in TERMINAL and new.get("phase") != old["phase"]:
         log.error("a pod that is %s would become %s", old["phase"], new.get("phase"))
         return None
     return out or None
 
 
-_KEYED = {"conditions": "type", "podIPs": "ip"}
+_KEYED = {"conditions": "type", "podIPs": "ip", "hostIPs": "ip"}
 
 
 def _keyed(out: Object, field: str, old: Iterable[Object], new: Iterable[Object]) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import parse_rfc3339
 from transom.kubelet import actions, podstate, status
+from transom.kubelet.allocation import AllocationManager, ResizeFailure
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.labels import is_static
@@ -23,11 +24,13 @@ from transom.kubelet.parts import Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, PodState, format_pod, is_deleted, is_host_network
 from transom.kubelet.refs import pod_ref
+from transom.kubelet.restart_all import all_containers_removed, should_all_containers_restart
 from transom.kubelet.starter import ContainerStarter
 from transom.kubelet.status_manager import StatusManager
 from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import PodWorker, PodWorkers, SyncOutcome
 from transom.machinery.objects import Object
+from transom.machinery.podutil import all_containers_could_restart
 from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
 log = logging.getLogger("transom.kubelet")
@@ -43,6 +46,7 @@ class PodSyncParts(NamedTuple):
     admission: PodAdmitHandler
     prober: Prober
     mirrors: Mirrors
+    allocation: AllocationManager
 
 
 class PodSync:
@@ -65,7 +69,13 @@ class PodSync:
         self._starter = starter
         self._end = terminator
         self._around = status.StatusInputs(
-            env.config.node_ips, env.runtime.version.name, parts.prober, terminator.last_words
+            env.config.node_ips,
+            env.runtime.version.name,
+            parts.prober,
+            terminator.last_words,
+            env.config.pod_features,
+            parts.allocation.actual,
+            parts.allocation.conditions,
         )
 
     async def __call__(self, worker: PodWorker) -> SyncOutcome:
@@ -94,14 +104,21 @@ class PodSync:
             and reported.get("conditions")
             and reported.get("phase") not in TERMINAL
         ):
-            self._statuses.set(pod, status.probed(pod, reported, self._around.probes))
+            self._statuses.set(pod, status.probed(pod, reported, self._around))
 
     def _read(self, worker: PodWorker) -> PodState:
         return podstate.read_pod_state(self._env.runtime, worker.uid)
 
-    def _generate(self, worker: PodWorker, pod: Object, state: PodState) -> Object:
+    def _generate(
+        self, worker: PodWorker, pod: Object, state: PodState, *, terminal: bool = False
+    ) -> Object:
         return status.generate_pod_status(
-            pod, state, self._pods.reported_status(pod), worker.reasons, self._around
+            pod,
+            state,
+            self._pods.reported_status(pod),
+            worker.reasons,
+            self._around,
+            terminal=terminal,
         )
 
     def _record_event(self, pod: Object, kind: str, reason: str, message: str) -> None:
@@ -114,6 +131,8 @@ class PodSync:
         state = self._read(worker)
         if self._past_deadline(worker, pod):
             return await self._exceeded(worker, pod, state)
+        if self._around.features.resize:
+            pod = self._resized(pod, state)
         now = self._generate(worker, pod, state)
         refused = self._parts.admission.can_run(pod)
         if refused is not None:
@@ -140,7 +159,13 @@ class PodSync:
                 self._env.clock,
             )
         todo = actions.compute_pod_actions(
-            pod, state, self._parts.prober.liveness, self._parts.prober.startup
+            pod,
+            state,
+            self._parts.prober.liveness,
+            self._parts.prober.startup,
+            self._around.features,
+            self._parts.allocation.action if self._around.features.resize else actions.no_resize,
+            restart_all=self._restarts_all(pod, state),
         )
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return SyncOutcome.FAILED
@@ -153,6 +178,10 @@ class PodSync:
         self, worker: PodWorker, pod: Object, state: PodState, todo: actions.PodActions
     ) -> SyncOutcome:
         good = await self._starter.run(worker, pod, state, todo)
+        if todo.update:
+            updated = await self._update(pod, todo)
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+            good, worker.again = good and updated, worker.again or updated
         self._parts.prober.sync(worker.uid)
         # The next sync reports the result and everything that happened in the meantime. After a
         # failure, it runs when a kubelet would have noticed the change in its runtime.
@@ -161,6 +190,30 @@ class PodSync:
             return SyncOutcome.SOON if changed else SyncOutcome.FAILED
         worker.again = worker.again or changed
         return SyncOutcome.OK
+
+    def _restarts_all(self, pod: Object, state: PodState) -> bool:
+        return (
+            self._around.features.restart_all
+            and all_containers_could_restart(pod["spec"])
+            and should_all_containers_restart(pod, state, self._pods.reported_status(pod))
+            and not all_containers_removed(pod, state)
+        )
+
+    def _resized(self, pod: Object, state: PodState) -> Object:
+        """The pod with the resources that it may use."""
+        allocation = self._parts.allocation
+        pod = allocation.resize(pod, self._pods.active_pods(), state)
+        allocation.finish(pod, state)
+        return pod
+
+    async def _update(self, pod: Object, todo: actions.PodActions) -> bool:
+        for spec, container in todo.update:
+            try:
+                await self._parts.allocation.actuate(pod, spec, container)
+            except ResizeFailure as failure:
+                self._parts.allocation.fail(pod, str(failure))
+                return False
+        return True
 
     def _network_ready(self, pod: Object, runtime: RuntimeStatus) -> bool:
         problem = network_problem(runtime, self._env.config.release)
@@ -234,8 +287,12 @@ class PodSync:
         """The pod's deletion was requested."""
         request = worker.kill
         assert request is not None
-        self._statuses.set(pod, request.status)
+        features = self._around.features
+        now = self._generate(worker, pod, self._read(worker)) if features.evicted_status else {}
+        self._statuses.set(pod, status.evicted_status(pod, now, request.status, features))
         killed = await self._kill(pod, self._read(worker), request.grace)
+        if killed and features.evicted_status:
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
         worker.kill = None
         if not request.done.done():
             request.done.set_result(None)
@@ -278,7 +335,7 @@ class PodSync:
         if not await self._kill(pod, state):
             return SyncOutcome.FAILED
         if not ended:
-            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker), terminal=True))
         if not await self._clear(worker):
             return SyncOutcome.FAILED
         worker.finished = True

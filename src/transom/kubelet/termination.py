@@ -18,11 +18,14 @@ from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import Clock
 from transom.kit.goquote import go_quote
 from transom.kubelet import labels
+from transom.kubelet.actions import FailedProbe
 from transom.kubelet.base import KubeletContext
 from transom.kubelet.container_gc import remove_log
+from transom.kubelet.event_texts import event_texts
 from transom.kubelet.parts import HookFailure, Hooks
 from transom.kubelet.podstate import PodState, container_spec, format_pod, read_pod_state
 from transom.kubelet.refs import container_ref
+from transom.kubelet.termination_order import TerminationOrder, has_sidecar
 from transom.machinery.objects import Object
 from transom.runtime.api import Container, RuntimeFailure
 
@@ -42,18 +45,22 @@ class Terminator:
     def __init__(self, env: KubeletContext, hooks: Hooks) -> None:
         self._env = env
         self._hooks = hooks
+        self._features = env.config.pod_features
         self._late: set[asyncio.Task[None]] = set()
 
     # ---- stopping
     # ----------------------------------------------------------------------------------------------
 
     async def kill_pod(self, pod: Object | None, state: PodState, grace: int | None = None) -> None:
-        """Stops all containers at once, then the sandboxes. `pod` is None when it is no longer
-        known. `grace` overrides the pod's own. Raises KillFailure.
+        """Stops all containers at once, sidecars after the others, then the sandboxes. `pod` is
+        None when it is no longer known. `grace` overrides the pod's own. Raises KillFailure.
         """
         running = state.running()
+        order = None
+        if pod is not None and self._features.sidecars and has_sidecar(pod):
+            order = TerminationOrder(pod, (c.name for c in running), self._env.clock)
         results = (
-            await asyncio.gather(*(self._try_kill(pod, c, grace) for c in running))
+            await asyncio.gather(*(self._try_kill(pod, c, grace, order) for c in running))
             if running
             else []
         )
@@ -71,15 +78,27 @@ class Terminator:
                 problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]"
             )
 
-    async def _try_kill(self, pod: Object | None, container: Container, grace: int | None) -> str:
+    async def _try_kill(
+        self,
+        pod: Object | None,
+        container: Container,
+        grace: int | None,
+        order: TerminationOrder | None,
+    ) -> str:
         try:
-            await self.kill_container(pod, container, grace=grace)
+            await self.kill_container(pod, container, grace=grace, order=order)
         except (RuntimeFailure, KillFailure) as failure:
             return _result("KillContainer", container.name, "KillContainerError", str(failure))
         return ""
 
     async def kill_container(
-        self, pod: Object | None, container: Container, message: str = "", grace: int | None = None
+        self,
+        pod: Object | None,
+        container: Container,
+        message: str = "",
+        grace: int | None = None,
+        probe: FailedProbe = "",
+        order: TerminationOrder | None = None,
     ) -> None:
         """Raises RuntimeFailure, or KillFailure when the pod has no such container."""
         if pod is None:
@@ -102,14 +121,33 @@ class Terminator:
             message or f"Stopping container {container.name}",
             container.id,
         )
-        allowed = _grace(pod)
+        allowed = self._grace(pod, spec, probe)
+        overrides = grace is not None and self._features.grace_before_hooks
+        if grace is not None and overrides:
+            allowed = grace
         handler = (spec.get("lifecycle") or {}).get("preStop")
         if handler is not None and allowed > 0:
             allowed -= await self._pre_stop(pod, spec, container.id, handler, allowed)
+        if order is not None and allowed > 0:
+            allowed -= int(await order.wait_for_turn(container.name, allowed))
         allowed = max(allowed, MINIMUM_GRACE)
-        if grace is not None:
+        if grace is not None and not overrides:
             allowed = grace
         await self._env.runtime.stop_container(container.id, allowed)
+        if order is not None:
+            order.container_terminated(container.name)
+
+    def _grace(self, pod: Object, spec: Object, probe: FailedProbe) -> int:
+        """The grace period of the pod, or that of the probe that failed."""
+        if (
+            probe
+            and self._features.probe_grace_period
+            and pod["metadata"].get("deletionGracePeriodSeconds") is None
+        ):
+            own = (spec.get(f"{probe}Probe") or {}).get("terminationGracePeriodSeconds")
+            if own is not None:
+                return int(own)
+        return _grace(pod)
 
     async def _pre_stop(
         self, pod: Object, spec: Object, container_id: str, handler: Object, seconds: int
@@ -122,9 +160,9 @@ class Terminator:
             try:
                 await self._hooks.run(pod, spec, container_id, handler)
             except HookFailure as failure:
-                self.event(
-                    pod, spec["name"], WARNING, "FailedPreStopHook", str(failure), container_id
-                )
+                hidden = event_texts(self._env.config.release).hidden_hooks
+                shown = "PreStopHook failed" if hidden else str(failure)
+                self.event(pod, spec["name"], WARNING, "FailedPreStopHook", shown, container_id)
 
         start = self._env.clock.monotonic()
         await _within(self._env.clock, seconds, run(), self._late)

@@ -21,6 +21,44 @@ def visit_containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[d
         yield from spec.get("ephemeralContainers") or ()
 
 
+def is_restartable_init_container(container: dict[str, Any]) -> bool:
+    """Whether an init container is a sidecar: it keeps running beside the containers."""
+    return container.get("restartPolicy") == "Always"
+
+
+def matching_restart_rule(container: dict[str, Any], code: int) -> dict[str, Any] | None:
+    """The first rule of the container for this exit code."""
+    for rule in container.get("restartPolicyRules") or ():
+        codes = rule.get("exitCodes") or {}
+        listed = code in (codes.get("values") or ())
+        if codes.get("operator") == ("In" if listed else "NotIn"):
+            return dict(rule)
+    return None
+
+
+def container_should_restart(
+    container: dict[str, Any], pod_policy: str, code: int, *, restart_all: bool
+) -> bool:
+    """Whether the rules, the policy of the container or that of the pod restart a container that
+    has exited. `restart_all`: the release has the action RestartAllContainers.
+    """
+    if container.get("restartPolicy"):
+        action = (matching_restart_rule(container, code) or {}).get("action")
+        if action == "Restart" or (action == "RestartAllContainers" and restart_all):
+            return True
+    policy = container.get("restartPolicy") or pod_policy
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+
+def all_containers_could_restart(spec: dict[str, Any]) -> bool:
+    """Whether a rule of any container restarts all of them."""
+    return any(
+        rule.get("action") == "RestartAllContainers"
+        for container in visit_containers(spec, ephemeral=False)
+        for rule in container.get("restartPolicyRules") or ()
+    )
+
+
 def qos_class(pod: dict[str, Any], pod_level: bool = False) -> str:
     """Guaranteed if every container has equal limits and requests for cpu and memory, BestEffort
     without any. `pod_level`: resources of the pod, if set, count instead of those of containers.

@@ -24,6 +24,7 @@ from transom.kit.files import make_private
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
+from transom.kubelet.configuration_fields import configuration_settings
 from transom.kubelet.os_linux import RULES as LINUX_RULES
 from transom.kubelet.os_windows import RULES as WINDOWS_RULES
 from transom.kubelet.osrules import OsRules
@@ -276,6 +277,7 @@ class Node:
             version=self.kubelet_version,
             root_dir=guided.root_dir,
             pod_logs_dir=guided.pod_logs_dir,
+            **configuration_settings(self.spec.kubelet_config),
         )
 
     def kubelet_socket(self) -> socket.socket | None:

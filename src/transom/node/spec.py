@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
+from transom.kubelet.configuration_fields import (
+    configuration_settings,
+    is_configuration_field,
+)
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.releases import parse_release
+from transom.machinery.releases.kubelet import oldest_kubelet
 from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
@@ -76,6 +82,7 @@ class NodeSpec:
         0  # disk usage in percent that triggers image garbage collection; 0 for the default
     )
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    kubelet_config: Mapping[str, Any] = field(default_factory=dict)  # of KubeletConfiguration
     priority_class: str = ""
     pause_image: str = ""
     max_pods: int = 110
@@ -346,8 +353,11 @@ def _facts(settings: ClusterSettings, node: NodeSpec) -> releases.ReleaseFacts:
     return releases.release_facts(releases.parse_release_version(kubelet_version(settings, node)))
 
 
+_SKEWS = {2: "two", 3: "three"}
+
+
 def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> None:
-    """A kubelet may be up to two minor versions older than the API server, and never newer."""
+    """A kubelet may be a few minor versions older than the API server, and never newer."""
     if not node.kubelet_version:
         return
     match = re.fullmatch(r"v?1\.(\d+)(\.\d+)?", node.kubelet_version)
@@ -357,11 +367,12 @@ def _check_skew(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -> N
             "write it like v1.19.16 or 1.19",
         )
     minor, ours = int(match[1]), int(settings.release.split(".")[1])
-    if minor > ours or minor < ours - 2:
+    skew = oldest_kubelet(parse_release(settings.release))
+    if minor > ours or minor < ours - skew:
         raise refuse(
             f"a kubelet {node.kubelet_version} cannot join an API server of {settings.release}: it must not be newer, and at"
-            " most two minor versions older",
-            f"choose a version from 1.{max(ours - 2, 0)} to 1.{ours}",
+            f" most {_SKEWS[skew]} minor versions older",
+            f"choose a version from 1.{max(ours - skew, 0)} to 1.{ours}",
         )
 
 
@@ -405,6 +416,7 @@ _FILE_FIELDS = {  # as the file spells them
     "evictionSoftGracePeriod": "eviction_soft_grace_period",
     "featureGates": "feature_gates",
     "imageGCHighThresholdPercent": "image_gc_high",
+    "kubeletConfig": "kubelet_config",
     "priorityClass": "priority_class",
     "pauseImage": "pause_image",
     "maxPods": "max_pods",
@@ -501,6 +513,8 @@ def _value(where: str, name: str, value: Any) -> Any:
         if not isinstance(value, dict):
             raise UserError(f"{where}.{name} of the cluster file must be a mapping")
         return {str(k): v if isinstance(v, bool) else str(v) for k, v in value.items()}
+    if attribute == "kubelet_config":
+        return _kubelet_config(where, value)
     if attribute == "taints":
         if not isinstance(value, list):
             raise UserError(f"{where}.taints of the cluster file must be a list")
@@ -514,6 +528,19 @@ def _value(where: str, name: str, value: Any) -> Any:
             raise UserError(f"{where}.{name} of the cluster file must be true or false")
         return value
     return str(value)
+
+
+def _kubelet_config(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{where}.kubeletConfig of the cluster file must be a mapping")
+    unknown = next((name for name in value if not is_configuration_field(str(name))), None)
+    if unknown is not None:
+        raise UserError(f"{where}.kubeletConfig: {unknown!r} cannot be set")
+    try:
+        configuration_settings(value)
+    except ValueError as problem:
+        raise UserError(f"{where}.kubeletConfig: {problem}") from problem
+    return value
 
 
 def changed_spec(settings: ClusterSettings, node: NodeSpec, values: Mapping[str, Any]) -> NodeSpec:

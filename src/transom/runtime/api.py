@@ -311,6 +311,11 @@ class ContainerRuntime(Protocol):
     async def start_container(self, container_id: str) -> None: ...
     async def stop_container(self, container_id: str, grace: float) -> None: ...
     async def remove_container(self, container_id: str) -> None: ...
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        """Changes the limits of a running Linux container."""
+
     def containers(self, uid: str = "") -> Sequence[Container]:
         """All containers, or those of one pod; newest first."""
 

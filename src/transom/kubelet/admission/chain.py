@@ -17,6 +17,9 @@ from transom.kubelet.failures import PodRejection
 from transom.kubelet.labels import is_static
 from transom.kubelet.parts import KillPod
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.kubelet import kubelet_has
+from transom.machinery.resourcenames import resource_amount
 
 _OPERATING_SYSTEM_SINCE = (1, 24)
 _TAINTS_SINCE = (1, 24)
@@ -72,6 +75,35 @@ class PodAdmission:
         if problem:
             return PodRejection("SysctlForbidden", problem)
         return self._predicates(pod, active_pods)
+
+    def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
+        """Whether the node can give the pod the resources of its spec."""
+        problem = self._env.os.resize_problem() or self._exceeds_node(pod)
+        if problem:
+            return PodRejection("Infeasible", problem)
+        others = [requests_of_pod(other) for other in active_pods]
+        asked = requests_of_pod(pod)
+        failures = predicates.check_predicates(pod, asked, others, self._node())
+        if failures:
+            return PodRejection(failures[0].reason, failures[0].message(self._env.config.release))
+        self._asked[pod["metadata"]["uid"]] = asked
+        return None
+
+    def _exceeds_node(self, pod: Object) -> str:
+        if not kubelet_has(Release(*self._env.config.release), "ResizeExceedsNode"):
+            return ""
+        if kubelet_has(Release(*self._env.config.release), "LargeResizesDeferred"):
+            return ""
+        allocatable = (self._node().get("status") or {}).get("allocatable") or {}
+        asked = requests_of_pod(pod).resources
+        for name in ("memory", "cpu"):
+            capacity = resource_amount(name, allocatable.get(name, "0"))
+            if asked.get(name, 0) > capacity:
+                return (
+                    f"Node didn't have enough capacity: {name}, requested: {asked[name]}, "
+                    f"capacity: {capacity}"
+                )
+        return ""
 
     def _predicates(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         release = self._env.config.release

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from transom.machinery import quantity
 from transom.machinery.objects import Object
+from transom.machinery.podresources import is_pod_level_resource
+from transom.machinery.podutil import is_restartable_init_container
 from transom.machinery.resourcenames import (
     CPU,
     EPHEMERAL,
@@ -61,12 +63,34 @@ def requests_of_pod(pod: Object) -> PodRequests:
                         port.get("hostIP") or _ANY, port.get("protocol") or "TCP", port["hostPort"]
                     )
                 )
-    for container in spec.get("initContainers") or ():
-        for name, value in request_amounts(_requests(container)).items():
-            total[name] = max(total.get(name, 0), value)
+    _add_init_containers(total, spec)
+    for name, value in request_amounts((spec.get("resources") or {}).get("requests")).items():
+        if is_pod_level_resource(name):
+            total[name] = value
     for name, value in request_amounts(spec.get("overhead")).items():
         total[name] = total.get(name, 0) + value
     return PodRequests(total, tuple(ports))
+
+
+def _add_init_containers(total: dict[str, int], spec: Object) -> None:
+    """Sidecars run beside the containers; others need their requests and those of the sidecars
+    before them.
+    """
+    sidecars: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        asked = request_amounts(_requests(container))
+        if is_restartable_init_container(container):
+            for name, value in asked.items():
+                total[name] = total.get(name, 0) + value
+                sidecars[name] = sidecars.get(name, 0) + value
+            asked = sidecars
+        else:
+            asked = {n: asked.get(n, 0) + sidecars.get(n, 0) for n in (*sidecars, *asked)}
+        for name, value in asked.items():
+            most[name] = max(most.get(name, 0), value)
+    for name, value in most.items():
+        total[name] = max(total.get(name, 0), value)
 
 
 def preempted(pod: Object, name: str) -> int:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from transom.kit.clock import Clock, rfc3339
 from transom.kubelet import allocatable
 from transom.kubelet.config import KubeletConfig
+from transom.kubelet.node.features import kube_proxy_version, node_feature_fields
 from transom.kubelet.osrules import OsRules
 from transom.machinery import quantity
 from transom.machinery.objects import Object
@@ -96,6 +97,7 @@ class NodeStatus:
     __slots__ = (
         "_clock",
         "_config",
+        "_features",
         "_fixed",
         "_host",
         "_identity",
@@ -141,6 +143,7 @@ class NodeStatus:
         self._reserved = allocatable.node_reservation(config, rules, self._machine)
         self._identity: SystemInfo | None = None
         self._fixed: Object = {}
+        self._features: Object = {}
         self._images: Sequence[Image] | None = None
         self._image_list: list[Object] = []
         self._runtime_ready_at: float | None = None
@@ -161,6 +164,11 @@ class NodeStatus:
         }
         status["capacity"], status["allocatable"] = self._resources(old)
         status["nodeInfo"] = self._node_info(old, fixed["nodeInfo"])
+        for field in ("features", "runtimeHandlers", "declaredFeatures"):
+            if field in self._features:
+                status[field] = self._features[field]
+            else:
+                status.pop(field, None)
         self._put(status, "images", self._images_now())
         status["conditions"] = self._conditions(old.get("conditions") or [], status["capacity"])
         in_use = self.volumes_in_use()
@@ -197,8 +205,14 @@ class NodeStatus:
                     {"type": "Hostname", "address": config.node_name},
                 ],
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": config.port}},
-                "nodeInfo": self._rules.node_info(identity, self._runtime.version, config),
+                "nodeInfo": {
+                    **self._rules.node_info(identity, self._runtime.version, config),
+                    "kubeProxyVersion": kube_proxy_version(config),
+                },
             }
+            self._features = node_feature_fields(
+                config, self._runtime.version, linux=self._rules.name == "linux"
+            )
         self._identity = identity
         return self._fixed
 

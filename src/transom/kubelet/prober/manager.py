@@ -21,6 +21,7 @@ from transom.kubelet.podstate import (
 from transom.kubelet.prober.worker import FIELDS, INITIAL, Kind, ProbedContainer, ProbeWorker
 from transom.kubelet.refs import pod_ref
 from transom.machinery.objects import Object
+from transom.machinery.podutil import is_restartable_init_container
 from transom.runtime.api import Container
 
 # From this release on, only the probes of a kubelet that has just started are spread over their
@@ -48,6 +49,7 @@ class ProbeManager:
         self._workers: dict[str, list[ProbeWorker]] = {}  # by pod
         self._results: dict[Kind, dict[str, bool | None]] = {kind: {} for kind in FIELDS}
         self._started = env.clock.monotonic()
+        self._sidecars = env.config.pod_features.sidecars
 
     # Results
 
@@ -82,7 +84,11 @@ class ProbeManager:
         workers: list[ProbeWorker] = []
         probed: ProbedContainer | None = None
         for container, path in container_specs(pod):
-            if not path.startswith("spec.containers"):
+            if not path.startswith("spec.containers") and not (
+                self._sidecars
+                and path.startswith("spec.initContainers")
+                and is_restartable_init_container(container)
+            ):
                 continue
             for kind, field in FIELDS.items():
                 if container.get(field) is not None:

@@ -35,6 +35,7 @@ _SUBRESOURCES: Final = (
     ("/metrics", "metrics"),
     ("/logs", "log"),
     ("/spec", "spec"),
+    ("/checkpoint", "checkpoint"),
 )
 
 K = TypeVar("K")
@@ -81,10 +82,43 @@ def subresource_of(path: str) -> str:
     return "proxy"
 
 
-class KubeletAuth:
-    __slots__ = ("_anonymous", "_client", "_clock", "_decisions", "_node", "_tokens")
+_FINE: Final = (
+    ("/pods", "pods"),
+    ("/healthz", "healthz"),
+    ("/configz", "configz"),
+    ("/runningpods", "pods"),
+)
 
-    def __init__(self, client: ApiClient, clock: Clock, node: str, anonymous: bool) -> None:
+
+def fine_subresource_of(path: str) -> str:
+    """The subresource that allows a path besides nodes/proxy; empty if there is none."""
+    return next((n for p, n in _FINE if path == p or path.startswith(p + "/")), "")
+
+
+class AuthRules(NamedTuple):
+    """What depends on the release: `fine` subresources such as nodes/pods, and error texts that
+    name all `subresources`.
+    """
+
+    fine: bool = False
+    subresources: bool = False
+
+
+NO_AUTH_RULES: Final = AuthRules()
+
+
+class KubeletAuth:
+    __slots__ = ("_anonymous", "_client", "_clock", "_decisions", "_node", "_rules", "_tokens")
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        node: str,
+        anonymous: bool,
+        rules: AuthRules = NO_AUTH_RULES,
+    ) -> None:
+        self._rules = rules
         self._client = client
         self._clock = clock
         self._node = node
@@ -97,14 +131,20 @@ class KubeletAuth:
         user = await self._authenticate(request)
         if user is None:
             raise HttpFailure(401, "Unauthorized")
-        verb, subresource = verb_of(request.method), subresource_of(request.path)
-        attributes = f"(user={user.name}, verb={verb}, resource=nodes, subresource={subresource})"
-        try:
-            allowed = await self._authorize(user, verb, subresource)
-        except (ApiError, OSError) as problem:
-            raise HttpFailure(500, f"Authorization error {attributes}") from problem
-        if not allowed:
-            raise HttpFailure(403, f"Forbidden {attributes}")
+        verb, names = verb_of(request.method), [subresource_of(request.path)]
+        if self._rules.fine and (fine := fine_subresource_of(request.path)):
+            names.insert(0, fine)
+        begin = f"(user={user.name}, verb={verb}, resource=nodes, "
+        for name in names:
+            try:
+                if await self._authorize(user, verb, name):
+                    return
+            except (ApiError, OSError) as problem:
+                text = f"Authorization error {begin}subresource={name})"
+                raise HttpFailure(500, text) from problem
+        if self._rules.subresources:
+            raise HttpFailure(403, f"Forbidden {begin}subresource(s)=[{' '.join(names)}])\n")
+        raise HttpFailure(403, f"Forbidden {begin}subresource={names[0]})")
 
     async def _authenticate(self, request: HttpRequest) -> AuthenticatedUser | None:
         peer = request.peer

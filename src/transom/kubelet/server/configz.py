@@ -12,6 +12,8 @@ from transom.kit.durations import format_duration
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
 
 _MI = 1 << 20
 
@@ -102,9 +104,12 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
         "providerID": config.provider_id,
         "logging": {"format": "text"},
-        "enableSystemLogHandler": True,
-        "shutdownGracePeriod": "0s",
-        "shutdownGracePeriodCriticalPods": "0s",
+        "enableSystemLogHandler": config.enable_system_log_handler,
+        "shutdownGracePeriod": format_duration(config.shutdown_grace_period),
+        "shutdownGracePeriodCriticalPods": format_duration(
+            config.shutdown_grace_period_critical_pods
+        ),
+        **_newer_fields(config),
     }
     shown = (
         "cgroupsPerQOS",
@@ -113,9 +118,26 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "registryPullQPS",
         "eventRecordQPS",
         "enableDebuggingHandlers",
+        "enableSystemLogQuery",
     )
     return {
         name: value
         for name, value in fields.items()
         if value not in ("", 0, False, [], {}) or name in shown
     }
+
+
+def _newer_fields(config: KubeletConfig) -> Object:
+    """Fields that 1.20 does not have."""
+    enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
+    out: Object = {}
+    if enabled("ImageMaximumGCAge"):
+        out["imageMaximumGCAge"] = format_duration(config.image_maximum_gc_age)
+    if enabled("NodeLogQuery"):
+        out["enableSystemLogQuery"] = config.enable_system_log_query
+    if enabled("KubeletCrashLoopBackOffMax"):
+        longest = format_duration(config.crash_loop_backoff[1])
+        out["crashLoopBackOff"] = {"maxContainerRestartPeriod": longest}
+    if enabled("KubeletEnsureSecretPulledImages"):
+        out["imagePullCredentialsVerificationPolicy"] = "NeverVerifyPreloadedImages"
+    return out

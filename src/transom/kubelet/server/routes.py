@@ -27,6 +27,7 @@ Name = Literal[
     "attach",
     "run",
     "portForward",
+    "checkpoint",
 ]
 
 _GET: Final = ("GET",)
@@ -76,6 +77,7 @@ _PREFIXES: Final[dict[str, tuple[KubeletRoute, tuple[int, ...], bool]]] = {
     "attach": (KubeletRoute("attach", _BOTH), (3, 4), False),
     "run": (KubeletRoute("run", ("POST",)), (3, 4), False),
     "portForward": (KubeletRoute("portForward", _BOTH), (2, 3), False),
+    "checkpoint": (KubeletRoute("checkpoint", ("POST",), json=True), (3,), True),
 }
 _NO_ROUTE: Final = RouteMissing(404, "404: Page Not Found")
 

@@ -20,21 +20,26 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.parts import PodView
 from transom.kubelet.server import answers, hostlogs, pods, routes
 from transom.kubelet.server.answers import HttpFailure
-from transom.kubelet.server.auth import KubeletAuth
+from transom.kubelet.server.auth import AuthRules, KubeletAuth
+from transom.kubelet.server.checkpoint import serve_checkpoint
 from transom.kubelet.server.configz import kubelet_configuration
 from transom.kubelet.stats.metrics import KubeletMetrics, ProbeCount, kubelet_metrics, probe_metrics
 from transom.kubelet.stats.resource_metrics import resource_metrics, volume_metrics
 from transom.kubelet.stats.summary import StatsProvider
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.kubelet import kubelet_has
 
 if TYPE_CHECKING:
-    from transom.kubelet.server import commands, container_logs, forward
+    from transom.kubelet.server import commands, container_logs, forward, nodelogs
     from transom.kubelet.stats import cadvisor
 else:
     commands = lazy_import("transom.kubelet.server.commands")
     forward = lazy_import("transom.kubelet.server.forward")
     cadvisor = lazy_import("transom.kubelet.stats.cadvisor")
     container_logs = lazy_import("transom.kubelet.server.container_logs")
+    nodelogs = lazy_import("transom.kubelet.server.nodelogs")
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG: Final = frozenset(
@@ -63,6 +68,7 @@ class KubeletServer:
     __slots__ = (
         "_alive",
         "_auth",
+        "_checkpoints",
         "_env",
         "_http",
         "_measure",
@@ -91,9 +97,18 @@ class KubeletServer:
         self._tls = tls
         self._alive = alive
         self._probes = probes
+        release = Release(*env.config.release)
+        enabled = FeatureSet(release, env.config.feature_gates).enabled
         self._auth = KubeletAuth(
-            env.client, env.clock, env.config.node_name, env.config.anonymous_auth
+            env.client,
+            env.clock,
+            env.config.node_name,
+            env.config.anonymous_auth,
+            AuthRules(
+                enabled("KubeletFineGrainedAuthz"), kubelet_has(release, "AuthorizedSubresources")
+            ),
         )
+        self._checkpoints = enabled("ContainerCheckpoint")
         self._http: HttpServer | None = None
         self._started = env.clock.time()
         self.metrics = metrics if metrics is not None else KubeletMetrics()
@@ -132,7 +147,7 @@ class KubeletServer:
         known = routes.is_known_path(request.path)
         if isinstance(known, routes.RouteRedirect):
             return answers.moved_answer(known.location)
-        if not known:
+        if not known or (request.path.startswith("/checkpoint/") and not self._checkpoints):
             return answers.not_found_answer()
         try:
             await self._auth.check(request)
@@ -174,7 +189,9 @@ class KubeletServer:
             case "exec" | "attach" | "run" | "portForward" as name:
                 return await self._stream(name, request, rest)
             case "logs":
-                return hostlogs.serve_host_logs(env.host.files, env.os, rest[0])
+                return await self._logs(request, rest[0])
+            case "checkpoint":
+                return serve_checkpoint(env, view, rest, request.query)
             case "configz":
                 shown = answers.json_answer(
                     {"kubeletconfig": kubelet_configuration(env.config, env.os)}
@@ -192,6 +209,14 @@ class KubeletServer:
                 if name == "metrics" and self._measure is not None:
                     await self._measure()
                 return answers.metrics_answer(await self._metrics(name))
+
+    async def _logs(self, request: HttpRequest, path: str) -> Answer:
+        env = self._env
+        if not env.config.enable_system_log_handler:
+            return answers.http_error(405, "logs endpoint is disabled.")
+        if nodelogs.answers_queries(env):
+            return await nodelogs.serve_node_logs(env, path, request.query)
+        return hostlogs.serve_host_logs(env.host.files, env.os, path)
 
     async def _metrics(self, name: str) -> str:
         env = self._env

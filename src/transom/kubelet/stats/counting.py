@@ -23,6 +23,7 @@ from transom.runtime.api import (
     ExecResult,
     FilesystemUsage,
     Image,
+    LinuxResources,
     Output,
     RuntimeEvent,
     RuntimeFailure,
@@ -78,6 +79,11 @@ class _CountedRuntime:
 
     def container(self, container_id: str) -> Container | None:
         return self._runtime.container(container_id)
+
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        await self._runtime.update_container_resources(container_id, resources)
 
     def reopen_log(self, container_id: str) -> None:
         self._runtime.reopen_log(container_id)

@@ -112,6 +112,9 @@ def print_pod(obj: Object, now: float) -> list[Any]:
         reason = "SchedulingGated"
     ready, sidecars = 0, _sidecars(obj)
     initializing = _initializing(obj, sidecars)
+    initialized = condition_of_type(status.get("conditions"), "Initialized") or {}
+    if sidecars and initialized.get("status") == "True":
+        initializing = None  # a sidecar restarts or has ended after the others
     if initializing is not None:
         reason, restarts = initializing
     else:

@@ -14,6 +14,7 @@ from transom.machinery.field import (
     invalid,
     required,
 )
+from transom.machinery.podutil import all_containers_could_restart, container_should_restart
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.common import MAX_INT32, all_invalid
 from transom.machinery.validation.containers import check_image_whitespace
@@ -370,7 +371,7 @@ def check_state_transitions(
     by_name = {c.get("name", ""): c for c in spec.get(containers) or ()}
     policy = spec.get("restartPolicy", "")
     if options.restart_rules:
-        if options.restart_all and _all_could_restart(spec):
+        if options.restart_all and all_containers_could_restart(spec):
             return
     elif policy == "Always":
         return
@@ -381,7 +382,9 @@ def check_state_transitions(
             continue
         code = ended.get("exitCode", 0)
         if options.restart_rules:
-            if name in by_name and _should_restart(by_name[name], policy, code):
+            if name in by_name and container_should_restart(
+                by_name[name], policy, code, restart_all=options.restart_all
+            ):
                 continue
         elif (code != 0 and policy == "OnFailure") or name in restartable:
             continue
@@ -399,26 +402,6 @@ def _check_ended(new: Statuses, old: Statuses, kind: str, errs: Errors) -> None:
             same = now.get("name", "") == before.get("name", "")
             if same and (now.get("state") or {}).get("terminated") is None:
                 errs.append(forbidden(f"status.{kind}[{i}].state", _STAYS_ENDED))
-
-
-def _all_could_restart(spec: Object) -> bool:
-    return any(
-        rule.get("action") == "RestartAllContainers"
-        for kind in ("initContainers", "containers")
-        for container in spec.get(kind) or ()
-        for rule in container.get("restartPolicyRules") or ()
-    )
-
-
-def _should_restart(container: Object, pod_policy: str, code: int) -> bool:
-    """Whether the rules, the policy of the container or that of the pod restart it."""
-    for rule in container.get("restartPolicyRules") or ():
-        codes = rule.get("exitCodes") or {}
-        listed = code in (codes.get("values") or ())
-        if listed == (codes.get("operator") == "In"):
-            return bool(rule.get("action") == "Restart")
-    policy = container.get("restartPolicy") or pod_policy
-    return policy == "Always" or (policy == "OnFailure" and code != 0)
 
 
 def _ip_errors(addresses: list[dict[str, Any]], field: str, go_type: str) -> Errors:

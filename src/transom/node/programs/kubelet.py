@@ -13,8 +13,6 @@ from dataclasses import replace
 from socket import socket
 from typing import Final
 
-import yaml
-
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.kit.goquote import go_quote
@@ -26,11 +24,16 @@ from transom.kubelet.node import checks
 from transom.kubelet.server.server import answer_ping_healthz
 from transom.kubelet.static_pods import RealFolder
 from transom.machinery.objects import Object
-from transom.machines.smallfiles import LARGEST_YAML, read_small_file
 from transom.node.programs.flags import gates, klog
 from transom.node.programs.flags import kubelet as flags
 from transom.node.programs.flags.golang import FlagError, ParsedFlags, flag_usage
 from transom.node.programs.host import ProgramHost
+from transom.node.programs.kubelet_config_file import (
+    ConfigFileError,
+    apply_configuration,
+    file_settings,
+    read_kubelet_configuration,
+)
 from transom.node.programs.listening import NodePorts
 from transom.node.programs.log import (
     ERROR,
@@ -73,30 +76,6 @@ _PORT_TAKEN: Final = (
 )
 _EVENT_VERBOSITY: Final = 3  # events are logged from this verbosity on
 _NETWORK_PLUGINS: Final = ("", "cni")
-# Fields of KubeletConfiguration and the equivalent flags.
-_FILE_FIELDS: Final = {
-    "healthzBindAddress": "healthz-bind-address",
-    "healthzPort": "healthz-port",
-    "clusterDNS": "cluster-dns",
-    "clusterDomain": "cluster-domain",
-    "resolvConf": "resolv-conf",
-    "maxPods": "max-pods",
-    "cgroupsPerQOS": "cgroups-per-qos",
-    "enforceNodeAllocatable": "enforce-node-allocatable",
-    "kubeReserved": "kube-reserved",
-    "systemReserved": "system-reserved",
-    "evictionHard": "eviction-hard",
-    "evictionSoft": "eviction-soft",
-    "evictionSoftGracePeriod": "eviction-soft-grace-period",
-    "featureGates": "feature-gates",
-    "podsPerCore": "pods-per-core",
-    "enableDebuggingHandlers": "enable-debugging-handlers",
-    "hairpinMode": "hairpin-mode",
-    "port": "port",
-    "staticPodPath": "pod-manifest-path",
-    "serializeImagePulls": "serialize-image-pulls",
-    "providerID": "provider-id",
-}
 
 
 def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
@@ -122,8 +101,12 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
     if given.unused and not start.at_boot:
         unused = " ".join(f"--{name}" for name in given.unused)
         log.line(WARNING, "server.go:191", UNUSED % unused)
-    if given.config_file:
-        _read_config_file(start, log, given.config_file, parsed)
+    try:
+        content = read_kubelet_configuration(start, given.config_file, given.config_dir)
+        apply_configuration(content, parsed)
+        base = replace(base, **file_settings(content))
+    except ConfigFileError as problem:
+        exit_fatal(log, "server.go:198", str(problem))
     config = _checked_config(start, log, parsed, base)
     log.info("server.go:416", f"Version: {config.version} (simulated)")
     if start.node.spec.windows:
@@ -160,28 +143,6 @@ def start_kubelet(start: ProgramStart, *, running: bool) -> StartedProgram:
 # ---- configuration ----
 
 
-def _read_config_file(start: ProgramStart, log: ProgramLog, path: str, parsed: ParsedFlags) -> None:
-    """Flags take precedence over the file."""
-    begin = f"failed to load Kubelet config file {path}, error "
-    try:
-        content = yaml.safe_load(read_small_file(start.files, start.path(path), LARGEST_YAML))
-    except OSError as problem:
-        reason = start.rules.file_error("open", path, problem)
-        text = f'{begin}failed to read kubelet config file "{path}", error: {reason}'
-        exit_fatal(log, "server.go:198", text)
-    except yaml.YAMLError as problem:
-        exit_fatal(log, "server.go:198", f"{begin}{str(problem).partition(chr(10))[0]}")
-    if not isinstance(content, dict) or content.get("kind") != "KubeletConfiguration":
-        kind = content.get("kind", "") if isinstance(content, dict) else ""
-        version = "kubelet.config.k8s.io/v1beta1"
-        text = f'{begin}no kind "{kind}" is registered for version "{version}"'
-        exit_fatal(log, "server.go:198", text)
-    for field, value in content.items():
-        name = _FILE_FIELDS.get(field)
-        if name is not None and name not in parsed.values:
-            parsed.values[name] = tuple(map(str, value)) if isinstance(value, list) else value
-
-
 def _checked_config(
     start: ProgramStart, log: ProgramLog, parsed: ParsedFlags, base: KubeletConfig
 ) -> KubeletConfig:
@@ -189,7 +150,7 @@ def _checked_config(
         config = flags.kubelet_config_from_flags(parsed, base, start.path)
     except FlagError as problem:
         exit_fatal(log, "server.go:210", str(problem))
-    unknown = gates.unrecognized_gates(config.feature_gates)
+    unknown = gates.unrecognized_gates(config.feature_gates, config.release)
     if unknown:
         exit_fatal(log, "server.go:178", unknown)
     problems = checks.check_node_configuration(config, start.rules, start.node.machine)

@@ -25,6 +25,7 @@ from transom.runtime.api import (
     ExecResult,
     FilesystemUsage,
     Image,
+    LinuxResources,
     Output,
     RuntimeEvent,
     RuntimeFailure,
@@ -212,6 +213,12 @@ class CriRuntime:
     async def remove_container(self, container_id: str) -> None:
         await self._call_if_there("RemoveContainer", {"container_id": container_id})
         await self._known.look_at_container(container_id)
+
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        request = {"container_id": container_id, "linux": to_cri.cri_linux_resources(resources)}
+        await self._client.call("UpdateContainerResources", request)
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         return self._known.containers(uid)

@@ -203,10 +203,10 @@ def _linux(linux: LinuxContainer, sandbox: Message, paths: CriPaths) -> Message:
     }
     if linux.apparmor:
         security |= {"apparmor_profile": linux.apparmor, "apparmor": _profile(linux.apparmor)}
-    return {"resources": _resources(linux.resources), "security_context": security}
+    return {"resources": cri_linux_resources(linux.resources), "security_context": security}
 
 
-def _resources(resources: LinuxResources) -> Message:
+def cri_linux_resources(resources: LinuxResources) -> Message:
     pages = resources.hugepages.items()
     return {
         "cpu_period": resources.cpu_period,

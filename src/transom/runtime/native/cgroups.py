@@ -223,6 +223,19 @@ def set_cgroup_shares(group: str, shares: int) -> None:
         _write(f"{_at('cpu', group)}/cpu.shares", shares)
 
 
+def set_cgroup_limits(group: str, limits: CgroupLimits) -> None:
+    """Changes the limits of a container that runs."""
+    two = cgroup_hierarchies().version == 2
+    period = limits.cpu_period or _PERIOD
+    set_cgroup_shares(group, limits.cpu_shares or _LEAST_SHARES)
+    if two:
+        _write(f"{_at('cpu', group)}/cpu.max", f"{limits.cpu_quota or 'max'} {period}")
+        _write(f"{_at('memory', group)}/memory.max", limits.memory or "max")
+    else:
+        _write(f"{_at('cpu', group)}/cpu.cfs_quota_us", limits.cpu_quota or -1)
+        _write(f"{_at('memory', group)}/memory.limit_in_bytes", limits.memory or -1)
+
+
 def confine_cgroup(group: str, cpus: int, memory: int) -> None:
     """Limits everything below it to a machine of that size, if this one has more."""
     two = cgroup_hierarchies().version == 2

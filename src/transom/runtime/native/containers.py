@@ -10,11 +10,18 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transom.runtime import saved
-from transom.runtime.api import ContainerConfig, ExecResult, RuntimeFailure
+from transom.runtime.api import (
+    ContainerConfig,
+    ExecResult,
+    LinuxContainer,
+    LinuxResources,
+    RuntimeFailure,
+)
 from transom.runtime.native import cgroups, commands, hostusers, snapshots
 from transom.runtime.native.client import MonitorFailure, MonitorGone
 from transom.runtime.native.core import NativeCore
@@ -460,3 +467,13 @@ def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: boo
         _ended(core, c, end)
     elif c.state == "running":
         mark_container_lost(core, c)
+
+
+def resize_native_container(
+    core: NativeCore, c: NativeContainer, resources: LinuxResources
+) -> None:
+    """Changes the limits of its cgroup."""
+    linux = c.config.linux or LinuxContainer()
+    c.config = replace(c.config, linux=replace(linux, resources=resources))
+    if core.limited:
+        cgroups.set_cgroup_limits(c.group, core.limits(c.config))

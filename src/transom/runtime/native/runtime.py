@@ -30,6 +30,7 @@ from transom.runtime.api import (
     ExecResult,
     FilesystemUsage,
     Image,
+    LinuxResources,
     Output,
     RuntimeEvent,
     RuntimeFailure,
@@ -336,6 +337,14 @@ class NativeRuntime:
         if container is not None:
             await containers.remove_native_container(self._core, container)
             sandboxes.set_sandbox_weight(self._core, container.sandbox)
+
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        container = self._container(container_id)
+        commands.require_running(self._core, container)
+        containers.resize_native_container(self._core, container, resources)
+        sandboxes.set_sandbox_weight(self._core, container.sandbox)
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         if not uid:

@@ -6,12 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transom.kit.lazy import lazy_import
 from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
 from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
-from transom.runtime.api import ContainerConfig, RuntimeFailure
+from transom.runtime.api import (
+    ContainerConfig,
+    LinuxContainer,
+    LinuxResources,
+    RuntimeFailure,
+)
 from transom.runtime.records import cri_exit_code
 from transom.runtime.sim import environment, files, users
 from transom.runtime.sim.annotations import (
@@ -83,6 +89,15 @@ def create_sim_container(
     core.containers[identity] = record
     sandbox.containers.append(record)
     return record
+
+
+def resize_sim_container(core: SimCore, c: SimContainer, resources: LinuxResources) -> None:
+    linux = c.config.linux or LinuxContainer()
+    adjustment = linux.resources.oom_score_adj  # cannot change in a running container
+    changed = replace(resources, oom_score_adj=adjustment)
+    c.config = replace(c.config, linux=replace(linux, resources=changed))
+    if c.meter is not None:
+        c.meter.set_limits(cpu_cap(c.config, core.host.hardware.cpus), sim_memory_limit(c.config))
 
 
 def log_path(core: SimCore, record: SimContainer) -> str:

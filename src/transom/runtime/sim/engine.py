@@ -25,6 +25,7 @@ from transom.runtime.api import (
     ExecResult,
     FilesystemUsage,
     Image,
+    LinuxResources,
     Output,
     RuntimeEvent,
     RuntimeFailure,
@@ -292,6 +293,14 @@ class SimRuntime:
         container = self._core.containers.get(container_id)
         if container is not None:
             containers.remove_sim_container(self._core, container)
+
+    async def update_container_resources(
+        self, container_id: str, resources: LinuxResources
+    ) -> None:
+        container = self._container(container_id)
+        if container.state != "running":
+            raise self._core.texts.not_running(container_id, container.state)
+        containers.resize_sim_container(self._core, container, resources)
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         if not uid:

@@ -74,6 +74,11 @@ class ContainerMeter:
         account.use_cpu(_STARTUP_SECONDS)
         account.set_memory(min(base, limit) if limit else base)
 
+    def set_limits(self, cap: float, limit: int) -> None:
+        """Changes the limits of a running container. A limit below the usage stops its growth."""
+        self._cap, self._limit = cap, limit
+        self._account.set_cpu(min(self._cores, cap))
+
     def change_cores(self, more: float) -> None:
         self._cores = max(0.0, self._cores + more)
         self._account.set_cpu(min(self._cores, self._cap))

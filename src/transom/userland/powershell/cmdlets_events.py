@@ -128,9 +128,27 @@ def _list_logs(call: CmdletCall) -> None:
             )
 
 
+def _list_providers(call: CmdletCall) -> None:
+    """Providers are the sources of the events in the logs."""
+    sources = sorted({entry.source for log in _LOGS for entry in _entries(call, log)})
+    for name in map(to_text, to_items(call.get("ListProvider"))):
+        found = [source for source in sources if matches_wildcard(source, name)]
+        if not found:
+            call.fail(
+                f'There is not an event provider on the localhost computer that matches "{name}".',
+                f"ObjectNotFound: ({name}:String) [Get-WinEvent], Exception",
+                "NoMatchingProvidersFound",
+            )
+        for source in found:
+            call.emit(PsObject("EventLogProvider", {"Name": source, "LogLinks": ""}, source))
+
+
 def _win_event(call: CmdletCall) -> None:
     if call.has("ListLog"):
         _list_logs(call)
+        return
+    if call.has("ListProvider"):
+        _list_providers(call)
         return
     filter_ = call.get("FilterHashtable")
     wanted = filter_ if isinstance(filter_, Hashtable) else Hashtable()
@@ -248,7 +266,7 @@ CMDLETS = (
         _win_event,
         "LogName",
         "Oldest",
-        "MaxEvents FilterHashtable ListLog ProviderName FilterXPath",
+        "MaxEvents FilterHashtable ListLog ListProvider ProviderName FilterXPath",
     ),
     cmdlet_row(
         "Write-EventLog", _write_log, "LogName Source EventId EntryType Message", "", "Category"

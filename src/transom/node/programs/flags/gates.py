@@ -1,5 +1,5 @@
-"""The names of the feature gates of kubelet and kube-proxy 1.20. Their effects are implemented
-elsewhere.
+"""The names of the feature gates of kubelet and kube-proxy: those of 1.20, and those of the
+release. Their effects are implemented elsewhere.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from transom.machinery.releases import TABLES_SINCE, Release
+from transom.machinery.releases.features import feature_gates
 from transom.windows.releases import GATES
 
 _NAMES: Final = """
@@ -35,6 +37,9 @@ WarningHeaders WatchBookmark WinDSR WinOverlay WindowsEndpointSliceProxying Wind
 KNOWN: Final = frozenset(_NAMES.split()) | {name for name, gate in GATES.items() if gate.flag}
 
 
-def unrecognized_gates(names: Iterable[str]) -> str:
+def unrecognized_gates(names: Iterable[str], release: tuple[int, int] = (1, 20)) -> str:
     """A program's message about the first unknown gate; empty if all gates are known."""
-    return next((f"unrecognized feature gate: {name}" for name in names if name not in KNOWN), "")
+    unknown = [name for name in names if name not in KNOWN]
+    if unknown and Release(*release) >= TABLES_SINCE:
+        unknown = [name for name in unknown if name not in feature_gates(Release(*release))]
+    return f"unrecognized feature gate: {unknown[0]}" if unknown else ""

@@ -52,7 +52,7 @@ serialize-image-pulls windows-service
 """
 _STRINGS: Final = """
 authorization-mode azure-container-registry-config bootstrap-kubeconfig cert-dir cgroup-driver cgroup-root client-ca-file
-cloud-config cloud-provider cluster-domain cni-bin-dir cni-cache-dir cni-conf-dir config container-log-max-size
+cloud-config cloud-provider cluster-domain cni-bin-dir cni-cache-dir cni-conf-dir config config-dir container-log-max-size
 container-runtime container-runtime-endpoint cpu-manager-policy docker-endpoint dynamic-config-dir
 experimental-bootstrap-kubeconfig experimental-dockershim-root-directory experimental-mounter-path hairpin-mode
 hostname-override image-credential-provider-bin-dir image-credential-provider-config image-service-endpoint
@@ -114,7 +114,10 @@ _OF_THE_DOCUMENTS: Final[Table] = {
     "allow-privileged": BOOL,
     **{spelling: TABLE[name] for spelling, name in _DOCUMENT_SPELLINGS.items()},
 }
-_SINCE: Final[Mapping[str, tuple[int, int]]] = {"windows-priorityclass": (1, 19)}
+_SINCE: Final[Mapping[str, tuple[int, int]]] = {
+    "config-dir": (1, 28),
+    "windows-priorityclass": (1, 19),
+}
 
 _IN_THE_FILE: Final = (
     "This parameter should be set via the config file specified by the Kubelet's --config "
@@ -172,6 +175,7 @@ _ELSEWHERE: Final = frozenset(
         "cni-bin-dir",
         "cni-conf-dir",
         "config",
+        "config-dir",
         "container-log-max-size",
         "container-runtime",
         "container-runtime-endpoint",
@@ -221,6 +225,7 @@ class KubeletFlags:
     version: bool = False
     kubeconfig: str = ""
     config_file: str = ""
+    config_dir: str = ""
     runtime: str = "docker"
     endpoint: str = ""
     network_plugin: str = ""
@@ -257,6 +262,7 @@ def kubelet_flags(parsed: ParsedFlags) -> KubeletFlags:
         version=get("version", "false") != "false",
         kubeconfig=get("kubeconfig", ""),
         config_file=get("config", ""),
+        config_dir=get("config-dir", ""),
         runtime=get("container-runtime", "docker"),
         endpoint=get("container-runtime-endpoint", ""),
         network_plugin=get("network-plugin", ""),

@@ -35,7 +35,8 @@ async def exec_on_machine(
     """Raises OSError when it cannot be started, TimeoutError when it takes longer; it is killed
     then.
     """
-    _check(core, argv[0])
+    if "/" in argv[0] or "\\" in argv[0]:  # other names are looked up in the path
+        _check(core, argv[0])
     output = bytearray()
 
     def write(_stream: str, data: bytes) -> None:

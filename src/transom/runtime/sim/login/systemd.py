@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from transom.kit.clock import rfc3339_micro
+from transom.kit.regexp import compile_regexp
 from transom.runtime.sim.login.linux_power import POWER_VERBS, power_verb
 from transom.runtime.sim.login.units import CONTAINERD, LinuxMachine, UnitState
 from transom.userland.process import Process
@@ -348,24 +350,35 @@ async def service(machine: LinuxMachine, process: Process) -> int:
 # ---- journalctl ----
 
 _AGO: Final = re.compile(r"-?\s*(\d+)\s*(s|sec|second|m|min|minute|h|hour|d|day)s?(?:\s+ago)?")
-_FLAGS: Final = re.compile(r"-[xefabkql]*u?|--no-pager|--boot|--all|--quiet|--catalog|--pager-end")
-_VALUED: Final = ("-u", "--unit", "-n", "--lines", "-o", "--output", "-S", "--since", "-t", "-p")
+_AT: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2})(?::(\d{1,2}))?)?")
+_FLAGS: Final = re.compile(
+    r"-[xefabkql]*u?|--no-pager|--boot|--all|--quiet|--catalog|--pager-end|--utc"
+)
+_VALUED: Final = (
+    *("-u", "--unit", "-n", "--lines", "-o", "--output", "-S", "--since", "-U", "--until"),
+    *("-t", "-p", "-g", "--grep", "-F", "--field"),
+)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 async def journal_lines(
-    machine: LinuxMachine, services: Sequence[str], since: float = 0.0, output: str = "short"
+    machine: LinuxMachine,
+    services: Sequence[str],
+    since: float = 0.0,
+    output: str = "short",
+    until: float = 0.0,
 ) -> list[str]:
     """In chronological order."""
     entries: list[tuple[float, str]] = []
     host = machine.core.host.name
     for name in services:
         for moment, pid, data in await machine.journal(name) if name in machine.services else ():
-            if moment < since:
+            if moment < since or (until and moment > until):
                 continue
             for text in data.decode(errors="replace").splitlines():
                 stamp = rfc3339_micro(moment)
-                date = f"{_MONTHS[int(stamp[5:7]) - 1]} {stamp[8:10]} {stamp[11:19]}"
+                digits = 26 if output == "short-precise" else 19
+                date = f"{_MONTHS[int(stamp[5:7]) - 1]} {stamp[8:10]} {stamp[11:digits]}"
                 line = text if output == "cat" else f"{date} {host} {name}[{pid}]: {text}"
                 entries.append((moment, line))
     entries.sort(key=lambda entry: entry[0])
@@ -379,6 +392,9 @@ class _JournalQuery:
         self.services: list[str] = []
         self.lines = 0
         self.since = 0.0
+        self.until = 0.0
+        self.pattern = ""
+        self.field = ""
         self.output = "short"
         self.reverse = self.follow = False
         rest = [*words]
@@ -387,7 +403,9 @@ class _JournalQuery:
             option, sign, value = word.partition("=")
             if re.fullmatch(r"-[nuoS][^-].*", word):
                 option, sign, value = word[:2], "=", word[2:].removeprefix("=")
-            if option in _VALUED:
+            if word in ("-b", "--boot") and rest and re.fullmatch(r"-?\d{1,9}", rest[0]):
+                self._select_boot(int(rest.pop(0)))
+            elif option in _VALUED:
                 self._set(option, value if sign else rest.pop(0) if rest else "", now)
             else:
                 self._flag(word)
@@ -402,13 +420,21 @@ class _JournalQuery:
         elif option in ("-o", "--output"):
             self.output = value
         elif option in ("-S", "--since"):
-            found = _AGO.fullmatch(value.strip())
-            if value == "today":
-                self.since = now - now % 86400
-            elif found is None:
-                raise ValueError(f"Failed to parse timestamp: {value}")
-            else:
-                self.since = now - int(found[1]) * _UNITS[found[2][0]]
+            self.since = _moment(value, now)
+        elif option in ("-U", "--until"):
+            self.until = _moment(value, now)
+        elif option in ("-g", "--grep"):
+            self.pattern = value
+        elif option in ("-F", "--field"):
+            self.field = value
+
+    def _select_boot(self, boot: int) -> None:
+        """Only the journal of this boot is kept."""
+        if boot:
+            raise ValueError(
+                f"Data from the specified boot ({boot:+}) is not available: No such boot ID in "
+                "journal"
+            )
 
     def _flag(self, word: str) -> None:
         if word == "--reverse" or re.fullmatch(r"-\w*r\w*", word):
@@ -420,14 +446,40 @@ class _JournalQuery:
             raise ValueError(f"journalctl: {problem} '{word}'")
 
 
+def _moment(value: str, now: float) -> float:
+    """Raises ValueError."""
+    if value == "today":
+        return now - now % 86400
+    if found := _AGO.fullmatch(value.strip()):
+        return now - int(found[1]) * _UNITS[found[2][0]]
+    if found := _AT.fullmatch(value.strip()):
+        parts = [int(part or 0) for part in found.groups()]
+        return datetime(*parts[:6], tzinfo=UTC).timestamp()  # type: ignore[arg-type,misc]
+    raise ValueError(f"Failed to parse timestamp: {value}")
+
+
+def _matching(lines: Sequence[str], pattern: str) -> list[str]:
+    """The lines whose message matches; a pattern in lower case matches both cases."""
+    found = compile_regexp(pattern if pattern != pattern.lower() else f"(?i){pattern}")
+    return [line for line in lines if found.match_string(line.partition("]: ")[2] or line)]
+
+
 async def journalctl(machine: LinuxMachine, process: Process) -> int:
     try:
         query = _JournalQuery(process.argv[1:], machine.core.host.time())
+        if query.pattern:
+            compile_regexp(query.pattern)
     except ValueError as problem:
         process.complain(str(problem))
         return 1
+    if query.field:
+        for name in machine.services if query.field == "_SYSTEMD_UNIT" else ():
+            process.print_line(f"{name}.service")
+        return 0
     names = query.services or machine.services
-    every = await journal_lines(machine, names, query.since, query.output)
+    every = await journal_lines(machine, names, query.since, query.output, query.until)
+    if query.pattern:
+        every = _matching(every, query.pattern)
     shown = every[-(query.lines or 10) :] if query.lines or query.follow else every
     if not shown and not query.follow:
         process.print_line("-- No entries --")

@@ -1,0 +1,61 @@
+"""Fields of KubeletConfiguration without a flag, as settings of `KubeletConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from transom.kit.durations import parse_duration
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+# The setting and how to read it.
+CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "enableSystemLogHandler": ("enable_system_log_handler", _flag),
+    "enableSystemLogQuery": ("enable_system_log_query", _flag),
+    "imageGCHighThresholdPercent": ("image_gc_high_threshold_percent", int),
+    "imageGCLowThresholdPercent": ("image_gc_low_threshold_percent", int),
+    "imageMaximumGCAge": ("image_maximum_gc_age", parse_duration),
+    "imageMinimumGCAge": ("image_minimum_gc_age", parse_duration),
+    "nodeStatusUpdateFrequency": ("node_status_update_frequency", parse_duration),
+    "shutdownGracePeriod": ("shutdown_grace_period", parse_duration),
+    "shutdownGracePeriodCriticalPods": (
+        "shutdown_grace_period_critical_pods",
+        parse_duration,
+    ),
+    "syncFrequency": ("sync_frequency", parse_duration),
+}
+_CRASH_LOOPS: Final = "crashLoopBackOff"
+_LONGEST: Final = "maxContainerRestartPeriod"
+
+
+def configuration_settings(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in a configuration; other fields are left out. Raises ValueError."""
+    out: dict[str, Any] = {}
+    for field, (setting, read) in CONFIGURATION_FIELDS.items():
+        if content.get(field) is not None:
+            out[setting] = _read(field, content[field], read)
+    crash_loops = content.get(_CRASH_LOOPS) or {}
+    if not isinstance(crash_loops, Mapping):
+        raise ValueError(f"{_CRASH_LOOPS}: must be a mapping")
+    if crash_loops.get(_LONGEST) is not None:
+        name = f"{_CRASH_LOOPS}.{_LONGEST}"
+        longest = _read(name, crash_loops[_LONGEST], parse_duration)
+        out["max_container_restart_period"] = longest
+    return out
+
+
+def is_configuration_field(name: str) -> bool:
+    return name in CONFIGURATION_FIELDS or name == _CRASH_LOOPS
+
+
+def _read(field: str, value: Any, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value)
+    except (AttributeError, TypeError, ValueError) as problem:
+        raise ValueError(f"{field}: {problem}") from problem

@@ -1,0 +1,93 @@
+"""What a kubelet of a release does with pods: feature gates and behaviours as named values.
+
+Only this module of the kubelet reads feature gates by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
+from transom.machinery.releases.kubelet import kubelet_has
+
+
+@dataclass(frozen=True, slots=True)
+class PodFeatures:
+    """Everything is off in 1.20."""
+
+    sidecars: bool = False
+    restart_rules: bool = False  # of containers
+    restart_all: bool = False  # a rule can restart all containers of a pod
+    ready_to_start: bool = False  # the condition PodReadyToStartContainers
+    observed_generation: bool = False
+    host_ips: bool = False
+    volume_mounts: bool = False  # in container statuses
+    resize: bool = False
+    pod_resize: bool = False  # of resources of the pod as a whole
+    container_user: bool = False
+    stop_signals: bool = False
+    probe_grace_period: bool = False
+    grace_before_hooks: bool = False  # the grace period of an eviction limits preStop hooks too
+    evicted_status: bool = False  # evicted pods keep their container statuses
+    disruption_target: bool = False  # the condition of evicted pods
+    created_waits: bool = False
+    failed_unready: bool = False
+    lost_restart: bool = False
+    lost_init_completed: bool = False
+    terminal_phases: bool = False
+    rejected_qos: bool = False
+    short_hash: bool = False
+
+
+NO_FEATURES = PodFeatures()
+
+
+def pod_features(release: tuple[int, int], gates: Mapping[str, bool]) -> PodFeatures:
+    return _pod_features(Release(*release), frozenset(gates.items()))
+
+
+@lru_cache(maxsize=64)
+def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFeatures:
+    enabled = FeatureSet(release, dict(gates)).enabled
+    return PodFeatures(
+        sidecars=enabled("SidecarContainers"),
+        restart_rules=enabled("ContainerRestartRules"),
+        restart_all=enabled("RestartAllContainersOnContainerExits"),
+        ready_to_start=enabled("PodReadyToStartContainersCondition"),
+        observed_generation=enabled("PodObservedGenerationTracking"),
+        host_ips=enabled("PodHostIPs"),
+        volume_mounts=enabled("RecursiveReadOnlyMounts"),
+        resize=enabled("InPlacePodVerticalScaling"),
+        pod_resize=enabled("InPlacePodLevelResourcesVerticalScaling"),
+        container_user=enabled("SupplementalGroupsPolicy"),
+        stop_signals=enabled("ContainerStopSignals"),
+        probe_grace_period=enabled("ProbeTerminationGracePeriod"),
+        grace_before_hooks=kubelet_has(release, "GraceBeforeHooks"),
+        evicted_status=kubelet_has(release, "EvictedStatus"),
+        disruption_target=enabled("PodDisruptionConditions"),
+        created_waits=kubelet_has(release, "CreatedContainersWait"),
+        failed_unready=kubelet_has(release, "FailedPodsAreUnready"),
+        lost_restart=kubelet_has(release, "LostContainersRestart"),
+        lost_init_completed=kubelet_has(release, "LostInitContainersCompleted"),
+        rejected_qos=kubelet_has(release, "RejectedQos"),
+        terminal_phases=kubelet_has(release, "TerminalPhases"),
+        short_hash=kubelet_has(release, "HashesNameAndImage"),
+    )
+
+
+def crash_loop_backoff(
+    release: tuple[int, int], gates: Mapping[str, bool], longest: float | None
+) -> tuple[float, float]:
+    """The first and the longest delay of containers that crash. `longest` is the setting
+    crashLoopBackOff.maxContainerRestartPeriod.
+    """
+    enabled = FeatureSet(Release(*release), gates).enabled
+    first, most = 10.0, 300.0
+    if enabled("ReduceDefaultCrashLoopBackOffDecay"):
+        first, most = 1.0, 60.0
+    if longest is not None and enabled("KubeletCrashLoopBackOffMax"):
+        first, most = min(first, longest), longest
+    return first, most

@@ -1,0 +1,50 @@
+"""Fields of a node's status that tell what its kubelet and its runtime can do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transom.kubelet.config import KubeletConfig
+from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
+from transom.runtime.api import RuntimeVersion
+
+# Declared features are named like the gates that turn them on.
+_DECLARED: Final = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+)
+_HANDLERS: Final = ("", "runc")
+_TELLS_FEATURES = 2  # the major version of containerd that reports handlers and features
+
+
+def runtime_reports_features(runtime: RuntimeVersion) -> bool:
+    """Whether the CRI status of the runtime has handlers and features."""
+    major = runtime.version.partition(".")[0]
+    return runtime.name == "containerd" and major.isdigit() and int(major) >= _TELLS_FEATURES
+
+
+def node_feature_fields(config: KubeletConfig, runtime: RuntimeVersion, *, linux: bool) -> Object:
+    """`features`, `runtimeHandlers` and `declaredFeatures`, as far as the release has them."""
+    enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
+    out: Object = {}
+    if linux and runtime_reports_features(runtime):
+        if enabled("SupplementalGroupsPolicy"):
+            out["features"] = {"supplementalGroupsPolicy": True}
+        if enabled("RecursiveReadOnlyMounts") or enabled("UserNamespacesSupport"):
+            # Recursive read-only mounts need Linux 5.12; the kernel of emulated nodes is older.
+            supports = {"recursiveReadOnlyMounts": False, "userNamespaces": True}
+            out["runtimeHandlers"] = [{"name": n, "features": supports} for n in _HANDLERS]
+    if enabled("NodeDeclaredFeatures"):
+        out["declaredFeatures"] = [name for name in _DECLARED if enabled(name)]
+    return out
+
+
+def kube_proxy_version(config: KubeletConfig) -> str:
+    """A kubelet does not know the version of kube-proxy; newer ones do not report their own."""
+    enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
+    return "" if enabled("DisableNodeKubeProxyVersion") else config.version

@@ -1,0 +1,92 @@
+"""What kubelets do since which release, where no feature gate of the tables says it.
+
+The releases are those of the kubelet's source at Kubernetes' tags.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from transom.machinery.releases.release import TABLES_SINCE, Release
+
+KubeletBehaviour = Literal[
+    "ColonInContainerEvents",
+    "CreatedContainersWait",
+    "FailedPodsAreUnready",
+    "GraceBeforeHooks",
+    "HashesNameAndImage",
+    "LostContainersRestart",
+    "LostInitContainersCompleted",
+    "BackOffNamesContainer",
+    "HookErrorsHidden",
+    "ImageSizeOfPulls",
+    "PlainHookReasons",
+    "PullErrorsKept",
+    "RejectedPods",
+    "WaitingTimeOfPulls",
+    "RejectedQos",
+    "ResizeExceedsNode",
+    "LargeResizesDeferred",
+    "ResizeEvents",
+    "AuthorizedSubresources",
+    "EvictedStatus",
+    "TerminalPhases",
+    "ThreeOlderKubelets",
+    "UnnamedContainerEvents",
+]
+
+_SINCE: Final[dict[KubeletBehaviour, Release]] = {
+    # Events name a container as in "Created container: web".
+    "ColonInContainerEvents": Release(1, 29),
+    # A container that was created and did not start is waiting, earlier it was terminated.
+    "CreatedContainersWait": Release(1, 22),
+    # The conditions of failed pods have the reason PodFailed.
+    "FailedPodsAreUnready": Release(1, 22),
+    # The grace period with which a pod is evicted replaces its own before preStop hooks run.
+    "GraceBeforeHooks": Release(1, 28),
+    # Only a change of its name or image restarts a container.
+    "HashesNameAndImage": Release(1, 31),
+    # A container that the runtime no longer has was terminated, also in pods that stay.
+    "LostContainersRestart": Release(1, 22),
+    # Init containers that the runtime no longer has are completed if regular containers exist.
+    "LostInitContainersCompleted": Release(1, 36),
+    # Events of BackOff name the container and the pod.
+    "BackOffNamesContainer": Release(1, 26),
+    # Events about failed hooks do not show the error.
+    "HookErrorsHidden": Release(1, 26),
+    "ImageSizeOfPulls": Release(1, 30),
+    # The reason of a container whose postStart hook failed has no error text.
+    "PlainHookReasons": Release(1, 22),
+    # The message of ImagePullBackOff has the last error.
+    "PullErrorsKept": Release(1, 32),
+    # Messages of pods that a kubelet rejects begin with "Pod was rejected: ".
+    "RejectedPods": Release(1, 26),
+    "WaitingTimeOfPulls": Release(1, 25),
+    # The status of rejected pods keeps the QoS class.
+    "RejectedQos": Release(1, 32),
+    # Requests beyond the node's capacity make a resize infeasible.
+    "ResizeExceedsNode": Release(1, 33),
+    # Requests beyond the node's capacity only defer a resize.
+    "LargeResizesDeferred": Release(1, 36),
+    # Resizes have events.
+    "ResizeEvents": Release(1, 35),
+    # Errors of a kubelet's authorization list all subresources that would allow a request.
+    "AuthorizedSubresources": Release(1, 32),
+    # The status of evicted pods keeps containers and conditions.
+    "EvictedStatus": Release(1, 22),
+    # Deleted pods end as Succeeded or Failed.
+    "TerminalPhases": Release(1, 27),
+    # Kubelets may be three minor versions older than the API server, earlier two.
+    "ThreeOlderKubelets": Release(1, 28),
+    # Events do not name the container: "Container created".
+    "UnnamedContainerEvents": Release(1, 35),
+}
+
+
+def kubelet_has(release: Release, name: KubeletBehaviour) -> bool:
+    return release >= TABLES_SINCE and release >= _SINCE[name]
+
+
+def oldest_kubelet(release: Release) -> int:
+    """How many minor versions older than the API server a kubelet may be."""
+    return 3 if kubelet_has(release, "ThreeOlderKubelets") else 2

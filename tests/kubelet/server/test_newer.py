@@ -1,0 +1,152 @@
+"""What the API of newer kubelets has: finer authorization, checkpoints, queries of node logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.kubelet.world import World
+
+from transom.kubelet.server.answers import HttpFailure
+from transom.kubelet.server.nodelogs import parse_log_query, serve_node_logs
+
+V36 = "v1.36.4"
+
+
+def test_a_path_has_its_own_subresource() -> None:
+    world = World(version=V36)
+    world.client.denied = {"proxy"}
+    assert world.text("/pods")[0] == 200
+    assert world.text("/configz")[0] == 200
+    assert world.text("/healthz")[0] == 200
+    world.client.denied = {"proxy", "pods"}
+    world.clock.advance(400)
+    assert world.text("/pods") == (
+        403,
+        "Forbidden (user=admin, verb=get, resource=nodes, subresource(s)=[pods proxy])\n",
+    )
+
+
+def test_no_runtime_makes_checkpoints() -> None:
+    path = "/checkpoint/ns/p/c"
+    assert World().text(path, method="POST")[0] == 404
+    assert World(version="v1.29.15").text(path, method="POST")[0] == 404
+    world = World(version=V36)
+    assert world.text("/checkpoint/ns/q/c", method="POST") == (404, "pod does not exist")
+    assert world.text("/checkpoint/ns/p/d", method="POST") == (404, "container d does not exist")
+    status, text = world.text(path, method="POST")
+    assert status == 500
+    assert text == (
+        "checkpointing of ns/p/c failed (rpc error: code = Unimplemented desc = method "
+        "CheckpointContainer not implemented)"
+    )
+
+
+def test_the_configuration_of_the_release_is_shown() -> None:
+    def shown(**settings: Any) -> Any:
+        return json.loads(World(**settings).text("/configz")[1])["kubeletconfig"]
+
+    newer = {"enableSystemLogQuery", "crashLoopBackOff", "imageMaximumGCAge"}
+    assert not newer & shown().keys()
+    found = shown(version=V36, max_container_restart_period=20.0)
+    assert newer <= found.keys()
+    assert found["crashLoopBackOff"] == {"maxContainerRestartPeriod": "20s"}
+
+
+def test_logs_can_be_disabled() -> None:
+    world = World(version=V36, enable_system_log_handler=False)
+    assert world.text("/logs/") == (405, "logs endpoint is disabled.\n")
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ({"query": [" "]}, 'query: Invalid value: [" "]: may not be empty'),
+        (
+            {"query": ["a"], "sinceTime": ["x"]},
+            'sinceTime: Invalid value: "x": invalid time format',
+        ),
+        (
+            {"query": ["a"], "boot": ["x"]},
+            'boot: Invalid value: "x": strconv.Atoi: parsing "x": invalid syntax',
+        ),
+    ],
+)
+def test_bad_queries(query: Any, error: str) -> None:
+    found, errors = parse_log_query(query)
+    assert found is None and [str(e) for e in errors] == [error]
+
+
+class Programs:
+    """Answers of a node's programs."""
+
+    def __init__(self) -> None:
+        self.run: list[Sequence[str]] = []
+
+    async def __call__(self, argv: Sequence[str], seconds: float) -> tuple[int, bytes]:
+        self.run.append(argv)
+        if "--field" in argv:
+            return 0, b"kubelet.service\ncontainerd.service\n"
+        return 0, b"the log\n"
+
+
+async def ask(world: World, **query: Any) -> bytes:
+    answer = await serve_node_logs(world.env, "", {k: [v] for k, v in query.items()})
+    return answer.body or b""
+
+
+async def test_services_log_to_the_journal_or_to_files() -> None:
+    programs = Programs()
+    world = World(version=V36, enable_system_log_query=True, run_program=programs)
+    world.files.mkdir("/var/log/other", 0o755)
+    world.files.write("/var/log/other/other.log", b"from a file\n", 0o644)
+    assert await ask(world, query="kubelet", tailLines="5", pattern="E") == b"the log\n"
+    assert programs.run[-1] == [
+        "journalctl",
+        "--utc",
+        "--no-pager",
+        "--output=short-precise",
+        "--pager-end",
+        "--lines=5",
+        "--unit=kubelet",
+        "--grep=E",
+    ]
+    assert await ask(world, query="other") == b"from a file\n"
+    assert await ask(world, query="none") == b"\nlog not found for none\n"
+    assert b"try without specifying options" in await ask(world, query="other", boot="0")
+    assert await ask(world, query="/other/other.log") == b"from a file\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ({"query": "a b"}, 'query: Invalid value: "a b": input contains unsupported characters'),
+        ({"tailLines": "1"}, "query: Required value: cannot be empty with options"),
+        ({"query": "a", "boot": "1"}, "boot: Invalid value: 1: must be less than 1"),
+        (
+            {"query": "a", "tailLines": "-1"},
+            "tailLines: Invalid value: -1: must be between 0 and 100000, inclusive",
+        ),
+    ],
+)
+async def test_rejected_queries(query: Any, error: str) -> None:
+    world = World(version=V36, enable_system_log_query=True)
+    with pytest.raises(HttpFailure) as failure:
+        await ask(world, **query)
+    assert (failure.value.status, str(failure.value)) == (406, error + "\n")
+
+
+async def test_services_of_windows_log_events() -> None:
+    programs = Programs()
+    world = World("windows", version=V36, enable_system_log_query=True, run_program=programs)
+    assert await ask(world, query="agent", tailLines="5", pattern="it's") == b"the log\n"
+    assert programs.run[0][-3:] == ("Get-WinEvent", "-ListProvider", "agent")
+    assert " ".join(programs.run[1]) == (
+        "powershell.exe -NonInteractive -ExecutionPolicy Bypass -Command Get-WinEvent "
+        "-FilterHashtable @{LogName='Application'; ProviderName='agent'} -MaxEvents 5 | Sort-Object "
+        "TimeCreated | Where-Object Message -Match 'it''s' | Format-Table -AutoSize -Wrap"
+    )
+    with pytest.raises(HttpFailure, match="not supported on Windows"):
+        await ask(world, query="agent", boot="0")
