@@ -57,6 +57,7 @@ class FeatureGate(NamedTuple):
     removed: Release | None = None  # the first release without the feature
     deprecated: Release | None = None
     flag: bool = True  # whether a feature gate of that name turns it on
+    beta_on: bool = True  # whether its beta was on by default before 1.21
 
     def stage(self, release: Release) -> Stage:
         found = self._gate(release)
@@ -75,7 +76,10 @@ class FeatureGate(NamedTuple):
     def default(self, release: Release) -> bool:
         """Whether it is enabled by default."""
         found = self._gate(release)
-        return found.default if found is not None else self.stage(release) in ("beta", "stable")
+        if found is not None:
+            return found.default
+        stage = self.stage(release)
+        return stage == "stable" or (stage == "beta" and self.beta_on)
 
     def locked(self, release: Release) -> bool:
         """Whether the gate cannot be changed."""
@@ -192,19 +196,44 @@ GATES: Final[Mapping[str, FeatureGate]] = {
         FeatureGate("PodLevelResources", "resources of pods, not on Windows"),
         FeatureGate("PodLevelResourceManagers", "managers for them, not on Windows"),
         FeatureGate(
-            "CSIMigrationAWS", "awsElasticBlockStore by its CSI driver", (1, 14), (1, 17), (1, 25)
+            "CSIMigrationAWS",
+            "awsElasticBlockStore by its CSI driver",
+            (1, 14),
+            (1, 17),
+            (1, 25),
+            beta_on=False,
         ),
         FeatureGate(
-            "CSIMigrationAzureDisk", "azureDisk by its CSI driver", (1, 15), (1, 19), (1, 24)
+            "CSIMigrationAzureDisk",
+            "azureDisk by its CSI driver",
+            (1, 15),
+            (1, 19),
+            (1, 24),
+            beta_on=False,
         ),
         FeatureGate(
-            "CSIMigrationAzureFile", "azureFile by its CSI driver", (1, 15), (1, 21), (1, 26)
+            "CSIMigrationAzureFile",
+            "azureFile by its CSI driver",
+            (1, 15),
+            (1, 21),
+            (1, 26),
+            beta_on=False,
         ),
         FeatureGate(
-            "CSIMigrationGCE", "gcePersistentDisk by its CSI driver", (1, 14), (1, 17), (1, 25)
+            "CSIMigrationGCE",
+            "gcePersistentDisk by its CSI driver",
+            (1, 14),
+            (1, 17),
+            (1, 25),
+            beta_on=False,
         ),
         FeatureGate(
-            "CSIMigrationvSphere", "vsphereVolume by its CSI driver", (1, 18), (1, 19), (1, 26)
+            "CSIMigrationvSphere",
+            "vsphereVolume by its CSI driver",
+            (1, 18),
+            (1, 19),
+            (1, 26),
+            beta_on=False,
         ),
         FeatureGate(
             "NodeOutOfServiceVolumeDetach",
