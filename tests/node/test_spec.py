@@ -179,7 +179,8 @@ def test_what_windows_nodes_of_a_release_have(
 
 
 @pytest.mark.parametrize(
-    ("release", "containerd"), [("1.24", "1.6.36"), ("1.30", "1.6.36"), ("1.36", "1.7.29")]
+    ("release", "containerd"),
+    [("1.24", "1.6.36"), ("1.30", "1.7.29"), ("1.34", "2.0.7"), ("1.36", "2.1.5")],
 )
 def test_nodes_of_later_releases_have_a_supported_containerd(release: str, containerd: str) -> None:
     config = replace(CONFIG, release=release)

@@ -79,3 +79,30 @@ def test_versions() -> None:
     assert builds.DEFAULT.full_version == "10.0.17763.1697"
     assert builds.DEFAULT.version == "10.0.17763"
     assert all(number == build.number for number, build in builds.BUILDS.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("20348", (20348, 0)),
+        ("17763.1697", (17763, 1697)),
+        ("10.0.17763.1697", (17763, 1697)),
+        ("10.0.26100", (26100, 0)),
+        ("ltsc2025", (26100, 0)),
+        ("12345", None),
+        ("2019", None),
+        ("10.0.17763.1697.1", None),
+    ],
+)
+def test_builds_of_nodes_may_have_a_revision(text: str, expected: tuple[int, int] | None) -> None:
+    assert builds.parse_node_build(text) == expected
+
+
+def test_an_older_revision_has_an_older_network_service() -> None:
+    assert builds.build_with_revision(17763) is builds.BUILDS[17763]
+    old = builds.build_with_revision(17763, 316)
+    assert (old.full_version, old.hns) == ("10.0.17763.316", (9, 2))
+    assert not builds.has_hns_feature(old, "Direct Server Return (DSR)")
+    assert builds.has_hns_feature(
+        builds.build_with_revision(17763, 1817), "Direct Server Return (DSR)"
+    )

@@ -18,6 +18,12 @@ from transom.windows.support import SUPPORT
         ("1.18", {17763, 18362, 18363}),
         ("1.19", {17763, 18363, 19041}),
         ("1.20", {17763, 18363, 19041}),
+        ("1.21", {17763, 19041, 19042}),
+        ("1.22", {17763, 19041, 19042}),
+        ("1.23", {17763, 19042, 20348}),
+        ("1.34", {17763, 19042, 20348}),
+        ("1.35", {20348, 26100}),
+        ("1.37", {20348, 26100}),
     ],
 )
 def test_builds_of_a_release(release: str, expected: set[int]) -> None:
@@ -34,8 +40,9 @@ def test_builds_of_a_release(release: str, expected: set[int]) -> None:
         ((1, 17), {"docker": "19.03"}, ""),
         ((1, 19), {"docker": "19.03", "containerd": "1.4.0"}, "beta"),
         ((1, 20), {"docker": "19.03", "containerd": "1.4.0"}, "stable"),
-        ((1, 24), {"containerd": "1.6.0"}, "stable"),
-        ((1, 99), {"containerd": "1.7.0"}, "stable"),
+        ((1, 24), {"containerd": "1.4.0"}, "stable"),
+        ((1, 26), {"containerd": "1.6.0"}, "stable"),
+        ((1, 99), {"containerd": "2.0.0"}, "stable"),
     ],
 )
 def test_runtimes_of_a_release(
@@ -50,7 +57,10 @@ def test_runtimes_of_a_release(
 def test_the_pause_image_of_a_release_runs_on_its_nodes() -> None:
     for facts in releases.RELEASES.values():
         made_for = releases.PAUSE_BUILDS.get(facts.pause)
-        assert made_for is None or set(facts.builds) <= set(made_for), facts
+        assert made_for is not None and facts.builds[0] in made_for, facts
+        for build in facts.builds:
+            image = releases.node_pause_image(facts.release, build)
+            assert build in releases.PAUSE_BUILDS[image], (facts.release, build)
 
 
 @pytest.mark.parametrize("image", releases.PAUSE_BUILDS)
@@ -70,7 +80,10 @@ def test_pause_images_are_as_the_simulated_registry_has_them(image: str) -> None
         ),
         ("HyperVContainer", {(1, 14): "alpha", (1, 20): "deprecated", (1, 21): ""}),
         ("WinOverlay", {(1, 19): "alpha", (1, 20): "beta", (1, 34): "stable"}),
-        ("WindowsHostNetwork", {(1, 25): "", (1, 26): "alpha", (1, 32): "alpha", (1, 33): ""}),
+        (
+            "WindowsHostProcessContainers",
+            {(1, 21): "", (1, 22): "alpha", (1, 23): "beta", (1, 26): "stable", (1, 36): "stable"},
+        ),
     ],
 )
 def test_stages_of_features(name: str, stages: dict[tuple[int, int], str]) -> None:
@@ -79,6 +92,56 @@ def test_stages_of_features(name: str, stages: dict[tuple[int, int], str]) -> No
     assert [gate.default(release) for release, stage in stages.items()] == [
         s in ("beta", "stable") for s in stages.values()
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "stage", "default", "locked"),
+    [
+        ("NodeLogQuery", (1, 30), "beta", False, False),
+        ("NodeLogQuery", (1, 36), "stable", True, True),
+        ("WindowsHostNetwork", (1, 25), "", False, False),
+        ("WindowsHostNetwork", (1, 26), "alpha", True, False),
+        ("WindowsHostNetwork", (1, 33), "deprecated", False, False),
+        ("WinDSR", (1, 32), "alpha", False, False),
+        ("WinDSR", (1, 33), "beta", True, False),
+        ("WinDSR", (1, 34), "stable", True, True),
+        ("PodLevelResourceManagers", (1, 37), "beta", False, False),
+        ("CSIMigrationAWS", (1, 22), "beta", False, False),
+        ("CSIMigrationAWS", (1, 30), "stable", True, False),
+    ],
+)
+def test_defaults_of_gates_are_those_of_kubernetes(
+    name: str, release: tuple[int, int], stage: str, default: bool, locked: bool
+) -> None:
+    gate = releases.GATES[name]
+    assert (gate.stage(release), gate.default(release), gate.locked(release)) == (
+        stage,
+        default,
+        locked,
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "build", "pause"),
+    [
+        ((1, 20), 17763, "mcr.microsoft.com/oss/kubernetes/pause:1.4.1"),
+        ((1, 22), 17763, "k8s.gcr.io/pause:3.5"),
+        ((1, 24), 17763, "k8s.gcr.io/pause:3.6"),
+        ((1, 30), 17763, "registry.k8s.io/pause:3.6"),
+        ((1, 31), 20348, "registry.k8s.io/pause:3.6"),
+        ((1, 36), 20348, "registry.k8s.io/pause:3.6"),
+    ],
+)
+def test_nodes_of_a_release_are_what_it_recommends(
+    release: tuple[int, int], build: int, pause: str
+) -> None:
+    assert releases.node_build(release) == build
+    assert releases.node_pause_image(release, build) == pause
+
+
+def test_windows_server_2025_has_a_newer_pause_image() -> None:
+    assert releases.node_pause_image((1, 36), 26100) == "registry.k8s.io/pause:3.10.2"
+    assert releases.node_pause_image((1, 20), 20348) == ""
 
 
 @pytest.mark.parametrize("text", ["", "1", "v1", "one.two", "1.x", "-1.20"])

@@ -246,9 +246,12 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument("--windows", type=_count, metavar="N", help="Windows workers (default: 2)")
     nodes.add_argument(
         "--build",
-        type=int,
-        metavar="N",
-        help="Windows build of the workers (default: 17763, Windows Server 2019)",
+        type=_windows_build,
+        metavar="BUILD",
+        help=(
+            "Windows build of the workers: 20348, ltsc2022, 10.0.17763.1697 (default: the one that "
+            "the release recommends)"
+        ),
     )
     nodes.add_argument(
         "--taint-windows",
@@ -309,6 +312,16 @@ def _count(text: str) -> int:
     if not 0 <= value <= 5000:
         raise argparse.ArgumentTypeError("a cluster has 0 to 5000 nodes of a kind")
     return value
+
+
+def _windows_build(text: str) -> tuple[int, int]:
+    from transom.windows import builds
+
+    found = builds.parse_node_build(text)
+    if found is None:
+        known = ", ".join(str(number) for number in builds.BUILDS)
+        raise argparse.ArgumentTypeError(f"unknown Windows build {text!r}: choose from {known}")
+    return found
 
 
 def add_up_options(args: argparse.Namespace) -> UpOptions:

@@ -35,11 +35,12 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_explain_command(args: argparse.Namespace) -> int:
     from transom.lint.rules import OWN
+    from transom.lint.upgrade import UPGRADE_RECORDS
     from transom.windows import registry
     from transom.windows.record_documents import record_document
 
     query = " ".join(args.query)
-    known: Mapping[str, Record] = {**registry.RECORDS, **OWN}
+    known: Mapping[str, Record] = {**registry.RECORDS, **OWN, **UPGRADE_RECORDS}
     found = registry.find_records(query, known)
     if not found:
         near = registry.similar_records(query, known)

@@ -37,6 +37,7 @@ EXAMPLES = """\
   kustomize build . | transom lint - --output sarif > lint.sarif
   transom lint deploy/ --kubeconfig ~/.kube/config      check files against the nodes of a cluster
   transom lint --context production                     check the objects of this cluster
+  transom lint deploy/ --from 1.20/17763/docker --to 1.36/20348/containerd
   transom lint deploy/ --fix --diff                     show what --fix would change"""
 
 _FORMS = ("text", "json", "sarif", "github", "junit")
@@ -56,6 +57,19 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
         "--mixed",
         action=argparse.BooleanOptionalAction,
         help="whether the cluster has nodes of both operating systems",
+    )
+    upgrade = parser.add_argument_group("upgrade rehearsal")
+    upgrade.add_argument(
+        "--from",
+        dest="upgrade_from",
+        metavar="NODES",
+        help="nodes now: 1.20/17763/docker (default: those of the cluster)",
+    )
+    upgrade.add_argument(
+        "--to",
+        dest="upgrade_to",
+        metavar="NODES",
+        help="nodes after an upgrade: 1.36/20348/containerd; reports what breaks and what to change",
     )
     console.add_target_options(parser)
     parser.add_argument(
@@ -118,6 +132,10 @@ def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
 def run_lint_command(args: argparse.Namespace) -> int:
     if args.diff and not args.fix:
         return _refuse("--diff goes with --fix")
+    if args.upgrade_from and not args.upgrade_to:
+        return _refuse("--from goes with --to")
+    if args.upgrade_to and (args.fix or args.output not in ("text", "json")):
+        return _refuse("--to prints text or json, and fixes nothing")
     # Positions of a large repository are millions of small objects, and none of them is garbage
     # before the end.
     collecting = gc.isenabled()
@@ -137,6 +155,8 @@ def _lint(args: argparse.Namespace) -> int:
     try:
         config = _config(args)
         cluster = _cluster(args) if live else None
+        if args.upgrade_to:
+            return _rehearse(args, config, cluster)
         target_nodes = _target_nodes(args, config, cluster)
     except LintConfigError as error:
         return _refuse(str(error))
@@ -160,6 +180,55 @@ def _lint(args: argparse.Namespace) -> int:
         args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) else sys.stdout
     )
     return code
+
+
+def _rehearse(args: argparse.Namespace, config: LintConfig, cluster: LiveCluster | None) -> int:
+    from transom.lint.config import LintConfigError
+    from transom.lint.output.upgrade import render_upgrade, upgrade_document
+    from transom.lint.sources import read_sources
+    from transom.lint.upgrade import rehearse_upgrade
+    from transom.windows.target_nodes import target_nodes_of_cluster
+
+    after = _upgrade_nodes(args.upgrade_to, args)
+    if args.upgrade_from:
+        before = _upgrade_nodes(args.upgrade_from, args)
+    elif cluster is not None:
+        before = target_nodes_of_cluster(cluster.nodes, args.feature, args.network)
+        if not before.nodes:
+            raise LintConfigError("the cluster has no Windows nodes: --from is required")
+    else:
+        raise LintConfigError("--from is required without a cluster")
+    paths = args.paths or list(config.paths) or ([] if cluster is not None else ["."])
+    reading = read_sources(paths, (*config.exclude, *args.exclude))
+    for problem in reading.problems:
+        console.print_failure(problem)
+    report = rehearse_upgrade(
+        reading, before, after, config, cluster.objects if cluster is not None else []
+    )
+    if args.output == "json":
+        console.print_value(upgrade_document(report), "json")
+    else:
+        print(render_upgrade(report), end="")
+    return 2 if report.problems else int(bool(report.of("breaks")))
+
+
+def _upgrade_nodes(text: str, args: argparse.Namespace) -> TargetNodes:
+    """ "1.36/20348/containerd"; the runtime may be left out."""
+    from transom.lint.config import LintConfigError, build_option, release_option
+    from transom.windows.target_nodes import target_nodes_from_options
+
+    release, _, rest = text.partition("/")
+    build, _, runtime = rest.partition("/")
+    if runtime not in ("", "docker", "containerd"):
+        raise LintConfigError(f"unknown runtime {runtime!r}: choose docker or containerd")
+    return target_nodes_from_options(
+        release_option(release),
+        build_option(build) if build else None,
+        runtime or None,  # type: ignore[arg-type]
+        args.network,
+        args.feature,
+        True,
+    )
 
 
 def _report(

@@ -34,6 +34,8 @@ VERBS = {
     "trace": "follow a packet through the cluster's network and explain why it is dropped",
     "doctor": "find problems in a cluster and suggest fixes",
     "console": "serve the web console of a cluster",
+    "scenario": "list known faults of Windows nodes, or produce one",
+    "readiness": "run the Windows Operational Readiness test cases against a cluster",
     "snapshot": "save, verify, list or restore snapshots of a cluster",
     "migrate": "move the objects of a cluster to an etcd, or back to a file",
     "upgrade": "restart the processes of a cluster one by one, with the installed version",

@@ -10,7 +10,7 @@ from transom.cli.command import Command
 
 if TYPE_CHECKING:
     from transom.windows.records import NodeTarget, Record, Release
-    from transom.windows.releases import ReleaseFacts
+    from transom.windows.releases import FeatureGate, ReleaseFacts
 
 HELP = """\
 Print what works on Windows nodes and what does not: builds, runtimes and features of a release,
@@ -21,6 +21,7 @@ EXAMPLES = """\
   transom matrix --release 1.14
   transom matrix --build 2004 --runtime containerd --network overlay
   transom matrix --document
+  transom matrix --release 1.20 --release 1.36 --diff
   transom matrix --release 1.25 --output json"""
 
 
@@ -28,8 +29,8 @@ def add_matrix_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release",
         metavar="RELEASE",
-        default="1.20",
-        help="a Kubernetes release (default: %(default)s)",
+        action="append",
+        help="a Kubernetes release (default: 1.20); with --diff two of them",
     )
     parser.add_argument(
         "--build", metavar="BUILD", help="a Windows build: 17763, 1809, ltsc2019 (default: any)"
@@ -47,15 +48,28 @@ def add_matrix_arguments(parser: argparse.ArgumentParser) -> None:
         help="features that are on: dsr, csi-proxy, feature gates",
     )
     parser.add_argument(
+        "--diff", action="store_true", help="show what differs between two releases"
+    )
+    parser.add_argument(
         "--document", action="store_true", help="follow the points of the Kubernetes documentation"
     )
     console.add_output_option(parser)
 
 
 def run_matrix_command(args: argparse.Namespace) -> int:
-    target = _target(args)
-    if target is None:
+    named = args.release or ["1.20"]
+    if len(named) != (2 if args.diff else 1):
+        console.print_failure(
+            "--diff needs two releases" if args.diff else "several releases need --diff",
+            "for example transom matrix --release 1.20 --release 1.36 --diff",
+        )
         return 2
+    targets = [_target(args, release) for release in named]
+    target = targets[0]
+    if target is None or targets[-1] is None:
+        return 2
+    if args.diff:
+        return _difference(target, targets[-1], args.output)
     if args.document:
         return _document(target.release, args.output)
     from transom.windows.record_documents import matrix_document, matrix_records
@@ -68,12 +82,12 @@ def run_matrix_command(args: argparse.Namespace) -> int:
     return 0
 
 
-def _target(args: argparse.Namespace) -> NodeTarget | None:
+def _target(args: argparse.Namespace, named: str) -> NodeTarget | None:
     from transom.windows import builds, registry
     from transom.windows.records import NodeTarget
 
     try:
-        release = registry.known_release(args.release)
+        release = registry.known_release(named)
         features = registry.known_features(
             part.strip() for part in args.features.split(",") if part.strip()
         )
@@ -90,6 +104,80 @@ def _target(args: argparse.Namespace) -> NodeTarget | None:
     return NodeTarget(
         release, build.number if build else None, args.runtime, args.network, frozenset(features)
     )
+
+
+def _difference(before: NodeTarget, after: NodeTarget, output: str) -> int:
+    """Prints what a later release adds (+), changes and removes (-)."""
+    from transom.windows import releases
+    from transom.windows.record_documents import matrix_document, matrix_records
+    from transom.windows.records import WindowsLimit
+
+    old, new = matrix_document(before, []), matrix_document(after, [])
+    facts = {
+        name: {"before": old[name], "after": new[name]}
+        for name in ("builds", "runtimes", "pauseImage")
+        if old[name] != new[name]
+    }
+    stages = {
+        gate.name: {"before": _stage(gate, before.release), "after": _stage(gate, after.release)}
+        for gate in releases.GATES.values()
+        if _stage(gate, before.release) != _stage(gate, after.release)
+    }
+    first, second = (
+        {record.id: record for record in matrix_records(target)} for target in (before, after)
+    )
+    added = [record for id, record in second.items() if id not in first]
+    removed = [record for id, record in first.items() if id not in second]
+    if output != "text":
+        shown = {
+            "from": releases.release_text(before.release),
+            "to": releases.release_text(after.release),
+            "facts": facts,
+            "features": stages,
+            "added": [record.id for record in added],
+            "removed": [record.id for record in removed],
+        }
+        console.print_value(shown, output)
+        return 0
+    ends = [releases.release_text(target.release) for target in (before, after)]
+    print(console.colour_text(f"Windows in Kubernetes {ends[0]} and {ends[1]}", "bold"))
+    print()
+    console.print_table(
+        [
+            ("", *ends),
+            *(
+                (name, _shown_fact(both["before"]), _shown_fact(both["after"]))
+                for name, both in facts.items()
+            ),
+            *((name, both["before"] or "-", both["after"] or "-") for name, both in stages.items()),
+        ]
+    )
+    print()
+    rows: list[tuple[str, ...]] = [("", "RECORD", "", "")]
+    for sign, records in (("-", removed), ("+", added)):
+        rows += [
+            (
+                sign,
+                record.id,
+                "limitation" if isinstance(record, WindowsLimit) else "supported",
+                record.title,
+            )
+            for record in records
+        ]
+    console.print_table(rows)
+    console.print_progress(f"\n{len(removed)} records end, {len(added)} begin")
+    return 0
+
+
+def _stage(gate: FeatureGate, release: Release) -> str:
+    stage = gate.stage(release)
+    return f"{stage} ({'on' if gate.default(release) else 'off'})" if stage else ""
+
+
+def _shown_fact(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {version}" for name, version in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _page(target: NodeTarget, records: list[Record]) -> None:

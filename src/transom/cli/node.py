@@ -75,7 +75,9 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
         "--os", choices=("linux", "windows"), default="linux", help="default: %(default)s"
     )
     new.add_argument(
-        "--build", type=int, metavar="N", help="Windows build, for example 17763 (default) or 20348"
+        "--build",
+        metavar="BUILD",
+        help="Windows build: 20348, ltsc2022, 10.0.17763.1697 (default: the one that the release recommends)",
     )
     new.add_argument("--count", type=int, metavar="N", help="number of nodes: NODE-1, NODE-2, ...")
     new.add_argument("--cpus", type=int, metavar="N")

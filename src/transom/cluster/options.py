@@ -80,7 +80,7 @@ class NodeOptions:
 
     linux: int | None = None
     windows: int | None = None
-    build: int | None = None
+    build: tuple[int, int] | None = None  # and its revision, 0 for the default one
     taint_windows: bool = False
     file: Path | None = None
 
@@ -284,13 +284,15 @@ def _choose_nodes(
             )
         return specs_from_file(config, file.nodes)
     if options.given or load_nodes(config) is None:
+        build, revision = options.build or (None, 0)
         return demo_specs(
             config,
             options.linux,
             options.windows,
-            options.build,
+            build,
             options.taint_windows,
             max(1, config.servers),
+            revision,
         )
     return None
 

@@ -60,7 +60,7 @@ class ClusterOptions:
             machines=NodeOptions(
                 linux=self.linux,
                 windows=self.windows,
-                build=self.build,
+                build=(self.build, 0) if self.build is not None else None,
                 taint_windows=self.taint_windows,
                 file=Path(self.config) if self.config else None,
             ),

@@ -113,6 +113,7 @@ WINDOWS: Final = (
         "services have no more backends than Windows can load-balance", services.check_backends
     ),
     DoctorCheck("names that Windows pods look up can be resolved", windows.check_names),
+    DoctorCheck("Windows pods use full names of services", windows.check_short_names),
     DoctorCheck("kube-proxy pods know their node", windows.check_proxy_pods),
     DoctorCheck(
         "kubelet, kube-proxy and flanneld run on Windows nodes", windows.check_processes, True
@@ -122,6 +123,8 @@ WINDOWS: Final = (
     DoctorCheck("running pods have an HNS endpoint", windows.check_lost_endpoints, True),
     DoctorCheck("services have their load balancers in HNS", windows.check_lost_balancers, True),
     DoctorCheck("no HNS endpoints are left over", windows.check_leaked_endpoints, True),
+    DoctorCheck("Windows nodes do not page", windows.check_paging, True),
+    DoctorCheck("remote HNS endpoints belong to pods", windows.check_stale_endpoints, True),
     DoctorCheck(
         "network adapters of virtual machines allow MAC spoofing", windows.check_mac_spoofing, True
     ),

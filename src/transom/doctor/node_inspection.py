@@ -52,6 +52,8 @@ class NodeState:
     lost_endpoints: tuple[
         str, ...
     ] = ()  # NAMESPACE/NAME of running pods whose address has no HNS endpoint
+    paged: int = 0  # bytes of programs that are in the page file
+    remote_endpoints: tuple[str, ...] = ()  # addresses of other nodes' pods in HNS
     leaked_endpoints: tuple[
         str, ...
     ] = ()  # addresses of HNS endpoints in the node's range that no pod has
@@ -76,6 +78,7 @@ _TUPLES: Final = (
     "lost_balancers",
     "lost_endpoints",
     "leaked_endpoints",
+    "remote_endpoints",
     "faults",
 )
 

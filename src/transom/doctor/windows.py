@@ -32,6 +32,8 @@ from transom.windows.target_nodes import target_nodes_of_cluster
 from transom.windows.targeting import find_target_os
 from transom.windows.wording import record_remedy as remedy_of
 
+# SERVICE.NAMESPACE, alone or as the host of a URL.
+_SHORT_NAME: Final = re.compile(r"(?:^|//|@|=)([a-z0-9-]+)\.([a-z0-9-]+)(?=$|[:/,])")
 _NAME: Final = r"([A-Za-z0-9_](?:[\w.-]*[A-Za-z0-9_])?)"
 # How programs report a name that cannot be resolved.
 _UNRESOLVED: Final = tuple(
@@ -247,6 +249,84 @@ def check_leaked_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
                     f"On the node: Get-HnsEndpoint | ? IPAddress -eq {node.leaked_endpoints[0]} "
                     "| Remove-HnsEndpoint"
                 ),
+            )
+
+
+def check_paging(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Nodes whose programs have committed more memory than there is."""
+    for node, where in _nodes(s):
+        if node.paged:
+            yield known_finding(
+                "WIN-RES-002",
+                f"{node.paged >> 20} MiB of its programs is in the page file: everything is slow",
+                where,
+                severity="warning",
+                remedy="Set memory limits of containers; kubectl top pods shows who uses it.",
+            )
+
+
+def check_short_names(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """SERVICE.NAMESPACE in variables and arguments of Windows pods."""
+    known = s.service
+    nodes = set(windows_nodes(s))
+    for pod in s.pods:
+        spec = pod.get("spec") or {}
+        if spec.get("nodeName") not in nodes:
+            continue
+        for text in _texts_of(spec):
+            for name, namespace in _SHORT_NAME.findall(text):
+                if (namespace, name) in known:
+                    yield known_finding(
+                        "WIN-DNS-002",
+                        f"{name}.{namespace} gets no suffix on Windows and is not found",
+                        place_of_object("pod", pod),
+                        severity="warning",
+                        remedy=f"Write {name}.{namespace}.svc.cluster.local.",
+                    )
+
+
+def _texts_of(spec: Object) -> Iterator[str]:
+    for container in spec.get("containers") or ():
+        yield from (str(one.get("value", "")) for one in container.get("env") or ())
+        yield from (str(word) for word in container.get("args") or ())
+
+
+def check_stale_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
+    """Remote endpoints in HNS whose address belongs to no endpoint of a Service any more."""
+    used = {
+        address
+        for pod in s.pods
+        if not (pod["metadata"].get("deletionTimestamp"))
+        for address in (
+            str(one.get("ip", "")) for one in (pod.get("status") or {}).get("podIPs") or ()
+        )
+    } | {
+        str(address.get("address", ""))
+        for node in s.nodes
+        for address in (node.get("status") or {}).get("addresses") or ()
+    }
+    if "pods" in s.unread or "nodes" in s.unread:
+        return
+    ranges = [
+        ipaddress.ip_network(cidr)
+        for node in s.nodes
+        for cidr in (node.get("spec") or {}).get("podCIDRs") or ()
+    ]
+    for node, where in _nodes(s):
+        stale = [
+            address
+            for address in node.remote_endpoints
+            if address not in used and any(ipaddress.ip_address(address) in cidr for cidr in ranges)
+        ]
+        if stale:
+            yield DoctorFinding(
+                "warning",
+                f"the host networking service has remote endpoints that no pod has: "
+                f"{', '.join(stale[:3])}",
+                (where,),
+                "When a new pod gets such an address, Services send its traffic to the wrong place "
+                "(kubernetes/kubernetes#135802).",
+                f"transom node exec {node.name} -- Restart-Service kube-proxy; 1.35 removes them.",
             )
 
 

@@ -15,7 +15,7 @@ from transom.kubelet.os_linux_disks import LinuxDisks
 from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
-from transom.machines.api import DiskSpace, Host, SystemInfo
+from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 
 _APPARMOR_UNSAID_SINCE: Final = (1, 30)
@@ -210,7 +210,10 @@ class LinuxRules(LinuxPods, LinuxDisks):
     def no_such_file(self, path: str) -> str:
         return f"lstat {path}: no such file or directory"
 
-    def signals(self, host: Host) -> Sequence[str]:
+    def available_memory(self, use: MemoryUse) -> tuple[int, int]:
+        return use.total - use.working_set, use.total
+
+    def signals(self, host: Host, release: tuple[int, int]) -> Sequence[str]:
         return SIGNALS
 
 

@@ -15,7 +15,7 @@ from transom.kubelet.os_windows_disks import WindowsDisks
 from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
-from transom.machines.api import DiskSpace, Host, SystemInfo
+from transom.machines.api import DiskSpace, Host, MemoryUse, SystemInfo
 from transom.runtime.api import ContainerStats, InterfaceStats, RuntimeVersion, SandboxStats
 from transom.windows.limits import LIMITS
 from transom.windows.match import record_holds
@@ -194,11 +194,15 @@ class WindowsRules(WindowsPods, WindowsDisks):
     def no_such_file(self, path: str) -> str:
         return f"CreateFile {path}: The system cannot find the file specified."
 
-    def signals(self, host: Host) -> Sequence[str]:
-        """Disks only. Windows pages out memory that runs short, so memory pressure is never
-        observed; inodes and process ids are not counted.
+    def signals(self, host: Host, release: tuple[int, int]) -> Sequence[str]:
+        """Before 1.31 disks only: Windows pages out memory that runs short, so memory pressure is
+        never observed. Inodes and process ids are not counted.
         """
-        return ("nodefs.available", "imagefs.available")
+        disks = ("nodefs.available", "imagefs.available")
+        return ("memory.available", *disks) if release >= _COMMIT_MEMORY_SINCE else disks
+
+    def available_memory(self, use: MemoryUse) -> tuple[int, int]:
+        return max(0, use.commit_limit - use.usage), use.commit_limit
 
 
 RULES: Final = WindowsRules()

@@ -29,6 +29,8 @@ from transom.kubelet.security import (
 )
 from transom.machinery import quantity
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import is_enabled
 from transom.machines.api import Files, Host, HostFiles
 from transom.machines.styles import windows_error_code
 from transom.runtime.api import (
@@ -52,6 +54,7 @@ _FULL = 10_000
 _MIN_WEIGHT, _MIN_WEIGHT_HYPERV = 5_000, 10
 _WEIGHTS_UNTIL = (1, 17)
 _USER_NAMES_SINCE = (1, 16)
+_HOST_PROCESS_GATE = "WindowsHostProcessContainers"
 _NO_UIDS = LIMITS["WIN-SEC-011"]
 _NO_ADMINISTRATOR, _NO_ADMINISTRATOR_SINCE_1_22 = LIMITS["WIN-SEC-013"], LIMITS["WIN-SEC-024"]
 _NO_GMSA_FIELDS = LIMITS["WIN-SEC-022"]
@@ -105,6 +108,7 @@ class WindowsPods:
             sysctls=pod_sysctls(context),
             selinux=context.get("seLinuxOptions") if old else None,
             seccomp="runtime/default",
+            host_process=_is_host_process_pod(pod, config),
         )
 
     def linux_resources(self, pod: Object, container: Object, host: Host) -> LinuxResources:
@@ -127,6 +131,7 @@ class WindowsPods:
             resources=_resources(pod, container, host, config),
             run_as_user_name=user if user is not None else image.username,
             credential_spec=_credential_spec(pod, container, options, release),
+            host_process=_has_host_processes(config) and bool(options.get("hostProcess")),
         )
 
     def mount_path(self, path: str) -> str:
@@ -320,6 +325,19 @@ def check_isolation(pod: Object, config: KubeletConfig) -> None:
         raise ContainerFailure(
             _NO_HYPERV.reason, _NO_HYPERV.message.format(release="{}.{}".format(*config.release))
         )
+
+
+def _has_host_processes(config: KubeletConfig) -> bool:
+    chosen = config.feature_gates.get(_HOST_PROCESS_GATE)
+    return is_enabled(Release(*config.release), _HOST_PROCESS_GATE) if chosen is None else chosen
+
+
+def _is_host_process_pod(pod: Object, config: KubeletConfig) -> bool:
+    """The API server made sure that all of its containers are HostProcess containers, or none."""
+    return _has_host_processes(config) and any(
+        (effective_security_context(pod, container).get("windowsOptions") or {}).get("hostProcess")
+        for container in pod["spec"]["containers"]
+    )
 
 
 def _resources(

@@ -14,7 +14,7 @@ from transom.http.goerrors import NetworkTexts
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.storage_requests import StorageRequest
 from transom.machinery.objects import Object
-from transom.machines.api import DiskSpace, Files, Host, HostFiles, SystemInfo
+from transom.machines.api import DiskSpace, Files, Host, HostFiles, MemoryUse, SystemInfo
 from transom.runtime.api import (
     ContainerStats,
     Image,
@@ -254,5 +254,8 @@ class OsRules(Protocol):
     def no_such_file(self, path: str) -> str:
         """Go's error text for stat on a file that does not exist."""
 
-    def signals(self, host: Host) -> Sequence[str]:
+    def available_memory(self, use: MemoryUse) -> tuple[int, int]:
+        """What is left for the signal memory.available, and of how much."""
+
+    def signals(self, host: Host, release: tuple[int, int]) -> Sequence[str]:
         """The eviction signals that are observed."""

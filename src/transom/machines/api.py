@@ -130,6 +130,7 @@ class MemoryUse(NamedTuple):
     usage: int  # Linux: with caches; Windows: committed bytes
     rss: int
     paged: int  # bytes that went to the page file
+    commit_limit: int = 0  # Windows: physical memory and page file
 
 
 class Host(Protocol):

@@ -306,6 +306,16 @@ def _leaked_endpoints(node: Node) -> tuple[str, ...]:
     )
 
 
+def _remote_endpoints(node: Node) -> tuple[str, ...]:
+    """Addresses of the remote endpoints that kube-proxy made."""
+    return tuple(
+        address["IpAddress"]
+        for endpoint in windows_machine(node.machine).hns.endpoints.values()
+        if endpoint.get("Flags", 0) & _REMOTE
+        for address in endpoint.get("IpConfigurations", ())
+    )
+
+
 def _lost_endpoints(node: Node) -> tuple[str, ...]:
     """Running pods whose address has no HNS endpoint."""
     if not isinstance(node.runtime, SimRuntime):
@@ -344,6 +354,8 @@ def _windows(pool: NodePool, node: Node) -> dict[str, Any]:
         "subnet_env": _read(node, join_cni_path("windows", SUBNET_FILE)),
         "source_vip": _source_vip(node) if settings.mode == "overlay" else "",
         "leaked_endpoints": _leaked_endpoints(node) if not spec.stopped else (),
+        "paged": machine.memory().paged,
+        "remote_endpoints": _remote_endpoints(node) if not spec.stopped else (),
         "lost_endpoints": _lost_endpoints(node) if not spec.stopped else (),
         "source_vip_problem": _source_vip_problem(node) if settings.mode == "overlay" else "",
         "stopped_services": node.stopped_services(*_WINDOWS_SERVICES),

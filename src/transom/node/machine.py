@@ -12,8 +12,7 @@ from transom.machines.machine import HostClock
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.registry import WindowsRegistry
-from transom.node.spec import NodeSpec
-from transom.windows import builds
+from transom.node.spec import NodeSpec, windows_build
 
 
 class NodeMachine(Host, Protocol):
@@ -46,6 +45,5 @@ def node_hardware(spec: NodeSpec) -> Hardware:
 def make_emulated_machine(spec: NodeSpec, clock: Clock, seed: str) -> EmulatedMachine:
     hardware = node_hardware(spec)
     if spec.windows:
-        build = builds.BUILDS[spec.build]
-        return WindowsHost(spec.name, clock, hardware, build=build, seed=seed)
+        return WindowsHost(spec.name, clock, hardware, build=windows_build(spec), seed=seed)
     return LinuxHost(spec.name, clock, hardware, seed=seed)

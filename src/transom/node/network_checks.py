@@ -10,8 +10,8 @@ from transom.kit.user_errors import UserError
 from transom.network import modes
 from transom.network.cni.windows import DEFAULT_RELEASE
 from transom.node.settings import ClusterSettings, cidr_of_family, split_cidrs
-from transom.node.spec import NodeSpec, node_has_ipv6
-from transom.windows import builds, releases
+from transom.node.spec import NodeSpec, node_has_ipv6, windows_build
+from transom.windows import releases
 
 
 def check_network(
@@ -64,7 +64,7 @@ def network_plan(
                 node.name,
                 "windows" if node.windows else "linux",
                 node.build or None,
-                builds.BUILDS[node.build].ubr if node.build else None,
+                windows_build(node).ubr if node.build else None,
             )
             for node in nodes
         ),

@@ -345,6 +345,11 @@ class Node:
             )
         return self._login_machine
 
+    def windows_login_machine(self) -> WindowsMachine | None:
+        """The same for a Windows machine: HostProcess containers run on it."""
+        found = self.login_machine()
+        return found if found is self._login_machine else None
+
     def _certificate_stores(self) -> Hive:
         """The cluster's authority, and the kubelet's serving certificate."""
         own = self.kubelet_certificate

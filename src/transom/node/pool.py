@@ -394,6 +394,8 @@ class NodePool:
             listens=self._listens,
             is_node=self._nodes.__contains__,
         )
+        if spec.windows:
+            runtime.use_machine(node.windows_login_machine)
         if spec.flex_drivers and saved is None:
             node.install_flex_drivers()
         machine.power.connect(lambda action: self._power_requested(spec.name, action))

@@ -30,7 +30,7 @@ from transom.node.runtimes import (
     image_store_folder,
 )
 from transom.node.settings import ClusterSettings, clusters_dir
-from transom.node.spec import NodeSpec
+from transom.node.spec import NodeSpec, windows_build
 from transom.runtime.api import ContainerRuntime, RuntimeFailure
 from transom.runtime.cri.address import RuntimeEndpointError
 from transom.runtime.cri.runtime import CriRuntime
@@ -44,7 +44,6 @@ from transom.runtime.native.store import NodeImages
 from transom.runtime.oci.platform import LinuxPlatform
 from transom.runtime.wine import installation, template
 from transom.runtime.wine.platform import WinePlatform
-from transom.windows import builds
 
 log = logging.getLogger("transom.node")
 
@@ -68,7 +67,7 @@ class RealRuntimes:
                 self._clock,
                 folder,
                 hardware,
-                build=builds.BUILDS[spec.build],
+                build=windows_build(spec),
                 seed=self._settings.name,
             )
         return RealLinuxHost(spec.name, self._clock, folder, hardware, seed=self._settings.name)

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 else:
     modes = lazy_import("transom.network.modes")
 
-DEFAULT_BUILD = builds.DEFAULT.number
-NODE_BUILDS = tuple(
-    number for number in builds.BUILDS if 17763 <= number <= 20348
-)  # that nodes are made of
+NODE_BUILDS = tuple(number for number in builds.BUILDS if number >= 17763)  # that nodes are made of
 NETWORK_MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 RUNTIMES: tuple[Runtime, ...] = ("docker", "containerd")
 PRIORITY_CLASSES = tuple(
@@ -59,6 +56,7 @@ class NodeSpec:
     os: str = "linux"
     number: int = 0  # the index of its node address in the cluster's range
     build: int = 0  # of Windows; 0 on Linux
+    revision: int = 0  # the patch level (UBR) of the build; 0 for the default one
     cpus: int = 4
     memory: str = "8Gi"
     disk: str = "100Gi"
@@ -123,6 +121,7 @@ def demo_specs(
     build: int | None,
     taint: bool,
     control_planes: int = 1,
+    revision: int = 0,
 ) -> list[NodeSpec]:
     """The nodes of `transom up`: a control-plane node for each API server, and by default one Linux
     and two Windows workers.
@@ -136,8 +135,9 @@ def demo_specs(
     nodes += [NodeSpec(f"linux-{i}") for i in range(1, (1 if linux is None else linux) + 1)]
     taints = (WINDOWS_TAINT,) if taint else ()
     for i in range(1, (2 if windows is None else windows) + 1):
+        name = f"windows-{i}"
         nodes.append(
-            NodeSpec(f"windows-{i}", os="windows", build=build or DEFAULT_BUILD, taints=taints)
+            NodeSpec(name, os="windows", build=build or 0, revision=revision, taints=taints)
         )
     return complete_specs(settings, nodes)
 
@@ -173,7 +173,7 @@ def complete_specs(
                 node,
                 runtime=runtime,
                 runtime_version=version,
-                build=(node.build or DEFAULT_BUILD) if node.windows else 0,
+                build=_usual_build(settings, node) if node.windows else 0,
                 system_reserved=_system_reserved(node),
             )
         )
@@ -215,15 +215,24 @@ def _usual_runtime(settings: ClusterSettings, node: NodeSpec) -> str:
     return "docker"
 
 
+def _usual_build(settings: ClusterSettings, node: NodeSpec) -> int:
+    """What the kubelet's release recommends, if no other one is asked for."""
+    release = releases.parse_release_version(kubelet_version(settings, node))
+    return node.build or releases.node_build(release)
+
+
+def windows_build(node: NodeSpec) -> builds.WindowsBuild:
+    """The build of a Windows node, at its patch level."""
+    return builds.build_with_revision(node.build, node.revision)
+
+
 def node_has_ipv6(settings: ClusterSettings, node: NodeSpec) -> bool:
     """Whether the node also has IPv6 addresses."""
     if not settings.network.dual_stack or not node.windows:
         return settings.network.dual_stack
-    build, release = (
-        node.build or DEFAULT_BUILD,
-        releases.parse_release_version(kubelet_version(settings, node)),
-    )
-    plan = modes.NodePlan(node.name, "windows", build, builds.BUILDS[build].ubr)
+    release = releases.parse_release_version(kubelet_version(settings, node))
+    build = builds.build_with_revision(_usual_build(settings, node), node.revision)
+    plan = modes.NodePlan(node.name, "windows", build.number, build.ubr)
     return modes.mode_has_ipv6(settings.network.mode, plan, release)
 
 
@@ -257,7 +266,7 @@ def _check_os(node: NodeSpec, refuse: _Refuse) -> None:
         )
     if node.windows and _CONTROL_PLANE_LABELS.keys() & node.labels.keys():
         raise refuse("the control plane runs on Linux", "make it a worker, or a Linux node")
-    if not node.windows and node.build:
+    if not node.windows and (node.build or node.revision):
         raise refuse(
             "only Windows nodes have a build",
             "leave it out, or make it a Windows node (os: windows, --os windows)",
@@ -389,8 +398,7 @@ def pause_image(settings: ClusterSettings, node: NodeSpec) -> str:
     """
     if node.pause_image or not node.windows:
         return node.pause_image
-    usual = _facts(settings, node).pause
-    return usual if node.build in releases.PAUSE_BUILDS.get(usual, ()) else ""
+    return releases.node_pause_image(_facts(settings, node).release, node.build)
 
 
 # ---- the cluster file ----
@@ -399,6 +407,7 @@ _FILE_FIELDS = {  # as the file spells them
     "name": "name",
     "os": "os",
     "build": "build",
+    "revision": "revision",
     "cpus": "cpus",
     "memory": "memory",
     "disk": "disk",
@@ -489,8 +498,12 @@ def specs_from_rows(settings: ClusterSettings, rows: Sequence[Any]) -> list[Node
 
 def _row(where: str, row: Mapping[str, Any]) -> list[NodeSpec]:
     values: dict[str, Any] = {
-        _FILE_FIELDS[k]: _value(where, k, v) for k, v in row.items() if k in _FILE_FIELDS
+        _FILE_FIELDS[k]: _value(where, k, v)
+        for k, v in row.items()
+        if k in _FILE_FIELDS and k != "build"
     }
+    if "build" in row:
+        values |= _build_fields(where, row["build"])
     if row.get("role") == "control-plane":
         values["labels"] = {**_CONTROL_PLANE_LABELS, **values.get("labels", {})}
         values.setdefault("taints", (_CONTROL_PLANE_TAINT,))
@@ -519,7 +532,7 @@ def _value(where: str, name: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise UserError(f"{where}.taints of the cluster file must be a list")
         return tuple(_taint(where, taint) for taint in value)
-    if attribute in ("build", "cpus", "max_pods", "image_gc_high"):
+    if attribute in ("revision", "cpus", "max_pods", "image_gc_high"):
         if isinstance(value, bool) or not isinstance(value, int):
             raise UserError(f"{where}.{name} of the cluster file must be a number")
         return value
@@ -541,6 +554,19 @@ def _kubelet_config(where: str, value: Any) -> Mapping[str, Any]:
     except ValueError as problem:
         raise UserError(f"{where}.kubeletConfig: {problem}") from problem
     return value
+
+
+def _build_fields(where: str, value: Any) -> dict[str, int]:
+    """A build as a number, a version with or without its revision, or a name."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"build": value}
+    found = builds.parse_node_build(value) if isinstance(value, str) else None
+    if found is None:
+        raise UserError(
+            f"{where}: unknown Windows build {value!r}",
+            "write it like 20348, 10.0.17763.1697 or ltsc2022",
+        )
+    return {"build": found[0], "revision": found[1]}
 
 
 def changed_spec(settings: ClusterSettings, node: NodeSpec, values: Mapping[str, Any]) -> NodeSpec:

@@ -40,6 +40,7 @@ class LinuxSandbox:
     selinux: Mapping[str, str] | None = None
     seccomp: str = ""
     cgroup_parent: str = ""
+    host_process: bool = False  # on Windows: its containers are processes of the node
     host_users: bool = (
         False  # it needs the node's users, devices or privileges, so it gets no user namespace
     )
@@ -115,6 +116,7 @@ class WindowsContainer:
     resources: WindowsResources = WindowsResources()
     run_as_user_name: str = ""
     credential_spec: str = ""
+    host_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 
@@ -89,6 +89,10 @@ BUILDS: Final = {
 }
 DEFAULT: Final = BUILDS[17763]
 
+# Builds whose host networking service got newer with an update: its revision, and the version
+# before it.
+_HNS_UPDATES: Final[Mapping[int, tuple[int, tuple[int, int]]]] = {17763: (379, (9, 2))}
+
 # Features of the host networking service and their minimum versions; within a range, from its first
 # version to the last of the same major version.
 HNS_FEATURES: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
@@ -119,6 +123,26 @@ def has_hns_feature(build: WindowsBuild, feature: str) -> bool:
     """Whether the host networking service of a build has one of HNS_FEATURES."""
     *ranges, last = HNS_FEATURES[feature]
     return build.hns >= last or any(first <= build.hns < (first[0] + 1, 0) for first in ranges)
+
+
+def build_with_revision(number: int, revision: int = 0) -> WindowsBuild:
+    """A build at a patch level (UBR); 0 for the default one."""
+    build = BUILDS[number]
+    if not revision or revision == build.ubr:
+        return build
+    update, hns = _HNS_UPDATES.get(number, (0, build.hns))
+    return replace(build, ubr=revision, hns=hns if revision < update else build.hns)
+
+
+def parse_node_build(text: str) -> tuple[int, int] | None:
+    """The build and the revision (0 if not given) of "17763", "17763.1697", "10.0.17763.1697",
+    "1809" or "ltsc2019"; None if there is no such build.
+    """
+    match = re.fullmatch(r"(?:10\.0\.)?([0-9]{5})(?:\.([0-9]{1,5}))?", text.strip())
+    if match is not None:
+        return (int(match[1]), int(match[2] or 0)) if int(match[1]) in BUILDS else None
+    found = build_by_name(text)
+    return (found.number, 0) if found is not None else None
 
 
 def build_by_name(name: str) -> WindowsBuild | None:

@@ -16,12 +16,14 @@ from transom.windows.records import (
     WindowsSupport,
 )
 from transom.windows.releases import release_text
+from transom.windows.tables import CURRENT_PAGES
 
 INTRO_PAGE: Final = (
     "https://v1-20.docs.kubernetes.io/docs/setup/production-environment/windows/"
     "intro-windows-in-kubernetes/"
 )
-_CURRENT_PAGE: Final = "https://kubernetes.io/docs/concepts/windows/intro/"
+_CURRENT_DOCS: Final = "https://kubernetes.io/docs/"
+_CURRENT_PAGE: Final = f"{_CURRENT_DOCS}concepts/windows/intro/"
 _LAST_INTRO_RELEASE: Final = (1, 20)
 
 EFFECTS: Final = {
@@ -41,6 +43,7 @@ KINDS: Final = {
 AREAS: Final = {
     "OS": "Windows versions",
     "POD": "Pods",
+    "HP": "HostProcess containers",
     "CTR": "Containers",
     "SEC": "Security",
     "RES": "Resources",
@@ -51,6 +54,7 @@ AREAS: Final = {
     "NODE": "Nodes",
     "RUN": "Runtimes",
     "API": "API",
+    "GATE": "Feature gates",
     "PLAN": "Plans",
     "TRB": "Troubleshooting",
 }
@@ -93,6 +97,9 @@ def record_remedy(record: Record) -> str:
 
 def documentation_page(record: Record) -> str:
     """The page of the Kubernetes documentation that describes it."""
+    current = next((id for id in record.checklist if id.startswith("W-")), "")
+    if current:
+        return _CURRENT_DOCS + CURRENT_PAGES[current.split("-")[1]]
     return _CURRENT_PAGE if record.since > _LAST_INTRO_RELEASE else INTRO_PAGE
 
 

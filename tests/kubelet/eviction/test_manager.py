@@ -336,3 +336,16 @@ async def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -
         await node.clock.run_for(1000)
         assert len(rounds) == before
         task.cancel()
+
+
+@pytest.mark.windows("W-RES-08", "W-RES-09", "W-RES-10", "W-RES-11", "W-RES-12", "W-RES-13")
+async def test_committed_memory_runs_short_on_windows_since_1_31() -> None:
+    settings = {"enforce_node_allocatable": (), "cgroups_per_qos": False}
+    async with play(system="windows", version="v1.31.0", **settings) as node:
+        here = Evicted(node)
+        await here.add(make_pod("web", container()))
+        assert not await here.round() and not here.manager.memory()
+        use = node.host.memory()
+        here.use(app=use.commit_limit - use.usage - 400 * MIB)
+        assert await here.round() and here.manager.memory()
+        assert here.killed[0][1].startswith("The node was low on resource: memory. ")

@@ -29,7 +29,9 @@ class SignalObserver:
         config = env.config
         self._env = env
         self._limits = limits
-        self._signals = frozenset(env.os.signals(env.host)) & {limit.signal for limit in limits}
+        self._signals = frozenset(env.os.signals(env.host, config.release)) & {
+            limit.signal for limit in limits
+        }
         self._reserved = sum(
             reserved["memory"].value()
             for reserved in (
@@ -44,7 +46,7 @@ class SignalObserver:
         host, signals = self._env.host, self._signals
         if MEMORY in signals or ALLOCATABLE_MEMORY in signals:
             use = host.memory()
-            seen[MEMORY] = SignalObservation(use.total - use.working_set, use.total)
+            seen[MEMORY] = SignalObservation(*self._env.os.available_memory(use))
             if ALLOCATABLE_MEMORY in signals:
                 seen[ALLOCATABLE_MEMORY] = self._allocatable(
                     use.total - self._reserved, use.working_set

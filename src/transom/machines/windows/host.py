@@ -298,6 +298,7 @@ class WindowsHost(BaseHost):
             usage=self.committed,
             rss=0,
             paged=self.committed - resident,
+            commit_limit=self.commit_limit,
         )
 
     @property

@@ -28,7 +28,7 @@ _MISSING_NAME = re.compile(
     r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^(?:invalid|404)$"
 )
 _ALPINE_TAG = re.compile(r"(?:^|[-.])alpine(?:$|[-.\d])")
-_ALL_BUILDS = (17763, 18362, 18363, 19041, 19042, 20348)
+_ALL_BUILDS = (17763, 18362, 18363, 19041, 19042, 20348, 26100)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _BASE_SIZE = {"nanoserver": 260 << 20, "servercore": 5 << 30, "windows": 10 << 30}
 _DEFAULT_SIZE = 100 << 20

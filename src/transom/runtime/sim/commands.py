@@ -21,9 +21,9 @@ from transom.runtime.sim.texts import Fault
 from transom.userland.termination import DOTNET, LINUX_KILLED
 
 if TYPE_CHECKING:
-    from transom.runtime.sim import context as sim_context
+    from transom.runtime.sim import host_process
 else:
-    sim_context = lazy_import("transom.runtime.sim.context")
+    host_process = lazy_import("transom.runtime.sim.host_process")
 
 _CANNOT_EXEC = 126
 _LAST_WORDS = (
@@ -49,7 +49,7 @@ def exec_sim(
     client, source = begin_program(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
-    context = sim_context.SimContext(
+    context = host_process.make_context(
         core,
         c,
         tuple(command),

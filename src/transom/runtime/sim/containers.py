@@ -31,6 +31,7 @@ from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.meter import ContainerMeter, base_memory, cpu_cap, sim_memory_limit
 from transom.runtime.sim.records import ContainerProgram, SimContainer, SimSandbox
+from transom.runtime.sim.rootfs import root_of
 from transom.runtime.sim.streams import NO_INPUT, InputBuffer, Stream
 from transom.runtime.sim.terminal import Terminal
 from transom.runtime.sim.texts import Fault, StartFailureText
@@ -39,9 +40,10 @@ from transom.windows.builds import hyperv_isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from transom.runtime.sim import context as sim_context
+    from transom.machines.container_files import LayeredFiles
+    from transom.runtime.sim import host_process
 else:
-    sim_context = lazy_import("transom.runtime.sim.context")
+    host_process = lazy_import("transom.runtime.sim.host_process")
 
 _KILLED = 137
 SHUT_DOWN = (
@@ -79,9 +81,7 @@ def create_sim_container(
     if core.docker and not core.windows and 0 < limit < _SMALLEST_DOCKER_MEMORY:
         raise texts.create_failed(identity, "Minimum memory limit allowed is 4MB")
     files.check_seccomp(core.host, config, texts, docker=core.docker)
-    record.files = files.make_container_files(
-        core.host, record, core.hostname_in(sandbox), texts, docker=core.docker
-    )
+    record.files = _make_files(core, record)
     record.image_name = core.images.shown_name(spec, config.image)
     record.image_ref = core.images.shown_ref(spec)
     record.log = ContainerLog(core.host.files, log_path(core, record), core.host.clock)
@@ -98,6 +98,19 @@ def resize_sim_container(core: SimCore, c: SimContainer, resources: LinuxResourc
     c.config = replace(c.config, linux=replace(linux, resources=changed))
     if c.meter is not None:
         c.meter.set_limits(cpu_cap(c.config, core.host.hardware.cpus), sim_memory_limit(c.config))
+
+
+def _make_files(core: SimCore, record: SimContainer) -> LayeredFiles:
+    """Raises RuntimeFailure."""
+    if not record.host_process:
+        hostname = core.hostname_in(record.sandbox)
+        return files.make_container_files(
+            core.host, record, hostname, core.texts, docker=core.docker
+        )
+    try:
+        return host_process.host_process_files(core, record, root_of(record.spec.info))
+    except OSError as error:
+        raise core.texts.create_failed(record.id, f"failed to mount: {error.strerror}") from error
 
 
 def log_path(core: SimCore, record: SimContainer) -> str:
@@ -177,7 +190,12 @@ def _why_not(core: SimCore, c: SimContainer, plan: ContainerPlan) -> StartFailur
         )
     if not runs_here(core, c.sandbox, c.spec):
         return _broken(core, c, "build")
-    if core.windows:
+    if c.host_process:
+        found = host_process.host_process_identity(core, c)
+        if found is None:
+            return core.texts.start_failed(c.id, host_process.LOGON_FAILED)
+        c.identity = found
+    elif core.windows:
         identity = users.windows_container_identity(
             c.config, c.spec, computer_name(core.hostname_in(c.sandbox)), c.id
         )
@@ -194,7 +212,7 @@ def _why_not(core: SimCore, c: SimContainer, plan: ContainerPlan) -> StartFailur
 def runs_here(core: SimCore, sandbox: SimSandbox, spec: CatalogueImage) -> bool:
     """On Linux always; on Windows the builds must match."""
     build = spec.platform.build
-    if not core.windows or not build:
+    if not core.windows or not build or sandbox.host_process:
         return True
     isolation = sandbox.isolation
     if isolation.hyperv and not isolation.exact:
@@ -230,7 +248,7 @@ def _launch(
             signal=_signaller(c),
         )
     c.starting = True
-    context = c.context = sim_context.SimContext(
+    context = c.context = host_process.make_context(
         core,
         c,
         c.argv,
@@ -479,6 +497,8 @@ def power_off_container(core: SimCore, c: SimContainer) -> None:
 def remove_sim_container(core: SimCore, c: SimContainer) -> None:
     kill_sim_container(core, c)
     c.files.discard()
+    if c.host_process:
+        host_process.discard_workspace(core, c)
     if core.docker and c.log.path:
         core.host.files.remove(c.log.path, recursive=True)
     if c.credentials and isinstance(core.host, WindowsHost):

@@ -23,7 +23,7 @@ from transom.runtime.sim.streams import ExecClient, ProgramStreams, Stream
 from transom.runtime.sim.table import ProcessIdTable
 from transom.runtime.sim.terminal import Terminal
 from transom.runtime.sim.users import ContainerIdentity
-from transom.userland.api import ImageInfo, Os, Program, ProgramContext, Stdin
+from transom.userland.api import ImageInfo, NodeAccess, Os, Program, ProgramContext, Stdin
 from transom.userland.termination import termination_code
 from transom.windows.builds import BUILDS
 
@@ -279,9 +279,9 @@ class SimContext(ProgramStreams):
         return ContainerVolumes(self._core, self._container, self._closers, self.files)
 
     @property
-    def node(self) -> None:
+    def node(self) -> NodeAccess | None:
         """Programs in containers do not see the machine."""
-        return
+        return None
 
     @property
     def native(self) -> None:

@@ -24,6 +24,7 @@ from transom.userland.api import ProcessEntry, StartProgram, Stdin
 from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
+    from transom.runtime.sim.login.machine import WindowsMachine
     from transom.runtime.sim.node_storage import NodeStorage
     from transom.runtime.sim.streams import Stream
     from transom.runtime.sim.users import ContainerIdentity
@@ -71,6 +72,7 @@ class SimCore:
         "images",
         "logins",
         "lookup",
+        "machine",
         "network",
         "node_namespace",
         "pids",
@@ -81,6 +83,7 @@ class SimCore:
         "storage",
         "subscribers",
         "texts",
+        "version",
         "windows",
     )
 
@@ -101,6 +104,7 @@ class SimCore:
         *,
         docker: bool,
         csi_storage: CsiStorage,
+        version: tuple[int, ...] = (),
         stacks: Stacks | None = None,
         storage: NodeStorage | None = None,
     ) -> None:
@@ -112,6 +116,9 @@ class SimCore:
         self.texts = texts
         self.images = images
         self.docker = docker
+        self.version = version  # of the runtime
+        # The machine as its own programs see it, on Windows.
+        self.machine: Callable[[], WindowsMachine | None] = _no_machine
         self.csi_storage = csi_storage
         self.stacks = stacks
         self.storage = storage
@@ -174,6 +181,11 @@ class SimCore:
 
     def out_of_memory(self, container: SimContainer, program: ContainerProgram) -> None:
         self._on_out_of_memory(self, container, program)
+
+
+def _no_machine() -> None:
+    """A runtime without a node: HostProcess containers see its files and network only."""
+    return
 
 
 def _use(container: SimContainer) -> ProcessTableUsage:

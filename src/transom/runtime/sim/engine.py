@@ -57,8 +57,7 @@ from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
-    from transom.runtime.sim import commands
-    from transom.runtime.sim import context as sim_context
+    from transom.runtime.sim import commands, host_process
     from transom.runtime.sim.login import exec_program
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     from transom.userland.network_view import Stacks
 else:
     exec_program = lazy_import("transom.runtime.sim.login.exec_program")
-    sim_context = lazy_import("transom.runtime.sim.context")
+    host_process = lazy_import("transom.runtime.sim.host_process")
     login_session = lazy_import("transom.runtime.sim.login.session")
     userland_start = lazy_import("transom.userland.start")
     commands = lazy_import("transom.runtime.sim.commands")
@@ -169,9 +168,10 @@ class SimRuntime:
             tuple(addresses),
             start,
             lookup,
-            lambda *args, **more: sim_context.SimContext(*args, **more),  # not needed at boot
+            lambda *args, **more: host_process.make_context(*args, **more),  # not needed at boot
             containers.out_of_memory,
             docker=docker,
+            version=_numbers(version),
             csi_storage=csi_storage or CsiStorage(),
             stacks=stacks,
             storage=NodeStorage(host, cloud) if cloud is not None else None,
@@ -208,6 +208,10 @@ class SimRuntime:
     def use_sandbox_image(self, image: str) -> None:
         """For new sandboxes; with docker the kubelet sets it."""
         self._options.image = image
+
+    def use_machine(self, machine: Callable[[], WindowsMachine | None]) -> None:
+        """HostProcess containers run on it."""
+        self._core.machine = machine
 
     @property
     def core(self) -> SimCore:
@@ -419,7 +423,10 @@ class SimRuntime:
         if sandbox is not None:
             self._fail_if_requested(image, sandbox)
             await self._stall_if_requested(image, sandbox)
-            hyperv = any(record.isolation.hyperv for record in core.by_uid.get(sandbox.uid, ()))
+            hyperv = any(
+                record.isolation.hyperv or record.host_process
+                for record in core.by_uid.get(sandbox.uid, ())
+            )
         return core.images.pulled_ref(await core.images.pull(image, auth, hyperv=hyperv))
 
     def _fail_if_requested(self, image: str, sandbox: SandboxConfig) -> None:

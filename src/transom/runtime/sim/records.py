@@ -68,6 +68,7 @@ class SimSandbox:
         "containers",
         "created",
         "handler",
+        "host_process",
         "id",
         "image",
         "isolation",
@@ -95,6 +96,7 @@ class SimSandbox:
         self.namespace: NetworkNamespace | None = None
         self.networked = False  # the network plugin has allocated something for it
         self.isolation = WindowsIsolation()
+        self.host_process = False  # its containers are processes of the node
         self.borrows_address = False  # belongs to its container, and exists while that one runs
         self.containers: list[SimContainer] = []
         self.table: ProcessIdTable | None = None  # when its containers share a pid namespace
@@ -192,6 +194,11 @@ class SimContainer:
         self.timers: tuple[Timer, ...] = ()
         self.waiters: list[asyncio.Future[None]] = []
         self._view: Container | None = None
+
+    @property
+    def host_process(self) -> bool:
+        """Whether it is a process of the node."""
+        return self.sandbox.host_process
 
     def view(self) -> Container:
         if self._view is None:

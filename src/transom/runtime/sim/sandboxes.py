@@ -16,6 +16,7 @@ from transom.windows.builds import BUILDS
 HYPERV_ANNOTATION = "experimental.windows.kubernetes.io/isolation-type"
 _PROCESS, _HYPERVISOR = "runhcs-wcow-process", "runhcs-wcow-hypervisor"
 _HYPERVISOR_SINCE = (1, 7)
+_HOST_PROCESS_SINCE = (1, 6)
 
 
 def default_handlers(windows: bool, build: int, version: tuple[int, ...]) -> tuple[str, ...]:
@@ -44,6 +45,16 @@ class SandboxOptions:
         self.hyperv_gate = hyperv_gate
 
 
+def runs_as_host_process(core: SimCore, config: SandboxConfig) -> bool:
+    """Older versions of containerd do not know the field, and docker never did."""
+    return (
+        config.linux.host_process
+        and core.windows
+        and not core.docker
+        and core.version >= _HOST_PROCESS_SINCE
+    )
+
+
 async def run_sim_sandbox(
     core: SimCore, options: SandboxOptions, config: SandboxConfig, handler: str
 ) -> SimSandbox:
@@ -57,6 +68,7 @@ async def run_sim_sandbox(
         _check_handler(core, options, handler)
     sandbox = SimSandbox(core.new_id(), config, handler, core.host.time(), image)
     sandbox.isolation = _isolation(core, options, config, handler)
+    sandbox.host_process = runs_as_host_process(core, config)
     sandbox.borrows_address = core.docker and sandbox.isolation.hyperv
     _enter(core, sandbox)
     try:
@@ -123,6 +135,9 @@ async def _start(core: SimCore, sandbox: SimSandbox) -> None:
         raise texts.sandbox_start(
             sandbox.id, config.name, simulated.text or "simulated failure of the sandbox"
         )
+    if sandbox.host_process:
+        sandbox.namespace = core.node_namespace
+        return
     if not sandbox.isolation.hyperv and not containers.runs_here(core, sandbox, sandbox.image):
         raise texts.sandbox_start(
             sandbox.id, config.name, texts.other_build(sandbox.id, config.hostname)

@@ -19,6 +19,7 @@ from transom.runtime.sim.containers import log_path
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.records import SimContainer, SimSandbox, WindowsIsolation
+from transom.runtime.sim.sandboxes import runs_as_host_process
 
 REBOOTED: Final = 255
 _CONTAINER: Final = (
@@ -102,6 +103,7 @@ def _restore_sandbox(core: SimCore, row: Document) -> None:
         row["borrows_address"],
         WindowsIsolation(*row["isolation"]),
     )
+    sandbox.host_process = runs_as_host_process(core, config)
     core.sandboxes[sandbox.id] = sandbox
     core.by_uid.setdefault(config.uid, []).append(sandbox)
 

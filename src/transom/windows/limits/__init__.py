@@ -8,6 +8,7 @@ from typing import Final
 from transom.windows.limits import (
     api,
     containers,
+    current,
     dns,
     network,
     nodes,
@@ -34,6 +35,7 @@ _AREAS: Final = (
     nodes,
     runtime,
     api,
+    current,
 )
 
 LIMITS: Final[Mapping[str, WindowsLimit]] = {

@@ -229,6 +229,7 @@ LIMITS: Final = (
         statement="The node problem detector reads Linux kernel logs and needs privileged containers.",
         effect="fails",
         remedy="Select Linux nodes for it.",
+        until=(1, 23),
         checklist=("FEAT-06",),
         fields=(
             RecordField(

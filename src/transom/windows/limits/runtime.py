@@ -25,6 +25,7 @@ LIMITS: Final = (
         statement="Windows nodes need containerd 1.4.0 or later.",
         effect="degraded",
         remedy="Install containerd 1.4.0 or later.",
+        until=(1, 25),
         checklist=("RT-06",),
         since=(1, 18),
         runtimes=("containerd",),

@@ -324,6 +324,7 @@ LIMITS: Final = (
         statement="All fields of the pod security context except windowsOptions are for Linux.",
         effect="ignored",
         remedy="See the records of the fields.",
+        until=(1, 25),
         checklist=("API-35", "API-48", "SEC-12"),
         section="V1.PodSecurityContext",
         topics=("podSecurityContext",),

@@ -10,6 +10,7 @@ from typing import Final
 from transom.windows.records import WindowsSupport
 from transom.windows.support import (
     api,
+    current,
     network,
     plans,
     pods,
@@ -32,6 +33,7 @@ _AREAS: Final = (
     api,
     plans,
     troubleshooting,
+    current,
 )
 
 SUPPORT: Final[Mapping[str, WindowsSupport]] = {

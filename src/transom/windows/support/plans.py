@@ -15,6 +15,7 @@ SUPPORT: Final = (
         "Hypervisor isolation between pods, older images on newer nodes, CPU/NUMA "
         "settings, memory reservations; needs containerd.",
         "planned",
+        until=(1, 21),
         checklist=("ROAD-01", "ROAD-02", "ROAD-03", "ROAD-04", "ROAD-05"),
         section=_S,
         topics=("hyperv",),
@@ -24,6 +25,7 @@ SUPPORT: Final = (
         "kubeadm",
         "Windows support in kubeadm is in progress.",
         "planned",
+        until=(1, 21),
         checklist=("ROAD-06", "ROAD-07"),
         section=_S,
     ),
@@ -32,6 +34,7 @@ SUPPORT: Final = (
         "Cluster API",
         "Windows nodes by cluster API.",
         "planned",
+        until=(1, 21),
         checklist=("ROAD-08",),
         section=_S,
     ),

@@ -133,6 +133,7 @@ SUPPORT: Final = (
         "supplemental licence terms. "
         "Simulated nodes contain no Windows.",
         "rule",
+        until=(1, 21),
         checklist=("OS-23", "OS-24"),
         section=_VERSIONS,
         topics=("licence", "EULA"),

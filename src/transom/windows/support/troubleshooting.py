@@ -29,6 +29,7 @@ SUPPORT: Final = (
         "kubelet, kube-proxy and, with flannel, flanneld run, each with its log, "
         "and the node is Ready.",
         "symptom",
+        until=(1, 23),
         checklist=_ids(3, 6),
         section=_S,
         topics=("start.ps1",),
@@ -52,6 +53,7 @@ SUPPORT: Final = (
         "nssm.exe runs flanneld, kubelet and kube-proxy; register-svc.ps1 sets all "
         "three up, with defaults l2bridge, 10.244.0.0/16, 10.96.0.10 and C:\\k.",
         "procedure",
+        until=(1, 23),
         checklist=_ids(15, 22),
         section=_S,
         topics=("nssm", "register-svc.ps1"),
@@ -61,6 +63,7 @@ SUPPORT: Final = (
         "flanneld by nssm",
         "Its binary, parameters, NODE_NAME and directory.",
         "procedure",
+        until=(1, 23),
         checklist=_ids(23, 31),
         section=_S,
         topics=("nssm", "flanneld"),
@@ -70,6 +73,7 @@ SUPPORT: Final = (
         "kubelet by nssm",
         "The binary and all flags of the documentation start as printed.",
         "procedure",
+        until=(1, 23),
         checklist=_ids(32, 53),
         section=_S,
         topics=("nssm", "kubelet"),
@@ -83,6 +87,7 @@ SUPPORT: Final = (
         "Kernelspace mode; KUBE_NETWORK on l2bridge, --network-name, --source-vip and "
         "WinOverlay on overlay.",
         "procedure",
+        until=(1, 23),
         checklist=_ids(54, 69),
         section=_S,
         topics=("nssm", "kube-proxy"),
@@ -93,6 +98,7 @@ SUPPORT: Final = (
         "Output of services",
         "nssm writes stdout and stderr to a file.",
         "procedure",
+        until=(1, 23),
         checklist=_ids(70, 71),
         section=_S,
         topics=("nssm", "logs"),

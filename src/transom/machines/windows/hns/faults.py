@@ -8,8 +8,10 @@ from typing import Final
 from transom.machines.windows.hns.errors import ACCESS_DENIED, TEXTS, UNSPECIFIED, HnsError
 
 SWITCHES: Final = (
+    "keep_remote_endpoints",
     "late_management_address",
     "leak_endpoints",
+    "lose_balancers_on_restart",
     "lose_networks_on_reboot",
     "lose_networks_on_restart",
     "refuse_deletes",
@@ -18,8 +20,10 @@ SWITCHES: Final = (
 
 @dataclass(slots=True)
 class HnsFaults:
+    keep_remote_endpoints: bool = False  # a delete of a remote endpoint reports success only
     late_management_address: bool = False  # networks do not report the host's address on them
     leak_endpoints: bool = False  # a delete reports success, but the endpoint and its address stay
+    lose_balancers_on_restart: bool = False  # of the service
     lose_networks_on_reboot: bool = False  # persistent ones too
     lose_networks_on_restart: bool = False  # of the service
     refuse_deletes: str = ""  # the error text of every delete

@@ -11,6 +11,9 @@ def restart_hns(store: HnsStore, faults: HnsFaults) -> None:
     """The service reloads its configuration."""
     if faults.lose_networks_on_restart:
         _lose(store, all_networks=True)
+    if faults.lose_balancers_on_restart:
+        for key in list(store.objects["loadbalancer"]):
+            balancers.delete_load_balancer(store, key)
     store.notify("service", "", "restarted")
 
 

@@ -223,7 +223,7 @@ class HostNetworkService:
             case "network":
                 networks.delete_hns_network(self.store, key)
             case "endpoint":
-                if not self.faults.leak_endpoints:
+                if not self.faults.leak_endpoints and not self._keeps(key):
                     endpoints.delete_endpoint(self.store, key)
             case "namespace":
                 namespaces.delete_hns_namespace(self.store, key)
@@ -231,6 +231,10 @@ class HostNetworkService:
                 balancers.delete_load_balancer(self.store, key)
             case _:
                 balancers.delete_route_policy(self.store, key)
+
+    def _keeps(self, key: str) -> bool:
+        flags = self.store.objects["endpoint"][key].get("Flags", 0)
+        return self.faults.keep_remote_endpoints and bool(flags & endpoints.REMOTE)
 
     def add_to_namespace(self, namespace_id: str, endpoint_id: str) -> None:
         request = {

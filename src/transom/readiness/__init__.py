@@ -1,0 +1,1 @@
+"""The Windows Operational Readiness test cases, against any cluster."""

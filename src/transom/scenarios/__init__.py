@@ -1,0 +1,1 @@
+"""Known faults of Windows nodes as named, repeatable scenarios."""

@@ -1,0 +1,108 @@
+"""What a scenario is, and what it needs of a cluster. Faults are injected into the state of the
+cluster: through its API, the host networking service of a node, or the settings of a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol
+
+Object = dict[str, Any]
+NAMESPACE = "scenario"
+
+
+class ScenarioNode(NamedTuple):
+    """The Windows node that a scenario uses."""
+
+    name: str
+    build: int
+    image: str  # a Windows image of the node's build
+    other_image: str  # one of another build
+
+
+class ScenarioCluster(Protocol):
+    async def apply(self, obj: Object) -> None: ...
+    async def delete(self, obj: Object) -> None: ...
+    async def control(self, method: str, path: str, body: Any = None) -> Any: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+Step = Callable[[ScenarioCluster, ScenarioNode], Awaitable[None]]
+MakeObjects = Callable[[ScenarioNode], list[Object]]
+
+
+class Scenario(NamedTuple):
+    name: str
+    title: str
+    issue: str  # where it was reported: "kubernetes/kubernetes#135802"; "" if it is documented only
+    symptom: str
+    evidence: str  # the command that shows it
+    remedy: str
+    finding: str  # part of what doctor reports about it
+    steps: tuple[Step, ...]
+    undo: tuple[Step, ...] = ()
+    pain: int = 0  # its number in the list of users' problems
+
+
+def apply(make: MakeObjects) -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        for obj in make(node):
+            await cluster.apply(obj)
+
+    return step
+
+
+def delete(make: MakeObjects) -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        for obj in make(node):
+            await cluster.delete(obj)
+
+    return step
+
+
+def wait(seconds: float) -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        await cluster.sleep(seconds)
+
+    return step
+
+
+def hns_fault(name: str, on: bool = True) -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        state = "on" if on else "off"
+        await cluster.control("POST", f"/transom/nodes/{node.name}/hns/faults/{name}/{state}")
+
+    return step
+
+
+def hns_restart() -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        await cluster.control("POST", f"/transom/nodes/{node.name}/hns/restart")
+
+    return step
+
+
+def machine(verb: str) -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        await cluster.control("POST", f"/transom/nodes/{node.name}/{verb}")
+
+    return step
+
+
+def setting(name: str, value: object) -> Step:
+    async def step(cluster: ScenarioCluster, node: ScenarioNode) -> None:
+        await cluster.control("POST", f"/transom/nodes/{node.name}/set", {name: value})
+
+    return step
+
+
+async def run_scenario(scenario: Scenario, cluster: ScenarioCluster, node: ScenarioNode) -> None:
+    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    for step in scenario.steps:
+        await step(cluster, node)
+
+
+async def end_scenario(scenario: Scenario, cluster: ScenarioCluster, node: ScenarioNode) -> None:
+    for step in scenario.undo:
+        await step(cluster, node)
+    await cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})

@@ -1,0 +1,106 @@
+"""The rehearsal of an upgrade: what breaks, what changes and what starts to work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from transom.lint.config import LintConfig
+from transom.lint.output.upgrade import render_upgrade, upgrade_document
+from transom.lint.sources import read_sources
+from transom.lint.upgrade import UPGRADE_RECORDS, UpgradeReport, rehearse_upgrade
+from transom.windows.target_nodes import target_nodes_from_options
+
+DEPLOYMENT = r"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      nodeSelector: {kubernetes.io/os: windows}
+      containers:
+      - name: web
+        image: mcr.microsoft.com/windows/servercore/iis:windowsservercore-IMAGE
+        volumeMounts: [{name: d, mountPath: 'D:'}]
+      volumes:
+      - {name: d, hostPath: {path: 'HOSTPATH'}}
+"""
+
+
+def rehearse(tmp_path: Path, text: str, runtime: str = "docker") -> UpgradeReport:
+    (tmp_path / "a.yaml").write_text(text)
+    return rehearse_upgrade(
+        read_sources([str(tmp_path)]),
+        target_nodes_from_options((1, 20), 17763, runtime, mixed=True),  # type: ignore[arg-type]
+        target_nodes_from_options((1, 36), 20348, "containerd", mixed=True),
+        LintConfig(),
+    )
+
+
+def broken(report: UpgradeReport) -> set[str]:
+    return {item.record.id for item in report.of("breaks")}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "record", "remedy"),
+    [
+        ("{apiVersion: extensions/v1beta1, kind: Ingress}", "WIN-UPG-001", "networking.k8s.io/v1"),
+        ("{apiVersion: batch/v1beta1, kind: CronJob}", "WIN-UPG-001", "batch/v1 CronJob"),
+        ("{apiVersion: policy/v1beta1, kind: PodSecurityPolicy}", "WIN-UPG-002", "pod-security"),
+    ],
+)
+def test_removed_apis_break(tmp_path: Path, manifest: str, record: str, remedy: str) -> None:
+    report = rehearse(tmp_path, manifest)
+    [item] = report.of("breaks")
+    assert item.record.id == record and remedy in item.remedy
+
+
+def test_apis_that_are_served_do_not_break(tmp_path: Path) -> None:
+    text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n"
+    text += "{apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}\n"
+    assert rehearse(tmp_path, text).items == []
+
+
+@pytest.mark.parametrize(
+    ("path", "record", "outcome"),
+    [
+        (r"\\.\pipe\docker_engine", "WIN-UPG-003", "breaks"),
+        (r"\\.\pipe\csi-proxy-filesystem-v1", "WIN-UPG-004", "changes"),
+    ],
+)
+def test_pipes_of_the_old_nodes(tmp_path: Path, path: str, record: str, outcome: str) -> None:
+    report = rehearse(tmp_path, DEPLOYMENT.replace("HOSTPATH", path))
+    assert (record, outcome) in {(item.record.id, item.outcome) for item in report.items}
+
+
+def test_images_and_drives_of_the_old_nodes(tmp_path: Path) -> None:
+    text = DEPLOYMENT.replace("HOSTPATH", "C:\\\\data")
+    old = rehearse(tmp_path, text.replace("IMAGE", "ltsc2019"))
+    assert broken(old) == {"WIN-OS-006", "WIN-UPG-005"}
+    [image] = [item for item in old.items if item.record.id == "WIN-OS-006"]
+    assert image.place.endswith("a.yaml:11") and image.obj == "Deployment web"
+    assert broken(rehearse(tmp_path, text.replace("IMAGE", "ltsc2022"))) == {"WIN-UPG-005"}
+
+
+def test_what_changes_on_nodes(tmp_path: Path) -> None:
+    report = rehearse(tmp_path, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+    nodes = {(outcome, limit.id) for outcome, limit in report.nodes}
+    assert {("changes", "WIN-UPG-006"), ("changes", "WIN-UPG-008")} <= nodes
+    assert ("works", "WIN-NODE-003") in nodes
+    same = rehearse(tmp_path, "{apiVersion: v1, kind: ConfigMap}", "containerd")
+    assert "WIN-UPG-008" not in {limit.id for _, limit in same.nodes}
+
+
+def test_both_reports_name_every_record(tmp_path: Path) -> None:
+    report = rehearse(tmp_path, DEPLOYMENT.replace("IMAGE", "ltsc2019"))
+    text, document = render_upgrade(report), upgrade_document(report)
+    for item in document["items"]:
+        assert item["id"] in text
+    assert text.startswith("From Kubernetes 1.20, build 17763")
+
+
+def test_records_are_complete() -> None:
+    for record in UPGRADE_RECORDS.values():
+        assert record.statement.endswith(".") and record.remedy.endswith(".")

@@ -1,0 +1,63 @@
+"""Every scenario on a cluster in virtual time: doctor reports it, and its end ends the report."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+from tests.doctor.virtual_cluster import VirtualCluster, virtual_cluster
+
+from transom.http.messages import HttpRequest, HttpResponse
+from transom.machinery.errors import ApiError
+from transom.scenarios.catalogue import SCENARIOS
+from transom.scenarios.model import Object, Scenario, end_scenario, run_scenario
+from transom.scenarios.nodes import scenario_node
+
+Play = Callable[[Callable[[VirtualCluster], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
+    """One cluster for all scenarios: each leaves it as it was, which the next one sees."""
+    with virtual_cluster(tmp_path_factory.mktemp("scenarios"), release="1.36") as (cluster, run):
+        yield lambda scenario: run(scenario(cluster))
+
+
+class VirtualTarget:
+    """`ScenarioCluster` of a virtual cluster."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster = cluster
+
+    async def apply(self, obj: Object) -> None:
+        await self._cluster.apply(obj)
+
+    async def delete(self, obj: Object) -> None:
+        await self._cluster.delete(obj)
+
+    async def control(self, method: str, path: str, body: Any = None) -> Any:
+        request = HttpRequest(method, path.encode(), path, {}, orjson.dumps(body) if body else b"")
+        answer = await self._cluster.control(request)
+        assert isinstance(answer, HttpResponse) and isinstance(answer.body, bytes)
+        if answer.status != 200:
+            raise ApiError(answer.status, "BadRequest", answer.body.decode())
+        return orjson.loads(answer.body)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._cluster.clock.sleep(seconds)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=list(SCENARIOS))
+def test_doctor_reports_a_scenario(scenario: Scenario, play: Play) -> None:
+    async def body(cluster: VirtualCluster) -> None:
+        target = VirtualTarget(cluster)
+        node = scenario_node((await target.control("GET", "/transom/nodes"))["items"])
+        await run_scenario(scenario, target, node)
+        found = await cluster.doctor()
+        assert [one for one in found if scenario.finding in one.what], await cluster.story(found)
+        await end_scenario(scenario, target, node)
+        await cluster.silence()
+
+    play(body)
