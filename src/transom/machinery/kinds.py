@@ -72,6 +72,10 @@ class Kind:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.group}/{self.kind}")
 
+    def __hash__(self) -> int:
+        """Every write looks rules up by kind; equal kinds have equal keys."""
+        return hash(self.key)
+
     @property
     def stored(self) -> bool:
         """Stored kinds can be watched. Others are requests, which can only be created, or

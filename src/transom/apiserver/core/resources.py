@@ -40,6 +40,7 @@ class Resource:
         "release",
         "served",
         "stored",
+        "stored_api_version",
         "subresources",
         "verbs",
         "version",
@@ -69,6 +70,7 @@ class Resource:
         self.gr = GroupResource(self.group, kind.plural)  # errors name the group of the request
         self.bucket = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         self.stored = kind.stored
+        self.stored_api_version = kind.gvk().api_version
         self.custom = kind.custom
         # While a definition is being deleted, its kind supports no writes; requests get an
         # explanatory error.
