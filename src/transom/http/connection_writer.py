@@ -326,7 +326,9 @@ class AnswerWriter(TransportLayer):
         if self.transport is not None:
             self.transport.write(data)
 
-    def guarded_read(self, source: StreamSource, size: int) -> Sequence[Buffer] | None:
+    def guarded_read(
+        self, source: StreamSource, size: int
+    ) -> Sequence[Buffer] | asyncio.Future[Any] | None:
         try:
             return source.read(size)
         except Exception:
