@@ -355,12 +355,8 @@ class Audience:
 
 def _weight(events: Sequence[StoreEvent]) -> int:
     """The bytes of the objects of some events."""
-    return sum(
-        [
-            len((event.record or event.previous).value)  # type: ignore[union-attr]
-            for event in events
-        ]
-    )
+    records = [event.record or event.previous for event in events]
+    return sum([len(record.value) for record in records if record is not None])
 
 
 def watch_change(event: StoreEvent, keep: Keep | None) -> tuple[str, StoreRecord] | None:
