@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.hostile.conftest import MIB, Attack, Victim
 
 DEFAULT = "/api/v1/namespaces/default"
@@ -89,6 +90,39 @@ def test_a_definition_of_many_versions_and_columns(victim: Victim, attack: Attac
     client.close()
 
 
+def test_a_definition_of_thousands_of_versions(victim: Victim, attack: Attack) -> None:
+    """Each version is compiled, and its warning computed, when it is first requested."""
+    client = victim.client()
+    many = definition(901)
+    (first,) = many["spec"]["versions"]
+    many["spec"]["versions"] = [
+        first,
+        *(
+            {**first, "name": f"v{number}", "storage": False, "deprecated": number % 2 == 0}
+            for number in range(2, 3001)
+        ),
+    ]
+    objects = "namespaces/default/thing901s"
+    with attack():
+        assert client("POST", DEFINITIONS, many).status == 201
+        for _ in range(100):
+            if client("GET", f"/apis/h901.example/v7/{objects}").status == 200:
+                break
+            time.sleep(0.1)
+        thing = {"apiVersion": "h901.example/v8", "kind": "Thing901", "metadata": {"name": "a"}}
+        created = client("POST", f"/apis/h901.example/v8/{objects}", thing)
+        assert created.status == 201, created
+        assert created.headers["warning"] == (
+            '299 - "h901.example/v8 Thing901 is deprecated; use h901.example/v2999 Thing901"'
+        )
+        assert len(client.ok("GET", "/apis/h901.example")["versions"]) == 3000
+        client.ok("GET", "/apis")
+        time.sleep(1)  # the garbage collector follows discovery
+        client.ok("DELETE", f"{DEFINITIONS}/{many['metadata']['name']}")
+        time.sleep(0.5)
+    client.close()
+
+
 def test_a_large_definition(victim: Victim, attack: Attack) -> None:
     client = victim.client()
     with attack(rss=150 * MIB):
@@ -108,6 +142,38 @@ def test_a_large_definition(victim: Victim, attack: Attack) -> None:
         )
     client.ok("DELETE", f"{DEFINITIONS}/thing5000s.h5000.example")
     client.close()
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/vnd.kubernetes.protobuf",
+        "application/json;as=Table;g=meta.k8s.io;v=v1",
+    ],
+)
+def test_watch_events_that_take_long_to_encode(victim: Victim, attack: Attack, accept: str) -> None:
+    client, watcher, late = victim.client(), victim.client(), victim.client()
+    path = "/api/v1/namespaces/default/configmaps"
+    watcher.send("GET", f"{path}?watch=1", None, {"Accept": accept})
+    large = {"metadata": {"name": "large"}, "data": {f"key-{i}": "v" for i in range(50_000)}}
+    with attack(rss=150 * MIB):
+        client.ok("POST", path, large)
+        late.send(
+            "GET",
+            f"{path}?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dlarge"
+            "&timeoutSeconds=5",
+            None,
+            {"Accept": accept},
+        )
+        client.ok("PUT", f"{path}/large", {**large, "data": {**large["data"], "more": "v"}})
+        time.sleep(1)
+        client.ok("DELETE", f"{path}/large")
+        body = late.receive().body
+    events = body.count(b"ADDED") + body.count(b"MODIFIED") + body.count(b"DELETED")
+    assert events in (2, 3), events  # the list may have the object before or after the update
+    assert b"DELETED" in body
+    for each in (client, watcher, late):
+        each.close()
 
 
 def test_thousands_of_owners(victim: Victim, attack: Attack, rounds: int) -> None:

@@ -1,5 +1,6 @@
 """Selectors: grammar, matching, printed forms, and the error texts a server answers."""
 
+import random
 from typing import Any
 
 import pytest
@@ -368,3 +369,30 @@ def test_field_terms_by_field_match_what_each_of_them_matches(
     assert selector.matches(values) is all(
         (values.get(f, "") == v) is equal for f, equal, v in terms
     )
+
+
+_TERMS = (
+    *("a", "b.c", "!a", "!", "a=b", "a==b", "a!=b", "a=", "a==", "a in (b)", "a notin (x,y)"),
+    *("a>1", "a<-5", "a>", "a>x", "in", "notin", "a in", "-a", "a-", " a ", "a =b", "a= b"),
+    *("a/b", "x.y/z=1", "", "a\0b", "é", "a" * 64, "a=" + "b" * 64, "a>99999999999999999999"),
+    *("!a=b", "!!a", " ! a", "\ta", "a\n", "a=b c"),
+)
+
+
+def test_long_selectors_are_read_like_short_ones() -> None:
+    """The simple requirements at the beginning of a long selector have a parser of their own."""
+    many = ",".join(f"k{i}=v" for i in range(400))
+    rng = random.Random(7)
+    for _ in range(2000):
+        text = ",".join(rng.choices(_TERMS, k=rng.randint(1, 4)))
+        assert len(many) > selectors.LONGEST_CACHED_SELECTOR
+        try:
+            short: object = sorted(selectors.parse_labels(f"z,{text}").requirements)
+        except SelectorError as problem:
+            short = (str(problem), problem.newer)
+        try:
+            parsed = selectors.parse_labels(f"{many},z,{text}").requirements
+            found: object = sorted(r for r in parsed if not r.key.startswith("k"))
+        except SelectorError as problem:
+            found = (str(problem), problem.newer)
+        assert found == short, text

@@ -174,7 +174,7 @@ def _stage(gate: FeatureGate, release: Release) -> str:
     return f"{stage} ({'on' if gate.default(release) else 'off'})" if stage else ""
 
 
-def _shown_fact(value: Any) -> str:
+def _shown_fact(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {version}" for name, version in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -66,6 +66,7 @@ from transom.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from transom.apiserver.crd import definition as crd_definition
+    from transom.apiserver.crd import types as crd_types
     from transom.apiserver.kubelets import streams as kubelet_streams
     from transom.client import leaderelection
     from transom.cloud import provider as cloud_provider
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from transom.store.etcd import client as etcd_client
     from transom.store.mvcc import Row
     from transom.userland import start as userland_start
+    from transom.userland.launch import linux_commands, windows_commands
 else:
     leaderelection = lazy_import("transom.client.leaderelection")
     cloud_provider = lazy_import("transom.cloud.provider")
@@ -117,9 +119,12 @@ else:
     scheduler_config = lazy_import("transom.scheduler.config")
     scheduler_module = lazy_import("transom.scheduler.scheduler")
     crd_definition = lazy_import("transom.apiserver.crd.definition")
+    crd_types = lazy_import("transom.apiserver.crd.types")
     kubelet_streams = lazy_import("transom.apiserver.kubelets.streams")
     userland_start = lazy_import("transom.userland.start")
     adjustable_clock = lazy_import("transom.kit.adjustable_clock")
+    linux_commands = lazy_import("transom.userland.launch.linux_commands")
+    windows_commands = lazy_import("transom.userland.launch.windows_commands")
     loop_watchdog = lazy_import("transom.kit.loop_watchdog")
     workload_validation = lazy_import("transom.machinery.validation.workloads")
 
@@ -537,7 +542,7 @@ def _import_controllers() -> None:
 def import_components() -> None:
     # Building the definition takes 0.1 s, which would delay the first CustomResourceDefinition; the
     # rules for pods and workloads take as long.
-    load_modules(controller_manager, crd_definition, workload_validation)
+    load_modules(controller_manager, crd_definition, crd_types, workload_validation)
 
 
 def _import_scheduler() -> None:
@@ -545,12 +550,12 @@ def _import_scheduler() -> None:
 
 
 def import_streams(*, simulated: bool) -> None:
-    """Preloads what the first `kubectl exec` and the first container need; takes up to 0.4 s on the
-    event loop.
+    """Preloads what the first `kubectl exec` and the first container need; takes up to 1 s on
+    the event loop.
     """
     load_modules(kubelet_streams)
     if simulated:
-        load_modules(userland_start, sim_context)
+        load_modules(userland_start, sim_context, linux_commands, windows_commands)
         sim_catalogue.default_catalogue()
 
 

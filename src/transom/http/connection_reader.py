@@ -125,23 +125,32 @@ class RequestReader(AnswerWriter):
         ):
             self._refuse(head_too_large(), DISCARD)
             return
-        if b"transfer-encoding" in headers and self._bad_encoding(headers[b"transfer-encoding"]):
-            return
         length = headers.get(b"content-length")
-        bodies = self.server.bodies
-        if bodies is not None and (
-            b"transfer-encoding" in headers or (length is not None and int(length) > _STREAMED)
-        ):
-            path = decode_path(self._target)
-            if path is not None and bodies.streams_body(path) and not self._parser.should_upgrade():
-                self._sink = BodyStream(self)
-        if self._sink is None and length is not None and int(length) > limits.body:
-            self._refuse(errors.too_large(limits.body), DISCARD)
+        chunked = b"transfer-encoding" in headers
+        if chunked and self._bad_encoding(headers[b"transfer-encoding"]):
             return
+        if chunked or (length is not None and int(length) > _STREAMED):
+            self._sink = self._stream_for_body()
+            if self._sink is None and length is not None and int(length) > limits.body:
+                self._refuse(errors.too_large(limits.body), DISCARD)
+                return
         if b"expect" in headers and not self._continues(headers[b"expect"], length):
             return
         if self._sink is not None:
             self._complete(self._sink)
+
+    def _stream_for_body(self) -> BodyStream | None:
+        """Where a large body goes if the handler reads it incrementally."""
+        bodies = self.server.bodies
+        path = None if bodies is None else decode_path(self._target)
+        if (
+            bodies is None
+            or path is None
+            or not bodies.streams_body(path)
+            or self._parser.should_upgrade()
+        ):
+            return None
+        return BodyStream(self)
 
     def _continues(self, expected: bytes, length: bytes | None) -> bool:
         """Tells a client that waits for it to send the body; like Go, rejects other expectations
@@ -266,36 +275,27 @@ class RequestReader(AnswerWriter):
         keep_alive = parser.should_keep_alive()
         # Versions other than 1.1 close the connection by default.
         version = parser.get_http_version() if not keep_alive or b"connection" in headers else "1.1"
-        http10 = version == "1.0"
         path, host = decode_path(target), headers.get(b"host")
-        if path is None or version == "0.9":
-            self._refuse(bad_request_response())
-        elif version not in ("1.0", "1.1"):
-            self._refuse(bad_request_response("unsupported protocol version"))
-        elif host is None and not http10:
-            self._refuse(bad_request_response("missing required Host header"))
-        elif host is not None and not _is_host(host):
-            self._refuse(
-                bad_request_response(
-                    "too many Host headers" if b"\n" in host else "malformed Host header"
-                )
+        if path is None or version != "1.1" or host is None or not _is_host(host):
+            fault = _head_fault(path, version, host)
+            if fault is not None:
+                self._refuse(fault)
+                return
+        self._submit(
+            HttpRequest(
+                _METHODS.get(method) or method.decode(),
+                target,
+                path or "",
+                headers,
+                body,
+                self._peer,
+                self._remote,
+                self._received,
+                keep_alive,
+                version == "1.0",
+                stream,
             )
-        else:
-            self._submit(
-                HttpRequest(
-                    _METHODS.get(method) or method.decode(),
-                    target,
-                    path,
-                    headers,
-                    body,
-                    self._peer,
-                    self._remote,
-                    self._received,
-                    keep_alive,
-                    http10,
-                    stream,
-                )
-            )
+        )
 
     def _refuse(self, error: ApiError | HttpResponse, rest: ReadState = IDLE) -> None:
         """Reads no further requests; sends the error in its turn and closes the connection.
@@ -324,6 +324,21 @@ class RequestReader(AnswerWriter):
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.end(broken=True)
+
+
+def _head_fault(path: str | None, version: str, host: bytes | None) -> HttpResponse | None:
+    """The answer to a malformed request."""
+    if path is None or version == "0.9":
+        return bad_request_response()
+    if version not in ("1.0", "1.1"):
+        return bad_request_response("unsupported protocol version")
+    if host is None:
+        return None if version == "1.0" else bad_request_response("missing required Host header")
+    if _is_host(host):
+        return None
+    return bad_request_response(
+        "too many Host headers" if b"\n" in host else "malformed Host header"
+    )
 
 
 @lru_cache(256)

@@ -48,6 +48,7 @@ log = logging.getLogger("transom.http")
 _AT_ONCE = 64 * 1024  # larger bodies are written window by window
 _COMPRESSED_WINDOWS = 2  # size of a compressed piece, in windows
 _COMPRESSED_AT_ONCE = 1024 * 1024  # larger bodies are compressed piece by piece
+_BODILESS = (204, 304)
 _BYTES_ACKED = 120  # where tcp_info counts the bytes that the peer has acknowledged
 
 
@@ -128,8 +129,22 @@ class AnswerWriter(TransportLayer):
         self._reset()
 
     def _respond(self, request: HttpRequest, response: HttpResponse) -> None:
-        body = response.body
+        body, status = response.body, response.status
         small = type(body) is bytes and len(body) <= _AT_ONCE
+        if (
+            small
+            and request.keep_alive
+            and not request.http10
+            and request.method != "HEAD"
+            and status not in _BODILESS
+            and not self.server.stopping
+        ):
+            self._keep_alive, self._chunked = True, False
+            tail = b"Content-Length: %d\r\n\r\n" % len(body)  # type: ignore[arg-type]
+            start = head(status, response.headers, self.server.date.line, tail)
+            self._write(start + body)  # type: ignore[operator]
+            self._done()
+            return
         if not small:
             self._owner = response.owner
             if (
@@ -141,9 +156,8 @@ class AnswerWriter(TransportLayer):
                 self._task = self.server.loop.create_task(self._compress(request, response))
                 return
         keep = self._keep_alive = request.keep_alive and not self.server.stopping
-        status = response.status
         self._chunked = False
-        if status == 204 or status == 304:
+        if status in _BODILESS:
             tail = b"\r\n"
         elif isinstance(body, bytes):
             tail = b"Content-Length: %d\r\n\r\n" % len(body)
@@ -160,7 +174,7 @@ class AnswerWriter(TransportLayer):
         elif request.http10:
             tail = b"Connection: keep-alive\r\n" + tail
         start = head(status, response.headers, self.server.date.line, tail)
-        if request.method == "HEAD" or status == 204 or status == 304:
+        if request.method == "HEAD" or status in _BODILESS:
             self._write(start)
             self._done()
         elif not isinstance(body, bytes | list) and body.slow:
@@ -312,7 +326,9 @@ class AnswerWriter(TransportLayer):
         if self.transport is not None:
             self.transport.write(data)
 
-    def guarded_read(self, source: StreamSource, size: int) -> Sequence[Buffer] | None:
+    def guarded_read(
+        self, source: StreamSource, size: int
+    ) -> Sequence[Buffer] | asyncio.Future[Any] | None:
         try:
             return source.read(size)
         except Exception:

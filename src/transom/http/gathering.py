@@ -32,6 +32,9 @@ class _Gatherer:
 
     def follow(self, source: StreamSource) -> None:
         while (pieces := source.read(_PIECE)) is not None:
+            if isinstance(pieces, asyncio.Future):
+                pieces.add_done_callback(lambda _done: self.follow(source))
+                return
             self.write_framed(b"".join(pieces))
 
     async def drained(self) -> None:

@@ -6,10 +6,11 @@ Plain data with slots, without sockets, so handlers and their tests need none.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import unquote_to_bytes
 
 from transom.http.body import BodyStream
@@ -205,9 +206,10 @@ class Unsent(bytes):
 class StreamSource(Protocol):
     """Encodes the next output of a stream when there is room for it."""
 
-    def read(self, size: int) -> Sequence[Buffer] | None:
+    def read(self, size: int) -> Sequence[Buffer] | asyncio.Future[Any] | None:
         """About `size` bytes, whole chunks. Empty: nothing yet, read again in the next loop
-        iteration. None: there is no more, and `offer` works again.
+        iteration; a future: read again when it is done. None: there is no more, and `offer` works
+        again.
         """
 
 

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import Any
 
 from transom.http.interfaces import StreamConnection
 from transom.http.messages import Buffer, StreamSource, decode_chunks, encode_chunk
@@ -162,6 +163,10 @@ class Stream:
         if self._turn is None:
             self._turn = self._connection.server.loop.call_soon(self._pull_in_turn)
 
+    def _source_ready(self, _done: asyncio.Future[Any]) -> None:
+        if self.alive and self._source is not None:
+            self._pull_later()
+
     def _pull_in_turn(self) -> None:
         self._turn = None
         if self._source is not None:
@@ -182,6 +187,9 @@ class Stream:
                     if self._source is not None:
                         self._detach()
                         self.flush()
+                    return
+                if isinstance(parts, asyncio.Future):
+                    parts.add_done_callback(self._source_ready)
                     return
                 if not parts:
                     self._pull_later()

@@ -69,8 +69,16 @@ class Kind:
     # reads it several times.
     key: str = field(init=False, repr=False, compare=False)
 
+    # A custom resource may have thousands of versions.
+    _by_version: dict[str, tuple[Subresource, ...]] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.group}/{self.kind}")
+        object.__setattr__(self, "_by_version", dict(self.version_subresources))
+
+    def __hash__(self) -> int:
+        """Every write looks rules up by kind; equal kinds have equal keys."""
+        return hash(self.key)
 
     @property
     def stored(self) -> bool:
@@ -83,7 +91,7 @@ class Kind:
         if not self.version_subresources:
             return self.subresources
         name = f"{group}/{version}" if group and group != self.group else version
-        return next((s for v, s in self.version_subresources if v == name), self.subresources)
+        return self._by_version.get(name, self.subresources)
 
     def gvk(self, version: str = "") -> GVK:
         return GVK(self.group, version or self.storage, self.kind)

@@ -142,14 +142,14 @@ def on_update(
     trusted = not isinstance(type, TypeNode)
     if given is not None and given != kept:
         if is_reset(given):
-            return [] if live else _first(new, type, manager, api_version, now, rules)
+            return [] if live else on_create(new, type, manager, api_version, now, rules)
         managed = _decode_or_none(given)
         if managed:
             return _update(
                 live, new, type, manager, api_version, now, convert, managed, False, None, rules
             )
     if not kept:
-        return [] if live else _first(new, type, manager, api_version, now, rules)
+        return [] if live else on_create(new, type, manager, api_version, now, rules)
     return _update(
         live,
         new,
@@ -165,15 +165,16 @@ def on_update(
     )
 
 
-def _first(
+def on_create(
     new: Object, type: Type, manager: str, api_version: str, now: str, rules: WriteRules
 ) -> list[Entry]:
-    """The entries of a new object, built directly from its fields."""
+    """The managedFields of a new object that has none, built directly from its fields."""
     try:
         changed, _ = changed_fields(fresh_entry(type), new, type_node_of(type))
     except Unmanageable:
         return []
-    changed = without_paths(changed, rules.reset)
+    if rules.reset:
+        changed = without_paths(changed, rules.reset)
     who = identify_manager(manager, "Update", api_version, rules.subresource)
     return [_entry(who, changed, api_version, now)] if changed else []
 
@@ -363,22 +364,22 @@ def changed_fields(old: Object, new: Object, node: TypeNode) -> tuple[FieldSet, 
             before, value = _owned_metadata(old.get(key)), _owned_metadata(value)
             if before == value or (not before and not value):
                 continue
-        elif key not in old:
-            changed[child.fkey or "f:" + key] = MEMBER if child.leaf else all_fields(value, child)
-            continue
-        else:
+        elif key in old:
             before = old[key]
             if before is value or before == value:
                 continue
+        else:
+            changed[child.fkey or "f:" + key] = MEMBER if child.leaf else all_fields(value, child)
+            continue
         now, gone = (MEMBER, None) if child.leaf else compare_typed_values(before, value, child)
         name = child.fkey or "f:" + key
         if now is not None:
             changed[name] = now
         if gone is not None:
             removed[name] = gone
-    for key, value in old.items():
-        if key not in new and key != "apiVersion" and key != "kind":
-            child = node.child(key)
+    if not old.keys() <= new.keys():
+        for key, value in old.items():
+            child = None if key in new or key in ("apiVersion", "kind") else node.child(key)
             if child is not None:
                 removed[child.fkey or "f:" + key] = all_fields(value, child)
     return changed, removed

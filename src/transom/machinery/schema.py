@@ -60,6 +60,7 @@ JSON_SCHEMA_PROPS = "apiextensions/v1.JSONSchemaProps"
 OBJECT_META = "meta/v1.ObjectMeta"
 
 # Kinds that every group version has although they belong to meta/v1.
+_FOUND_KEPT = 2000
 _META_KINDS = frozenset(
     {
         "APIGroup",
@@ -169,6 +170,7 @@ class SchemaTable:
         self.release = release
         self.features = FeatureSet(release, feature_gates or {})
         self._types: dict[str, SchemaType] = {}
+        self._found: dict[GVK, SchemaType] = {}
         # Compiled from the types by other modules, on first use.
         self.normalisers: dict[str, Any] = {}
         self.structs: dict[str, Any] = {}
@@ -219,10 +221,17 @@ class SchemaTable:
 
     def lookup(self, gvk: GVK) -> SchemaType | None:
         """The type of a group version kind, or None for a custom or unknown one."""
+        found = self._found.get(gvk)
+        return self._look_up(gvk) if found is None else found
+
+    def _look_up(self, gvk: GVK) -> SchemaType | None:
         package = gvk.group.partition(".")[0] or "core"
         name = f"{package}/{gvk.version}.{gvk.kind}"
         if name in self._blocks:
-            return self.get(name)
+            found = self.get(name)
+            if len(self._found) < _FOUND_KEPT:  # clients choose the rest of the group's name
+                self._found[gvk] = found
+            return found
         if gvk.kind in _META_KINDS:
             return self.get(f"meta/v1.{gvk.kind}")
         return None if self is BASE else BASE.lookup(gvk)

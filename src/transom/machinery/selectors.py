@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from transom.kit.caching import text_cache
@@ -145,10 +146,11 @@ class _Index:
 
     def __init__(self, requirements: Iterable[Requirement]) -> None:
         rules: dict[str, _KeyRule] = {}
-        for requirement in requirements:
-            rule = rules.get(requirement.key)
+        for requirement in dict.fromkeys(requirements):
+            key = requirement[0]
+            rule = rules.get(key)
             if rule is None:
-                rule = rules[requirement.key] = _KeyRule()
+                rule = rules[key] = _KeyRule()
             rule.add(requirement)
         self._never = any(rule.impossible for rule in rules.values())
         self._required = {key: rule for key, rule in rules.items() if rule.present}
@@ -171,6 +173,7 @@ class _Index:
         )
 
 
+_key = itemgetter(0)
 _FEW = 8  # requirements, and values of one, that are checked one by one
 
 
@@ -180,12 +183,12 @@ class LabelSelector:
     __slots__ = ("_equal", "_index", "_other", "_selectable", "_wanted", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement], *, selectable: bool = True) -> None:
-        self.requirements = tuple(sorted(requirements, key=lambda r: r.key))
+        self.requirements = tuple(sorted(requirements, key=_key))
         self._selectable = selectable
         # Most selectors only require equal values, which needs no call per requirement.
         equal = (EQUALS, DOUBLE_EQUALS)
-        self._equal = tuple((r.key, r.values[0]) for r in self.requirements if r.operator in equal)
-        self._other = tuple(r for r in self.requirements if r.operator not in equal)
+        self._equal = tuple([(key, v[0]) for key, op, v in self.requirements if op in equal])
+        self._other = tuple([r for r in self.requirements if r[1] not in equal])
         large = len(self.requirements) > _FEW or any(len(r.values) > _FEW for r in self._other)
         wanted = dict(self._equal) if large and not self._other else None
         # Of different values for one key, none matches: the index knows.
@@ -296,13 +299,23 @@ def from_object(selector: Object | None) -> LabelSelector:
     """
     if selector is None:
         return _NOTHING
-    found = [_requirement(k, EQUALS, (v,)) for k, v in (selector.get("matchLabels") or {}).items()]
+    is_plain = _PLAIN.match
+    found = [
+        Requirement(k, EQUALS, (v,))
+        if is_plain(k) and is_plain(v)
+        else _requirement(k, EQUALS, (v,))
+        for k, v in (selector.get("matchLabels") or {}).items()
+    ]
     for expression in selector.get("matchExpressions") or ():
         operator = expression.get("operator", "")
         if operator not in _OBJECT_OPERATORS:
             raise SelectorError(f"{go_quote(operator)} is not a valid pod selector operator")
         values = tuple(expression.get("values") or ())
-        found.append(_requirement(expression.get("key", ""), _OBJECT_OPERATORS[operator], values))
+        key = expression.get("key", "")
+        if not values and operator in ("Exists", "DoesNotExist") and is_plain(key):
+            found.append(Requirement(key, _OBJECT_OPERATORS[operator]))
+        else:
+            found.append(_requirement(key, _OBJECT_OPERATORS[operator], values))
     return LabelSelector(found) if found else _EVERYTHING
 
 
@@ -386,6 +399,15 @@ _BINARY = {
 }
 
 
+# One of many requirements in its simplest form, up to the beginning of the next one.
+_WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_SIMPLE = re.compile(
+    rf"[ \t]*(?:!({_WORD})|({_WORD})(?:(==?|!=)({_WORD})?|([<>])([0-9]{{1,18}}))?)"
+    r"[ \t]*,(?=[ \t]*[!A-Za-z0-9])",
+    re.ASCII,
+)
+
+
 class _LabelParser:
     """Tokens are (type, text): a symbol is its own type, everything else is `id`; `in` and `notin`
     are ordinary identifiers except where an operator stands.
@@ -394,11 +416,32 @@ class _LabelParser:
     def __init__(self, text: str) -> None:
         self.tokens: list[tuple[str, str]] = []
         self.at = 0
-        for symbol, word in _TOKEN.findall(text):
+        self.simple: list[Requirement] = []
+        begin = self._read_simple(text) if len(text) > LONGEST_CACHED_SELECTOR else 0
+        for symbol, word in _TOKEN.findall(text, begin):
             if not (symbol or word):
                 break
             self.tokens.append((symbol, symbol) if symbol else ("id", word))
         self.tokens.append(_END)
+
+    def _read_simple(self, text: str) -> int:
+        """Reads simple requirements, which cost little each: a client may send thousands. Returns
+        where the others begin.
+        """
+        at = 0
+        add = self.simple.append
+        while found := _SIMPLE.match(text, at):
+            absent, key, equality, value, comparison, number = found.groups()
+            if absent:
+                add(Requirement(absent, DOES_NOT_EXIST))
+            elif equality:
+                add(Requirement(key, _BINARY[equality], (value or "",)))
+            elif comparison:
+                add(Requirement(key, _BINARY[comparison], (number,)))
+            else:
+                add(Requirement(key, EXISTS))
+            at = found.end()
+        return at
 
     def peek(self) -> tuple[str, str]:
         return self.tokens[self.at] if self.at < len(self.tokens) else _END
@@ -408,7 +451,7 @@ class _LabelParser:
         return self.tokens[self.at - 1]
 
     def parse(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        found = self.simple
         while True:
             kind, text = self.peek()
             if kind == "end":

@@ -9,7 +9,7 @@ list elements, but does not merge.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transom.machinery import gojson, schema
@@ -272,15 +272,34 @@ def type_from_openapi(
     return node
 
 
-def types_from_openapi(
-    specs: Mapping[str, Mapping[str, Any] | None], preserve_unknown_fields: bool = False
-) -> dict[str, TypeNode]:
-    """The nodes of all versions of a custom kind, by apiVersion; they refer to each other."""
-    nodes = {key: type_from_openapi(spec, preserve_unknown_fields) for key, spec in specs.items()}
-    for node in nodes.values():
-        if node is not DEDUCED:
-            node.siblings = nodes
-    return nodes
+class CustomTypes(Mapping[str, TypeNode]):
+    """The nodes of all versions of a custom kind, by apiVersion; they refer to each other. Each is
+    built on first use: there may be thousands of versions.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, Mapping[str, Any] | None],
+        preserve_unknown_fields: bool = False,
+    ) -> None:
+        self._specs = specs
+        self._preserve = preserve_unknown_fields
+        self._nodes: dict[str, TypeNode] = {}
+
+    def __getitem__(self, api_version: str) -> TypeNode:
+        node = self._nodes.get(api_version)
+        if node is None:
+            node = type_from_openapi(self._specs[api_version], self._preserve)
+            if node is not DEDUCED:
+                node.siblings = self
+            self._nodes[api_version] = node
+        return node
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
 
 
 def _named(node: TypeNode, name: str, default: Any) -> TypeNode:

@@ -43,7 +43,7 @@ class OwnerSelectors:
         for informer in self._by_map:
             for obj in informer.list(identity.namespace):
                 wanted = (obj.get("spec") or {}).get("selector")
-                if wanted and selectors.from_map(wanted).matches(identity.labels):
+                if wanted and wanted.items() <= identity.labels.items():
                     merged |= wanted
         requirements: list[Requirement] = list(selectors.from_map(merged).requirements)
         if identity.labels:
@@ -54,9 +54,13 @@ class OwnerSelectors:
 
 
 def _matching(informer: Informer, identity: PodIdentity) -> Iterator[LabelSelector]:
+    labels = identity.labels.items()
     for obj in informer.list(identity.namespace):
+        wanted = (obj.get("spec") or {}).get("selector")
+        if wanted and not (wanted.get("matchLabels") or {}).items() <= labels:
+            continue  # most of many owners, whatever the size of their selectors
         try:
-            selector = selectors.from_object((obj.get("spec") or {}).get("selector"))
+            selector = selectors.from_object(wanted)
         except SelectorError:
             continue
         if not selector.empty and selector.matches(identity.labels):

@@ -120,7 +120,7 @@ class MvccState:
     def list(
         self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0
     ) -> RecordPage:
-        at = self._check(revision)
+        at = self._check(revision) if revision else self.revision
         buckets = self._matching(prefix)
         if not revision and (not buckets or (len(buckets) == 1 and not buckets[0].keys)):
             return RecordPage([], at, False, 0)  # admission asks this about every new object

@@ -41,13 +41,21 @@ class AdmissionChain:
             rounds.second = True
             await self.admit(attributes)
 
-    async def validate(self, attributes: Attributes) -> None:
-        await self._run(self._validating.links(attributes), attributes)
+    def validate(self, attributes: Attributes) -> Awaitable[None]:
+        return self._run(self._validating.links(attributes), attributes)
 
     async def _run(self, links: tuple[_Link, ...], attributes: Attributes) -> None:
-        large = attributes.ctx.large
+        if attributes.ctx.large:
+            await self._run_in_worker(links, attributes)
+            return
+        for run, _ in links:
+            pending = run(attributes)
+            if pending is not None:
+                await pending
+
+    async def _run_in_worker(self, links: tuple[_Link, ...], attributes: Attributes) -> None:
         for run, thread_safe in links:
-            if large and thread_safe:
+            if thread_safe:
                 pending = await compute_in_worker(
                     self._workers, attributes.ctx, partial(run, attributes)
                 )

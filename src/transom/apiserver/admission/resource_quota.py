@@ -131,11 +131,10 @@ class ResourceQuota(ValidatingPlugin):
 
     def _records(self, namespace: str) -> list[StoreRecord]:
         store = self._objects.store
-        return [
-            record
-            for old in store.list(self._quotas.key_prefix(namespace)).records
-            if (record := store.latest(old.key)) is not None
-        ]
+        found = store.list(self._quotas.key_prefix(namespace)).records
+        if not found:
+            return found
+        return [record for old in found if (record := store.latest(old.key)) is not None]
 
     def _newest(self, namespace: str) -> list[tuple[StoreRecord, Object]]:
         return [

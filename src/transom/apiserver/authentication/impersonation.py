@@ -59,11 +59,8 @@ _RESOURCES = {
 
 
 def is_impersonation(request: HttpRequest) -> bool:
-    """Whether the request has any impersonation header."""
-    for name in request.headers:  # noqa: SIM110 (a generator costs more, and every request comes here)
-        if name.startswith(_PREFIX):
-            return True
-    return False
+    """Whether the request may have an impersonation header. Every request comes here."""
+    return _PREFIX in b"\n".join(request.headers)
 
 
 def impersonate(request: HttpRequest, user: UserInfo, authorize: Authorize) -> UserInfo:

@@ -150,6 +150,18 @@ def own_fields(
     ctx: RequestContext, res: Resource, new: Object, live: Object | None, subresource: str = ""
 ) -> None:
     """Updates the managed fields for this write. Both objects are in the request's version."""
+    if live is None and "managedFields" not in new["metadata"]:
+        entries = managedfields.on_create(
+            new,
+            res.ops.schema,
+            ctx.manager,
+            res.api_version,
+            rfc3339(ctx.now),
+            write_rules(res, subresource),
+        )
+        if entries:
+            new["metadata"]["managedFields"] = entries
+        return
     entries = managedfields.on_update(
         live,
         new,

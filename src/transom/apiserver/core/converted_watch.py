@@ -27,6 +27,7 @@ class ConvertedWatch:
 
     headed = False
     batch = _BATCH
+    slow_from: int | None = None  # records are encoded when they are converted
 
     def __init__(self, res: Resource, form: WatchEncoder, sink: Sink) -> None:
         self.key: object = self  # not shared with other watchers

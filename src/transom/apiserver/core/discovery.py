@@ -11,13 +11,12 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 
-from transom.machinery.kinds import Kind
+from transom.machinery.kinds import Kind, Subresource
 from transom.machinery.releases import BUILDS, TABLES_SINCE, Release
 from transom.machinery.releases.kinds import group_version_priorities
 from transom.machinery.served_since import ALL_SINCE
@@ -79,15 +78,14 @@ _UNLISTED = {"pods/ephemeralcontainers", "selfsubjectreviews"}
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class ServedVersion:
+class ServedVersion(NamedTuple):
     """One group version: its priority and its resources in the classic form."""
 
     group: str
     version: str
     group_priority: int
     version_priority: int
-    resources: Sequence[Mapping[str, Any]] = field(default=())
+    resources: Sequence[Mapping[str, Any]] = ()
     # False if an aggregated server did not respond; newer clients see it.
     fresh: bool = True
 
@@ -145,8 +143,16 @@ def served_versions(
     for kind in kinds:
         places = [(kind.group, v) for v in kind.versions]
         places += [(group, v) for group, versions in kind.also for v in versions]
+        main = _main_resource(kind)
+        # Most versions of a kind have the same subresources; there may be thousands of versions.
+        known: dict[tuple[Subresource, ...], list[dict[str, Any]]] = {}
         for group, version in places:
-            rows.setdefault((group, version), []).extend(_resources(kind, group, version))
+            subresources = kind.subresources_of(version, group)
+            found = known.get(subresources)
+            if found is None:
+                found = [main, *(_subresource(kind, sub) for sub in subresources)]
+                known[subresources] = found
+            rows.setdefault((group, version), []).extend(found)
     own = [
         ServedVersion(g, v, *priorities, _sorted(priorities, resources))
         for (g, v), resources in rows.items()
@@ -169,7 +175,7 @@ def _sorted(priorities: tuple[int, int], resources: list[dict[str, Any]]) -> lis
     return sorted(resources, key=lambda r: str(r["name"]))
 
 
-def _resources(kind: Kind, group: str, version: str) -> Iterable[dict[str, Any]]:
+def _main_resource(kind: Kind) -> dict[str, Any]:
     main: dict[str, Any] = {
         "name": kind.plural,
         "singularName": (kind.singular or kind.kind.lower()) if kind.custom else kind.singular,
@@ -183,16 +189,18 @@ def _resources(kind: Kind, group: str, version: str) -> Iterable[dict[str, Any]]
         main["categories"] = list(kind.categories)
     if kind.storage in kind.versions if kind.custom else kind.stored:
         main["storageVersionHash"] = storage_version_hash(kind)
-    yield main
-    for sub in kind.subresources_of(version, group):
-        resource: dict[str, Any] = {
-            "name": f"{kind.plural}/{sub.name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-        }
-        if sub.group:
-            resource |= {"group": sub.group, "version": sub.version}
-        yield {**resource, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)}
+    return main
+
+
+def _subresource(kind: Kind, sub: Subresource) -> dict[str, Any]:
+    resource: dict[str, Any] = {
+        "name": f"{kind.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+    }
+    if sub.group:
+        resource |= {"group": sub.group, "version": sub.version}
+    return {**resource, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)}
 
 
 def api_versions(server_address: str) -> dict[str, Any]:

@@ -197,7 +197,7 @@ class ObjectStore:
         def encode(revision: int) -> bytes:
             if not revision:  # etcd assigns it; the value is the whole object, as in Kubernetes
                 meta.pop("resourceVersion", None)
-                kind = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version}
+                kind = {"kind": res.kind.kind, "apiVersion": res.stored_api_version}
                 return encode_bounded({**kind, "metadata": meta, **body})
             stamp(revision)
             # orjson's bytes keep their whole buffer, four times the content; this makes a copy of
@@ -211,7 +211,7 @@ class ObjectStore:
         if len(self._writes) > _WRITES_KEPT:
             self._writes = {key: write for key, write in self._writes.items() if not write.done()}
         if not res.custom:  # watchers need not decode what was just encoded
-            whole = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version, **body}
+            whole = {"kind": res.kind.kind, "apiVersion": res.stored_api_version, **body}
             self.keep_decoded(cached, res, whole, ttl is not None)
         return pending
 

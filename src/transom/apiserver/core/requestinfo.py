@@ -9,6 +9,7 @@ creates.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple, NewType
 
 from transom.machinery import field_selectors, selectors
@@ -24,6 +25,7 @@ _VERBS = {
 _SPECIAL_VERBS = ("watch", "proxy")  # the first path segment of the deprecated forms of these verbs
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _INTEGERS = ("limit", "timeoutSeconds")
+_LONGEST_CACHED = 512
 Query = Mapping[str, list[str]]
 
 
@@ -58,6 +60,18 @@ Authorized = NewType("Authorized", RequestInfo)
 
 def parse_request_info(method: str, path: str, query: Query | None = None) -> RequestInfo:
     """The attributes of a request; raises UnknownRequest."""
+    if query or len(path) > _LONGEST_CACHED:
+        return _parse(method, path, query)
+    return _parse_plain(method, path)
+
+
+@lru_cache(1024)
+def _parse_plain(method: str, path: str) -> RequestInfo:
+    """Creates of a kind, and the writes of components to one object, repeat their paths."""
+    return _parse(method, path, None)
+
+
+def _parse(method: str, path: str, query: Query | None) -> RequestInfo:
     parts = path.strip("/").split("/")
     count = len(parts)
     if count < 3:

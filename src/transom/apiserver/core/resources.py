@@ -40,6 +40,7 @@ class Resource:
         "release",
         "served",
         "stored",
+        "stored_api_version",
         "subresources",
         "verbs",
         "version",
@@ -69,6 +70,7 @@ class Resource:
         self.gr = GroupResource(self.group, kind.plural)  # errors name the group of the request
         self.bucket = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         self.stored = kind.stored
+        self.stored_api_version = kind.gvk().api_version
         self.custom = kind.custom
         # While a definition is being deleted, its kind supports no writes; requests get an
         # explanatory error.
@@ -104,6 +106,36 @@ class Resource:
         return f"Resource({self.api_version} {self.kind.plural})"
 
 
+class _CustomResource:
+    """A custom kind. It may have thousands of versions; the resource of each is made on first
+    use.
+    """
+
+    __slots__ = ("_made", "_make_ops", "_release", "_versions", "kind")
+
+    def __init__(
+        self, kind: Kind, make_ops: Callable[[Kind, GVK], TypeOps], release: Release
+    ) -> None:
+        self.kind = kind
+        self._make_ops = make_ops
+        self._release = release
+        self._versions = frozenset(kind.versions)
+        self._made: dict[str, Resource] = {}
+
+    def __contains__(self, version: str) -> bool:
+        return version in self._versions
+
+    def find(self, version: str) -> Resource | None:
+        found = self._made.get(version)
+        if found is None and version in self._versions:
+            found = Resource(self.kind, version, None, self._make_ops, release=self._release)
+            self._made[version] = found
+        return found
+
+
+_NO_CUSTOM: Mapping[str, _CustomResource] = {}
+
+
 class ResourceRegistry:
     """Group version -> plural -> Resource."""
 
@@ -119,6 +151,7 @@ class ResourceRegistry:
         self.types = schema_table(release, feature_gates)
         self._is_served = is_served_by(release, runtime_config)
         self._by_gv: dict[tuple[str, str], dict[str, Resource]] = {}
+        self._custom: dict[str, dict[str, _CustomResource]] = {}  # by group and plural
         self._kinds: dict[str, Kind] = {}
         for kind in kinds_of(release) if kinds is None else kinds:
             self.add(kind)
@@ -129,13 +162,18 @@ class ResourceRegistry:
             make_ops = self._builtin
         self.remove(kind.group, kind.plural)
         self._kinds[f"{kind.group}/{kind.plural}"] = kind
+        if kind.custom:
+            row = _CustomResource(kind, make_ops, self.release)
+            self._custom.setdefault(kind.group, {})[kind.plural] = row
+            self.generation += 1
+            return
         for version in kind.versions:
             self._by_gv.setdefault((kind.group, version), {})[kind.plural] = Resource(
                 kind,
                 version,
                 None,
                 make_ops,
-                served=kind.custom or self._is_served(kind.group, version, kind.kind),
+                served=self._is_served(kind.group, version, kind.kind),
                 release=self.release,
             )
         for group, versions in kind.also:
@@ -162,6 +200,10 @@ class ResourceRegistry:
         kind = self._kinds.pop(f"{group}/{plural}", None)
         if kind is None:
             return
+        if kind.custom:
+            del self._custom[group][plural]
+            if not self._custom[group]:
+                del self._custom[group]
         for gv in [
             gv for gv, rows in self._by_gv.items() if plural in rows and rows[plural].kind is kind
         ]:
@@ -176,7 +218,12 @@ class ResourceRegistry:
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         rows = self._by_gv.get((group, version))
-        return rows.get(plural) if rows is not None else None
+        found = rows.get(plural) if rows is not None else None
+        return self._find_custom(group, version, plural) if found is None else found
+
+    def _find_custom(self, group: str, version: str, plural: str) -> Resource | None:
+        row = self._custom.get(group, _NO_CUSTOM).get(plural)
+        return None if row is None else row.find(version)
 
     def require(self, group: str, version: str, plural: str) -> Resource:
         """A resource that every server has; raises LookupError."""
@@ -189,20 +236,25 @@ class ResourceRegistry:
         """Like `find`, but only what the release serves to clients."""
         rows = self._by_gv.get((group, version))
         found = rows.get(plural) if rows is not None else None
-        return found if found is None or found.served else None
+        if found is None:
+            return self._find_custom(group, version, plural)
+        return found if found.served else None
 
     def is_served(self, group: str, version: str, plural: str, subresource: str) -> bool:
         found = self.find_served(group, version, plural)
         return found is not None and (not subresource or subresource in found.subresources)
 
     def has_version(self, group: str, version: str) -> bool:
-        return any(r.served for r in self._by_gv.get((group, version), {}).values())
+        rows = self._by_gv.get((group, version), {})
+        return any(r.served for r in rows.values()) or any(
+            version in row for row in self._custom.get(group, _NO_CUSTOM).values()
+        )
 
     def answers_for(self, group: str, version: str) -> bool:
         """Whether this server itself answers requests for unknown resources of a group version."""
         any_version = has_behaviour(self.release, "GroupNotFoundAsStatus")
         return any(
-            r.served and not r.custom
+            r.served
             for (of, served), rows in self._by_gv.items()
             if of == group and (any_version or served == version)
             for r in rows.values()
@@ -211,7 +263,12 @@ class ResourceRegistry:
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
         group, _, version = api_version.rpartition("/")
         rows = self._by_gv.get((group, version), {})
-        return next((r for r in rows.values() if r.kind.kind == kind), None)
+        found = next((r for r in rows.values() if r.kind.kind == kind), None)
+        if found is not None:
+            return found
+        custom = self._custom.get(group, _NO_CUSTOM).values()
+        row = next((c for c in custom if c.kind.kind == kind and version in c), None)
+        return None if row is None else row.find(version)
 
     def storage(self, group: str, plural: str) -> Resource | None:
         """The resource in its storage version, or in a served version if that is not served."""

@@ -75,16 +75,20 @@ _POLICIES = (
     f"{_REGISTRATION}/MutatingAdmissionPolicy",
     f"{_REGISTRATION}/ValidatingAdmissionPolicy",
 )
+_SERVER_FIELDS = frozenset(("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))
+_COMPILED = frozenset((_DEFINITIONS, *_WEBHOOKS, *_POLICIES))
 
 
 def _is_compiled(res: Resource, obj: Object) -> bool:
     """Whether validation compiles expressions of the object, which takes long."""
     key = res.kind.key
+    if key not in _COMPILED:
+        return False
     if key == _DEFINITIONS:
         return _needs_compiling(obj)
     if key in _WEBHOOKS:
         return any(hook.get("matchConditions") for hook in obj.get("webhooks") or ())
-    return key in _POLICIES
+    return True
 
 
 def _needs_compiling(definition: Object) -> bool:
@@ -193,7 +197,7 @@ class Storage:
             await self.admission.validate(attributes)
             try:
                 record = await self._insert(ctx, res, strategy, namespace, obj, attributes)
-                return await self.readable(res, record)
+                return record if res.ops.converter is None else await self.readable(res, record)
             except errors.ApiError as problem:
                 if problem.reason != "AlreadyExists" or not meta.get("generateName") or given_name:
                     raise
@@ -224,8 +228,9 @@ class Storage:
                 )
         else:
             meta.pop("namespace", None)
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-            meta.pop(name, None)
+        if not _SERVER_FIELDS.isdisjoint(meta):
+            for name in _SERVER_FIELDS:
+                meta.pop(name, None)
         meta["uid"] = random_uuid(self._rng)
         meta["creationTimestamp"] = rfc3339(ctx.now)
         if meta.get("generateName") and not meta.get("name"):
@@ -274,7 +279,7 @@ class Storage:
         for text in warnings:
             ctx.warn(text)
 
-    async def _insert(
+    def _insert(
         self,
         ctx: RequestContext,
         res: Resource,
@@ -282,9 +287,9 @@ class Storage:
         namespace: str,
         obj: Object,
         attributes: Attributes,
-    ) -> StoreRecord:
+    ) -> Awaitable[StoreRecord]:
         if strategy.reserve is None or not self._lock:
-            return await self._insert_once(ctx, res, strategy, namespace, obj, attributes)
+            return self._insert_once(ctx, res, strategy, namespace, obj, attributes)
         key = res.key(namespace, obj["metadata"]["name"])
 
         async def attempt() -> StoreRecord:
@@ -294,7 +299,7 @@ class Storage:
             fresh = copy_object(obj)
             return await self._insert_once(ctx, res, strategy, namespace, fresh, attributes)
 
-        return await self._allocating(attempt, lambda: True)
+        return self._allocating(attempt, lambda: True)
 
     async def _allocating(
         self, attempt: Callable[[], Awaitable[StoreRecord]], is_unchanged: Callable[[], bool]
@@ -338,7 +343,8 @@ class Storage:
             if ctx.large:
                 await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
             share(res.kind.key, stored)
-            await attributes.confirm_write()
+            if attributes.confirm is not None:
+                await attributes.confirm_write()
             lock = self._lock if strategy.reserve is not None else ""
             try:
                 pending = self._put(res, key, stored, 0, strategy.ttl, lock)
@@ -355,7 +361,8 @@ class Storage:
             if undo is not None:
                 undo()
             raise
-        await self._written(strategy, ctx, obj, None)
+        if strategy.after_write is not None:
+            await self._written(strategy, ctx, obj, None)
         return record
 
     async def _written(
@@ -758,6 +765,9 @@ def _validate(
 ) -> list[str]:
     """Raises 422 for an invalid object. The warnings are about values that may stay invalid."""
     found = find_problems()
+    if not found:
+        res.ops.default_stored(obj)
+        return []
     warnings = [str(problem) for problem in found if isinstance(problem, RatchetedError)]
     problems = [p for p in found if not isinstance(p, RatchetedError)] if warnings else found
     if problems:

@@ -15,7 +15,11 @@ from transom.apiserver.core.offload import RunInWorker
 from transom.kit.lazy import lazy_import
 from transom.machinery import codec, defaults, schema, validation
 from transom.machinery.codec import Decoded
-from transom.machinery.defaults.newer import apply_newer_defaults, prepare_newer_defaults
+from transom.machinery.defaults.newer import (
+    apply_newer_defaults,
+    has_newer_defaults,
+    prepare_newer_defaults,
+)
 from transom.machinery.defaults.newer_pods import with_template_ports
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
@@ -91,6 +95,10 @@ class TypeOps(Protocol):
     def error_kind(self, obj: Object) -> GroupResource: ...  # the kind in error messages
 
 
+def _has_defaults(types: SchemaTable, gvk: GVK) -> bool:
+    return defaults.has_defaults(gvk) or has_newer_defaults(types.release, gvk)
+
+
 class BuiltinType:
     """A built-in kind in one version."""
 
@@ -100,13 +108,24 @@ class BuiltinType:
     deprecation: str = ""
     converter: Converter | None = None
     scale_paths: ScaleAccess | None = None
-    __slots__ = ("_error_kind", "_kind", "_stored", "_types", "gvk")
+    __slots__ = (
+        "_defaulted",
+        "_defaulted_stored",
+        "_error_kind",
+        "_kind",
+        "_stored",
+        "_types",
+        "gvk",
+    )
 
     def __init__(self, kind: Kind, gvk: GVK, types: SchemaTable = schema.BASE) -> None:
         self._kind = kind
         self._types = types
         self.gvk = gvk
         self._stored = kind.gvk()
+        # Many kinds have no defaults in any release.
+        self._defaulted = _has_defaults(types, gvk)
+        self._defaulted_stored = _has_defaults(types, self._stored)
         self._error_kind = GroupResource(*validation.error_kind(kind, types.release))
 
     @property
@@ -120,13 +139,16 @@ class BuiltinType:
         return codec.normalise_object(self._types.lookup(self.gvk) or self.gvk, obj)
 
     def default(self, obj: Object) -> None:
+        if not self._defaulted:
+            return
         prepare_newer_defaults(self._types.release, self.gvk, obj)
         with_template_ports(self._types.release, self.gvk, obj, defaults.apply_defaults)
         apply_newer_defaults(self._types.release, self.gvk, obj)
 
     def default_stored(self, obj: Object) -> None:
-        with_template_ports(self._types.release, self._stored, obj, defaults.apply_defaults)
-        apply_newer_defaults(self._types.release, self._stored, obj)
+        if self._defaulted_stored:
+            with_template_ports(self._types.release, self._stored, obj, defaults.apply_defaults)
+            apply_newer_defaults(self._types.release, self._stored, obj)
         if self.gvk != self._stored:
             conversion.apply_storage_changes(self._kind, obj, self.gvk)
 

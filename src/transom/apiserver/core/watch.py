@@ -7,6 +7,7 @@ history, from which its events are encoded when its client has read the earlier 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,8 +19,9 @@ from transom.apiserver.core.lists import selector_filter
 from transom.apiserver.core.options import ListOptions
 from transom.apiserver.core.resources import Resource
 from transom.apiserver.core.storage import Storage
+from transom.apiserver.core.watch_encoding import LargeEvents, SharedSlices, SliceEncoder, is_slow
 from transom.apiserver.core.watch_types import Buffer, Sink, WatchEncoder
-from transom.kit.clock import Clock, Timer
+from transom.kit.clock import Timer
 from transom.machinery import errors
 from transom.store.api import RevisionCompacted, StoreEvent, StoreRecord
 from transom.store.recordset import RecordSet
@@ -27,8 +29,6 @@ from transom.store.recordset import RecordSet
 BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
 _LIVE_MOST = 64 * 1024  # larger batches are read from the history, slice by slice
-_SLICES_KEPT = 8 * 1024 * 1024  # bytes
-_SLICES_SECONDS = 2.0
 # The field by which many clients watch their share of a kind: a thousand kubelets must not each
 # examine every pod.
 TRIGGERS = {"/Pod": "spec.nodeName"}
@@ -95,7 +95,7 @@ class Cursor:
     Expired.
     """
 
-    __slots__ = ("_at", "_chunk", "_marker", "_over", "_snapshot", "_watcher", "revision")
+    __slots__ = ("_at", "_chunk", "_large", "_marker", "_over", "_snapshot", "_watcher", "revision")
 
     def __init__(
         self,
@@ -109,11 +109,12 @@ class Cursor:
         self._chunk = self._at = 0  # index of the next record of the snapshot
         self._marker = marker  # a bookmark must mark the end of the initial list
         self._over = False
+        self._large: asyncio.Future[Any] | None = None  # the event that a worker thread encodes
         self.revision = revision
 
-    def read(self, size: int) -> Sequence[Buffer] | None:
-        """The next encoded events, at least one and about `size` bytes. Empty: call again; None:
-        the watcher has caught up, or the watch has ended.
+    def read(self, size: int) -> Sequence[Buffer] | asyncio.Future[Any] | None:
+        """The next encoded events, at least one and about `size` bytes. Empty: call again; a future:
+        call again when it is done; None: the watcher has caught up, or the watch has ended.
         """
         watcher = self._watcher
         if self._over:
@@ -183,7 +184,23 @@ class Cursor:
         else:
             self._at = at
 
-    def _read_snapshot(self, snapshot: RecordSet, size: int) -> Sequence[Buffer]:
+    def _read_large(self, kind: str, record: StoreRecord) -> asyncio.Future[Any]:
+        """The encoded event, when the future is done."""
+        watcher = self._watcher
+        if self._large is None:
+            self._large = watcher.hub.large_events.encode(
+                watcher.audience.form, kind, record, watcher.fresh
+            )
+        return self._large
+
+    def _take_large(self, encoded: asyncio.Future[Any]) -> Sequence[Buffer]:
+        self._large = None
+        self._watcher.fresh = False
+        return [encoded.result()]
+
+    def _read_snapshot(
+        self, snapshot: RecordSet, size: int
+    ) -> Sequence[Buffer] | asyncio.Future[Any]:
         watcher = self._watcher
         audience = watcher.audience
         self._check(snapshot)
@@ -195,22 +212,30 @@ class Cursor:
         found = slices.get(key)
         if found is None:
             records = snapshot.chunks[self._chunk].records
-            encoder = _Encoder(audience.form, size, watcher.fresh)
+            encoder = SliceEncoder(audience.form, size, watcher.fresh)
             at = self._at
             keep = audience.keep
             end = min(len(records), at + audience.form.batch)
             while at < end and not encoder.full:
                 record = records[at]
-                at += 1
                 if keep is None or keep(record):
+                    if is_slow(audience.form, record):
+                        if encoder.parts:
+                            break
+                        encoded = self._read_large("ADDED", record)
+                        if not encoded.done():
+                            return encoded
+                        self._advance(records, at + 1)
+                        return self._take_large(encoded)
                     encoder.add("ADDED", record)
+                at += 1
             found = slices.put(key, encoder, at)
         self._advance(snapshot.chunks[self._chunk].records, found.end)
         if found.parts:
             watcher.fresh = False
         return found.parts
 
-    def _read_history(self, size: int) -> Sequence[Buffer] | None:
+    def _read_history(self, size: int) -> Sequence[Buffer] | asyncio.Future[Any] | None:
         watcher = self._watcher
         audience, store = watcher.audience, watcher.hub.storage.store
         slices = watcher.hub.slices
@@ -224,14 +249,26 @@ class Cursor:
                 self.revision = reached
                 watcher.catch_up()
                 return None
-            encoder = _Encoder(audience.form, size, watcher.fresh)
+            encoder = SliceEncoder(audience.form, size, watcher.fresh)
+            before = self.revision
             for event in events:
                 seen = watch_change(event, audience.keep)
                 if seen is not None:
+                    if is_slow(audience.form, seen[1]):
+                        if encoder.parts:
+                            reached = before
+                            break
+                        encoded = self._read_large(*seen)
+                        if not encoded.done():
+                            return encoded
+                        self.revision = event.revision
+                        self._forget([event])
+                        return self._take_large(encoded)
                     encoder.add(*seen)
                     if encoder.full:
                         reached = event.revision
                         break
+                before = event.revision
             self._forget(events)
             found = slices.put(key, encoder, reached)
         self.revision = found.end
@@ -246,74 +283,6 @@ class Cursor:
             event.cache = None
             if event.previous is not None:
                 storage.superseded(event.previous)
-
-
-class _Encoder:
-    """Collects events up to a size."""
-
-    __slots__ = ("_first", "_form", "_size", "full", "parts", "shared", "weight")
-
-    def __init__(self, form: WatchEncoder, size: int, first: bool) -> None:
-        self._form = form
-        self._size = size
-        self._first = first
-        self.parts: list[Buffer] = []
-        self.weight = 0
-        self.shared = True
-        self.full = False
-
-    def add(self, kind: str, record: StoreRecord) -> None:
-        large = self._form.large(kind, record) if len(record.value) > self._size else None
-        if large is not None:
-            self.parts += large
-            self.weight += sum(map(len, large))
-            self.shared = False
-        else:
-            part = self._form.event(kind, record, self._first)
-            self.parts.append(part)
-            self.weight += len(part)
-        self._first = False
-        self.full = self.weight >= self._size
-
-
-class _Slice:
-    __slots__ = ("end", "parts")
-
-    def __init__(self, parts: Sequence[Buffer], end: int) -> None:
-        self.parts = parts
-        self.end = end
-
-
-class SharedSlices:
-    """A short-lived cache of encoded slices: watchers of one audience that started together read
-    the same ones.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._slices: dict[object, _Slice] = {}
-        self._size = 0
-
-    def get(self, key: object) -> _Slice | None:
-        return self._slices.get(key)
-
-    def put(self, key: object, encoder: _Encoder, end: int) -> _Slice:
-        if not encoder.shared:
-            return _Slice(encoder.parts, end)
-        parts = encoder.parts if len(encoder.parts) < 2 else [b"".join(encoder.parts)]
-        found = _Slice(parts, end)
-        if not self._slices:
-            self._clock.call_later(_SLICES_SECONDS, self._clear)
-        elif self._size + encoder.weight > _SLICES_KEPT:
-            self._slices.clear()
-            self._size = 0
-        self._slices[key] = found
-        self._size += encoder.weight
-        return found
-
-    def _clear(self) -> None:
-        self._slices.clear()
-        self._size = 0
 
 
 class Audience:
@@ -349,7 +318,10 @@ class Audience:
         """Sends to watchers that have seen everything up to the revision `before`."""
         if not self.live:
             return
-        if len(events) <= self.form.batch:
+        form = self.form
+        if len(events) <= form.batch and (
+            form.slow_from is None or _weight(events) <= form.slow_from
+        ):
             parts = self.render(events)
             if not parts:
                 return
@@ -379,6 +351,12 @@ class Audience:
                     cached = cache[cache_key] = form.event(kind, record)
                 out.append(cached)
         return out
+
+
+def _weight(events: Sequence[StoreEvent]) -> int:
+    """The bytes of the objects of some events."""
+    records = [event.record or event.previous for event in events]
+    return sum([len(record.value) for record in records if record is not None])
 
 
 def watch_change(event: StoreEvent, keep: Keep | None) -> tuple[str, StoreRecord] | None:
@@ -531,6 +509,7 @@ class WatchHub:
     def __init__(self, storage: Storage, rng: random.Random) -> None:
         self.storage = storage
         self.slices = SharedSlices(storage.clock)
+        self.large_events = LargeEvents(storage.workers)
         self._rng = rng
         self._buckets: dict[str, _Bucket] = {}
 

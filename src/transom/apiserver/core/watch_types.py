@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ class EventCursor(Protocol):
 
     revision: int
 
-    def read(self, size: int) -> Sequence[Buffer] | None: ...
+    def read(self, size: int) -> Sequence[Buffer] | asyncio.Future[Any] | None: ...
     def take(self, limit: int) -> list[tuple[str, Any]] | None: ...
 
 
@@ -42,6 +43,7 @@ class WatchEncoder(Protocol):
     key: object  # watchers with equal keys can share bytes
     headed: bool  # the first event of each watcher is different
     batch: int  # the number of events that may be encoded without yielding
+    slow_from: int | None  # more bytes of objects take long to encode; None: they never do
 
     def event(self, kind: str, record: StoreRecord, first: bool = False) -> Any: ...
     def large(

@@ -5,29 +5,71 @@ version.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from transom.apiserver.core import definition_conditions, discovery
 from transom.machinery.kinds import ALL_VERBS, SCALE, STATUS, Kind, Subresource
 from transom.machinery.objects import Object
 from transom.machinery.structural import StructuralSchema, compile_schema
-from transom.machinery.typed import TypeNode, types_from_openapi
-from transom.machinery.validation.structural import validate_structural
+from transom.machinery.typed import CustomTypes, TypeNode
+from transom.machinery.validation.structural import is_structural_possible, validate_structural
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DefinitionVersion:
     """One version of a definition, served or not."""
 
     name: str
     served: bool
     schema: Mapping[str, Any] | None  # the openAPIV3Schema as written
-    structural: StructuralSchema | None
     scale: Mapping[str, str] | None
     columns: list[Mapping[str, Any]]
     deprecation: str  # the warning; empty if the version is not deprecated
     subresources: tuple[Subresource, ...]
+
+    @cached_property
+    def structural(self) -> StructuralSchema | None:
+        """The compiled schema. A definition may have thousands of versions; most of them are never
+        requested.
+        """
+        return compile_schema(self.schema)
+
+
+class DefinitionVersions(Mapping[str, DefinitionVersion]):
+    """The versions of a definition by name; each is read on first use, because there may be
+    thousands.
+    """
+
+    def __init__(
+        self, rows: Sequence[Mapping[str, Any]], spec: Mapping[str, Any], kind: str
+    ) -> None:
+        self._rows = {row["name"]: row for row in rows}
+        self._spec = spec
+        self._kind = kind
+        self._read: dict[str, DefinitionVersion] = {}
+
+    @cached_property
+    def _best(self) -> str:
+        return _recommended(list(self._rows.values()))
+
+    def __getitem__(self, name: str) -> DefinitionVersion:
+        found = self._read.get(name)
+        if found is None:
+            row = self._rows[name]
+            best = self._best if row.get("deprecated") else ""
+            found = self._read[name] = _version(row, self._spec, self._kind, best)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +84,16 @@ class Definition:
     terminating: bool
     since: int  # objects written after this revision were written with this exact definition
     stamp: object  # equal for definitions that serve the same resources
-    _types: dict[str, TypeNode] = field(default_factory=dict, compare=False)
+    apply_types: Mapping[str, TypeNode]  # the types for server-side apply by apiVersion
 
     @property
     def storage(self) -> str:
         return self.kind.storage
 
-    def apply_types(self) -> Mapping[str, TypeNode]:
-        """The types for server-side apply by apiVersion; created on first use."""
-        if not self._types:
-            schemas = {f"{self.kind.group}/{v.name}": v.schema for v in self.versions.values()}
-            self._types.update(types_from_openapi(schemas, self.preserve_unknown))
-        return self._types
-
     def published_schema(self, version: str) -> Mapping[str, Any] | None:
         """The schema for OpenAPI documents: only a structural one is reliable."""
         schema = self.versions[version].schema
-        if schema is None or self.preserve_unknown or self.versions[version].structural is None:
+        if schema is None or self.preserve_unknown or not is_structural_possible(schema):
             return None
         return None if validate_structural(schema, "") else schema
 
@@ -80,8 +115,8 @@ def read_definition(crd: Object, since: int, *, selectable: bool = False) -> Def
         return None
     names = crd["status"].get("acceptedNames") or {}
     group = spec["group"]
-    versions = {v["name"]: _version(v, spec, names.get("kind", "")) for v in rows}
-    served = sorted((v.name for v in versions.values() if v.served), key=discovery.version_key)
+    versions = DefinitionVersions(rows, spec, names.get("kind", ""))
+    served = sorted((v["name"] for v in rows if v.get("served")), key=discovery.version_key)
     terminating = definition_conditions.is_condition_true(crd, definition_conditions.TERMINATING)
     kind = Kind(
         group,
@@ -97,20 +132,25 @@ def read_definition(crd: Object, since: int, *, selectable: bool = False) -> Def
         singular=names.get("singular", ""),
         list_kind=names.get("listKind", ""),
         custom=True,
-        version_subresources=tuple((name, versions[name].subresources) for name in served),
+        version_subresources=tuple((v["name"], _subresources(v)) for v in rows if v.get("served")),
         selectable=tuple(_selectable_fields(rows)) if selectable else (),
     )
+    preserve_unknown = bool(spec.get("preserveUnknownFields"))
     return Definition(
         crd["metadata"]["name"],
         crd["metadata"]["uid"],
         kind,
         versions,
-        bool(spec.get("preserveUnknownFields")),
+        preserve_unknown,
         spec.get("conversion") or {"strategy": "None"},
         definition_conditions.is_condition_true(crd, definition_conditions.ESTABLISHED),
         terminating,
         since,
         (crd["metadata"]["uid"], spec, names, terminating),
+        CustomTypes(
+            {f"{group}/{v['name']}": (v.get("schema") or {}).get("openAPIV3Schema") for v in rows},
+            preserve_unknown,
+        ),
     )
 
 
@@ -127,41 +167,43 @@ def _selectable_fields(
 _TERMINATING_VERBS = tuple(v for v in ALL_VERBS if v not in ("create", "patch", "update"))
 
 
-def _version(row: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> DefinitionVersion:
+def _version(
+    row: Mapping[str, Any], spec: Mapping[str, Any], kind: str, best: str
+) -> DefinitionVersion:
     schema = (row.get("schema") or {}).get("openAPIV3Schema")
     wanted = row.get("subresources") or {}
-    subresources = []
-    if wanted.get("status") is not None:
-        subresources.append(STATUS)
-    if wanted.get("scale") is not None:
-        subresources.append(SCALE)
     return DefinitionVersion(
         row["name"],
         bool(row.get("served")),
         schema,
-        compile_schema(schema),
         wanted.get("scale"),
         row.get("additionalPrinterColumns") or [],
-        _deprecation(row, spec, kind),
-        tuple(subresources),
+        _deprecation(row, spec, kind, best),
+        _subresources(row),
     )
 
 
-def _deprecation(row: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> str:
+def _subresources(row: Mapping[str, Any]) -> tuple[Subresource, ...]:
+    wanted = row.get("subresources")
+    if not wanted:
+        return ()
+    rows = (("status", STATUS), ("scale", SCALE))
+    return tuple(subresource for name, subresource in rows if wanted.get(name) is not None)
+
+
+def _recommended(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The best served version that is not deprecated."""
+    good = [v["name"] for v in rows if v.get("served") and not v.get("deprecated")]
+    return min(good, key=discovery.version_key, default="")
+
+
+def _deprecation(row: Mapping[str, Any], spec: Mapping[str, Any], kind: str, best: str) -> str:
+    """`best`: the recommended version of the definition."""
     if not row.get("deprecated"):
         return ""
     if row.get("deprecationWarning") is not None:
         return str(row["deprecationWarning"])
     text = f"{spec['group']}/{row['name']} {kind} is deprecated"
-    mine = discovery.version_key(row["name"])
-    better = sorted(
-        (
-            v["name"]
-            for v in spec["versions"]
-            if v.get("served")
-            and not v.get("deprecated")
-            and discovery.version_key(v["name"]) < mine
-        ),
-        key=discovery.version_key,
-    )
-    return f"{text}; use {spec['group']}/{better[0]} {kind}" if better else text
+    if best and discovery.version_key(best) < discovery.version_key(row["name"]):
+        return f"{text}; use {spec['group']}/{best} {kind}"
+    return text

@@ -100,7 +100,7 @@ class CustomType:
 
     @cached_property
     def schema(self) -> Any:
-        return self.definition.apply_types()[self.gvk.api_version]
+        return self.definition.apply_types[self.gvk.api_version]
 
     # ---- bodies
     # ----------------------------------------------------------------------------------------------

@@ -204,9 +204,10 @@ class Impersonate:
     def __call__(self, exchange: ApiExchange[T]) -> None:
         request = exchange.request
         if request is not None and exchange.user is not None and is_impersonation(request):
-            exchange.user = impersonate(request, exchange.user, self._authorize)
-            if exchange.event is not None:
-                exchange.event.impersonated = exchange.user
+            user = impersonate(request, exchange.user, self._authorize)
+            if exchange.event is not None and user is not exchange.user:
+                exchange.event.impersonated = user
+            exchange.user = user
 
 
 class FlowControl:

@@ -17,6 +17,7 @@ from transom.apiserver.authentication.impersonation import (
     is_impersonation,
 )
 from transom.apiserver.authorization.chain import Authorization
+from transom.apiserver.core.bodies import JSON
 from transom.apiserver.core.call import ConnectResult, ObjectResult, Result
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.dispatcher import Dispatcher
@@ -198,15 +199,14 @@ class HttpExchange(ApiExchange[Answer]):
             foreign = parts.aggregation.answer(request, self.ctx.user)
             if foreign is not None:
                 return foreign
-        paths = parts.internal_paths if self.in_process else parts.paths
         # Empty segments before the resource are not a valid resource path.
         if not info.is_resource or not info.path.startswith("/apis/" if info.group else "/api/"):
-            return paths(request)
+            return self._paths(request)
         resources = parts.resources
         find = resources.find if self.in_process else resources.find_served
         res = find(info.group, info.version, info.resource)
         if res is None or not _check_route(res, info, request.method):
-            return paths.unknown_resource(request, self.ctx, info)
+            return self._paths.unknown_resource(request, self.ctx, info)
         self.res = res
         self.routed = True
         subresource = info.subresource
@@ -215,14 +215,18 @@ class HttpExchange(ApiExchange[Answer]):
             subresource in _CONNECTED or (subresource == "log" and "text/" in accept)
         ):
             accept = ""
-        tables = res.custom or (not subresource and "list" in res.verbs)
-        available = available_forms(res.release, info.verb) if accept else ""
-        self._form = self._with_pretty(
-            negotiate(accept, custom=res.custom, tables=tables, available=available)
-        )
+        if accept and accept != JSON:
+            tables = res.custom or (not subresource and "list" in res.verbs)
+            available = available_forms(res.release, info.verb)
+            self._form = negotiate(accept, custom=res.custom, tables=tables, available=available)
+        self._form = self._with_pretty(self._form)
         if res.warning:
             self.ctx.warn(res.warning)
         return None
+
+    @property
+    def _paths(self) -> NonResourcePaths:
+        return self._parts.internal_paths if self.in_process else self._parts.paths
 
     def _with_pretty(self, form: OutputForm) -> OutputForm:
         agent = self.ctx.user_agent
@@ -287,12 +291,14 @@ class HttpExchange(ApiExchange[Answer]):
             self._audit(event, answer)
             audit_id = event.audit_id.encode("latin-1", "replace")
             headers = [*headers, (AUDIT_ID_HEADER, audit_id)]
-        if isinstance(answer, HttpResponse):
+        if type(answer) is HttpResponse and type(answer.body) is bytes:
+            # A copy: responses from the server's own caches are shared.
+            answer = HttpResponse(answer.status, headers, answer.body, owner=self._owner)
+        elif isinstance(answer, HttpResponse):
             body = answer.body
             large = not isinstance(body, bytes) and not (isinstance(body, list) and len(body) < 2)
             if headers is answer.headers and not large:
                 return answer
-            # A copy: responses from the server's own caches are shared.
             answer = HttpResponse(answer.status, headers, body, owner=self._owner)
             if large and self.seats:
                 # A large body stays in memory until the client has read it.

@@ -498,6 +498,7 @@ class _RecordEvents:
     __slots__ = ("_res", "key")
     headed = False
     batch = _QUEUED
+    slow_from: int | None = None  # clients decode the records
 
     def __init__(self, res: Resource) -> None:
         self._res = res

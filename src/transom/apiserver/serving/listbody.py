@@ -6,7 +6,10 @@ in that snapshot and the piece in its socket's buffer.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
+from itertools import accumulate, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -29,7 +32,9 @@ else:
     protobuf = lazy_import("transom.machinery.protobuf")
 
 Encode = Callable[[StoreRecord], bytes]
+_value = attrgetter("value")
 _PIECE = 64 * 1024
+_READ_AHEAD = 64  # stored values that are joined without looking at each
 _MARK = "@items@"
 _WHOLE = (
     4 * 1024 * 1024
@@ -40,7 +45,7 @@ def stored_size(records: Collection[StoreRecord]) -> int:
     """The bytes of all records."""
     if isinstance(records, RecordSet):
         return records.size
-    return sum([len(record.value) for record in records])
+    return sum(map(len, map(_value, records)))
 
 
 class ListBody:
@@ -99,7 +104,7 @@ class ListBody:
 
 
 class _ListReader:
-    __slots__ = ("_batch", "_encode", "_lead", "_records", "_separator", "_tail", "_view")
+    __slots__ = ("_ahead", "_batch", "_encode", "_lead", "_records", "_separator", "_tail", "_view")
 
     def __init__(
         self,
@@ -116,6 +121,7 @@ class _ListReader:
         self._separator = separator
         self._encode = encode
         self._batch = batch
+        self._ahead: list[bytes] = []  # stored values that were taken from `records` too early
         self._view: memoryview | None = None  # the rest of an item that is larger than a piece
 
     def read(self, size: int) -> Buffer:
@@ -123,11 +129,13 @@ class _ListReader:
             return self._cut(self._view, size)
         if self._tail is None:
             return b""
-        encode, separator = self._encode, self._separator
+        separator = self._separator
         values: list[bytes] = []
         total, left = 0, self._batch
-        for record in self._records:
-            value = record.value if encode is None else encode(record)
+        if self._encode is None:
+            values, total = self._take_small(size, left)
+            left -= len(values)
+        while (value := self._next()) is not None:
             if len(value) > size:
                 before = separator.join([*values, b""]) if values else b""
                 before, self._lead = self._lead + before, separator
@@ -136,7 +144,7 @@ class _ListReader:
             values.append(value)
             total += len(value)
             left -= 1
-            if total >= size or not left:
+            if total >= size or left <= 0:
                 piece = self._lead + separator.join(values)
                 self._lead = separator
                 return piece
@@ -144,6 +152,35 @@ class _ListReader:
         if values:
             return self._lead + separator.join(values) + tail
         return tail if self._lead is separator else self._lead + tail
+
+    def _take_small(self, size: int, most: int) -> tuple[list[bytes], int]:
+        """The next stored values, less than `size` bytes in total: most objects are small, and this
+        costs little for each of them.
+        """
+        values = self._ahead
+        total = 0
+        taken: list[bytes] = []
+        while len(taken) < most:
+            if not values:
+                values = list(map(_value, islice(self._records, min(_READ_AHEAD, most))))
+                if not values:
+                    break
+            ends = list(accumulate(map(len, values), initial=total))
+            count = bisect_left(ends, size) - 1
+            taken += values[:count]
+            values, total = values[count:], ends[count]
+            if values:
+                break
+        self._ahead = values
+        return taken, total
+
+    def _next(self) -> bytes | None:
+        if self._ahead:
+            return self._ahead.pop(0)
+        record = next(self._records, None)
+        if record is None:
+            return None
+        return record.value if self._encode is None else self._encode(record)
 
     def _cut(self, view: memoryview, size: int) -> memoryview:
         self._view = view[size:] if len(view) > size else None

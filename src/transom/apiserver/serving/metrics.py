@@ -192,10 +192,7 @@ def _labels(info: RequestInfo | None) -> Labels:
         return (_OTHER_METHOD, "", "", "", "", "")
     if not info.is_resource:
         return (info.verb.upper(), "", "", "", info.path if info.path in _PATHS else "", "")
-    if info.name or info.verb == "create":
-        scope = "resource" if info.name else ("namespace" if info.namespace else "cluster")
-    else:
-        scope = "namespace" if info.namespace else "cluster"
+    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
     return (
         _VERBS.get(info.verb, info.verb.upper()),
         info.group,

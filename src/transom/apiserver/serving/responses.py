@@ -342,18 +342,23 @@ def list_object(res: Resource, objs: list[Object], meta: Object) -> Object:
     }
 
 
+_SLOW_EVENTS = 128 * 1024  # bytes of objects that are decoded to encode them, about 15 ms
+
+
 class JsonWatchEncoder:
     """Watch events as JSON lines of a version, framed as chunks; shared by all watchers of that
     version.
     """
 
-    __slots__ = ("_res", "key")
+    __slots__ = ("_res", "key", "slow_from")
     headed = False
     batch = 512
 
     def __init__(self, res: Resource) -> None:
         self._res = res
         self.key: object = ("json", id(res))
+        # Stored bytes are sent unchanged.
+        self.slow_from: int | None = None if res.identity else _SLOW_EVENTS
 
     def event(self, kind: str, record: StoreRecord, first: bool = False) -> bytes:
         return encode_chunk(
@@ -407,6 +412,7 @@ class TransformedWatchEncoder(JsonWatchEncoder):
     ) -> None:
         super().__init__(res)
         self.key = (form, include_object, id(res))
+        self.slow_from = _SLOW_EVENTS
         self.headed = form.transform == "Table"
         self._form = form
         self._include = include_object
@@ -461,6 +467,7 @@ class ProtobufWatchEncoder(JsonWatchEncoder):
     def __init__(self, res: Resource) -> None:
         super().__init__(res)
         self.key = ("protobuf", id(res))
+        self.slow_from = _SLOW_EVENTS
 
     def event(self, kind: str, record: StoreRecord, first: bool = False) -> bytes:
         return self._frame(kind, served_object(self._res, record))

@@ -59,6 +59,8 @@ async def discover_served(client: ApiClient) -> ServedResources:
     for name, preferred, versions in groups:
         for version in sorted(versions, key=lambda version: version != preferred):
             group_version = f"{name}/{version}" if name else version
+            # there may be thousands of groups, and in-process calls do not yield
+            await asyncio.sleep(0)
             try:
                 document = await client.get_json(
                     f"/apis/{group_version}" if name else f"/api/{version}"
@@ -67,8 +69,6 @@ async def discover_served(client: ApiClient) -> ServedResources:
                 log.info("garbage collector: discovery of %s failed: %s", group_version, problem)
                 silent.add(name)
                 continue
-            # there may be thousands of groups, and in-process calls do not yield
-            await asyncio.sleep(0)
             for row in document.get("resources") or ():
                 if "/" in row["name"]:
                     continue

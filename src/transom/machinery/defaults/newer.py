@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from transom.machinery.defaults.newer_pods import apply_pod_defaults
+from transom.machinery.defaults.newer_pods import WITH_POD_SPEC, apply_pod_defaults
 from transom.machinery.kinds import GVK
 from transom.machinery.releases import TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
@@ -178,6 +178,12 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("resource.k8s.io", "ResourceSlice"): _resource_slice,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
 }
+
+
+def has_newer_defaults(release: Release, gvk: GVK) -> bool:
+    """Whether objects of this group and kind may have defaults that 1.20 does not have."""
+    key = (gvk.group, gvk.kind)
+    return release >= TABLES_SINCE and (key in _RULES or key in WITH_POD_SPEC)
 
 
 def prepare_newer_defaults(release: Release, gvk: GVK, obj: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ _WORKLOADS = frozenset(
         ("batch", "Job"),
     )
 )
+WITH_POD_SPEC = _WORKLOADS | {("", "Pod"), ("", "PodTemplate"), ("batch", "CronJob")}
 
 
 def find_pod_template(gvk: GVK, obj: Object) -> Object | None:

@@ -21,7 +21,7 @@ from transom.machinery.validation.meta import (
     validate_any_object_meta_update,
     validate_object_name,
 )
-from transom.machinery.validation.names import name_is_path_segment
+from transom.machinery.validation.names import is_plain_segment, name_is_path_segment
 from transom.machinery.validation.rules import RulesFactory, ValidationRules
 
 _MODULES = {
@@ -182,7 +182,10 @@ def validate_create(
         # Last, so that the kind's own errors come first.
         if kind.key in WITHOUT_METADATA_RULES or kind.key not in _MODULE_OF:
             return validate_any_object_meta(obj["metadata"], kind.namespaced, name_is_path_segment)
-        return validate_object_name(obj["metadata"], name_is_path_segment)
+        meta = obj["metadata"]
+        if not meta.get("generateName") and is_plain_segment(meta.get("name", "")):
+            return errors
+        return validate_object_name(meta, name_is_path_segment)
 
 
 def validate_update(

@@ -399,6 +399,13 @@ def domain_prefixed_path(value: str) -> list[tuple[str, str]]:
     return errors
 
 
+def is_plain_segment(name: str) -> bool:
+    """Whether `is_path_segment_name` surely accepts the name: it is made of letters, digits and
+    dashes.
+    """
+    return name.replace("-", "a").isalnum()
+
+
 def is_path_segment_prefix(name: str) -> list[str]:
     return [f"may not contain '{text}'" for text in ("/", "%") if text in name]
 
