@@ -186,7 +186,7 @@ class Storage:
             await self._validated(
                 ctx, res, obj, self._with_strategy(strategy, ctx, obj, None, "", check)
             )
-            self._warn(ctx, res, obj)
+            await self._warn(ctx, res, obj)
             if authorize is not None:
                 authorize()
             attributes.name = meta.get("name", "")
@@ -232,10 +232,26 @@ class Storage:
             meta["name"] = self._names.generate(meta["generateName"])
         base.prepare_create(strategy, res.kind, self, ctx, obj)
 
-    def _warn(self, ctx: RequestContext, res: Resource, obj: Object, subresource: str = "") -> None:
-        if not res.custom and not subresource and has_behaviour(res.release, "ObjectWarnings"):
-            for text in object_warnings.object_warnings(res.release, res.kind.key, obj):
-                ctx.warn(text)
+    async def _warn(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        obj: Object,
+        old: Object | None = None,
+        subresource: str = "",
+    ) -> None:
+        if not has_behaviour(res.release, "ObjectWarnings"):
+            return
+        if not res.custom:
+            find = partial(
+                object_warnings.object_warnings, res.release, res.kind.key, obj, old, subresource
+            )
+        elif not subresource:
+            find = partial(object_warnings.custom_object_warnings, res.release, obj, old)
+        else:
+            return
+        for text in await self.compute(ctx, find) if ctx.large else find():
+            ctx.warn(text)
 
     def _with_strategy(
         self,
@@ -460,7 +476,7 @@ class Storage:
                 validate = self._with_strategy(strategy, ctx, new, old, subresource, validate)
             await self._validated(ctx, res, new, validate)
             if checked:
-                self._warn(ctx, res, new, subresource)
+                await self._warn(ctx, res, new, old, subresource)
                 await self.admission.validate(attributes)
             try:
                 record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)

@@ -248,6 +248,7 @@ class CustomType:
         return SchemaRules(
             typed=has_behaviour(self._release, "TypedCustomErrors"),
             numeric_formats=has_behaviour(self._release, "NumericFormats"),
+            name_formats=has_behaviour(self._release, "FormatWarnings"),
         )
 
     def _with_rule_errors(

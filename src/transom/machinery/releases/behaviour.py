@@ -107,6 +107,7 @@ Behaviour = Literal[
     "EndpointSliceWarnings",
     "NoTopologyInSlices",
     "LegacyAddressErrors",
+    "PodCidrErrors",
     "SameIngressClass",
     "ExternalPolicyRequired",
     "ExternallyAccessible",
@@ -129,7 +130,6 @@ Behaviour = Literal[
     "ObjectWarnings",
     "PodGeneration",
     "PreferCloseDeprecated",
-    "VolumeWarnings",
     "StrictJsonDecoder",
     "TerminatingDefinitionForbids",
     "TrimmedSourcePaths",
@@ -156,6 +156,22 @@ Behaviour = Literal[
     "ScalingEventRange",
     "StatefulSetTitleEvents",
     "UnmanagedPodsInBudgets",
+    "AddressWarnings",
+    "ClaimWarnings",
+    "ComparedAppArmorProfiles",
+    "ExternalNameWarnings",
+    "FinalizerWarnings",
+    "FormatWarnings",
+    "GitRepoDisabled",
+    "HeadlessServiceWarnings",
+    "LabelValueWarnings",
+    "OverlappingPathWarnings",
+    "PortNameWarnings",
+    "PortWarnings",
+    "QuotaWarnings",
+    "ServiceWarnings",
+    "SourcePathsOfEachSource",
+    "StorageWarnings",
     "WebhookErrorsNameCall",
 ]
 
@@ -235,6 +251,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "DotsInLabels": Release(1, 27),
     # Addresses and CIDRs of older fields all have the same errors.
     "LegacyAddressErrors": Release(1, 33),
+    "PodCidrErrors": Release(1, 30),
     "SameIngressClass": Release(1, 27),
     "EndpointSliceWarnings": Release(1, 28),
     # v1 of EndpointSlice does not keep the topology of v1beta1.
@@ -285,7 +302,6 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ExternalIPsDeprecated": Release(1, 36),
     "ObjectWarnings": Release(1, 22),
     "PreferCloseDeprecated": Release(1, 35),
-    "VolumeWarnings": Release(1, 28),
     "PodGeneration": Release(1, 33),
     "ProtectedAttributesClasses": Release(1, 33),
     # Pods get a projected token, earlier the Secret of their account.
@@ -342,6 +358,26 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "StatefulSetTitleEvents": Release(1, 35),
     # Budgets report pods without a controller instead of failing.
     "UnmanagedPodsInBudgets": Release(1, 22),
+    # ---- warnings ----
+    "AddressWarnings": Release(1, 33),
+    "ClaimWarnings": Release(1, 26),
+    "ComparedAppArmorProfiles": Release(1, 34),
+    "ExternalNameWarnings": Release(1, 28),
+    "FinalizerWarnings": Release(1, 29),
+    "FormatWarnings": Release(1, 34),
+    "GitRepoDisabled": Release(1, 33),
+    "HeadlessServiceWarnings": Release(1, 34),
+    "LabelValueWarnings": Release(1, 33),
+    "OverlappingPathWarnings": Release(1, 32),
+    "PortNameWarnings": Release(1, 33),
+    "PortWarnings": Release(1, 28),
+    # Quotas with requests above limits, and driver names with capital letters.
+    "QuotaWarnings": Release(1, 35),
+    # Services, classes of ingresses and TLS secrets.
+    "ServiceWarnings": Release(1, 27),
+    "SourcePathsOfEachSource": Release(1, 34),
+    # Node labels in storage objects and runtime classes.
+    "StorageWarnings": Release(1, 25),
     "WebhookErrorsNameCall": Release(1, 22),
 }
 

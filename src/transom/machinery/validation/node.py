@@ -311,7 +311,7 @@ def _legacy_pod_cidrs(features: FeatureSet, node: Object, old: Object | None) ->
 
 
 def _node_rules(features: FeatureSet) -> ValidationRules:
-    if not has_behaviour(features.release, "LegacyAddressErrors"):
+    if not has_behaviour(features.release, "PodCidrErrors"):
         return ValidationRules(validate_node, update_node, update_node_status)
 
     def create(node: Object) -> Errors:
