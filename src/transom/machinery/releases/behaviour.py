@@ -102,6 +102,7 @@ Behaviour = Literal[
     "BatchGeneration",
     "ManualSelectorDefault",
     "NoZonesInSchedules",
+    "ZonesInSchedules",
     "StatefulSetClaims",
     "StatefulSetServiceName",
     "EndpointSliceWarnings",
@@ -123,6 +124,7 @@ Behaviour = Literal[
     "StoredVersionsInErrors",
     "NumericFormats",
     "TypedCustomErrors",
+    "TypedResourceNames",
     "MetadataNameLabel",
     "NetworkingErrors",
     "NoTokenSecrets",
@@ -260,6 +262,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "BatchGeneration": Release(1, 22),
     "ManualSelectorDefault": Release(1, 29),
     "NoZonesInSchedules": Release(1, 29),
+    # The parser of schedules knows time zones.
+    "ZonesInSchedules": Release(1, 22),
     "StatefulSetClaims": Release(1, 34),
     "StatefulSetServiceName": Release(1, 33),
     "FlowControlV1": Release(1, 29),
@@ -316,6 +320,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NumericFormats": Release(1, 36),
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),
+    "TypedResourceNames": Release(1, 29),
     # Bodies are decoded by sigs.k8s.io/json, whose errors are those of encoding/json.
     "StrictJsonDecoder": Release(1, 23),
     # A custom object cannot be created while its definition is deleted: 403, earlier 405.
