@@ -426,7 +426,7 @@ class Storage:
             current = self.store.latest(key)
             if current is None:
                 if (
-                    not (strategy.create_on_update or force_create)
+                    not (strategy.create_on_update or _is_generic(strategy, res) or force_create)
                     or subresource
                     or not is_path_segment(name)
                 ):
@@ -515,7 +515,8 @@ class Storage:
                     "must be specified for an update",
                 )
                 raise errors.invalid(res.gr, name, texts.in_release(res.release, [missing]))
-            if not strategy.checks_before_store or version == "0":
+            early = strategy.checks_before_store and not _is_generic(strategy, res)
+            if not early or version == "0":
                 meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return True
         if parse_version(version) != current.mod_revision:
@@ -767,6 +768,11 @@ def _too_large(res: Resource, key: str, obj: Object, body: bytes) -> errors.ApiE
         if size > MAX_REQUEST_BYTES
         else None
     )
+
+
+def _is_generic(strategy: Strategy, res: Resource) -> bool:
+    since = strategy.generic_since
+    return since is not None and has_behaviour(res.release, since)
 
 
 def _validate(

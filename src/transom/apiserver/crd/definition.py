@@ -48,11 +48,15 @@ class Definition:
     def storage(self) -> str:
         return self.kind.storage
 
-    def apply_types(self) -> Mapping[str, TypeNode]:
-        """The types for server-side apply by apiVersion; created on first use."""
+    def apply_types(self, *, partial_keys: bool = False) -> Mapping[str, TypeNode]:
+        """The types for server-side apply by apiVersion; created on first use. `partial_keys` as for
+        types_from_openapi, the same in all calls.
+        """
         if not self._types:
             schemas = {f"{self.kind.group}/{v.name}": v.schema for v in self.versions.values()}
-            self._types.update(types_from_openapi(schemas, self.preserve_unknown))
+            self._types.update(
+                types_from_openapi(schemas, self.preserve_unknown, partial_keys=partial_keys)
+            )
         return self._types
 
     def published_schema(self, version: str) -> Mapping[str, Any] | None:

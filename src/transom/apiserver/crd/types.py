@@ -100,7 +100,8 @@ class CustomType:
 
     @cached_property
     def schema(self) -> Any:
-        return self.definition.apply_types()[self.gvk.api_version]
+        partial_keys = has_behaviour(self._release, "PartialListKeys")
+        return self.definition.apply_types(partial_keys=partial_keys)[self.gvk.api_version]
 
     # ---- bodies
     # ----------------------------------------------------------------------------------------------
@@ -249,6 +250,8 @@ class CustomType:
             typed=has_behaviour(self._release, "TypedCustomErrors"),
             numeric_formats=has_behaviour(self._release, "NumericFormats"),
             name_formats=has_behaviour(self._release, "FormatWarnings"),
+            status_alone=has_behaviour(self._release, "CustomStatusAlone"),
+            status_lists=has_behaviour(self._release, "CustomStatusLists"),
         )
 
     def _with_rule_errors(

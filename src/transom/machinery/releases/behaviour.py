@@ -123,6 +123,8 @@ Behaviour = Literal[
     "ServiceDeleteReturnsObject",
     "StoredVersionsInErrors",
     "NumericFormats",
+    "CustomStatusAlone",
+    "CustomStatusLists",
     "TypedCustomErrors",
     "TypedResourceNames",
     "MetadataNameLabel",
@@ -130,6 +132,9 @@ Behaviour = Literal[
     "NoTokenSecrets",
     "ExternalIPsDeprecated",
     "ObjectWarnings",
+    "GenericServiceStorage",
+    "PartialListKeys",
+    "PodTotalsWithSidecars",
     "PodGeneration",
     "PreferCloseDeprecated",
     "StrictJsonDecoder",
@@ -306,6 +311,12 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ExternalIPsDeprecated": Release(1, 36),
     "ObjectWarnings": Release(1, 22),
     "PreferCloseDeprecated": Release(1, 35),
+    # Services are stored like other kinds: PUT creates them, and needs no version.
+    "GenericServiceStorage": Release(1, 23),
+    # Elements of merged lists may omit some of their keys.
+    "PartialListKeys": Release(1, 34),
+    # Limit ranges count sidecars, and containers without limits.
+    "PodTotalsWithSidecars": Release(1, 28),
     "PodGeneration": Release(1, 33),
     "ProtectedAttributesClasses": Release(1, 33),
     # Pods get a projected token, earlier the Secret of their account.
@@ -321,6 +332,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),
     "TypedResourceNames": Release(1, 29),
+    "CustomStatusAlone": Release(1, 28),
+    "CustomStatusLists": Release(1, 26),
     # Bodies are decoded by sigs.k8s.io/json, whose errors are those of encoding/json.
     "StrictJsonDecoder": Release(1, 23),
     # A custom object cannot be created while its definition is deleted: 403, earlier 405.

@@ -93,11 +93,15 @@ class SchemaRules(NamedTuple):
     `typed`: errors have paths with the indexes of list items, and the number of properties.
     `numeric_formats`: numbers must fit into the type and format of their schema.
     `name_formats`: `k8s-short-name` and `k8s-long-name` are known.
+    `status_alone`: the status subresource is validated by the schema of the status.
+    `status_lists`: elements of lists are unique in a new status too.
     """
 
     typed: bool = False
     numeric_formats: bool = False
     name_formats: bool = False
+    status_alone: bool = False
+    status_lists: bool = False
 
 
 NO_OLD_VALUE: Any = object()
