@@ -303,7 +303,7 @@ CASES: dict[str, Callable[[int], Work]] = {
         },
     ),
     "validation: PEM": lambda n: partial(
-        certificates._pem_blocks, b"-----BEGIN A-----\n" * n + b"-----END A-----\n"
+        certificates.pem_blocks, b"-----BEGIN A-----\n" * n + b"-----END A-----\n"
     ),
     "decode: JSON": lambda n: decoding(config(n), strict=True),
     "decode: unknown fields": lambda n: decoding(

@@ -61,9 +61,7 @@ def test_what_the_project_needs_is_locked(path: Path, extras: list[str]) -> None
 
 
 def test_the_lock_files_agree() -> None:
-    runtime, fast, development, build, site = map(
-        pinned, (RUNTIME, FAST, DEVELOPMENT, BUILD, SITE)
-    )
+    runtime, fast, development, build, site = map(pinned, (RUNTIME, FAST, DEVELOPMENT, BUILD, SITE))
     assert not set(fast) & set(runtime)
     for name, package in (site | runtime | fast | build).items():
         other = development.get(name)

@@ -53,6 +53,7 @@ class CronJobs:
         self._reports_success = has_behaviour(features.release, "CronJobLastSuccess")
         self._annotates = features.enabled("CronJobsScheduledAnnotation")
         self._v2 = features.enabled("CronJobControllerV2")
+        self._zoned = has_behaviour(features.release, "ZonesInSchedules")
         conditions = has_behaviour(features.release, "CronJobConditionText")
         self._word = "condition" if conditions else "status"
         self._events = env.recorder("cronjob-controller")
@@ -182,7 +183,7 @@ class CronJobs:
     async def _start_if_due(self, key: str, cron_job: Object) -> Object:
         now = self._clock.time()
         try:
-            schedule = _schedule(cron_job)
+            schedule = _schedule(cron_job, zoned=self._zoned)
             due = self._due(cron_job, schedule, now)
         except (CronError, Unschedulable, ZoneInfoNotFoundError) as problem:
             if self._v2:
@@ -339,7 +340,7 @@ def _active(cron_job: Object) -> dict[str, Object]:
     return {ref["uid"]: ref for ref in (cron_job.get("status") or {}).get("active") or ()}
 
 
-def _schedule(cron_job: Object) -> CronSchedule:
+def _schedule(cron_job: Object, *, zoned: bool) -> CronSchedule:
     name = cron_job["spec"].get("timeZone")
     zone: tzinfo = UTC
     if name:
@@ -347,7 +348,7 @@ def _schedule(cron_job: Object) -> CronSchedule:
             zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError) as problem:
             raise ZoneInfoNotFoundError(f"unknown time zone {name}") from problem
-    return CronSchedule(cron_job["spec"].get("schedule", ""), zone)
+    return CronSchedule(cron_job["spec"].get("schedule", ""), zone, zoned=zoned)
 
 
 def last_unmet(cron_job: Object, schedule: CronSchedule, now: float) -> float | None:

@@ -8,8 +8,9 @@ the fields it owned through the annotation of client-side apply.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import orjson
 
@@ -133,6 +134,23 @@ def parse_config(raw: bytes) -> Object:
         why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         raise bad_request(f"error decoding YAML: error unmarshaling JSON: {why}")
     return config
+
+
+def has_duplicate_keys(raw: bytes) -> bool:
+    """Whether an object of a JSON text has a key twice."""
+    found = False
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        found = found or len({key for key, _ in pairs}) < len(pairs)
+
+    json.loads(raw, object_pairs_hook=note)
+    return found
+
+
+def find_duplicate_keys(raw: bytes) -> list[str]:
+    """Errors about the keys that occur twice in a map of a YAML text."""
+    return goyaml.duplicate_keys(raw)
 
 
 def server_side_apply(

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from transom.machinery.validation.cron import Fields, parse_cron
+from transom.machinery.validation.cron import Fields, parse_cron, parse_zoned_cron
 
 _YEARS = 5  # a schedule that is not due for this long never is
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 class CronSchedule:
-    """Raises CronError if the text is not a schedule."""
+    """Raises CronError if the text is not a schedule. `zoned`: the text may name a time zone, as in
+    newer releases.
+    """
 
     __slots__ = ("_parsed", "_zone")
 
-    def __init__(self, text: str, zone: tzinfo = UTC) -> None:
-        self._parsed = parse_cron(text)
-        self._zone = zone
+    def __init__(self, text: str, zone: tzinfo = UTC, *, zoned: bool = False) -> None:
+        if zoned:
+            self._parsed, own = parse_zoned_cron(text)
+            self._zone = zone if own is None else own
+        else:
+            self._parsed, self._zone = parse_cron(text), zone
 
     def next(self, after: float) -> float | None:
         """The first due time after this one, None if there is none."""

@@ -150,10 +150,10 @@ def sync_seccomp(pod: dict[str, Any]) -> None:
                 }
 
 
-_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 
 
-def _apparmor_profile(annotation: str) -> dict[str, Any] | None:
+def apparmor_profile(annotation: str) -> dict[str, Any] | None:
     """The field of an annotation, None if it has no valid one."""
     if annotation == "unconfined":
         return {"type": "Unconfined"}
@@ -172,11 +172,11 @@ def sync_apparmor(pod: dict[str, Any]) -> Iterator[str]:
         return
     of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
     for container in visit_containers(spec):
-        key = _APPARMOR + container.get("name", "")
+        key = APPARMOR_ANNOTATION + container.get("name", "")
         context = container.get("securityContext") or {}
         if key not in annotations or context.get("appArmorProfile") is not None:
             continue
-        profile = _apparmor_profile(annotations[key])
+        profile = apparmor_profile(annotations[key])
         if profile is not None and profile == of_pod:
             continue
         if profile is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from transom.machinery import gojson, schema
 from transom.machinery.normalise import normalise_value
+from transom.machinery.releases.behaviour import has_behaviour
 
 ATOMIC, SET, MAP, GRANULAR = "atomic", "set", "map", "granular"
 
@@ -62,6 +63,7 @@ class TypeNode:
         "memo",
         "merge_key",
         "name",
+        "partial_keys",
         "scalar",
         "siblings",
         "strategy",
@@ -75,6 +77,7 @@ class TypeNode:
         self.keys: tuple[
             tuple[str, Any], ...
         ] = ()  # of a list of maps: names (sorted) and defaults, None for none
+        self.partial_keys = False  # an element may omit keys, but not all
         self.element: TypeNode | None = None
         self.fields: dict[str, TypeNode] | None = None  # declared fields of a struct
         self.additional: TypeNode | None = None  # the type of undeclared entries
@@ -117,7 +120,7 @@ def element_name(node: TypeNode, item: Any) -> str:
             if default is not None
             else item[name]
             if name in item
-            else _missing(name)
+            else _missing(node, name)
         )
         if value.__class__ is str:
             found = node.memo.get(value)
@@ -125,8 +128,15 @@ def element_name(node: TypeNode, item: Any) -> str:
                 found = _remember(node, value, f"k:{_json({name: value})}")
             return found
         return f"k:{_json({name: value})}"
-    values = {n: item[n] if n in item else d if d is not None else _missing(n) for n, d in keys}
-    memo_key = (*values.values(), *(v.__class__ for v in values.values()))
+    if node.partial_keys:
+        values = {n: item.get(n, d) for n, d in keys if n in item or d is not None}
+        if not values:
+            _missing(node, keys[0][0])
+    else:
+        values = {
+            n: item[n] if n in item else d if d is not None else _missing(node, n) for n, d in keys
+        }
+    memo_key = (*values.items(), *(v.__class__ for v in values.values()))
     try:
         found = node.memo.get(memo_key)
     except TypeError:  # a key that is itself a map or list
@@ -147,7 +157,13 @@ def _set_element(node: TypeNode, item: Any) -> str:
     return f"v:{_json(item)}"
 
 
-def _missing(name: str) -> Any:
+def _missing(node: TypeNode, name: str) -> Any:
+    if node.partial_keys:
+        names = " ".join(f'"{key}"' for key, _ in node.keys)
+        raise Unmanageable(
+            f"associative list with keys has an element that omits all key fields [{names}] (and "
+            "doesn't have default values for any key fields)"
+        )
     raise Unmanageable(
         f'associative list with keys has an element that omits key field "{name}" (and '
         "doesn't have default value)"
@@ -191,7 +207,7 @@ def type_node_of(kind: schema.SchemaType | TypeNode) -> TypeNode:
     node: TypeNode | None = kind.table.nodes.get(kind.id)
     if node is None:
         node = kind.table.nodes[kind.id] = _struct(kind)
-        _finish(node)
+        _finish(node, has_behaviour(kind.table.release, "PartialListKeys"))
     return node
 
 
@@ -258,17 +274,20 @@ def zero_value(of: schema.SchemaType) -> dict[str, Any]:
 
 
 def type_from_openapi(
-    spec: Mapping[str, Any] | None, preserve_unknown_fields: bool = False
+    spec: Mapping[str, Any] | None,
+    preserve_unknown_fields: bool = False,
+    *,
+    partial_keys: bool = False,
 ) -> TypeNode:
     """The node of a custom kind from the `openAPIV3Schema` of its version. Without a schema, types
-    are deduced.
+    are deduced. `partial_keys`: elements of lists may omit keys, but not all.
     """
     if spec is None:
         return DEDUCED
     node = _map_from_schema(
         {**spec, "x-kubernetes-embedded-resource": True}, preserve_unknown_fields
     )
-    _finish(node)
+    _finish(node, partial_keys)
     return node
 
 
@@ -281,15 +300,20 @@ class CustomTypes(Mapping[str, TypeNode]):
         self,
         specs: Mapping[str, Mapping[str, Any] | None],
         preserve_unknown_fields: bool = False,
+        *,
+        partial_keys: bool = False,
     ) -> None:
         self._specs = specs
         self._preserve = preserve_unknown_fields
+        self._partial_keys = partial_keys
         self._nodes: dict[str, TypeNode] = {}
 
     def __getitem__(self, api_version: str) -> TypeNode:
         node = self._nodes.get(api_version)
         if node is None:
-            node = type_from_openapi(self._specs[api_version], self._preserve)
+            node = type_from_openapi(
+                self._specs[api_version], self._preserve, partial_keys=self._partial_keys
+            )
             if node is not DEDUCED:
                 node.siblings = self
             self._nodes[api_version] = node
@@ -368,7 +392,7 @@ def _embed(fields: dict[str, TypeNode]) -> None:
     )
 
 
-def _finish(root: TypeNode) -> None:
+def _finish(root: TypeNode, partial_keys: bool) -> None:
     """Marks atomic nodes and those that contain lists with named elements, from the leaves up."""
     order: list[TypeNode] = []
     seen: set[int] = set()
@@ -391,6 +415,7 @@ def _finish(root: TypeNode) -> None:
     for node in order:
         whole = not (node.map == GRANULAR or node.list in (SET, MAP))
         node.leaf = whole and not node.has_nested_lists
+        node.partial_keys = partial_keys
 
 
 def _children(node: TypeNode) -> list[TypeNode]:

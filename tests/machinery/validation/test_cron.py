@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from transom.machinery.validation.cron import check_schedule
+from transom.machinery.validation.cron import check_schedule, parse_cron, parse_zoned_cron
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,29 @@ def test_accepted(schedule: str) -> None:
 )
 def test_refused(schedule: str, message: str) -> None:
     assert check_schedule(schedule) == message
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("TZ=UTC 0 3 * * *", ""),
+        ("CRON_TZ=Europe/Berlin @daily", ""),
+        ("TZ=Nowhere * * * * *", "provided bad location Nowhere: unknown time zone Nowhere"),
+        (
+            "TZ=UTC",
+            "invalid schedule format: runtime error: slice bounds out of range [:-1]",
+        ),
+        ("* * *", "expected exactly 5 fields, found 3: [* * *]"),
+        ("60 * * * *", "end of range (60) above maximum (59): 60"),
+        ("@never", "unrecognized descriptor: @never"),
+    ],
+)
+def test_newer_releases_know_time_zones(schedule: str, message: str) -> None:
+    assert check_schedule(schedule, zoned=True) == message
+
+
+def test_a_step_is_no_star_in_newer_releases() -> None:
+    fields, _ = parse_zoned_cron("0 0 */2 * 1")
+    older = parse_cron("0 0 */2 * 1")
+    assert isinstance(fields, tuple) and isinstance(older, tuple)
+    assert (fields[2].star, older[2].star) == (False, True)

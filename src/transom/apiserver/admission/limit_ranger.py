@@ -15,7 +15,11 @@ from transom.apiserver.core.attributes import Attributes
 from transom.apiserver.core.objectstore import ObjectStore
 from transom.apiserver.core.resources import Resource
 from transom.machinery.objects import Object
+from transom.machinery.podresources import aggregate_containers
 from transom.machinery.quantity import MILLI, ZERO, Quantity, parse_quantity
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 _POD, _CLAIM = "/Pod", "/PersistentVolumeClaim"
@@ -32,9 +36,10 @@ class LimitRanger(MutatingPlugin, ValidatingPlugin):
         self._limit_ranges = limit_ranges
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
-        if subresource:
-            return False
         key = resource.kind.key
+        if subresource:
+            resizes = key == _POD and (operation, subresource) == ("UPDATE", "resize")
+            return resizes and is_enabled(resource.release, "InPlacePodVerticalScaling")
         return (operation == "CREATE" and key in (_POD, _CLAIM)) or (
             operation == "UPDATE" and key == _CLAIM
         )
@@ -71,8 +76,12 @@ def _for_each(
 
 
 def _check_bounds(attributes: Attributes, limit_range: Object) -> None:
-    problems_of = _pod_problems if attributes.kind_key == _POD else _claim_problems
-    problems = list(dict.fromkeys(problems_of(attributes.obj, _limits(limit_range))))
+    limits = _limits(limit_range)
+    if attributes.kind_key == _POD:
+        found = _pod_problems(attributes.obj, limits, attributes.resource.release)
+    else:
+        found = _claim_problems(attributes.obj, limits)
+    problems = list(dict.fromkeys(found))
     if problems:
         raise attributes.forbidden(
             problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
@@ -141,8 +150,13 @@ def _claim_problems(claim: Object, limits: list[Object]) -> Iterator[str]:
             yield from _check(limit, "max", _maximum_request, requests, {})
 
 
-def _pod_problems(pod: Object, limits: list[Object]) -> Iterator[str]:
+def _pod_problems(pod: Object, limits: list[Object], release: Release) -> Iterator[str]:
     spec = pod["spec"]
+    total = partial(
+        _pod_total if has_behaviour(release, "PodTotalsWithSidecars") else _earlier_pod_total,
+        spec,
+        levels=is_enabled(release, "PodLevelResources"),
+    )
     for limit in limits:
         kind = limit.get("type")
         if kind == "Container":
@@ -152,7 +166,7 @@ def _pod_problems(pod: Object, limits: list[Object]) -> Iterator[str]:
                     limit, _amounts(resources.get("requests")), _amounts(resources.get("limits"))
                 )
         elif kind == "Pod":
-            yield from _bounds(limit, _pod_total(spec, "requests"), _pod_total(spec, "limits"))
+            yield from _bounds(limit, total("requests"), total("limits"))
 
 
 def _bounds(limit: Object, requests: Amounts, limits: Amounts) -> Iterator[str]:
@@ -233,7 +247,15 @@ def _ratio(what: str, bound: Quantity, request: Quantity | None, limit: Quantity
     return f"{text}, but provided ratio is {given:f}" if exceeded else ""
 
 
-def _pod_total(spec: Object, part: str) -> Amounts:
+def _pod_total(spec: Object, part: str, *, levels: bool) -> Amounts:
+    """The pod's total, or what the pod itself specifies, if it may (`levels`)."""
+    total = aggregate_containers(spec, part)
+    own = (spec.get("resources") or {}).get(part) if levels else None
+    kept = {name: text for name, text in (own or {}).items() if name in ("cpu", "memory")}
+    return {**total, **_amounts(kept)}
+
+
+def _earlier_pod_total(spec: Object, part: str, *, levels: bool) -> Amounts:
     """The pod's total: the sum over its containers if all specify it, or the largest init
     container.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from transom.apiserver.core.call import ApiCall
 from transom.apiserver.core.context import RequestContext
@@ -208,19 +208,41 @@ def check_object_name(res: Resource, obj: Object, info: Authorized) -> None:
         )
 
 
-async def read_apply_config(storage: Storage, call: ApiCall) -> Object:
+class ApplyBody(NamedTuple):
+    config: Object
+    duplicates: Sequence[str] = ()  # errors about keys that occur twice in a map
+
+
+async def read_apply_body(storage: Storage, call: ApiCall, level: str) -> ApplyBody:
     """The body of an apply request. Most clients send JSON, which is much faster than other
-    YAML.
+    YAML. `level` is its `fieldValidation`.
     """
+    parse = partial(_parse_apply_body, call.body, strict=level != "Ignore")
     if not is_large(call.body, APPLY_PATCH):
-        return _parse_apply_config(call.body)
+        return parse()
     call.ctx.large = True
-    return await storage.compute(call.ctx, partial(_parse_apply_config, call.body))
+    return await storage.compute(call.ctx, parse)
 
 
-def _parse_apply_config(body: bytes) -> Object:
+def _parse_apply_body(body: bytes, *, strict: bool) -> ApplyBody:
     config = apply.parse_json_config(body)
-    return apply.parse_config(body) if config is None else config
+    if config is None:
+        config = apply.parse_config(body)
+    elif strict:
+        strict = apply.has_duplicate_keys(body)
+    return ApplyBody(config, apply.find_duplicate_keys(body) if strict else ())
+
+
+def report_duplicate_keys(ctx: RequestContext, level: str, body: ApplyBody) -> None:
+    """Keys that occur twice in an applied configuration: an error (Strict) or a warning (Warn)."""
+    if body.duplicates and level == "Strict":
+        text = "".join(f"\n  {line}" for line in body.duplicates)
+        raise errors.bad_request(
+            f"error strict decoding YAML: error converting YAML to JSON: {_YAML_ERRORS[:-1]}{text}"
+        )
+    if level == "Warn":
+        for line in body.duplicates:
+            ctx.warn(line)
 
 
 async def read_delete_options(storage: Storage, call: ApiCall) -> Object:

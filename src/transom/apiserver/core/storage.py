@@ -190,7 +190,7 @@ class Storage:
             await self._validated(
                 ctx, res, obj, self._with_strategy(strategy, ctx, obj, None, "", check)
             )
-            self._warn(ctx, res, obj)
+            await self._warn(ctx, res, obj)
             if authorize is not None:
                 authorize()
             attributes.name = meta.get("name", "")
@@ -237,10 +237,26 @@ class Storage:
             meta["name"] = self._names.generate(meta["generateName"])
         base.prepare_create(strategy, res.kind, self, ctx, obj)
 
-    def _warn(self, ctx: RequestContext, res: Resource, obj: Object, subresource: str = "") -> None:
-        if not res.custom and not subresource and has_behaviour(res.release, "ObjectWarnings"):
-            for text in object_warnings.object_warnings(res.release, res.kind.key, obj):
-                ctx.warn(text)
+    async def _warn(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        obj: Object,
+        old: Object | None = None,
+        subresource: str = "",
+    ) -> None:
+        if not has_behaviour(res.release, "ObjectWarnings"):
+            return
+        if not res.custom:
+            find = partial(
+                object_warnings.object_warnings, res.release, res.kind.key, obj, old, subresource
+            )
+        elif not subresource:
+            find = partial(object_warnings.custom_object_warnings, res.release, obj, old)
+        else:
+            return
+        for text in await self.compute(ctx, find) if ctx.large else find():
+            ctx.warn(text)
 
     def _with_strategy(
         self,
@@ -417,7 +433,7 @@ class Storage:
             current = self.store.latest(key)
             if current is None:
                 if (
-                    not (strategy.create_on_update or force_create)
+                    not (strategy.create_on_update or _is_generic(strategy, res) or force_create)
                     or subresource
                     or not is_path_segment(name)
                 ):
@@ -467,7 +483,7 @@ class Storage:
                 validate = self._with_strategy(strategy, ctx, new, old, subresource, validate)
             await self._validated(ctx, res, new, validate)
             if checked:
-                self._warn(ctx, res, new, subresource)
+                await self._warn(ctx, res, new, old, subresource)
                 await self.admission.validate(attributes)
             try:
                 record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)
@@ -506,7 +522,8 @@ class Storage:
                     "must be specified for an update",
                 )
                 raise errors.invalid(res.gr, name, texts.in_release(res.release, [missing]))
-            if not strategy.checks_before_store or version == "0":
+            early = strategy.checks_before_store and not _is_generic(strategy, res)
+            if not early or version == "0":
                 meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return True
         if parse_version(version) != current.mod_revision:
@@ -758,6 +775,11 @@ def _too_large(res: Resource, key: str, obj: Object, body: bytes) -> errors.ApiE
         if size > MAX_REQUEST_BYTES
         else None
     )
+
+
+def _is_generic(strategy: Strategy, res: Resource) -> bool:
+    since = strategy.generic_since
+    return since is not None and has_behaviour(res.release, since)
 
 
 def _validate(

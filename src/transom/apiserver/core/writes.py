@@ -18,6 +18,7 @@ from transom.apiserver.core.bodies import (
     APPLY_PATCH,
     JSON_PATCH,
     STRATEGIC_PATCH,
+    ApplyBody,
     begin_write,
     check_namespace,
     check_object_name,
@@ -25,9 +26,10 @@ from transom.apiserver.core.bodies import (
     field_validation,
     own_fields,
     patch_media,
-    read_apply_config,
+    read_apply_body,
     read_delete_options,
     read_media,
+    report_duplicate_keys,
     report_field_problems,
     write_rules,
 )
@@ -47,9 +49,10 @@ from transom.machinery.releases.behaviour import has_behaviour
 from transom.store.api import StoreRecord
 
 if TYPE_CHECKING:
-    from transom.machinery import apply, strictness
+    from transom.machinery import apply, object_warnings, strictness
 else:
     apply = lazy_import("transom.machinery.apply")
+    object_warnings = lazy_import("transom.machinery.object_warnings")
     strictness = lazy_import("transom.machinery.strictness")
 
 
@@ -150,12 +153,13 @@ async def patch_object(
     media = patch_media(call.content_type, strategic=res.ops.strategic)
     options = begin_write(call, "PatchOptions", media)
     applying = media == APPLY_PATCH
+    level = field_validation(res, options)
     transform: Transform
     if applying:
-        config = await read_apply_config(storage, call)
-        transform = partial(_apply, call, config, bool(options.get("force")))
+        body = await read_apply_body(storage, call, level)
+        transform = partial(_apply, call, body, bool(options.get("force")), level)
     else:
-        transform = partial(_patch, call, media, field_validation(res, options))
+        transform = partial(_patch, call, media, level)
     # A short JSON patch can copy a value many times. An escape could hide the word.
     copies = media == JSON_PATCH and (b"copy" in raw or b"\\" in raw)
     ctx.large = ctx.large or copies or is_large(raw, media, res.ops.weight)
@@ -174,13 +178,13 @@ async def patch_object(
     return ObjectResult(res, record, 201 if created else 200)
 
 
-def _apply(call: ApiCall, config: Object, force: bool, old: Object | None) -> Object:
+def _apply(call: ApiCall, body: ApplyBody, force: bool, level: str, old: Object | None) -> Object:
     """The result of a server-side apply to the stored object."""
     ctx, res = call.ctx, call.res
     live = None if old is None else _served(res, old)
     new = apply.server_side_apply(
         live,
-        config,
+        body.config,
         res.ops.schema,
         ctx.manager,
         res.api_version,
@@ -192,6 +196,7 @@ def _apply(call: ApiCall, config: Object, force: bool, old: Object | None) -> Ob
         release=res.release,
         rules=write_rules(res, call.info.subresource),
     )
+    report_duplicate_keys(ctx, level, body)
     check_object_name(res, new, call.info)
     return res.ops.to_storage(new)
 
@@ -266,10 +271,20 @@ def _returns_deleted(strategy: Strategy, res: Resource) -> bool:
     )
 
 
+def _warn_of_orphans(ctx: RequestContext, res: Resource, options: Object) -> None:
+    """Jobs leave their pods behind unless the request says otherwise."""
+    strategy = strategy_for(res.kind, res.version)
+    if res.kind.key == "batch/Job" and res.api_version in strategy.orphan_versions:
+        text = object_warnings.job_deletion_warning(res.release, options)
+        if text:
+            ctx.warn(text)
+
+
 async def delete_object(storage: Storage, call: ApiCall) -> ObjectResult | DocumentResult:
     ctx, res, info = call.ctx, call.res, call.info
     options = await read_delete_options(storage, call)
     ctx.dry_run = bool(options.get("dryRun"))
+    _warn_of_orphans(ctx, res, options)
     obj, gone = await storage.delete(ctx, res, info.namespace, info.name, options)
     strategy = strategy_for(res.kind, res.version)
     gone = gone or strategy.deletion_in_words
@@ -302,6 +317,7 @@ async def delete_collection(storage: Storage, call: ApiCall) -> ListResult:
     chosen = parse_list_options(call.query, res, watch=False)
     options = await read_delete_options(storage, call)
     ctx.dry_run = bool(options.get("dryRun"))
+    _warn_of_orphans(ctx, res, options)
     listing = await lists.list_in_turns(storage, res, call.info.namespace, chosen)
     for record in listing.records:
         meta = orjson.loads(record.value)["metadata"]

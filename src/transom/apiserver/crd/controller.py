@@ -28,6 +28,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.store.api import StoreEvent, StoreRecord, Subscription
 
@@ -127,6 +128,7 @@ class DefinitionController:
             crd,
             revision,
             selectable=is_enabled(self._resources.release, "CustomResourceFieldSelectors"),
+            partial_keys=has_behaviour(self._resources.release, "PartialListKeys"),
         )
         old = self._served.get(name)
         if new is None:

@@ -104,7 +104,9 @@ def is_definition_served(crd: Object) -> bool:
     ) or definition_conditions.is_condition_true(crd, definition_conditions.ESTABLISHED)
 
 
-def read_definition(crd: Object, since: int, *, selectable: bool = False) -> Definition | None:
+def read_definition(
+    crd: Object, since: int, *, selectable: bool = False, partial_keys: bool = False
+) -> Definition | None:
     """What the definition serves, or None if it serves nothing (yet). `selectable`: whether the
     release has selectable fields.
     """
@@ -150,6 +152,7 @@ def read_definition(crd: Object, since: int, *, selectable: bool = False) -> Def
         CustomTypes(
             {f"{group}/{v['name']}": (v.get("schema") or {}).get("openAPIV3Schema") for v in rows},
             preserve_unknown,
+            partial_keys=partial_keys,
         ),
     )
 

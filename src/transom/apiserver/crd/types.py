@@ -248,6 +248,9 @@ class CustomType:
         return SchemaRules(
             typed=has_behaviour(self._release, "TypedCustomErrors"),
             numeric_formats=has_behaviour(self._release, "NumericFormats"),
+            name_formats=has_behaviour(self._release, "FormatWarnings"),
+            status_alone=has_behaviour(self._release, "CustomStatusAlone"),
+            status_lists=has_behaviour(self._release, "CustomStatusLists"),
         )
 
     def _with_rule_errors(

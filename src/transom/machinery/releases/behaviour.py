@@ -102,11 +102,13 @@ Behaviour = Literal[
     "BatchGeneration",
     "ManualSelectorDefault",
     "NoZonesInSchedules",
+    "ZonesInSchedules",
     "StatefulSetClaims",
     "StatefulSetServiceName",
     "EndpointSliceWarnings",
     "NoTopologyInSlices",
     "LegacyAddressErrors",
+    "PodCidrErrors",
     "SameIngressClass",
     "ExternalPolicyRequired",
     "ExternallyAccessible",
@@ -121,15 +123,20 @@ Behaviour = Literal[
     "ServiceDeleteReturnsObject",
     "StoredVersionsInErrors",
     "NumericFormats",
+    "CustomStatusAlone",
+    "CustomStatusLists",
     "TypedCustomErrors",
+    "TypedResourceNames",
     "MetadataNameLabel",
     "NetworkingErrors",
     "NoTokenSecrets",
     "ExternalIPsDeprecated",
     "ObjectWarnings",
+    "GenericServiceStorage",
+    "PartialListKeys",
+    "PodTotalsWithSidecars",
     "PodGeneration",
     "PreferCloseDeprecated",
-    "VolumeWarnings",
     "StrictJsonDecoder",
     "TerminatingDefinitionForbids",
     "TrimmedSourcePaths",
@@ -156,6 +163,22 @@ Behaviour = Literal[
     "ScalingEventRange",
     "StatefulSetTitleEvents",
     "UnmanagedPodsInBudgets",
+    "AddressWarnings",
+    "ClaimWarnings",
+    "ComparedAppArmorProfiles",
+    "ExternalNameWarnings",
+    "FinalizerWarnings",
+    "FormatWarnings",
+    "GitRepoDisabled",
+    "HeadlessServiceWarnings",
+    "LabelValueWarnings",
+    "OverlappingPathWarnings",
+    "PortNameWarnings",
+    "PortWarnings",
+    "QuotaWarnings",
+    "ServiceWarnings",
+    "SourcePathsOfEachSource",
+    "StorageWarnings",
     "WebhookErrorsNameCall",
 ]
 
@@ -235,6 +258,7 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "DotsInLabels": Release(1, 27),
     # Addresses and CIDRs of older fields all have the same errors.
     "LegacyAddressErrors": Release(1, 33),
+    "PodCidrErrors": Release(1, 30),
     "SameIngressClass": Release(1, 27),
     "EndpointSliceWarnings": Release(1, 28),
     # v1 of EndpointSlice does not keep the topology of v1beta1.
@@ -243,6 +267,8 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "BatchGeneration": Release(1, 22),
     "ManualSelectorDefault": Release(1, 29),
     "NoZonesInSchedules": Release(1, 29),
+    # The parser of schedules knows time zones.
+    "ZonesInSchedules": Release(1, 22),
     "StatefulSetClaims": Release(1, 34),
     "StatefulSetServiceName": Release(1, 33),
     "FlowControlV1": Release(1, 29),
@@ -285,7 +311,12 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ExternalIPsDeprecated": Release(1, 36),
     "ObjectWarnings": Release(1, 22),
     "PreferCloseDeprecated": Release(1, 35),
-    "VolumeWarnings": Release(1, 28),
+    # Services are stored like other kinds: PUT creates them, and needs no version.
+    "GenericServiceStorage": Release(1, 23),
+    # Elements of merged lists may omit some of their keys.
+    "PartialListKeys": Release(1, 34),
+    # Limit ranges count sidecars, and containers without limits.
+    "PodTotalsWithSidecars": Release(1, 28),
     "PodGeneration": Release(1, 33),
     "ProtectedAttributesClasses": Release(1, 33),
     # Pods get a projected token, earlier the Secret of their account.
@@ -300,6 +331,9 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "NumericFormats": Release(1, 36),
     # Custom objects: errors have the reason of what is wrong, not always FieldValueInvalid.
     "TypedCustomErrors": Release(1, 24),
+    "TypedResourceNames": Release(1, 29),
+    "CustomStatusAlone": Release(1, 28),
+    "CustomStatusLists": Release(1, 26),
     # Bodies are decoded by sigs.k8s.io/json, whose errors are those of encoding/json.
     "StrictJsonDecoder": Release(1, 23),
     # A custom object cannot be created while its definition is deleted: 403, earlier 405.
@@ -342,6 +376,26 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "StatefulSetTitleEvents": Release(1, 35),
     # Budgets report pods without a controller instead of failing.
     "UnmanagedPodsInBudgets": Release(1, 22),
+    # ---- warnings ----
+    "AddressWarnings": Release(1, 33),
+    "ClaimWarnings": Release(1, 26),
+    "ComparedAppArmorProfiles": Release(1, 34),
+    "ExternalNameWarnings": Release(1, 28),
+    "FinalizerWarnings": Release(1, 29),
+    "FormatWarnings": Release(1, 34),
+    "GitRepoDisabled": Release(1, 33),
+    "HeadlessServiceWarnings": Release(1, 34),
+    "LabelValueWarnings": Release(1, 33),
+    "OverlappingPathWarnings": Release(1, 32),
+    "PortNameWarnings": Release(1, 33),
+    "PortWarnings": Release(1, 28),
+    # Quotas with requests above limits, and driver names with capital letters.
+    "QuotaWarnings": Release(1, 35),
+    # Services, classes of ingresses and TLS secrets.
+    "ServiceWarnings": Release(1, 27),
+    "SourcePathsOfEachSource": Release(1, 34),
+    # Node labels in storage objects and runtime classes.
+    "StorageWarnings": Release(1, 25),
     "WebhookErrorsNameCall": Release(1, 22),
 }
 

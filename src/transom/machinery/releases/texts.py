@@ -130,7 +130,7 @@ CHANGES: Final = (
         "must be 'Exempt' if and only if `name` is 'exempt'",
     ),
     _change((1, 34), r"(?:kind|name) is required", "", type="Required"),
-    _change((1, 34), r"(?:usages|signerName) must be provided", "", type="Required"),
+    _change((1, 26), r"(?:usages|signerName) must be provided", "", type="Required"),
     _change(
         (1, 34),
         r"updates to statefulset spec for fields other than .* are forbidden",
@@ -155,6 +155,11 @@ CHANGES: Final = (
 )
 
 
+# Errors of resource names, which some releases show without quotes.
+_RESOURCE_NAME: Final = re.compile(
+    r"must be a standard resource |doesn't follow extended resource name standard|"
+    r"(?:name|prefix) part must |a qualified name must "
+)
 _SECRET_PATHS_SINCE: Final = Release(1, 24)
 _LABEL_ERROR: Final = "a lowercase RFC 1123 label must consist of "
 
@@ -205,6 +210,14 @@ def _in_release(release: Release, error: FieldError, as_json: bool) -> FieldErro
     if as_json and (isinstance(error.value, GoText) or error.value is None):
         json = "null" if error.value is None else error.value.json
         error = error._replace(value=GoText(json))
+    elif (
+        not as_json
+        and has_behaviour(release, "TypedResourceNames")
+        and isinstance(error.value, str)
+        and error.field.endswith(f"[{error.value}]")
+        and _RESOURCE_NAME.match(error.detail)
+    ):
+        return error._replace(value=GoText(error.value))
     if (
         has_behaviour(release, "DotsInLabels")
         and error.detail.startswith(_LABEL_ERROR)

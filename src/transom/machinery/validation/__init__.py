@@ -116,7 +116,6 @@ _MODULE_OF = {key: module for module, keys in _MODULES.items() for key in keys}
 _RELEASE_MODULES = {
     "/Service": "service_releases",
     "apps/StatefulSet": "stateful_sets",
-    "batch/CronJob": "jobs",
     "batch/Job": "jobs",
 }
 

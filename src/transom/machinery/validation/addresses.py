@@ -168,3 +168,53 @@ def cidr_warnings(value: str, path: str) -> list[str]:
             f"({go_quote(form)})"
         )
     return warnings
+
+
+def _parse_error(value: str) -> str:
+    """The error of Go's strict parser for an address that the lenient one accepts."""
+    if value != value.strip():
+        return f"ParseAddr({go_quote(value)}): unexpected character (at {go_quote(value)})"
+    return f"ParseAddr({go_quote(value)}): IPv4 field has octet with leading zero"
+
+
+def earlier_ip_warnings(value: str, path: str) -> list[str]:
+    """Addresses of services from 1.27 to 1.32."""
+    written = _as_written(value)
+    if written is None:
+        return [
+            f"{path}: IP address was accepted, but will be invalid in a future Kubernetes release: "
+            f"{_parse_error(value)}"
+        ]
+    form = _go_form(written)
+    if written.version == 6 and form != value:
+        return [
+            f"{path}: IPv6 address {go_quote(value)} is not in RFC 5952 canonical format "
+            f"({go_quote(form)}), which may cause controller apply-loops"
+        ]
+    return []
+
+
+def earlier_cidr_warnings(value: str, path: str) -> list[str]:
+    """Source ranges of services from 1.27 to 1.32."""
+    address, _, bits = value.partition("/")
+    start = (
+        f"{path}: IP prefix was accepted, but will be invalid in a future Kubernetes release: "
+        f"netip.ParsePrefix({go_quote(value)}): "
+    )
+    written = _as_written(address)
+    if written is None:
+        return [start + _parse_error(address)]
+    if not bits.isdecimal() or bits != str(int(bits)):
+        return [f"{start}bad bits after slash: {go_quote(bits)}"]
+    form = f"{_go_form(written)}/{bits}"
+    if written.version == 6 and form != value:
+        return [
+            f"{path}: IPv6 prefix {go_quote(value)} is not in RFC 5952 canonical format "
+            f"({go_quote(form)}), which may cause controller apply-loops"
+        ]
+    return []
+
+
+def _go_form(address: IPAddress) -> str:
+    mapped = _mapped(address)
+    return str(address) if mapped is None else f"::ffff:{mapped}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -321,6 +322,17 @@ def _tolerances(obj: Object) -> Errors:
     return errors
 
 
+_ORDER = ("spec.scaleTargetRef", "spec.metrics", "spec.behavior")
+_match_metric = re.compile(r"spec\.metrics\[(\d+)\](\.object\.describedObject)?").match
+
+
+def _error_order(error: FieldError) -> tuple[int, int, bool]:
+    """Errors of references are among those of their field, in the order of the fields."""
+    place = next((i for i, start in enumerate(_ORDER, 1) if error.field.startswith(start)), 0)
+    metric = _match_metric(error.field)
+    return (place, 0, False) if metric is None else (place, int(metric[1]), metric[2] is None)
+
+
 def _autoscaler_rules(features: FeatureSet) -> ValidationRules:
     groups = has_behaviour(features.release, "ReferencesNameGroups")
     required_maximum = has_behaviour(features.release, "RequiredMaxReplicas")
@@ -329,7 +341,8 @@ def _autoscaler_rules(features: FeatureSet) -> ValidationRules:
     def more(new: Object, old: Object | None, errors: Errors) -> Errors:
         if required_maximum:
             errors = [_maximum(error) for error in errors]
-        return errors + _tolerances(new) + (_references(new, old) if groups else [])
+        errors = errors + _tolerances(new)
+        return sorted(errors + _references(new, old), key=_error_order) if groups else errors
 
     def create(obj: Object) -> Errors:
         return more(obj, None, validate_autoscaler(obj, lowest))

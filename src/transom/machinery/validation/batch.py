@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.machinery.field import invalid, not_supported, required
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.validation import godump
 from transom.machinery.validation.common import check_nonnegative_fields
-from transom.machinery.validation.cron import check_schedule
+from transom.machinery.validation.cron import check_schedule, load_time_zone
 from transom.machinery.validation.job_policies import check_job_policies
 from transom.machinery.validation.meta import (
     immutable,
@@ -226,26 +226,35 @@ def validate_cron_job_update(
     new: Object, old: Object, options: PodOptions = BASE_OPTIONS
 ) -> Errors:
     errs = validate_object_meta_update(_meta(new), _meta(old), "metadata")
-    _check_cron_job_spec(_spec(new), errs, options=options)
+    _check_cron_job_spec(_spec(new), errs, _spec(old), options=options)
     return errs
 
 
 def _check_cron_job_spec(
-    spec: dict[str, Any], errs: Errors, options: PodOptions = BASE_OPTIONS
+    spec: dict[str, Any],
+    errs: Errors,
+    old: dict[str, Any] | None = None,
+    *,
+    options: PodOptions = BASE_OPTIONS,
 ) -> None:
     schedule = spec.get("schedule", "")
     if not schedule:
         errs.append(required("spec.schedule"))
-    elif problem := check_schedule(schedule):
-        errs.append(invalid("spec.schedule", schedule, problem))
+    else:
+        zoned = has_behaviour(options.release, "ZonesInSchedules")
+        if problem := check_schedule(schedule, zoned=zoned):
+            errs.append(invalid("spec.schedule", schedule, problem))
+        if has_behaviour(options.release, "NoZonesInSchedules"):
+            errs += _zone_in_schedule(spec, old)
     check_nonnegative_fields(spec, ("startingDeadlineSeconds",), "spec", errs)
     policy = spec.get("concurrencyPolicy", "")
     if not policy:
         errs.append(required("spec.concurrencyPolicy"))
     elif policy not in _CONCURRENCY:
         errs.append(not_supported("spec.concurrencyPolicy", policy, _CONCURRENCY))
-    if (zone := spec.get("timeZone")) is not None and (problem := _time_zone_error(zone)):
-        errs.append(invalid("spec.timeZone", zone, problem))
+    zone = spec.get("timeZone")
+    if zone is not None and (old is None or old.get("timeZone") != zone):
+        errs += [invalid("spec.timeZone", zone, problem) for problem in _time_zone_errors(zone)]
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     path = "spec.jobTemplate.spec"
     _check_job_template_spec(job, path, errs, options=options)
@@ -264,22 +273,34 @@ def _check_cron_job_spec(
     )
 
 
-def _time_zone_error(zone: str) -> str:
+def _zone_in_schedule(spec: dict[str, Any], old: dict[str, Any] | None) -> Errors:
+    schedule = spec.get("schedule", "")
+    if "TZ" not in schedule:
+        return []
+    if old is None or "TZ" not in old.get("schedule", ""):
+        text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+    elif spec.get("timeZone") is not None:
+        text = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+    else:
+        return []
+    return [invalid("spec.schedule", schedule, text)]
+
+
+def _time_zone_errors(zone: str) -> list[str]:
     if not zone:
-        return "timeZone must be nil or non-empty string"
+        return ["timeZone must be nil or non-empty string"]
     unknown = f"unknown time zone {zone}"
     for part in zone.split("/"):
         if part in (".", "..") or part.startswith("-") or not _match_zone_part(part):
-            return unknown
+            return [unknown]
+    problems = []
     if zone.lower() == "local":
-        return (
+        problems.append(
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
         )
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return "" if zone == "UTC" else unknown
-    return ""
+    if zone not in ("Local", "UTC") and load_time_zone(zone) is None:
+        problems.append(unknown)
+    return problems
 
 
 def _no_rules(new: Object, old: Object) -> Errors:

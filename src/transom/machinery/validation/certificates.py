@@ -65,13 +65,13 @@ _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
 
 
-class _Block(NamedTuple):
+class PemBlock(NamedTuple):
     kind: str
     headers: bool
     data: bytes
 
 
-def _pem_blocks(data: bytes) -> list[_Block]:
+def pem_blocks(data: bytes) -> list[PemBlock]:
     """The well-formed PEM blocks of a text; other text between them is ignored. Linear time for any
     input.
     """
@@ -110,18 +110,18 @@ def _line_beginning_with(mark: bytes, data: bytes, at: int) -> int:
     return found + 1 if found >= 0 else -1
 
 
-def _pem_block(kind: bytes, text: bytes) -> _Block | None:
+def _pem_block(kind: bytes, text: bytes) -> PemBlock | None:
     head, blank, body = text.partition(b"\n\n")
     headers = bool(blank) and b":" in head
     try:
         raw = base64.b64decode(b"".join((body if headers else text).split()), validate=True)
     except binascii.Error:
         return None
-    return _Block(kind.decode("latin-1"), headers, raw)
+    return PemBlock(kind.decode("latin-1"), headers, raw)
 
 
 def _request_problem(data: bytes) -> str:
-    block = next(iter(_pem_blocks(data)), None)
+    block = next(iter(pem_blocks(data)), None)
     if block is None or block.kind != "CERTIFICATE REQUEST":
         return "PEM block type must be CERTIFICATE REQUEST"
     from cryptography import x509
@@ -141,7 +141,7 @@ def certificate_problem(data: bytes) -> str:
     """Why this is not a chain of PEM certificates; empty if it is, or if it is empty."""
     if not data:
         return ""
-    blocks = _pem_blocks(data)
+    blocks = pem_blocks(data)
     for block in blocks:
         if block.kind != "CERTIFICATE":
             return f"only CERTIFICATE PEM blocks are allowed, found {go_quote(block.kind)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import GoText, forbidden, invalid, not_supported, required
@@ -59,6 +59,7 @@ class ClaimOptions(NamedTuple):
     types: SchemaType | None = None  # the spec's, where errors show it as JSON
 
 
+@lru_cache(maxsize=16)
 def claim_options(features: FeatureSet) -> ClaimOptions:
     release = features.release
     if release < TABLES_SINCE:

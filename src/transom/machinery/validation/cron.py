@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.kit.durations import SECOND, DurationError, parse_nanoseconds
 from transom.kit.goquote import go_quote
@@ -55,24 +56,72 @@ Fields = tuple[
 ]  # minute, hour, day of the month, month, day of the week
 
 
-def check_schedule(schedule: str) -> str:
-    """The error of the schedule, or ""."""
+class ZonedCron(NamedTuple):
+    """A parsed schedule, and the time zone that it names."""
+
+    parsed: Fields | int
+    zone: ZoneInfo | None = None
+
+
+def check_schedule(schedule: str, *, zoned: bool = False) -> str:
+    """The error of the schedule, or "". `zoned` as for parse_zoned_cron."""
     try:
-        parse_cron(schedule)
+        if zoned:
+            parse_zoned_cron(schedule)
+        else:
+            parse_cron(schedule)
     except CronError as error:
         return str(error)
     return ""
 
 
-def parse_cron(schedule: str) -> Fields | int:
-    """The fields of a schedule, or the whole seconds of an `@every`."""
+def parse_zoned_cron(text: str) -> ZonedCron:
+    """A schedule as newer releases parse it: `TZ=UTC 0 3 * * *` names a time zone, and errors begin
+    with a small letter.
+    """
+    zone, schedule = None, text
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        prefix, space, schedule = text.partition(" ")
+        if not space:
+            problem = "runtime error: slice bounds out of range [:-1]"
+            raise CronError(f"invalid schedule format: {problem}")
+        name, schedule = prefix.partition("=")[2], schedule.strip()
+        zone = load_time_zone(name)
+        if zone is None:
+            raise CronError(f"provided bad location {name}: unknown time zone {name}")
+    fields = schedule.split()
+    if not schedule.startswith("@") and len(fields) != len(_FIELDS):
+        shown = f"[{' '.join(fields)}]"
+        raise CronError(f"expected exactly {len(_FIELDS)} fields, found {len(fields)}: {shown}")
+    try:
+        return ZonedCron(parse_cron(schedule, steps_are_stars=False), zone)
+    except CronError as error:
+        message = str(error)
+        raise CronError(message[:1].lower() + message[1:]) from None
+
+
+def load_time_zone(name: str) -> ZoneInfo | None:
+    """A time zone as Go loads it: "" is UTC. None if it is unknown."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def parse_cron(schedule: str, *, steps_are_stars: bool = True) -> Fields | int:
+    """The fields of a schedule, or the whole seconds of an `@every`. `steps_are_stars`: a field like
+    `*/2` has a star.
+    """
     if schedule.startswith("@"):
         described = _DESCRIPTORS.get(schedule)
         return _parse_every(schedule) if described is None else parse_cron(described)
     fields = schedule.split()
     if len(fields) != len(_FIELDS):
         raise CronError(f"Expected exactly {len(_FIELDS)} fields, found {len(fields)}: {schedule}")
-    minute, hour, day, month, weekday = map(_parse_field, fields, _FIELDS)
+    minute, hour, day, month, weekday = (
+        _parse_field(text, bounds, steps_are_stars)
+        for text, bounds in zip(fields, _FIELDS, strict=True)
+    )
     return minute, hour, day, month, weekday
 
 
@@ -86,13 +135,14 @@ def _parse_every(text: str) -> int:
     return max(nanoseconds // SECOND, 1)
 
 
-def _parse_field(text: str, bounds: _Bounds) -> CronField:
+def _parse_field(text: str, bounds: _Bounds, steps_are_stars: bool) -> CronField:
     values: set[int] = set()
     star = False
     # Each expression once: a schedule can repeat one a hundred thousand times.
     for expression in dict.fromkeys(filter(None, text.split(","))):
-        values.update(_parse_range(expression, bounds))
-        star = star or expression[0] in "*?"
+        found = _parse_range(expression, bounds)
+        values.update(found)
+        star = star or (expression[0] in "*?" and (steps_are_stars or found.step == 1))
     return CronField(frozenset(values), star)
 
 

@@ -92,10 +92,16 @@ class SchemaRules(NamedTuple):
 
     `typed`: errors have paths with the indexes of list items, and the number of properties.
     `numeric_formats`: numbers must fit into the type and format of their schema.
+    `name_formats`: `k8s-short-name` and `k8s-long-name` are known.
+    `status_alone`: the status subresource is validated by the schema of the status.
+    `status_lists`: elements of lists are unique in a new status too.
     """
 
     typed: bool = False
     numeric_formats: bool = False
+    name_formats: bool = False
+    status_alone: bool = False
+    status_lists: bool = False
 
 
 NO_OLD_VALUE: Any = object()
@@ -184,7 +190,8 @@ def _validate_changed(schema: Schema, value: Any, at: _At) -> _Result:
     result = _Result()
     types = _types(schema)
     format_name = schema.get("format", "")
-    if format_name and format_check(format_name) is None:
+    names = at.rules.name_formats
+    if format_name and format_check(format_name, kubernetes_names=names) is None:
         format_name = ""
     if value is None:
         if types and not schema.get("nullable"):
@@ -205,7 +212,7 @@ def _validate_changed(schema: Schema, value: Any, at: _At) -> _Result:
         check(schema, value, at, result)
         result.matches += 1
     if kind == "string" and format_name:
-        if not format_check(format_name)(value):  # type: ignore[misc]
+        if not format_check(format_name, kubernetes_names=names)(value):  # type: ignore[misc]
             result.add(at.bad(value, f"must be of type {format_name}: {go_quote(value)}"))
         result.matches += 1
     if schema.get("enum") and not any(_equal(value, allowed) for allowed in schema["enum"]):

@@ -84,18 +84,34 @@ def validate_custom_update(
     errors += wrong_type
     if not wrong_type:
         errors += validate_any_object_meta_update(meta, before)
-        if schema is not None:
+        if schema is not None and subresource == "status" and rules.status_alone:
+            errors += _status_errors(schema, new, old, rules, ratcheting)
+        elif schema is not None:
             before = old if ratcheting else NO_OLD_VALUE
             errors += validate_value(schema, new, rules=rules, old=before)
         if subresource != "status":
             errors += _scale_spec(new, scale)
         errors += _scale_status(new, scale)
-    if schema is not None and subresource != "status":
+    if schema is None or (subresource == "status" and not rules.status_lists):
+        return errors
+    if subresource != "status":
         errors += validate_embedded(schema, new)
-        # Existing errors may stay.
-        if not validate_lists(schema, old):
-            errors += validate_lists(schema, new)
+    # Existing errors may stay.
+    if not validate_lists(schema, old):
+        errors += validate_lists(schema, new)
     return errors
+
+
+def _status_errors(
+    schema: Schema, new: Object, old: Object, rules: SchemaRules, ratcheting: bool
+) -> Errors:
+    """A new status is checked by its own schema, and messages have paths inside of it."""
+    part = (schema.get("properties") or {}).get("status")
+    if part is None or "status" not in new:
+        return []
+    if not ratcheting:
+        return validate_value(part, new["status"], rules=rules)
+    return validate_value(part, new["status"], "status", rules=rules, old=old.get("status"))
 
 
 def _type_meta(kind: Kind, version: str, obj: Object) -> Errors:

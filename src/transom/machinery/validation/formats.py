@@ -7,7 +7,12 @@ import re
 from collections.abc import Callable
 
 from transom.kit.durations import is_duration
-from transom.machinery.validation.names import parse_cidr, parse_ip
+from transom.machinery.validation.names import (
+    is_dns1123_label,
+    is_dns1123_subdomain,
+    parse_cidr,
+    parse_ip,
+)
 from transom.machinery.validation.urls import URLError, parse_url
 
 _Check = Callable[[str], object]
@@ -173,6 +178,25 @@ CHECKS: dict[str, _Check] = {
 }
 
 
-def format_check(name: str) -> _Check | None:
+_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def is_known_format(kind: str, name: str, *, kubernetes_names: bool = False) -> bool:
+    """Whether a server checks a format in schemas of this type."""
+    if kind in ("", "string"):
+        return format_check(name, kubernetes_names=kubernetes_names) is not None
+    return name in _NUMBERS.get(kind, ())
+
+
+# Names of Kubernetes, which newer releases know.
+_NAME_CHECKS: dict[str, _Check] = {
+    "k8sshortname": lambda text: not is_dns1123_label(text),
+    "k8slongname": lambda text: not is_dns1123_subdomain(text),
+}
+
+
+def format_check(name: str, *, kubernetes_names: bool = False) -> _Check | None:
     """The check of a format; dashes in its name are ignored."""
-    return CHECKS.get(name.replace("-", ""))
+    plain = name.replace("-", "")
+    found = CHECKS.get(plain)
+    return _NAME_CHECKS.get(plain) if found is None and kubernetes_names else found

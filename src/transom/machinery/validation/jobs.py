@@ -21,7 +21,6 @@ class JobOptions(NamedTuple):
     prefixed_labels: bool
     mutable_resources: bool  # of the containers of a suspended job
     mutable_scheduling: bool  # of any suspended job without pods
-    zones_in_schedules: bool  # schedules may not have time zones
     pods: PodOptions
 
 
@@ -30,7 +29,6 @@ def job_options(features: FeatureSet) -> JobOptions:
         has_behaviour(features.release, "JobControllerLabels"),
         features.enabled("MutablePodResourcesForSuspendedJobs"),
         features.enabled("MutableSchedulingDirectivesForSuspendedJobs"),
-        has_behaviour(features.release, "NoZonesInSchedules"),
         pod_options(features),
     )
 
@@ -112,21 +110,6 @@ def _with_field(obj: dict[str, Any], other: dict[str, Any], name: str) -> dict[s
     return {**rest, name: other[name]} if name in other else rest
 
 
-def _zone_in_schedule(new: Object, old: Object | None) -> Errors:
-    spec = new.get("spec") or {}
-    schedule = spec.get("schedule", "")
-    if "TZ" not in schedule:
-        return []
-    allowed = old is not None and "TZ" in (old.get("spec") or {}).get("schedule", "")
-    if not allowed:
-        text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        return [invalid("spec.schedule", schedule, text)]
-    if spec.get("timeZone") is not None:
-        text = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        return [invalid("spec.schedule", schedule, text)]
-    return []
-
-
 def _job_rules(features: FeatureSet) -> ValidationRules:
     options = job_options(features)
     return ValidationRules(
@@ -136,18 +119,4 @@ def _job_rules(features: FeatureSet) -> ValidationRules:
     )
 
 
-def _cron_job_rules(features: FeatureSet) -> ValidationRules:
-    common = batch.VALIDATORS["batch/CronJob"](features)
-    if not job_options(features).zones_in_schedules:
-        return common
-
-    def create(obj: Object) -> Errors:
-        return common.create(obj) + _zone_in_schedule(obj, None)
-
-    def update(new: Object, old: Object) -> Errors:
-        return common.update(new, old) + _zone_in_schedule(new, old)
-
-    return ValidationRules(create, update, common.status_update)
-
-
-VALIDATORS = {"batch/Job": _job_rules, "batch/CronJob": _cron_job_rules}
+VALIDATORS = {"batch/Job": _job_rules}

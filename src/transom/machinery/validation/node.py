@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from transom.machinery.field import (
@@ -40,6 +41,7 @@ from transom.machinery.validation.names import (
     name_is_dns_subdomain,
     parse_cidr,
 )
+from transom.machinery.validation.podoptions import BASE_OPTIONS, PodOptions, pod_options
 from transom.machinery.validation.repetitions import repetitions
 from transom.machinery.validation.resources import (
     check_resource_quantity,
@@ -254,7 +256,7 @@ def update_lease(new: Object, old: Object) -> Errors:
     return validate_any_object_meta_update(new["metadata"], old["metadata"]) + _lease_spec(new)
 
 
-def validate_runtime_class(obj: Object) -> Errors:
+def validate_runtime_class(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     handler, overhead, scheduling = (
         obj.get("handler", ""),
         obj.get("overhead"),
@@ -268,7 +270,7 @@ def validate_runtime_class(obj: Object) -> Errors:
         return errors
     errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     tolerations = scheduling.get("tolerations") or ()
-    check_tolerations(tolerations, "scheduling.tolerations.tolerations", errors)
+    check_tolerations(tolerations, "scheduling.tolerations.tolerations", errors, options)
     seen: set[tuple[str, ...]] = set()
     for i, toleration in enumerate(tolerations):
         key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
@@ -291,11 +293,15 @@ def _current_runtime_class(error: FieldError) -> FieldError:
 
 
 def _runtime_class_rules(features: FeatureSet) -> ValidationRules:
+    # Features do not change which tolerations a class may have.
+    options = pod_options(features)._replace(comparing_tolerations=False)
+    create = partial(validate_runtime_class, options=options)
+    update = partial(update_runtime_class, options=options)
     if not has_behaviour(features.release, "RuntimeClassErrors"):
-        return ValidationRules(validate_runtime_class, update_runtime_class)
+        return ValidationRules(create, update)
     return ValidationRules(
-        lambda obj: [_current_runtime_class(e) for e in validate_runtime_class(obj)],
-        lambda new, old: [_current_runtime_class(e) for e in update_runtime_class(new, old)],
+        lambda obj: [_current_runtime_class(e) for e in create(obj)],
+        lambda new, old: [_current_runtime_class(e) for e in update(new, old)],
     )
 
 
@@ -311,7 +317,7 @@ def _legacy_pod_cidrs(features: FeatureSet, node: Object, old: Object | None) ->
 
 
 def _node_rules(features: FeatureSet) -> ValidationRules:
-    if not has_behaviour(features.release, "LegacyAddressErrors"):
+    if not has_behaviour(features.release, "PodCidrErrors"):
         return ValidationRules(validate_node, update_node, update_node_status)
 
     def create(node: Object) -> Errors:
@@ -321,9 +327,9 @@ def _node_rules(features: FeatureSet) -> ValidationRules:
     return ValidationRules(create, update_node, update_node_status)
 
 
-def update_runtime_class(new: Object, old: Object) -> Errors:
+def update_runtime_class(new: Object, old: Object, options: PodOptions = BASE_OPTIONS) -> Errors:
     return (
-        validate_runtime_class(new)
+        validate_runtime_class(new, options)
         + validate_any_object_meta_update(new["metadata"], old["metadata"])
         + immutable(new.get("handler", ""), old.get("handler", ""), "handler")
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,9 @@ from transom.machinery.field import (
     required,
 )
 from transom.machinery.podutil import all_containers_could_restart, container_should_restart
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
+from transom.machinery.validation.addresses import legacy_ip
 from transom.machinery.validation.common import MAX_INT32, all_invalid
 from transom.machinery.validation.containers import check_image_whitespace
 from transom.machinery.validation.godiff import describe_difference
@@ -24,7 +26,6 @@ from transom.machinery.validation.meta import validate_object_meta, validate_obj
 from transom.machinery.validation.names import (
     IMMUTABLE,
     is_qualified_name,
-    is_valid_ip,
     name_is_dns_subdomain,
     parse_ip,
     range_error,
@@ -315,9 +316,7 @@ def validate_pod_status_update(
     for field, go_type in (("podIPs", "core.PodIP"), ("hostIPs", "core.HostIP")):
         if field == "hostIPs" and not options.checks_host_ips:
             continue
-        addresses = _ip_errors(status.get(field) or [], field, go_type)
-        if addresses and not _ip_errors(old_status.get(field) or [], field, go_type):
-            errs += addresses
+        errs += _changed_ip_errors(status, old_status, field, go_type, options)
     return errs
 
 
@@ -404,12 +403,35 @@ def _check_ended(new: Statuses, old: Statuses, kind: str, errs: Errors) -> None:
                 errs.append(forbidden(f"status.{kind}[{i}].state", _STAYS_ENDED))
 
 
-def _ip_errors(addresses: list[dict[str, Any]], field: str, go_type: str) -> Errors:
+def _changed_ip_errors(
+    status: Object, old_status: Object, field: str, go_type: str, options: PodOptions
+) -> Errors:
+    """Older releases accept any change of a status whose addresses were already invalid, newer ones
+    each stored address.
+    """
+    if has_behaviour(options.release, "LegacyAddressErrors"):
+        known = {address.get("ip", "") for address in old_status.get(field) or ()}
+        return _ip_errors(status, field, go_type, known, strict=options.strict_addresses)
+    errs = _ip_errors(status, field, go_type)
+    return [] if errs and _ip_errors(old_status, field, go_type) else errs
+
+
+def _ip_errors(
+    status: Object,
+    field: str,
+    go_type: str,
+    known: Collection[str] = (),
+    *,
+    strict: bool = False,
+) -> Errors:
     errs: Errors = []
     path = f"status.{field}"
+    addresses = status.get(field) or []
     texts = [address.get("ip", "") for address in addresses]
+    if field == "hostIPs" and texts and texts[0] != status.get("hostIP", ""):
+        errs.append(invalid(f"{path}[0].ip", texts[0], "must be equal to `hostIP`"))
     for i, text in enumerate(texts):
-        all_invalid(is_valid_ip(text), text, f"{path}[{i}]", errs)
+        errs += legacy_ip(text, f"{path}[{i}]", strict=strict, old=known)
     if len(texts) < 2:
         return errs
     parsed = [parse_ip(text) for text in texts]

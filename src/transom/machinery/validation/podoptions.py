@@ -71,6 +71,7 @@ class PodOptions(NamedTuple):
     checks_node_values: bool = False
     clears_nomination: bool = False
     strict_addresses: bool = False
+    features: FeatureSet = FeatureSet(DEFAULT)
 
 
 BASE_OPTIONS = PodOptions()
@@ -137,6 +138,7 @@ def pod_options(features: FeatureSet) -> PodOptions:
         comparing_tolerations=enabled("TaintTolerationComparisonOperators"),
         clears_nomination=enabled("ClearingNominatedNodeNameAfterBinding"),
         strict_addresses=enabled("StrictIPCIDRValidation"),
+        features=features,
     )
 
 

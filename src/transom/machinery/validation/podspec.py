@@ -14,6 +14,7 @@ from transom.machinery.field import (
     required,
     too_long,
 )
+from transom.machinery.validation.addresses import legacy_ip
 from transom.machinery.validation.common import (
     MAX_INT32,
     all_invalid,
@@ -33,7 +34,6 @@ from transom.machinery.validation.names import (
     byte_len,
     is_dns1123_subdomain_with_underscore,
     is_qualified_name,
-    is_valid_ip,
     name_is_dns_subdomain,
     parse_ip,
 )
@@ -290,7 +290,7 @@ def _check_searches(searches: Sequence[str], path: str, errs: Errors, options: P
 
 def check_pod_address(address: str, path: str, errs: Errors, options: PodOptions) -> None:
     if options.indexes_aliases:
-        all_invalid(is_valid_ip(address), address, path, errs)
+        errs += legacy_ip(address, path, strict=options.strict_addresses)
     elif parse_ip(address) is None:
         errs.append(invalid(path, address, _NOT_AN_IP))
 

@@ -22,7 +22,7 @@ from transom.machinery.field import (
     too_long,
 )
 from transom.machinery.quantity import parse_quantity
-from transom.machinery.validation.claim import validate_claim_spec
+from transom.machinery.validation.claim import claim_options, validate_claim_spec
 from transom.machinery.validation.common import (
     all_invalid,
     check_descending_path,
@@ -137,6 +137,8 @@ def _check_source(
                 errs.append(required(f"{where}.reference"))
             if kind == "projected":
                 _check_projected(source, where, errs, options)
+            elif kind == "ephemeral":
+                _check_ephemeral(source, where, errs, options)
             else:
                 rule.check(source, where, errs)
             if kind == "ephemeral" and pod_name and name:
@@ -392,7 +394,9 @@ def _check_image(source: Source, path: str, errs: Errors) -> None:
         errs.append(not_supported(where, policy, _PULL_POLICIES) if policy else required(where))
 
 
-def _check_ephemeral(source: Source, path: str, errs: Errors) -> None:
+def _check_ephemeral(
+    source: Source, path: str, errs: Errors, options: PodOptions = BASE_OPTIONS
+) -> None:
     template = source.get("volumeClaimTemplate")
     where = f"{path}.volumeClaimTemplate"
     if template is None:
@@ -406,7 +410,8 @@ def _check_ephemeral(source: Source, path: str, errs: Errors) -> None:
             errs.append(
                 forbidden(f"{where}.metadata.{name}", "cannot be set for an ephemeral volume")
             )
-    errs += validate_claim_spec(template.get("spec") or {}, f"{where}.spec")
+    claims = claim_options(options.features)
+    errs += validate_claim_spec(template.get("spec") or {}, f"{where}.spec", claims)
 
 
 def check_downward_file(item: dict[str, Any], path: str, errs: Errors) -> None:

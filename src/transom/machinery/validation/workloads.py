@@ -16,6 +16,7 @@ from transom.machinery.field import (
     required,
 )
 from transom.machinery.integers import parse_int
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.selectors import LabelSelector, SelectorError, from_map, from_object
 from transom.machinery.validation import godump
 from transom.machinery.validation.common import check_nonnegative, check_nonnegative_fields
@@ -398,11 +399,14 @@ def _check_daemon_set_spec(
         _check_read_only_disks(template, path, errs)
     _check_always_running(template, "DaemonSet", path, errs)
     check_nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", errs)
-    _check_daemon_set_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy", errs)
+    strategy = spec.get("updateStrategy") or {}
+    _check_daemon_set_strategy(strategy, "spec.updateStrategy", errs, options)
     check_nonnegative_fields(spec, ("revisionHistoryLimit",), "spec", errs)
 
 
-def _check_daemon_set_strategy(strategy: dict[str, Any], path: str, errs: Errors) -> None:
+def _check_daemon_set_strategy(
+    strategy: dict[str, Any], path: str, errs: Errors, options: PodOptions
+) -> None:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "OnDelete":
         return
@@ -414,22 +418,26 @@ def _check_daemon_set_strategy(strategy: dict[str, Any], path: str, errs: Errors
         errs.append(required(f"{path}.rollingUpdate"))
         return
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    where = f"{path}.rollingUpdate.maxUnavailable"
+    where, surge_path = (f"{path}.rollingUpdate.{name}" for name in ("maxUnavailable", "maxSurge"))
     check_int_or_percent(unavailable, where, errs)
-    check_int_or_percent(surge, f"{path}.rollingUpdate.maxSurge", errs)
+    check_int_or_percent(surge, surge_path, errs)
+    newer = has_behaviour(options.release, "DaemonSetSurge")
+    if newer:
+        check_at_most_100_percent(unavailable, where, errs)
+        check_at_most_100_percent(surge, surge_path, errs)
     some, more = int_or_percent_value(unavailable), int_or_percent_value(surge)
     if some and more:
-        errs.append(
-            invalid(
-                f"{path}.rollingUpdate.maxSurge",
-                godump.dump_int_or_string(surge),
-                "may not be set when maxUnavailable is non-zero",
-            )
-        )
+        text = "may not be set when maxUnavailable is non-zero"
+        errs.append(invalid(surge_path, godump.dump_int_or_string(surge), text))
     if not some and not more:
-        errs.append(invalid(where, godump.dump_int_or_string(unavailable), "cannot be 0"))
-    check_at_most_100_percent(unavailable, where, errs)
-    check_at_most_100_percent(surge, f"{path}.rollingUpdate.maxSurge", errs)
+        errs.append(
+            required(where, "cannot be 0 when maxSurge is 0")
+            if newer
+            else invalid(where, godump.dump_int_or_string(unavailable), "cannot be 0")
+        )
+    if not newer:
+        check_at_most_100_percent(unavailable, where, errs)
+        check_at_most_100_percent(surge, surge_path, errs)
 
 
 def validate_daemon_set(obj: Object, options: PodOptions = BASE_OPTIONS) -> Errors:

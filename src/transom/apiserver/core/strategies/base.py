@@ -59,6 +59,8 @@ class Strategy:
     # Services are validated before the store sets the version of an unconditional update, so they
     # reject it.
     checks_before_store: bool = False
+    # Since then, `create_on_update` holds and `checks_before_store` does not.
+    generic_since: Behaviour | None = None
     return_deleted: bool = False  # DELETE returns the object instead of a Status
     deletion_in_words: bool = False  # DELETE returns a Status even while finalizers hold the object
     orphan_versions: tuple[

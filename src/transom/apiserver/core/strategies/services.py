@@ -478,6 +478,7 @@ def _after_delete(storage: StorageRules, svc: Object) -> Awaitable[object] | Non
 
 STRATEGY = Strategy(
     checks_before_store=True,
+    generic_since="GenericServiceStorage",
     deletion_in_words=True,
     on_create=_create,
     on_update=_update,

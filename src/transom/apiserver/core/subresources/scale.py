@@ -9,9 +9,11 @@ from transom.apiserver.core.bodies import (
     APPLY_PATCH,
     begin_write,
     check_object_name,
+    field_validation,
     patch_media,
-    read_apply_config,
+    read_apply_body,
     read_media,
+    report_duplicate_keys,
     write_rules,
 )
 from transom.apiserver.core.call import ApiCall, DocumentResult
@@ -149,15 +151,17 @@ class ScaleSubresource:
         options = begin_write(call, "PatchOptions", media)
         raw = call.body
         applying = media == APPLY_PATCH
-        config = await read_apply_config(self._storage, call) if applying else None
+        level = field_validation(call.res, options)
+        body = await read_apply_body(self._storage, call, level) if applying else None
         call.ctx.large = is_large(raw, media)
 
         def change(current: Object) -> Object:
             current = _in_version(current, _served(call))
-            if config is None:
+            if body is None:
                 new = _patched(media, raw, current, _served(call))
             else:
-                new = _applied(call, config, current, bool(options.get("force")))
+                new = _applied(call, body.config, current, bool(options.get("force")))
+                report_duplicate_keys(call.ctx, level, body)
             check_object_name(call.res, new, call.info)
             return new
 
