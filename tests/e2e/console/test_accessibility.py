@@ -1,0 +1,51 @@
+"""axe finds nothing on the console's pages, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from tests.e2e.console.conftest import ConsoleProcess
+
+pytest.importorskip("axe_playwright_python", reason="axe is not installed")
+pytestmark = [pytest.mark.e2e, pytest.mark.loop_budget(None)]
+
+_NODE = "/objects/core/v1/nodes/-/windows-1"
+_PAGES = (
+    ("/cluster", ""),
+    ("/cluster", "#show-table"),
+    ("/objects", ""),
+    *((f"{_NODE}#{tab}", "") for tab in ("overview", "events", "terminal", "owners", "fields")),
+    (f"{_NODE}#yaml", "#edit"),
+    ("/nowhere", ""),
+)
+
+
+def _violations(page: Any) -> list[str]:
+    # Evaluated by the browser's own interface, so that the content security policy stays as it is.
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    return [f"{one['id']}: {[node['target'] for node in one['nodes']]}" for one in found]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible(
+    new_page: Callable[..., Any], console: ConsoleProcess, scheme: str
+) -> None:
+    page = new_page(color_scheme=scheme)
+    page.goto(f"{console.origin}/login")
+    assert _violations(page) == []
+    page.goto(console.new_link())
+    problems = {}
+    for path, click in _PAGES:
+        page.goto("about:blank")  # a new fragment alone would not load the page again
+        page.goto(console.origin + path)
+        if path != "/nowhere":
+            page.wait_for_selector('#live[data-state="live"]')
+        if click:
+            page.click(click)
+        if found := _violations(page):
+            problems[path + click] = found
+    assert problems == {}
