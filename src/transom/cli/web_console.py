@@ -58,10 +58,16 @@ def add_console_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_console_command(args: argparse.Namespace) -> int:
-    from transom.doctor.connect import doctor_target
+    from transom.client.kubeconfig import KubeconfigError, load_kubeconfig
+    from transom.kit.user_errors import UserError
 
     address = _address(args)
-    return serve_console(doctor_target(console.target_kubeconfig(args), args.context), address)
+    try:
+        target = load_kubeconfig(console.target_kubeconfig(args), args.context)
+    except (KubeconfigError, OSError, ValueError) as problem:
+        hint = "name a cluster with --name, or a file with --kubeconfig"
+        raise UserError(str(problem), hint) from problem
+    return serve_console(target, address)
 
 
 def serve_console(target: RestConfig, address: ConsoleAddress) -> int:

@@ -70,7 +70,7 @@ class ClusterFeed:
         self._namespace = namespace  # where to look if the user may not list in all namespaces
         self._rows: dict[str, dict[str, Row]] = {kind: {} for kind in ROWS}
         self._states: dict[str, dict[str, Any]] = {}  # kind -> what is wrong with its list
-        self._problems: list[dict[str, Any]] = []
+        self._problems: list[dict[str, Any]] | None = None  # None: doctor has not looked yet
         self._readers: set[FeedReader] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._stale = asyncio.Event()  # something changed since doctor looked
@@ -105,7 +105,7 @@ class ClusterFeed:
                 await asyncio.sleep(0)
         if "states" in reset:
             await events.send("states", self._states)
-        if "problems" in reset:
+        if "problems" in reset and self._problems is not None:
             await events.send("problems", self._problems)
         for start in range(0, len(changed), _ROWS_IN_EVENT):
             found: dict[str, dict[str, list[Any]]] = {}
@@ -132,7 +132,7 @@ class ClusterFeed:
         for rows in self._rows.values():
             rows.clear()
         self._states = {}
-        self._problems = []
+        self._problems = None
 
     async def _keep(self, kind: str) -> None:
         """Lists and watches a kind for as long as a page is open."""

@@ -10,8 +10,10 @@ import asyncio
 import hmac
 import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from transom.client.api import ApiUnreachable
@@ -67,6 +69,12 @@ class Forward:
     server: HttpServer
 
 
+class _OpenForward(NamedTuple):
+    session: Session
+    forward: Forward
+    ending: Callable[[], object]  # what the session calls at its end
+
+
 class PortForwards:
     """`host` is the loopback address that forwards listen on."""
 
@@ -74,7 +82,7 @@ class PortForwards:
         self._api = api
         self._streams = streams
         self._host = host
-        self._forwards: dict[str, tuple[Session, Forward]] = {}
+        self._forwards: dict[str, _OpenForward] = {}
 
     async def open(self, session: Session, namespace: str, pod: str, port: int) -> Forward:
         if len(self._forwards) >= MOST_FORWARDS:
@@ -86,31 +94,39 @@ class PortForwards:
         listening = await server.start(self._host, 0)
         link = f"http://{self._host}:{listening}/?{_KEY}={key}"
         forward = Forward(name, namespace, pod, port, link, server)
-        self._forwards[name] = (session, forward)
-        session.on_end.append(lambda: self._end_later(name))
+        ending = partial(self._end_later, name)
+        self._forwards[name] = _OpenForward(session, forward, ending)
+        session.on_end.append(ending)
         return forward
 
     def of_pod(self, session: Session, namespace: str, pod: str) -> list[Forward]:
         return [
-            forward
-            for owner, forward in self._forwards.values()
-            if owner is session and (forward.namespace, forward.pod) == (namespace, pod)
+            one.forward
+            for one in self._forwards.values()
+            if one.session is session
+            and (one.forward.namespace, one.forward.pod) == (namespace, pod)
         ]
 
     async def close(self, session: Session, name: str) -> None:
-        owner, forward = self._forwards.get(name, (None, None))
-        if owner is session and forward is not None:
-            del self._forwards[name]
-            await forward.server.stop(_STOP_GRACE)
+        """Closes a forward of the session; does nothing if it is none of its forwards."""
+        found = self._forwards.get(name)
+        if found is not None and found.session is session:
+            await self._close(name)
 
     async def stop(self) -> None:
-        for session, forward in list(self._forwards.values()):
-            await self.close(session, forward.id)
+        for name in list(self._forwards):
+            await self._close(name)
+
+    async def _close(self, name: str) -> None:
+        found = self._forwards.pop(name, None)
+        if found is None:
+            return
+        if found.ending in found.session.on_end:
+            found.session.on_end.remove(found.ending)
+        await found.forward.server.stop(_STOP_GRACE)
 
     def _end_later(self, name: str) -> None:
-        if name in self._forwards:
-            session, _ = self._forwards[name]
-            self._streams.start(self.close(session, name))
+        self._streams.start(self._close(name))
 
 
 class _ForwardHandler:

@@ -92,7 +92,7 @@ async def show_cluster(request: PageRequest) -> Answer:
     )
     problems = tag(
         "aside",
-        tag("h2", "Problems ", tag("span", "", id="problem-count", class_="badge")),
+        tag("h2", "Problems ", tag("span", "not checked yet", id="problem-count", class_="badge")),
         tag("div", id="problems", class_="findings"),
         tag("div", id="states"),
         aria_label="Problems",

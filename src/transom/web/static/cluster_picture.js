@@ -5,7 +5,7 @@ import { TILE, groupNodes, layOut, tileAt, tilePlace } from "./cluster_layout.js
 const STATES = ["running", "unready", "starting", "problem", "ending", "done"];
 const FAR_TILE = 3; // pixels: below, a node is one bar of colours
 const MARK_TILE = 9; // from here on tiles carry a sign beside their colour
-const MOST_LINES = 2500;
+const MOST_LINES = 300; // more of them at once hide the tiles: then only the chosen service has lines
 const LARGEST_SCALE = 6;
 
 export class Picture {
@@ -272,11 +272,11 @@ export class Picture {
     const c = this.context;
     const { pills } = this.layout;
     const chosen = this.chosenService();
-    let lines = 0;
+    const lines = pills.reduce((sum, pill) => sum + this.model.backends(pill.service[0]).length, 0);
     for (const pill of pills) {
       const key = pill.service[0];
       const strong = chosen ? chosen.has(key) : false;
-      if (lines > MOST_LINES || (chosen && !strong && pills.length > 12)) continue;
+      if (!strong && lines > MOST_LINES) continue;
       c.strokeStyle = this.colours.accent;
       c.globalAlpha = strong ? 0.9 : chosen ? 0.08 : 0.3;
       c.lineWidth = (strong ? 1.6 : 1) / Math.min(1, this.scale);
@@ -291,7 +291,6 @@ export class Picture {
         const toY = tile.y + TILE / 2;
         c.moveTo(x, y);
         c.bezierCurveTo(x, y + (toY - y) * 0.5, toX, y + (toY - y) * 0.4, toX, toY);
-        lines++;
       }
       c.stroke();
     }
