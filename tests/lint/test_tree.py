@@ -135,3 +135,19 @@ def leaves(value: Any, steps: tuple[str | int, ...]) -> Any:
         yield steps, value
     for key, inner in entries:
         yield from leaves(inner, (*steps, key))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: Pod\nspec: " + "[" * 100_000,
+        "a: " + "{a: " * 50_000,
+        "- " * 100_000,
+        "? " * 100_000,
+        "\n".join(" " * level + "-" for level in range(600)),
+    ],
+    ids=["brackets", "braces", "items", "keys", "stairs"],
+)
+def test_deep_nesting_is_refused_before_it_overflows_the_stack(text: str) -> None:
+    (found,) = parse_documents(SourceText(text))
+    assert isinstance(found, BrokenDocument)

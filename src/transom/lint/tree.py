@@ -21,6 +21,7 @@ Steps = tuple[str | int, ...]
 
 _MARKER: Final = re.compile(r"^---(?=[ \t\r\n]|$)|^\.\.\.(?=[ \t\r\n]|$)", re.MULTILINE)
 _KIND: Final = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
+_DENSE: Final = re.compile(r"(?:[-?] +){100}|^ {200}", re.MULTILINE)  # could be nested deeply
 _STR: Final = "tag:yaml.org,2002:str"
 _DEEPEST: Final = 200
 
@@ -76,6 +77,8 @@ def parse_documents(
         if not body or body.isspace() or (skip is not None and skip(body)):
             continue
         try:
+            if _may_be_deep(body):
+                _check_depth(body)
             composer = _Composer(body)
             node = composer.get_node() if composer.check_node() else None
             if node is not None:
@@ -116,6 +119,29 @@ def _cut(text: str) -> Iterator[tuple[int, int]]:
 
 class _Unreadable(Exception):
     pass
+
+
+def _may_be_deep(body: str) -> bool:
+    """Whether a document could have more than _DEEPEST levels: many brackets, many list items in a
+    line, or a line that is indented far. Cheap, for all documents.
+    """
+    return len(body) > _DEEPEST and (
+        body.count("[") + body.count("{") > _DEEPEST or _DENSE.search(body) is not None
+    )
+
+
+def _check_depth(body: str) -> None:
+    """Raises _Unreadable for a document with too many levels. libyaml's composer is recursive and
+    would overflow the stack; its parser is not.
+    """
+    depth = 0
+    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise _Unreadable
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 class _Composer(

@@ -142,7 +142,7 @@ def test_lint(console: ConsoleBrowser) -> None:
         ({"text": 7}, 400),
         ({"text": "a: b", "release": "9.9"}, 400),
         ({"text": "a: b", "format": "exe"}, 400),
-        ({"text": "x" * (513 * 1024)}, 413),
+        ({"text": "x" * (257 * 1024)}, 413),
     ],
 )
 def test_lint_refuses_what_it_cannot_check(

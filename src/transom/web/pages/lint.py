@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     manifest_check = lazy_import("transom.web.pages.manifest_check")
 
-MOST_BYTES: Final = 512 * 1024
+MOST_BYTES: Final = 256 * 1024
 _FORMATS: Final = (("text", "text"), ("json", "JSON"), ("sarif", "SARIF"), ("junit", "JUnit"))
 _EXAMPLE: Final = """\
 apiVersion: apps/v1
@@ -130,13 +130,13 @@ async def save_report(request: PageRequest) -> Answer:
 
 def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:
     if len(request.http.body) > 2 * MOST_BYTES:
-        raise ApiError(413, "RequestEntityTooLarge", "at most 512 KiB of manifests can be checked")
+        raise ApiError(413, "RequestEntityTooLarge", "at most 256 KiB of manifests can be checked")
     body = request.json()
     text = body.get("text")
     if not isinstance(text, str):
         raise ApiError(400, "BadRequest", "text is required")
     if len(text.encode(errors="replace")) > MOST_BYTES:
-        raise ApiError(413, "RequestEntityTooLarge", "at most 512 KiB of manifests can be checked")
+        raise ApiError(413, "RequestEntityTooLarge", "at most 256 KiB of manifests can be checked")
     return text, read_choice(lambda name: str(body.get(name) or "")), body
 
 

@@ -7,6 +7,7 @@ const mostLanes = 60;
 const mostRows = 200;
 const left = 250;
 const laneHeight = 24;
+const refreshSeconds = 5;
 
 let entries = [];
 let lanes = [];
@@ -139,6 +140,10 @@ if (root) {
   byId("scrub").addEventListener("input", move);
   byId("play").addEventListener("click", play);
   byId("refresh").addEventListener("click", load);
+  // What happens now appears while the slider is at the end.
+  setInterval(() => {
+    if (!document.hidden && !playing && Number(byId("scrub").value) >= 1000) load();
+  }, refreshSeconds * 1000);
   window.addEventListener("resize", () => {
     draw();
     move();
