@@ -1427,15 +1427,6 @@ FAILURES: tuple[Failure, ...] = (
         first=(pod(), service(selector={"app": "a"})),
     ),
     Failure(
-        "an Ingress without a class",
-        "ingress/default/i",
-        "it names no class",
-        "set spec.ingressClassName",
-        (ingress("s", 80, ""),),
-        None,
-        first=(pod(), service(selector={"app": "a"})),
-    ),
-    Failure(
         "an IngressClass that does not exist",
         "ingress/default/i",
         "its IngressClass nope does not exist",

@@ -18,6 +18,7 @@ from transom.doctor.examine import (
     pods_with_useful_logs,
 )
 from transom.doctor.findings import DoctorFinding, merged_findings
+from transom.doctor.services import check_ingresses
 from transom.doctor.snapshot import ClusterSnapshot
 from transom.kit.clock import rfc3339
 
@@ -518,3 +519,14 @@ def test_a_container_that_runs_between_two_crashes_is_reported() -> None:
     ]
     [one] = examine(healthy(pods=[_restarted(1, 20)], events=killed))
     assert "is restarted: the server has no such path (HTTP 404)" in one.what
+
+
+def test_an_ingress_without_a_class_in_a_cluster_without_a_default() -> None:
+    """In clusters of transom, its own controller serves it."""
+    made = rfc3339(NOW - 600)
+    meta = {"name": "i", "namespace": "default", "creationTimestamp": made}
+    snapshot = ClusterSnapshot(now=NOW, objects={"ingresses": [{"metadata": meta, "spec": {}}]})
+    (found,) = check_ingresses(snapshot)
+    assert found.where == ("ingress/default/i",)
+    assert "it names no class" in found.what
+    assert "set spec.ingressClassName" in found.remedy
