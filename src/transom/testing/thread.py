@@ -13,18 +13,17 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import uvloop
+
 from transom.cluster.temporary import ClusterOptions, kubeconfig_file
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
 from transom.testing.process import START_SECONDS, ClusterNotStarted
 
 if TYPE_CHECKING:
-    import uvloop
-
     from transom.cluster import lifecycle
     from transom.kit import adjustable_clock
 else:
-    uvloop = lazy_import("uvloop")
     lifecycle = lazy_import("transom.cluster.lifecycle")
     adjustable_clock = lazy_import("transom.kit.adjustable_clock")
 
