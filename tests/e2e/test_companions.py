@@ -135,6 +135,7 @@ def test_headlamp(companion: Companion) -> None:
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     assert companion.request("POST", reviews, rules)["status"]["resourceRules"]
     assert companion.request("GET", "/openapi/v2")["swagger"] == "2.0"
+    name = pod_of(companion)["metadata"]["name"]
     listed = companion.request("GET", "/apis/apps/v1/namespaces/default/deployments")
     version = listed["metadata"]["resourceVersion"]
     watch = companion.web_socket(
@@ -155,7 +156,6 @@ def test_headlamp(companion: Companion) -> None:
     event = json.loads(watch.recv())
     assert event["type"] == "MODIFIED" and event["object"]["metadata"]["name"] == "web"
     watch.close()
-    name = pod_of(companion)["metadata"]["name"]
     shell = companion.web_socket(
         f"/api/v1/namespaces/default/pods/{name}/exec?container=c&command=echo&command=hello&stdout=1",
         "v4.channel.k8s.io",
