@@ -113,6 +113,8 @@ def reasons() -> dict[str, str]:
     return found
 
 
+# tests/scenarios shows these.
+SCENARIO_FAULTS = {"fault:keep_remote_endpoints", "fault:lose_balancers_on_restart"}
 COVERED = {name for row in ROWS for name in row.covers}
 # Reasons that stand for a state which doctor reports instead: of pods that cannot be created or
 # deleted, of Jobs that have failed, and of the store.
@@ -195,7 +197,7 @@ def test_every_fault_that_can_be_switched_on_is_in_the_table() -> None:
         )
     }
     faults |= {f"cloud:{name.replace('-', '_')}" for name in CLOUD_OPTIONS}
-    assert faults - COVERED == set()
+    assert faults - COVERED - SCENARIO_FAULTS == set()
 
 
 def test_every_reason_is_emitted_by_a_component() -> None:

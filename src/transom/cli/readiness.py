@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from transom.cli import console
 from transom.cli.command import Command
 
 if TYPE_CHECKING:
+    from transom.readiness.cases import ReadinessCase
     from transom.readiness.run import CaseResult
 
 HELP = """\
@@ -72,7 +74,11 @@ def run_readiness_command(args: argparse.Namespace) -> int:
     return int(any(result.result == "failed" for result in results))
 
 
-def _run(args: argparse.Namespace, cases: list, report: object) -> list[CaseResult]:  # type: ignore[type-arg]
+def _run(
+    args: argparse.Namespace,
+    cases: list[ReadinessCase],
+    report: Callable[[CaseResult], None],
+) -> list[CaseResult]:
     from transom.client.api import ApiUnreachable
     from transom.client.http import HttpClient
     from transom.client.kubeconfig import KubeconfigError, load_kubeconfig
@@ -85,7 +91,7 @@ def _run(args: argparse.Namespace, cases: list, report: object) -> list[CaseResu
         config = load_kubeconfig(console.target_kubeconfig(args), args.context)
         client = HttpClient(config, clock, user_agent="transom-readiness")
         try:
-            return await run_readiness(client, clock, cases, args.timeout, report)  # type: ignore[arg-type]
+            return await run_readiness(client, clock, cases, args.timeout, report)
         finally:
             await client.close()
 

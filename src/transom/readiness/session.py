@@ -46,7 +46,7 @@ class ReadinessSession:
         return await self.client.create(
             resource,
             where,
-            {"apiVersion": resource.group_version, "kind": resource.kind, **obj},
+            {"apiVersion": resource.api_version, "kind": resource.kind, **obj},
         )
 
     async def begin(self, name: str) -> None:

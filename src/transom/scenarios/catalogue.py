@@ -212,7 +212,7 @@ _ROWS: Final = (
         "A Service stops to work on Windows nodes when its Deployment is scaled beyond 64.",
         "kubectl get endpoints -n scenario app",
         "Split the Service, or use a headless one.",
-        "backends",
+        "65 endpoints",
         (apply(_many), wait(180)),
     ),
     Scenario(

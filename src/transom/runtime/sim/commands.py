@@ -7,9 +7,7 @@ import posixpath
 import socket
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from transom.kit.lazy import lazy_import
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
 from transom.runtime.exec_output import ExecOutput
 from transom.runtime.records import cri_exit_code
@@ -19,11 +17,6 @@ from transom.runtime.sim.sockets import PAGING_DELAY
 from transom.runtime.sim.streams import ExecClient, begin_program
 from transom.runtime.sim.texts import Fault
 from transom.userland.termination import DOTNET, LINUX_KILLED
-
-if TYPE_CHECKING:
-    from transom.runtime.sim import host_process
-else:
-    host_process = lazy_import("transom.runtime.sim.host_process")
 
 _CANNOT_EXEC = 126
 _LAST_WORDS = (
@@ -49,7 +42,7 @@ def exec_sim(
     client, source = begin_program(
         output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
     )
-    context = host_process.make_context(
+    context = core.create_program(
         core,
         c,
         tuple(command),

@@ -248,7 +248,7 @@ def _launch(
             signal=_signaller(c),
         )
     c.starting = True
-    context = c.context = host_process.make_context(
+    context = c.context = core.create_program(
         core,
         c,
         c.argv,

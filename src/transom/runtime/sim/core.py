@@ -5,7 +5,7 @@ the event listeners.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -24,9 +24,9 @@ from transom.userland.api import ProcessEntry, StartProgram, Stdin
 from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
-    from transom.runtime.sim.login.machine import WindowsMachine
     from transom.runtime.sim.node_storage import NodeStorage
-    from transom.runtime.sim.streams import Stream
+    from transom.runtime.sim.streams import ExecClient, Stream
+    from transom.runtime.sim.terminal import Terminal
     from transom.runtime.sim.users import ContainerIdentity
     from transom.userland.network_view import Stacks
 
@@ -49,6 +49,11 @@ class CreateProgram(Protocol):
         sink: Callable[[Stream, bytes], None],
         on_exit: Callable[[ContainerProgram, int], None],
         stdin: Stdin,
+        pty: Terminal | None = None,
+        main: bool = False,
+        client: ExecClient | None = None,
+        sim: Mapping[str, str] = ...,
+        ready_delay: float = 0.0,
         identity: ContainerIdentity | None = None,
         directory: str = "",
     ) -> ContainerProgram: ...
@@ -72,7 +77,6 @@ class SimCore:
         "images",
         "logins",
         "lookup",
-        "machine",
         "network",
         "node_namespace",
         "pids",
@@ -117,8 +121,6 @@ class SimCore:
         self.images = images
         self.docker = docker
         self.version = version  # of the runtime
-        # The machine as its own programs see it, on Windows.
-        self.machine: Callable[[], WindowsMachine | None] = _no_machine
         self.csi_storage = csi_storage
         self.stacks = stacks
         self.storage = storage
@@ -181,11 +183,6 @@ class SimCore:
 
     def out_of_memory(self, container: SimContainer, program: ContainerProgram) -> None:
         self._on_out_of_memory(self, container, program)
-
-
-def _no_machine() -> None:
-    """A runtime without a node: HostProcess containers see its files and network only."""
-    return
 
 
 def _use(container: SimContainer) -> ProcessTableUsage:

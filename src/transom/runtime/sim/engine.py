@@ -57,8 +57,8 @@ from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
     from transom.cloud.provider import CloudProvider
-    from transom.runtime.sim import commands, host_process
-    from transom.runtime.sim.login import exec_program
+    from transom.runtime.sim import commands
+    from transom.runtime.sim.login import exec_program, host_process
     from transom.runtime.sim.login import session as login_session
     from transom.runtime.sim.login.exec_program import FinishedProgram
     from transom.runtime.sim.login.machine import WindowsMachine
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from transom.userland.network_view import Stacks
 else:
     exec_program = lazy_import("transom.runtime.sim.login.exec_program")
-    host_process = lazy_import("transom.runtime.sim.host_process")
+    host_process = lazy_import("transom.runtime.sim.login.host_process")
     login_session = lazy_import("transom.runtime.sim.login.session")
     userland_start = lazy_import("transom.userland.start")
     commands = lazy_import("transom.runtime.sim.commands")
@@ -92,6 +92,11 @@ def default_pause_image(build: int) -> str:
     return f"{repository}:3.6" if build == 20348 else "registry.k8s.io/pause:3.10.2"
 
 
+def _no_machine() -> None:
+    """A runtime without a node: HostProcess containers see its files and network only."""
+    return
+
+
 def _start(context: ProgramContext) -> Program:
     return userland_start.start_program(context)
 
@@ -100,6 +105,7 @@ class SimRuntime:
     __slots__ = (
         "_core",
         "_failed_pulls",
+        "_machine",
         "_options",
         "_version",
         "proxy",
@@ -147,6 +153,7 @@ class SimRuntime:
             docker=docker,
             stable_abi=_numbers(version) >= _STABLE_ABI_SINCE[flavour],
         )
+        self._machine: Callable[[], WindowsMachine | None] = _no_machine
         self.proxy = ""  # the proxy between this machine and registries
         images = ImageStore(
             catalogue,
@@ -168,7 +175,7 @@ class SimRuntime:
             tuple(addresses),
             start,
             lookup,
-            lambda *args, **more: host_process.make_context(*args, **more),  # not needed at boot
+            lambda *args, **more: host_process.create_sim_program(self._machine, *args, **more),
             containers.out_of_memory,
             docker=docker,
             version=_numbers(version),
@@ -211,7 +218,7 @@ class SimRuntime:
 
     def use_machine(self, machine: Callable[[], WindowsMachine | None]) -> None:
         """HostProcess containers run on it."""
-        self._core.machine = machine
+        self._machine = machine
 
     @property
     def core(self) -> SimCore:

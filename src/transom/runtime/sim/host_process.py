@@ -6,33 +6,16 @@ later ones also at their mount paths.
 from __future__ import annotations
 
 import ntpath
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from transom.kit.lazy import lazy_import
 from transom.machines.api import HostPathMount
 from transom.machines.container_files import LayeredFiles
 from transom.machines.inodes import Inode
 from transom.machines.windows.accounts import AccountDatabase, AccountError
 from transom.machines.windows.host import WindowsHost
-from transom.runtime.sim.container_windows import ContainerWindows
-from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.records import SimContainer
-from transom.runtime.sim.table import ProcessIdTable
 from transom.runtime.sim.users import ContainerIdentity, windows_identity
-from transom.userland.network_view import NetworkView
-
-if TYPE_CHECKING:
-    from transom.machines.windows.accounts import WindowsUser as Account
-    from transom.machines.windows.system import SystemResources, WindowsSystem
-    from transom.runtime.sim import systems as sim_systems
-    from transom.runtime.sim.login import context as login_context
-    from transom.runtime.sim.login.machine import WindowsMachine
-    from transom.userland.api import LaunchedProcess, NodeAccess
-else:
-    sim_systems = lazy_import("transom.runtime.sim.systems")
-    login_context = lazy_import("transom.runtime.sim.login.context")
 
 _BINDS_SINCE: Final = (1, 7)
 _GROUPS_SINCE: Final = (1, 7)
@@ -123,88 +106,3 @@ def _member_of(database: AccountDatabase, group: str, name: str) -> ContainerIde
 
 def _account_name(container: SimContainer) -> str:
     return container.id[:20]  # of a local account, at most
-
-
-class HostProcessWindows(ContainerWindows):
-    """`WindowsAccess` of a HostProcess container: that of the machine."""
-
-    __slots__ = ("_machine",)
-
-    def __init__(self, machine: WindowsMachine, *args: Any) -> None:
-        super().__init__(*args)
-        self._machine = machine
-
-    @property
-    def network(self) -> NetworkView:
-        return login_context.machine_network(self._core, self._machine.host, self._machine.hns)
-
-    @property
-    def system(self) -> WindowsSystem:
-        return self._machine.system
-
-    @property
-    def resources(self) -> SystemResources:
-        return sim_systems.machine_resources(self._core)
-
-    def launch(
-        self,
-        argv: Sequence[str],
-        account: Account,
-        env: Mapping[str, str],
-        cwd: str,
-        output: Callable[[bytes], None],
-    ) -> LaunchedProcess:
-        return super().launch(argv, account, env, cwd, output)
-
-
-class HostProcessContext(SimContext):
-    """The `ProgramContext` of programs in HostProcess containers."""
-
-    __slots__ = ("_machine",)
-
-    def __init__(self, core: SimCore, container: SimContainer, *args: Any, **more: Any) -> None:
-        self._machine = core.machine()
-        super().__init__(core, container, *args, **more)
-
-    @property
-    def processes(self) -> ProcessIdTable:
-        return self._machine.processes if self._machine is not None else super().processes
-
-    @property
-    def env(self) -> dict[str, str]:
-        env = super().env
-        env.setdefault(MOUNT_POINT, mount_point(self._core, self._container))
-        return env
-
-    @property
-    def cwd(self) -> str:
-        config, spec = self._container.config, self._container.spec
-        asked = self._directory or config.working_dir or spec.working_dir
-        return ntpath.normpath(ntpath.join(mount_point(self._core, self._container), asked))
-
-    @property
-    def build(self) -> str:
-        return self._core.host.identity.kernel_version
-
-    @property
-    def windows(self) -> ContainerWindows:
-        if self._machine is None:
-            return super().windows
-        return HostProcessWindows(
-            self._machine,
-            self._core,
-            self._container,
-            self.identity.account,
-            self.network,
-            lambda: self.files,
-        )
-
-    @property
-    def node(self) -> NodeAccess | None:
-        return login_context.NodeView(self._core, self._machine)
-
-
-def make_context(core: SimCore, container: SimContainer, *args: Any, **more: Any) -> SimContext:
-    """The context of a program in a container."""
-    kind = HostProcessContext if container.host_process else SimContext
-    return kind(core, container, *args, **more)

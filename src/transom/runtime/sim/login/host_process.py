@@ -1,0 +1,115 @@
+"""Programs in HostProcess containers: they see the processes, the registry, the services and the
+network of their machine.
+"""
+
+from __future__ import annotations
+
+import ntpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transom.machines.windows.system import SystemResources, WindowsSystem
+from transom.runtime.sim import systems as sim_systems
+from transom.runtime.sim.container_windows import ContainerWindows
+from transom.runtime.sim.context import SimContext
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.host_process import MOUNT_POINT, mount_point
+from transom.runtime.sim.login.context import NodeView, machine_network
+from transom.runtime.sim.records import SimContainer
+from transom.runtime.sim.table import ProcessIdTable
+from transom.userland.network_view import NetworkView
+
+if TYPE_CHECKING:
+    from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.userland.api import NodeAccess
+
+FindMachine = Callable[[], "WindowsMachine | None"]
+
+
+class HostProcessWindows(ContainerWindows):
+    """`WindowsAccess` of a HostProcess container: that of the machine."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(self, machine: WindowsMachine, *args: Any) -> None:
+        super().__init__(*args)
+        self._machine = machine
+
+    @property
+    def network(self) -> NetworkView:
+        return machine_network(self._core, self._machine.host, self._machine.hns)
+
+    @property
+    def system(self) -> WindowsSystem:
+        return self._machine.system
+
+    @property
+    def resources(self) -> SystemResources:
+        return sim_systems.machine_resources(self._core)
+
+
+class HostProcessContext(SimContext):
+    """The `ProgramContext` of programs in HostProcess containers."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(
+        self,
+        machine: WindowsMachine | None,
+        core: SimCore,
+        container: SimContainer,
+        *args: Any,
+        **more: Any,
+    ) -> None:
+        self._machine = machine
+        super().__init__(core, container, *args, **more)
+
+    @property
+    def processes(self) -> ProcessIdTable:
+        return self._machine.processes if self._machine is not None else super().processes
+
+    @property
+    def env(self) -> dict[str, str]:
+        env = super().env
+        env.setdefault(MOUNT_POINT, mount_point(self._core, self._container))
+        return env
+
+    @property
+    def cwd(self) -> str:
+        config, spec = self._container.config, self._container.spec
+        asked = self._directory or config.working_dir or spec.working_dir
+        return ntpath.normpath(ntpath.join(mount_point(self._core, self._container), asked))
+
+    @property
+    def build(self) -> str:
+        return self._core.host.identity.kernel_version
+
+    @property
+    def windows(self) -> ContainerWindows:
+        if self._machine is None:
+            return super().windows
+        return HostProcessWindows(
+            self._machine,
+            self._core,
+            self._container,
+            self.identity.account,
+            self.network,
+            lambda: self.files,
+        )
+
+    @property
+    def node(self) -> NodeAccess | None:
+        return NodeView(self._core, self._machine)
+
+
+def create_sim_program(
+    find_machine: FindMachine,
+    core: SimCore,
+    container: SimContainer,
+    argv: tuple[str, ...],
+    **more: Any,
+) -> SimContext:
+    """The context of a program in a container."""
+    if container.host_process:
+        return HostProcessContext(find_machine(), core, container, argv, **more)
+    return SimContext(core, container, argv, **more)
