@@ -338,3 +338,31 @@ def test_tools_that_look_at_everything(victim: Victim, attack: Attack, tmp_path:
             "report", "--name", victim.cluster.name, "--output", file, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_selectors_of_objects_with_thousands_of_requirements(
+    victim: Victim, attack: Attack
+) -> None:
+    labels = {f"k{i}": "v" for i in range(12_000)}
+    exist = [{"key": key, "operator": "Exists"} for key in labels]
+    container = {"name": "a", "image": "registry.example/a"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+    client = victim.client()
+    with attack(rss=250 * MIB):
+        for name, selector in (
+            ("labels", {"matchLabels": labels}),
+            ("expressions", {"matchExpressions": exist}),
+        ):
+            spec = {"replicas": 2, "selector": selector, "template": template}
+            client.ok("POST", sets, {"metadata": {"name": name}, "spec": spec})
+            peers = [{"from": [{"podSelector": selector}]}]
+            policy = {"podSelector": selector, "ingress": peers}
+            client.ok("POST", policies, {"metadata": {"name": name}, "spec": policy})
+            time.sleep(1)  # the controller creates pods, and the scheduler looks at them
+        for name in ("labels", "expressions"):
+            client.ok("DELETE", f"{sets}/{name}")
+            client.ok("DELETE", f"{policies}/{name}")
+        time.sleep(0.5)
+    client.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from itertools import islice, product
+from string import ascii_letters
 from urllib.parse import quote
 
 import pytest
@@ -18,6 +20,12 @@ SELECTORS = {
     "keys that must not exist": ",".join(f"!k{n}" for n in range(7000)),
     "contradiction": ",".join(f"app=app-{n}" for n in range(4000)),
     "keys that must exist": ",".join(f"k{n}" for n in range(8000)),
+    "one key, over and over": ",".join(["a"] * 31_000),
+    "one empty value, over and over": ",".join(["a="] * 20_000),
+    "keys of three letters": ",".join(
+        map("".join, islice(product(ascii_letters, repeat=3), 15_000))
+    ),
+    "many small sets": ",".join(f"number notin({n})" for n in range(2900)),
     "numbers": ",".join(f"number<{n + 100000}" for n in range(4000)),
 }
 
