@@ -69,8 +69,10 @@ def test_faults_by_name(hns: HostNetworkService) -> None:
     assert hns.faults.leak_endpoints
     assert hns.faults.refuse_deletes == "Access is denied."
     assert hns.faults.shown() == {
+        "keep-remote-endpoints": False,
         "late-management-address": False,
         "leak-endpoints": True,
+        "lose-balancers-on-restart": False,
         "lose-networks-on-reboot": False,
         "lose-networks-on-restart": False,
         "refuse-deletes": True,
