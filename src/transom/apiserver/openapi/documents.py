@@ -28,8 +28,13 @@ __all__ = [
     "v3_json",
 ]
 
-V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-V2_OFFERS = ("application/json", V2_PROTOBUF)
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+# The last one is known since clients could not parse the name before it.
+V2_OFFERS = (
+    "application/json",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    V2_PROTOBUF,
+)
 
 
 def v2_json(
@@ -79,7 +84,7 @@ def accepted(accept: str, offers: Iterable[str]) -> str | None:
     """The first offer that matches the client's best clause; None results in 406 with an empty
     body.
 
-    `/openapi/v2` has `V2_OFFERS`. Its responses have no explicit media type: as in Kubernetes the
+    `/openapi/v2` has `V2_OFFERS`. Its responses have no explicit media type in older releases: the
     content determines it, so clients see `text/plain; charset=utf-8` for JSON and
     `application/octet-stream` for protobuf.
     """
