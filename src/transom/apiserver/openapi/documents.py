@@ -18,6 +18,7 @@ from transom.machinery.kinds import Kind
 __all__ = [
     "V2_OFFERS",
     "V2_PROTOBUF",
+    "V2_PROTOBUF_TYPE",
     "CustomSchema",
     "accepted",
     "v2",
@@ -28,13 +29,10 @@ __all__ = [
     "v3_json",
 ]
 
-V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-# The last one is known since clients could not parse the name before it.
-V2_OFFERS = (
-    "application/json",
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-    V2_PROTOBUF,
-)
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+# The valid media type that newer releases return, and accept too.
+V2_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V2_OFFERS = ("application/json", V2_PROTOBUF, V2_PROTOBUF_TYPE)
 
 
 def v2_json(

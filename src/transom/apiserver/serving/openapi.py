@@ -92,7 +92,9 @@ class OpenApi:
                 "v2+protobuf", lambda: documents.v2_protobuf(kinds, customs, version=version)
             )
             media = (
-                documents.V2_PROTOBUF.encode() if self._names_media else b"application/octet-stream"
+                documents.V2_PROTOBUF_TYPE.encode()
+                if self._names_media
+                else b"application/octet-stream"
             )
         else:
             found = await self._document(
