@@ -57,6 +57,7 @@ COMPUTED = {
         "InvalidSelector",
     ),
     "kubelet/volumes/manager.py: reason": ("FailedMount", "FailedMapVolume", "FailedAttachVolume"),
+    "kubelet/allocation.py: f'Resize{reason}'": ("ResizeDeferred", "ResizeInfeasible"),
     "kubelet/image_gc.py: reason": ("FreeDiskSpaceFailed", "InvalidDiskCapacity"),
     "kubelet/eviction/manager.py: REASON": ("Evicted",),
     "kubelet/core.py: rejection.reason": (

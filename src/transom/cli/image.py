@@ -365,25 +365,28 @@ def _load(service: ImageService, args: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def _saved_by_engine(engine: str | None, images: list[str]) -> Iterator[BinaryIO]:
     """The archive that an engine of this machine writes of its images."""
-    import shutil
-    import subprocess
+    import os
     import tempfile
 
+    from transom.kit.programs import run_program
+    from transom.kit.trust import find_program
     from transom.kit.user_errors import UserError
 
-    chosen = engine or next((name for name in IMAGE_ENGINES if shutil.which(name)), None)
-    if chosen is None or shutil.which(chosen) is None:
+    chosen = engine or next((name for name in IMAGE_ENGINES if find_program(name)), None)
+    if chosen is None or find_program(chosen) is None:
         missing = chosen or "docker, podman or nerdctl"
         hint = "load an archive instead: transom image load --file images.tar"
         raise UserError(f"{missing} is not installed", hint)
     if chosen == "podman" and len(images) > 1:
         images = ["--multi-image-archive", *images]
     with tempfile.TemporaryFile() as archive:
-        done = subprocess.run(
-            [chosen, "save", *images], stdout=archive, stderr=subprocess.PIPE, text=True
+        # The engine's client finds its server and login by the user's environment.
+        done = run_program(
+            [chosen, "save", *images], env=os.environ, cwd=os.getcwd(), output=archive
         )
         if done.returncode:
-            raise UserError(f"{chosen} save failed: {done.stderr.strip() or done.returncode}")
+            reason = done.stderr.decode(errors="replace").strip() or done.returncode
+            raise UserError(f"{chosen} save failed: {reason}")
         archive.seek(0)
         yield archive
 

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 from transom.kit.trust import clean_environment, executable
 
@@ -26,10 +27,11 @@ def run_program(
     cwd: str = "/",
     check: bool = False,
     capture: bool = True,
+    output: IO[bytes] | None = None,
     outside: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program until it exits. Raises OSError and SubprocessError. `argv[0]` is an absolute
-    path or a name.
+    path or a name. Its standard output goes to `output` if given.
     """
     out = subprocess.PIPE if capture else subprocess.DEVNULL
     return subprocess.run(
@@ -38,7 +40,7 @@ def run_program(
         env=dict(clean_environment() if env is None else env),
         stdin=subprocess.DEVNULL if input is None else None,
         input=input,
-        stdout=out,
+        stdout=out if output is None else output,
         stderr=out,
         timeout=timeout,
         cwd=cwd,

@@ -13,8 +13,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import uvloop
-
 from transom.cluster.temporary import ClusterOptions, kubeconfig_file
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError

@@ -23,6 +23,7 @@ from transom.kit.workers import WorkRunner
 from transom.machinery import errors, rbac
 from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
+from transom.machinery.releases.behaviour import has_behaviour
 
 Decide = Callable[[UserInfo, RequestInfo], Decision]
 _ROLES = {f"{rbac.GROUP}/Role", f"{rbac.GROUP}/ClusterRole"}
@@ -89,9 +90,10 @@ class RoleEscalation(MutatingPlugin):
             reference.get("name", ""),
         ):
             return
-        await self._confirm(
-            attributes, user, self._policy.referenced_rules(reference, attributes.namespace)
-        )
+        res = attributes.resource
+        asked = res.gr if has_behaviour(res.release, "RoleErrorsNameRequest") else None
+        rules = self._policy.referenced_rules(reference, attributes.namespace, asked)
+        await self._confirm(attributes, user, rules)
 
     def _may(
         self, user: UserInfo, verb: str, group: str, resource: str, namespace: str, name: str

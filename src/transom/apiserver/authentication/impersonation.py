@@ -12,6 +12,10 @@ from transom.apiserver.core.requestinfo import RequestInfo
 from transom.http.messages import HttpRequest
 from transom.kit.goquote import go_quote
 from transom.machinery import serviceaccounts
+from transom.machinery.errors import bad_request
+from transom.machinery.releases import Release
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import is_enabled
 
 Authorize = Callable[[UserInfo, RequestInfo], None]
 _PREFIX = b"impersonate-"
@@ -63,11 +67,15 @@ def is_impersonation(request: HttpRequest) -> bool:
     return _PREFIX in b"\n".join(request.headers)
 
 
-def impersonate(request: HttpRequest, user: UserInfo, authorize: Authorize) -> UserInfo:
-    """The effective user; raises 403 if `user` may not impersonate it, or
-    MalformedImpersonation.
+def impersonate(
+    request: HttpRequest, user: UserInfo, authorize: Authorize, release: Release
+) -> UserInfo:
+    """The effective user; raises 403 if `user` may not impersonate it, or 400 or
+    MalformedImpersonation if the request does not name it.
     """
     identities = _impersonated(request)
+    if identities and identities[0].kind not in ("User", "ServiceAccount"):
+        raise _without_user(request, identities, release)
     if not identities:
         return user
     for identity in identities:
@@ -105,6 +113,39 @@ def impersonate(request: HttpRequest, user: UserInfo, authorize: Authorize) -> U
     return UserInfo(name, tuple(groups), uid, extra)
 
 
+def _without_user(
+    request: HttpRequest, identities: list[_Impersonated], release: Release
+) -> Exception:
+    asked = f"[{' '.join(identity.printed() for identity in identities)}]"
+    if is_enabled(release, "ConstrainedImpersonation"):
+        return bad_request(f"requested {_go_user(identities)} without impersonating a user name")
+    text = f"requested {asked} without impersonating a user"
+    if has_behaviour(release, "ImpersonationErrors"):
+        return bad_request(text)
+    uri = request.target.decode("latin-1")
+    text = f"Internal Server Error: {go_quote(uri)}: {text}\n"
+    for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(char, escaped)
+    return MalformedImpersonation(text)
+
+
+def _go_user(identities: list[_Impersonated]) -> str:
+    """The user without a name, in Go syntax."""
+    uid = next((identity.name for identity in identities if identity.kind == "UID"), "")
+    extra: dict[str, list[str]] = {}
+    for identity in identities:
+        if identity.kind == "UserExtra":
+            extra.setdefault(identity.key, []).append(identity.name)
+    groups = _go_strings([identity.name for identity in identities if identity.kind == "Group"])
+    entries = ", ".join(f"{go_quote(key)}:{_go_strings(extra[key])}" for key in sorted(extra))
+    shown = f"map[string][]string{{{entries}}}" if extra else "map[string][]string(nil)"
+    return f'&user.DefaultInfo{{Name:"", UID:{go_quote(uid)}, Groups:{groups}, Extra:{shown}}}'
+
+
+def _go_strings(values: list[str]) -> str:
+    return f"[]string{{{', '.join(map(go_quote, values))}}}" if values else "[]string(nil)"
+
+
 def _impersonated(request: HttpRequest) -> list[_Impersonated]:
     out: list[_Impersonated] = []
     names = _values(request, _USER)
@@ -125,17 +166,6 @@ def _impersonated(request: HttpRequest) -> list[_Impersonated]:
     uids = _values(request, _UID)
     if uids and uids[0]:
         out.append(_Impersonated("UID", uids[0]))
-    if out and out[0].kind not in ("User", "ServiceAccount"):
-        asked = " ".join(identity.printed() for identity in out)
-        uri = request.target.decode("latin-1")
-        raise MalformedImpersonation(
-            f"Internal Server Error: {go_quote(uri)}: requested [{asked}] without impersonating a user\n".replace(
-                "&", "&amp;"
-            )
-            .replace("&", "&amp;")
-            .replace("<", "&lt;")
-            .replace(">", "&gt;")
-        )
     return out
 
 

@@ -231,13 +231,19 @@ class Rbac:
             if any(scope.binds(_group_key(group)) for scope in scopes)
         )
 
-    def referenced_rules(self, reference: Object, namespace: str) -> Sequence[Rule]:
-        """The rules of the role that a binding in `namespace` refers to; raises 404."""
+    def referenced_rules(
+        self, reference: Object, namespace: str, asked: GroupResource | None = None
+    ) -> Sequence[Rule]:
+        """The rules of the role that a binding in `namespace` refers to; raises 404, which names
+        the resource that the request asked for, if given.
+        """
         self._start()
         found = self._roles.get(_role_key(reference, namespace))
-        if found is None:
-            raise absent(reference, plural=True)
-        return found.rules
+        if found is not None:
+            return found.rules
+        if asked is not None and reference.get("kind") in ("Role", "ClusterRole"):
+            raise not_found(asked, reference.get("name", ""))
+        raise absent(reference, plural=True)
 
     def _bindings(self, wanted: set[str], namespace: str) -> Iterator[_Binding]:
         self._start()

@@ -18,6 +18,7 @@ from transom.machinery.kinds import Kind
 __all__ = [
     "V2_OFFERS",
     "V2_PROTOBUF",
+    "V2_PROTOBUF_TYPE",
     "CustomSchema",
     "accepted",
     "v2",
@@ -29,7 +30,9 @@ __all__ = [
 ]
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-V2_OFFERS = ("application/json", V2_PROTOBUF)
+# The valid media type that newer releases return, and accept too.
+V2_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V2_OFFERS = ("application/json", V2_PROTOBUF, V2_PROTOBUF_TYPE)
 
 
 def v2_json(
@@ -79,7 +82,7 @@ def accepted(accept: str, offers: Iterable[str]) -> str | None:
     """The first offer that matches the client's best clause; None results in 406 with an empty
     body.
 
-    `/openapi/v2` has `V2_OFFERS`. Its responses have no explicit media type: as in Kubernetes the
+    `/openapi/v2` has `V2_OFFERS`. Its responses have no explicit media type in older releases: the
     content determines it, so clients see `text/plain; charset=utf-8` for JSON and
     `application/octet-stream` for protobuf.
     """

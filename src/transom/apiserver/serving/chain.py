@@ -27,6 +27,7 @@ from transom.machinery import errors
 from transom.machinery.errors import ApiError
 from transom.machinery.integers import parse_int
 from transom.machinery.objects import is_recursion_error
+from transom.machinery.releases import Release
 from transom.store.api import Store, StoreError
 
 log = logging.getLogger("transom.apiserver")
@@ -49,7 +50,7 @@ def request_steps(
     return (
         Authenticate(authenticate, audit),
         *(() if auditor is None else (audit,)),
-        Impersonate(authorize),
+        Impersonate(authorize, resources.release),
         FlowControl(flows, turns, resources, store),
         Authorize(authorize, clock),
         Execute(dispatch),
@@ -198,13 +199,14 @@ class Authenticate:
 class Impersonate:
     """Switches to the impersonated user, if requested and allowed by RBAC."""
 
-    def __init__(self, authorize: Authorization) -> None:
+    def __init__(self, authorize: Authorization, release: Release) -> None:
         self._authorize = authorize
+        self._release = release
 
     def __call__(self, exchange: ApiExchange[T]) -> None:
         request = exchange.request
         if request is not None and exchange.user is not None and is_impersonation(request):
-            user = impersonate(request, exchange.user, self._authorize)
+            user = impersonate(request, exchange.user, self._authorize, self._release)
             if exchange.event is not None and user is not exchange.user:
                 exchange.event.impersonated = user
             exchange.user = user

@@ -130,7 +130,8 @@ class HttpHandler:
         try:
             user = self._authenticate(request)
             if is_impersonation(request):
-                user = impersonate(request, user, self._authorize)
+                release = self._parts.resources.release
+                user = impersonate(request, user, self._authorize, release)
             info = parse_request_info(request.method, request.path, query)
             return user.name if self._authorize.decide(user, info).allowed else None
         except (ApiError, MalformedImpersonation):

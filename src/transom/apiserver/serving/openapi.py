@@ -16,6 +16,7 @@ from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse
 from transom.kit.lazy import lazy_import
 from transom.machinery import errors
 from transom.machinery.kinds import Kind
+from transom.machinery.releases.behaviour import has_behaviour
 
 # Imported with the first request, because start-up does not need it.
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class OpenApi:
         self._served = served
         self._custom_schemas = custom_schemas
         self._release = release
+        # Answers have their own media types, earlier those that Go finds out from the content.
+        self._names_media = has_behaviour(resources.release, "OpenApiMediaTypes")
         self._generation: object = None
         self._documents: dict[object, asyncio.Task[discovery.DiscoveryDocument]] = {}
 
@@ -67,12 +70,16 @@ class OpenApi:
         return kinds, self._custom_schemas()
 
     def _version(self) -> str:
+        release = self._resources.release
+        if has_behaviour(release, "OpenApiNamesRelease"):
+            return str(release)
         return discovery.version_info(self._release)["gitVersion"]
 
     def v2(self, request: HttpRequest) -> Answer | Awaitable[Answer]:
         if request.method != "GET":
             raise errors.generic_method_not_allowed()
-        offer = documents.accepted(request.header(b"accept"), documents.V2_OFFERS)
+        offers = documents.V2_OFFERS if self._names_media else documents.V2_OFFERS[:2]
+        offer = documents.accepted(request.header(b"accept"), offers)
         if offer is None:
             return HttpResponse(406, [])
         return self._v2(request, offer)
@@ -80,16 +87,20 @@ class OpenApi:
     async def _v2(self, request: HttpRequest, offer: str) -> Answer:
         kinds, customs = self._kinds()
         version = self._version()
-        if offer == documents.V2_PROTOBUF:
+        if offer != documents.V2_OFFERS[0]:
             found = await self._document(
                 "v2+protobuf", lambda: documents.v2_protobuf(kinds, customs, version=version)
             )
-            media = b"application/octet-stream"
+            media = (
+                documents.V2_PROTOBUF_TYPE.encode()
+                if self._names_media
+                else b"application/octet-stream"
+            )
         else:
             found = await self._document(
                 "v2", lambda: documents.v2_json(kinds, customs, version=version)
             )
-            media = b"text/plain; charset=utf-8"
+            media = b"application/json" if self._names_media else b"text/plain; charset=utf-8"
         return _answer(
             request, found, [(b"Content-Type", media), (b"Cache-Control", b"no-cache, private")]
         )

@@ -110,6 +110,7 @@ class NonResourcePaths:
         # OpenAPI v3 and aggregated discovery, which older releases do not have.
         self._newer_documents = has_openapi_v3(resources.release)
         self._refuses_unknown = resources.release >= TABLES_SINCE
+        self._plain_unknown = has_behaviour(resources.release, "PlainUnknownPaths")
         self._aggregated = aggregated_discovery_versions(resources.release)
         self._timestamps = not has_behaviour(resources.release, "JsonValuesInErrors")
         self._exact: dict[str, PathHandler] = {
@@ -136,6 +137,8 @@ class NonResourcePaths:
             return handler(request)
         if path.startswith(("/api/", "/apis/")):
             return self._api(request)
+        if self._plain_unknown:
+            return text_response(404, "404 page not found\n")
         return responses.json_response(_UNKNOWN_PATH, 404)
 
     def _below(self, path: str) -> PathHandler | None:

@@ -179,6 +179,12 @@ Behaviour = Literal[
     "ServiceWarnings",
     "SourcePathsOfEachSource",
     "StorageWarnings",
+    "OpenApiMediaTypes",
+    "OpenApiNamesRelease",
+    "PlainUnknownPaths",
+    "RoleErrorsNameRequest",
+    "ImpersonationErrors",
+    "MetricNamesInTables",
     "WebhookErrorsNameCall",
 ]
 
@@ -396,6 +402,17 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "SourcePathsOfEachSource": Release(1, 34),
     # Node labels in storage objects and runtime classes.
     "StorageWarnings": Release(1, 25),
+    "OpenApiMediaTypes": Release(1, 27),
+    # The version of OpenAPI documents is the release, earlier the build.
+    "OpenApiNamesRelease": Release(1, 31),
+    # Unknown paths get a plain page, earlier a list of paths.
+    "PlainUnknownPaths": Release(1, 23),
+    # Errors about a role that is not found name the resource of the request.
+    "RoleErrorsNameRequest": Release(1, 32),
+    # Impersonation without a user is a bad request, earlier an internal error.
+    "ImpersonationErrors": Release(1, 35),
+    # Tables of autoscalers name the resource of a metric.
+    "MetricNamesInTables": Release(1, 30),
     "WebhookErrorsNameCall": Release(1, 22),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from transom.machinery.validation.structural import EMBEDDED, PRESERVE
+from transom.machinery.validation.schema_extensions import EMBEDDED, PRESERVE
 
 
 class StructuralSchema:

@@ -18,6 +18,7 @@ from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import Kind
 from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.columns import release_columns
 from transom.machinery.tables import cluster, custom, network, newer, partial, pods, workloads
 from transom.machinery.tables.custom import CustomColumns
@@ -91,6 +92,8 @@ def row_cells(kind: Kind, obj: Object, now: float, release: Release = DEFAULT) -
 
 def _cells_of(kind: Kind, release: Release) -> Cells:
     known = _CELLS.get(kind.key, _default_cells)
+    if kind.kind == "HorizontalPodAutoscaler" and has_behaviour(release, "MetricNamesInTables"):
+        known = workloads.print_autoscaler_with_names
     if release < TABLES_SINCE or kind.kind not in release_columns(release):
         return known
     return _cells_by_column(kind, release, known)

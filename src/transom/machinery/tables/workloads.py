@@ -4,6 +4,7 @@ storage version.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from transom.machinery.tables.text import (
@@ -189,11 +190,28 @@ def _metric(spec: Object, status: Object) -> str:
     )
 
 
-def print_horizontal_pod_autoscaler(obj: Object, now: float) -> list[Any]:
+def _named_metric(spec: Object, status: Object) -> str:
+    """Names the resource of a metric, as newer releases do."""
+    field = _METRICS.get(spec.get("type", ""), ("",))[0]
+    text = _metric(spec, status)
+    if field not in ("resource", "containerResource"):
+        return text
+    return f"{(spec.get(field) or {}).get('name', '')}: {text}"
+
+
+def print_autoscaler_with_names(obj: Object, now: float) -> list[Any]:
+    return print_horizontal_pod_autoscaler(obj, now, metric_text=_named_metric)
+
+
+def print_horizontal_pod_autoscaler(
+    obj: Object, now: float, metric_text: Callable[[Object, Object], str] = _metric
+) -> list[Any]:
     spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     metrics = spec.get("metrics") or ()
     observed = status.get("currentMetrics") or ()
-    texts = [_metric(m, observed[i] if i < len(observed) else {}) for i, m in enumerate(metrics)]
+    texts = [
+        metric_text(m, observed[i] if i < len(observed) else {}) for i, m in enumerate(metrics)
+    ]
     reference, least = part_cell(spec, "scaleTargetRef"), spec.get("minReplicas")
     return [
         name_cell(obj),

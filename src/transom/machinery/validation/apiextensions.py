@@ -16,7 +16,7 @@ from transom.machinery.releases import DEFAULT, TABLES_SINCE, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
 from transom.machinery.releases.texts import typed_custom_errors
-from transom.machinery.structural.cel import VALIDATIONS, check_rules
+from transom.machinery.structural.cel import check_rules
 from transom.machinery.validation.checks import check_each, one_of
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
@@ -41,9 +41,9 @@ from transom.machinery.validation.openapischema import (
 )
 from transom.machinery.validation.review_versions import REVIEW_VERSIONS, check_review_versions
 from transom.machinery.validation.rules import Errors, Object, ReleaseRules
+from transom.machinery.validation.schema_extensions import PRESERVE, VALIDATIONS
 from transom.machinery.validation.selectable_fields import validate_selectable_fields
 from transom.machinery.validation.structural import (
-    PRESERVE,
     has_unpruned_defaults,
     is_structural_possible,
     validate_defaults,

@@ -13,7 +13,12 @@ from transom.machinery.validation.custom import Schema
 from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.repetitions import repetitions
 from transom.machinery.validation.rules import Errors
-from transom.machinery.validation.structural import EMBEDDED, INT_OR_STRING, META_FIELDS, PRESERVE
+from transom.machinery.validation.schema_extensions import (
+    EMBEDDED,
+    INT_OR_STRING,
+    META_FIELDS,
+    PRESERVE,
+)
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 LIST_TYPE, MAP_TYPE, MAP_KEYS = (

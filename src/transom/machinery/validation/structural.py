@@ -12,15 +12,17 @@ from typing import Any
 
 from transom.kit.regexp import RegexpError, compile_regexp
 from transom.machinery.field import FieldError, aggregate_text, forbidden, invalid, required
-from transom.machinery.structural.cel.presence import VALIDATIONS
 from transom.machinery.validation.custom import Schema, shown_value, validate_value
 from transom.machinery.validation.customobject import validate_embedded
 from transom.machinery.validation.rules import Errors
+from transom.machinery.validation.schema_extensions import (
+    EMBEDDED,
+    INT_OR_STRING,
+    META_FIELDS,
+    PRESERVE,
+    VALIDATIONS,
+)
 
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-EMBEDDED = "x-kubernetes-embedded-resource"
-INT_OR_STRING = "x-kubernetes-int-or-string"
-META_FIELDS = ("apiVersion", "kind", "metadata")
 _INT_OR_STRING_CHOICE = [{"type": "integer"}, {"type": "string"}]
 _NO_TYPE = {
     "root": "must not be empty at the root",

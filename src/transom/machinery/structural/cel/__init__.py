@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from transom.kit.lazy import lazy_import
 from transom.machinery.field import FieldError
 from transom.machinery.releases import DEFAULT, Release
-from transom.machinery.structural.cel.presence import VALIDATIONS, SlowRules, has_rules
+from transom.machinery.structural.cel.presence import SlowRules, has_rules
 
 if TYPE_CHECKING:
     from transom.machinery.structural.cel import check, rules
@@ -77,7 +77,6 @@ def compile_rules(
 
 
 __all__ = [
-    "VALIDATIONS",
     "SchemaRules",
     "SlowRules",
     "check_rules",

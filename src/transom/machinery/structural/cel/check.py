@@ -28,8 +28,9 @@ from transom.machinery.field import (
 )
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.structural.cel.declarations import EMBEDDED, DeclType, Schema, declare_schema
-from transom.machinery.structural.cel.presence import VALIDATIONS, has_rules
+from transom.machinery.structural.cel.presence import has_rules
 from transom.machinery.structural.cel.rules import compile_expression
+from transom.machinery.validation.schema_extensions import VALIDATIONS
 
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _step = re.compile(r"\.([^.\[\]]+)|\['((?:\\.|[^'\\])*)'\]")

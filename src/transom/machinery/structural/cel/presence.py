@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from transom.machinery.field import FieldError
-
-VALIDATIONS = "x-kubernetes-validations"
+from transom.machinery.validation.schema_extensions import VALIDATIONS
 
 
 def has_rules(schema: Any) -> bool:

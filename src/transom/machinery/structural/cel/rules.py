@@ -38,8 +38,9 @@ from transom.machinery.structural.cel.declarations import (
     declare_schema,
     with_object_fields,
 )
-from transom.machinery.structural.cel.presence import VALIDATIONS, SlowRules, has_rules
+from transom.machinery.structural.cel.presence import SlowRules, has_rules
 from transom.machinery.structural.cel.values import converter
+from transom.machinery.validation.schema_extensions import VALIDATIONS
 
 log = logging.getLogger("transom.machinery")
 _NO_BUDGET = (
