@@ -172,6 +172,18 @@ REASONS: Final[Mapping[str, tuple[str, str]]] = {
         "the rollback changes nothing",
         "See kubectl rollout history.",
     ),
+    "ResizeDeferred": (
+        "its resize waits: the node has too little left now",
+        "Wait, free resources on the node, or ask for less.",
+    ),
+    "ResizeInfeasible": (
+        "the node can never give it what the resize asks for",
+        "Ask for less, or create the pod again on a larger node.",
+    ),
+    "ResizeError": (
+        "its containers could not be resized",
+        "Correct what the message names, and resize it again.",
+    ),
     # Claims and volumes
     "VolumeMismatch": (
         "claim and volume do not fit",
