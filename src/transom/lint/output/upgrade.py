@@ -33,7 +33,8 @@ def render_upgrade(report: UpgradeReport) -> str:
     broken = len(report.of("breaks"))
     lines += [
         "",
-        f"{report.objects} objects: {broken} to change before the upgrade, "
+        f"{report.objects} {'object' if report.objects == 1 else 'objects'}: "
+        f"{broken} to change before the upgrade, "
         f"{len(report.of('changes'))} to look at.",
     ]
     return "\n".join(lines) + "\n"
