@@ -687,7 +687,7 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         "a forbidden sysctl on Windows",
         A,
-        "does not allow: Pod forbidden sysctl",
+        "forbidden sysctl",
         "Remove them",
         (
             pod(

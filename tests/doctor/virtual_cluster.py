@@ -8,6 +8,7 @@ time passes while there is something to do, so that a five-minute back-off takes
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -123,6 +124,15 @@ class DirectApi:
         raise ApiError(404, "NotFound", path)
 
 
+def _with_images_of(build: int, obj: Object) -> Object:
+    """Objects have images of Windows Server 2019; nodes of newer releases have 2022."""
+    if build != 20348:
+        return obj
+    text = json.dumps(obj).replace("nanoserver:ltsc2022", "nanoserver:ltsc2025")
+    changed: Object = json.loads(text.replace("nanoserver:1809", "nanoserver:ltsc2022"))
+    return changed
+
+
 class VirtualCluster:
     def __init__(
         self,
@@ -153,6 +163,7 @@ class VirtualCluster:
         wanted = nodes or specs.demo_specs(self.config, None, None, None, taint=False)
         self.cloud = CloudProvider(clock)
         nodes = specs.complete_specs(self.config, wanted)
+        self._build = next((node.build for node in nodes if node.os == "windows"), 17763)
         pki = ClusterPki(self.config.pki)
         self.pool = make_pool(self.api, self.config, nodes, clock, self.rng, self.cloud, pki=pki)
         self.control = ControlHandler(
@@ -203,7 +214,8 @@ class VirtualCluster:
 
     async def apply(self, *objects: Object) -> None:
         """Creates each object, or changes one that exists to what is given."""
-        for obj in objects:
+        for given in objects:
+            obj = _with_images_of(self._build, given)
             resource, namespace = self.resource(obj), obj["metadata"].get("namespace", "")
             await self.client.patch(
                 resource,
