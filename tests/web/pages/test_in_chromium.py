@@ -54,6 +54,17 @@ def tab(page_cluster: Cluster) -> Iterator[Any]:
         assert problems == []
 
 
+def until(tab: Any, expression: str) -> None:
+    """Waits until the expression is true. Playwright's own wait evaluates it in the page, which the
+    content security policy forbids.
+    """
+    for _ in range(400):
+        if tab.evaluate(expression):
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(expression)
+
+
 @pytest.fixture(autouse=True)
 def no_script_of_the_cluster_ran(tab: Any) -> Iterator[None]:
     yield
@@ -128,7 +139,7 @@ def test_lint_checks_while_typing_and_applies_fixes(tab: Any) -> None:
     take_picture(tab, "console-lint")
     assert tab.locator(".diff-line.removed").count() > 1
     tab.click("#apply-fixes")
-    tab.wait_for_function("!document.getElementById('manifest').value.includes('privileged')")
+    until(tab, "!document.getElementById('manifest').value.includes('privileged')")
     tab.select_option("select[name=rehearse]", "1.33")
     tab.wait_for_selector("text=Upgrade to 1.33")
     tab.fill("#manifest", f"a: [{EVIL}")
@@ -143,7 +154,7 @@ def test_files_can_be_opened(tab: Any, tmp_path: Path) -> None:
     file.write_text(f"kind: Pod\nmetadata: {{name: '{EVIL}'}}\n")
     tab.goto("/lint")
     tab.set_input_files("#files", str(file))
-    tab.wait_for_function("document.getElementById('manifest').value.includes('onerror')")
+    until(tab, "document.getElementById('manifest').value.includes('onerror')")
     tab.wait_for_selector("#summary .badge")
 
 
@@ -151,7 +162,8 @@ def test_records_are_filtered_and_opened(tab: Any) -> None:
     tab.goto("/windows?release=1.25")
     take_picture(tab, "console-windows")
     tab.fill("#filter", "privileged")
-    tab.wait_for_function("document.querySelectorAll('#records tbody tr:not([hidden])').length < 9")
+    rows = "document.querySelectorAll('#records tbody tr')"
+    until(tab, f"[...{rows}].some(row => row.hidden) && [...{rows}].some(row => !row.hidden)")
     tab.goto("/windows?release=1.25&show=WIN-SEC-001#WIN-SEC-001")
     tab.wait_for_selector("#WIN-SEC-001 details[open] pre")
 
