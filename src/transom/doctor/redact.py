@@ -13,6 +13,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 MASK: Final = "[redacted]"
@@ -374,11 +375,16 @@ _ENCODED: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,1048576}={
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}){12,}")
 # registry credentials in base64
 _USER_AND_PASSWORD: Final = re.compile(r"[\w.@-]{1,128}:[!-~]{4,512}")
+_SHORT: Final = 256  # characters; longer strings rarely repeat
 _LEVELS: Final = 4  # in base64 or nested JSON
 _LONG: Final = 40  # a run of letters and digits like AWS secret keys
 
 
 def redact_text(content: str, level: int = 0) -> str:
+    return (_redact_again if len(content) <= _SHORT else _redact)(content, level)
+
+
+def _redact(content: str, level: int) -> str:
     lower = content.lower()
     for words, pattern, to in _BY_WORD:
         if any(word in lower for word in words):
@@ -392,6 +398,10 @@ def redact_text(content: str, level: int = 0) -> str:
         for pattern, to in _IN_SECRETS:
             content = pattern.sub(to, content)
     return _ENCODED.sub(lambda found: _decoded(found[0], level), content)
+
+
+# Objects of one kind repeat most of their strings: types, images, labels, times.
+_redact_again: Final = lru_cache(maxsize=16384)(_redact)
 
 
 def _decoded(run: str, level: int) -> str:
