@@ -414,6 +414,8 @@ class _Converter:
         }
         if old is not None and old.get("volumeMounts"):
             entry["volumeMounts"] = old["volumeMounts"]
+        if self._around.features.stop_signals and container.stop_signal:
+            entry["stopSignal"] = container.stop_signal
         if old is not None and self._around.features.restart_all:
             _carry_restarts(container, entry, old)
         if container.state == "running":

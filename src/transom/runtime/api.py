@@ -140,6 +140,7 @@ class ContainerConfig:
     ports: tuple[PortMapping, ...] = ()  # declared ones; a simulated server listens on them
     linux: LinuxContainer | None = None
     windows: WindowsContainer | None = None
+    stop_signal: str = ""  # SIGUSR1, SIGRTMIN+3; "" for that of the image
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class Container:
     message: str = ""
     log_path: str = ""  # whole
     mounts: tuple[Mount, ...] = ()
+    stop_signal: str = ""  # "" if the runtime does not report it
 
 
 class Image(NamedTuple):

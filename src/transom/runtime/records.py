@@ -39,6 +39,8 @@ class ContainerFacts(Protocol):
     def reason(self) -> str: ...
     @property
     def message(self) -> str: ...
+    @property
+    def stop_signal(self) -> str: ...
 
 
 def container_view(record: ContainerFacts, log_path: str) -> Container:
@@ -61,6 +63,7 @@ def container_view(record: ContainerFacts, log_path: str) -> Container:
         message=record.message,
         log_path=log_path,
         mounts=config.mounts,
+        stop_signal=record.stop_signal,
     )
 
 

@@ -200,6 +200,10 @@ class SimContainer:
         """Whether it is a process of the node."""
         return self.sandbox.host_process
 
+    @property
+    def stop_signal(self) -> str:
+        return self.config.stop_signal or self.spec.stop_signal
+
     def view(self) -> Container:
         if self._view is None:
             self._view = container_view(self, self.log.path)
