@@ -154,6 +154,13 @@ class Sandbox:
 
 
 @dataclass(frozen=True, slots=True)
+class LinuxContainerUser:
+    uid: int
+    gid: int
+    supplemental_groups: tuple[int, ...]  # with the primary group
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     id: str
     sandbox_id: str
@@ -173,6 +180,7 @@ class Container:
     log_path: str = ""  # whole
     mounts: tuple[Mount, ...] = ()
     stop_signal: str = ""  # "" if the runtime does not report it
+    user: LinuxContainerUser | None = None  # of its first process; None if it is not reported
 
 
 class Image(NamedTuple):

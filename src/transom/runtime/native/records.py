@@ -18,6 +18,7 @@ from transom.runtime.api import (
     Container,
     ContainerConfig,
     ContainerState,
+    LinuxContainerUser,
     Sandbox,
     SandboxConfig,
     SandboxState,
@@ -228,6 +229,10 @@ class NativeContainer:
     def first_id(self) -> int:
         """The user of this machine that the container's root maps to."""
         return self.sandbox.plan.first_id if self.own_users else 0
+
+    @property
+    def user(self) -> LinuxContainerUser | None:
+        return None
 
     @property
     def stop_signal(self) -> str:
