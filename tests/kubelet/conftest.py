@@ -69,7 +69,9 @@ class Cluster:
     is registered.
     """
 
-    def __init__(self, release: Release = DEFAULT) -> None:
+    def __init__(
+        self, release: Release = DEFAULT, api_gates: Mapping[str, bool] | None = None
+    ) -> None:
         self.release = release
         self.clock = VirtualClock()
         self.rng = random.Random(7)
@@ -80,6 +82,7 @@ class Cluster:
                 clock=self.clock,
                 rng=self.rng,
                 release=str(release),
+                feature_gates=api_gates or {},
             )
         )
         self.client = InProcessClient(
@@ -227,9 +230,10 @@ class Node(Cluster):
         machine: Mapping[str, Any] | None = None,
         runtime: Mapping[str, Any] | None = None,
         release: Release = DEFAULT,
+        api_gates: Mapping[str, bool] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(release)
+        super().__init__(release, api_gates)
         if release != DEFAULT:
             settings.setdefault("version", BUILDS[str(release)].git_version)
         self.windows = os == "windows"

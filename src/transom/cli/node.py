@@ -18,7 +18,8 @@ HELP = """\
 Manage the nodes of a running cluster.
 
 stop simulates power loss: the node stops reporting and its containers end. start powers it on
-again. reboot does both, after a clean shutdown of the services of a Windows node.
+again. shutdown is an orderly stop: the services of a Windows node end first, and pods, if graceful
+node shutdown is configured for the kubelet. reboot is shutdown and start.
 delete removes the machine and its Node object; the control-plane node cannot be deleted. cordon
 and uncordon work as in kubectl.
 set changes a setting of a Windows node: mac-spoofing=on|off, whether the adapter of the virtual
@@ -35,6 +36,7 @@ EXAMPLES = """\
   transom node add windows-3 --os windows --build 20348 --memory 16Gi
   transom node add worker --count 10
   transom node stop linux-1
+  transom node shutdown linux-1
   transom node start linux-1
   transom node reboot windows-1
   transom node cordon windows-1
@@ -53,6 +55,7 @@ _VERBS = (
     "add",
     "delete",
     "stop",
+    "shutdown",
     "start",
     "reboot",
     "cordon",
@@ -62,6 +65,8 @@ _VERBS = (
     "shell",
 )
 _READY_SECONDS = 30.0
+_RESPONSE_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 3600.0  # pods may take as long as the kubelet's configuration allows
 
 
 def add_node_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +119,8 @@ def run_node_command(args: argparse.Namespace) -> int:
         hint = f"for example: transom node {args.verb}{name_option(args.name)} {example}"
         raise UserError("NODE is required", hint, EXIT_USAGE)
     config = lifecycle.existing_cluster(args.name)
-    call = lifecycle.control_client(config)
+    slow = args.verb in ("shutdown", "reboot")
+    call = lifecycle.control_client(config, _SHUTDOWN_SECONDS if slow else _RESPONSE_SECONDS)
     if args.verb in ("exec", "shell"):
         return _login(config, args)
     if args.verb == "list":
@@ -248,6 +254,7 @@ def _past(verb: str) -> str:
         "add": "added",
         "delete": "deleted",
         "stop": "stopped",
+        "shutdown": "shut down",
         "start": "started",
         "reboot": "rebooted",
         "cordon": "cordoned",

@@ -88,10 +88,11 @@ class ControlHandler:
             case "DELETE", []:
                 await self._pool.delete(name)
                 return _json(200, {"name": name})
-            case "POST", ["start" | "stop" | "reboot" as verb]:
+            case "POST", ["start" | "stop" | "shutdown" | "reboot" as verb]:
                 verbs: dict[str, Callable[[str], Awaitable[None]]] = {
                     "start": self._pool.start,
                     "stop": self._pool.stop,
+                    "shutdown": self._pool.shut_down,
                     "reboot": self._pool.reboot,
                 }
                 await verbs[verb](name)

@@ -84,6 +84,8 @@ class KubeletConfig:
     image_maximum_gc_age: float = 0.0  # seconds; 0: unused images stay
     shutdown_grace_period: float = 0.0
     shutdown_grace_period_critical_pods: float = 0.0
+    # pairs of priority and seconds
+    shutdown_grace_period_by_pod_priority: tuple[tuple[int, int], ...] = ()
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property

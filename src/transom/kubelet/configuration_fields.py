@@ -14,6 +14,15 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _shutdown_periods(value: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        raise ValueError("must be a list of priorities and periods")
+    return tuple(
+        (int(entry.get("priority", 0)), int(entry.get("shutdownGracePeriodSeconds", 0)))
+        for entry in value
+    )
+
+
 # The setting and how to read it.
 CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "enableSystemLogHandler": ("enable_system_log_handler", _flag),
@@ -27,6 +36,10 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "shutdownGracePeriodCriticalPods": (
         "shutdown_grace_period_critical_pods",
         parse_duration,
+    ),
+    "shutdownGracePeriodByPodPriority": (
+        "shutdown_grace_period_by_pod_priority",
+        _shutdown_periods,
     ),
     "syncFrequency": ("sync_frequency", parse_duration),
 }

@@ -145,7 +145,13 @@ class ContainerBuilder:
             ports=port_mappings(container),
             linux=self._linux(pod, linux, target),
             windows=windows,
+            stop_signal=self._stop_signal(container),
         )
+
+    def _stop_signal(self, container: Object) -> str:
+        if not self._env.config.pod_features.stop_signals:
+            return ""
+        return (container.get("lifecycle") or {}).get("stopSignal") or ""
 
     def _target(self, uid: str, container: Object) -> str:
         """The container whose processes an ephemeral container targets."""

@@ -26,6 +26,7 @@ from transom.kubelet.image_gc import ImageGC
 from transom.kubelet.images import ImageManager
 from transom.kubelet.node import checks
 from transom.kubelet.node.agent import NodeAgent
+from transom.kubelet.node_shutdown import NodeShutdownManager
 from transom.kubelet.parts import PodView
 from transom.kubelet.plugins.drivers import CsiDriverRegistry
 from transom.kubelet.plugins.manager import PluginManager
@@ -37,6 +38,10 @@ from transom.kubelet.stats.counting import count_runtime_operations
 from transom.kubelet.stats.metrics import KubeletMetrics
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
+
+# Seconds until the machine ends the kubelet after the shutdown of its pods: its last statuses and
+# events are written in this time.
+_LAST_WRITES = 1.0
 
 
 class BadConfiguration(Exception):
@@ -83,6 +88,9 @@ class Kubelet:
             (lambda: containers.collect(terminated_too=True), images.delete_unused),
             self.agent.changed,
         )
+        self._shutdown = NodeShutdownManager(
+            env, self._active_pods, self.kill_pod, volumes.mounted, self.agent.changed
+        )
         source = (
             StaticPods(env, static) if static is not None else static_pods.static_pod_source(env)
         )
@@ -92,13 +100,16 @@ class Kubelet:
             builder=ContainerBuilder(env, volumes, objects),
             hooks=HookRunner(env),
             volumes=volumes,
-            admission=PodAdmission(env, self.agent.node_anyway, self.kill_pod, evictions.admit),
+            admission=PodAdmission(
+                env, self.agent.node_anyway, self.kill_pod, evictions.admit, self._shutdown.admit
+            ),
             mirrors=ApiMirrors(env),
             prober=self._make_prober,
             sources={"file": source} if source is not None else {},
         )
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)
+        self.agent.set_shutdown_status(self._shutdown.status)
         self.server = KubeletServer(
             env,
             self.core.pods,
@@ -121,6 +132,13 @@ class Kubelet:
     async def kill_pod(self, pod: Object, reason: str, message: str, grace: int | None) -> None:
         """The pod becomes Failed with this reason and message, and is stopped."""
         await self.core.kill_pod(pod, reason, message, grace)
+
+    async def shut_down(self) -> None:
+        """Graceful node shutdown, if it is configured: returns when the machine may end."""
+        if self._shutdown.enabled:
+            await self._shutdown.shut_down()
+            self.core.statuses.flush()
+            await self.env.clock.sleep(_LAST_WRITES)
 
     async def run(self, listener: socket | None = None) -> None:
         """Runs until cancelled or stopped. The node's containers keep running without it."""

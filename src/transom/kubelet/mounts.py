@@ -51,6 +51,8 @@ def _mount(
             sub_path = expand_strictly(expression, variables)
         except (MissingValue, ExpansionTooLarge) as problem:
             raise create_container_config_error(str(problem)) from problem
+    if env.config.pod_features.volume_mounts:
+        _check_recursive_read_only(mount)
     within = ""
     if sub_path:
         within = env.os.host_path(volume.path)
@@ -61,6 +63,26 @@ def _mount(
         read_only=bool(mount.get("readOnly")) or volume.read_only,
         propagation=env.os.mount_propagation(mount.get("mountPropagation")),
         volume_path=within,
+    )
+
+
+def _check_recursive_read_only(mount: Object) -> None:
+    """No runtime of these nodes has recursive read-only mounts: their kernel is older."""
+    mode = mount.get("recursiveReadOnly") or "Disabled"
+    if mode == "Disabled":
+        return
+    propagation = mount.get("mountPropagation") or "None"
+    if not mount.get("readOnly"):
+        problem = "it is not read-only"
+    elif propagation != "None":
+        problem = f"it is not compatible with propagation {go_quote(propagation)}"
+    elif mode == "Enabled":
+        problem = "it is not supported by the runtime"
+    else:
+        return
+    raise create_container_config_error(
+        f"failed to resolve recursive read-only mode: volume {go_quote(mount['name'])} requested "
+        f"recursive read-only mode, but {problem}"
     )
 
 

@@ -23,7 +23,7 @@ from transom.machinery.podutil import (
     is_restartable_init_container,
     persisted_qos_class,
 )
-from transom.runtime.api import Container
+from transom.runtime.api import Container, LinuxContainerUser
 
 _POD_MESSAGE_BYTES = 12 << 10
 _UNKNOWN = "ContainerStatusUnknown"
@@ -414,6 +414,10 @@ class _Converter:
         }
         if old is not None and old.get("volumeMounts"):
             entry["volumeMounts"] = old["volumeMounts"]
+        if self._around.features.stop_signals and container.stop_signal:
+            entry["stopSignal"] = container.stop_signal
+        if self._around.features.container_user and container.user is not None:
+            entry["user"] = {"linux": _user_status(container.user)}
         if old is not None and self._around.features.restart_all:
             _carry_restarts(container, entry, old)
         if container.state == "running":
@@ -489,6 +493,13 @@ def _carry_restarts(container: Container, entry: Object, old: Object) -> None:
 def _cut(text: str, size: int) -> str:
     data = text.encode()
     return text if len(data) <= size else data[:size].decode(errors="ignore")
+
+
+def _user_status(user: LinuxContainerUser) -> Object:
+    out: Object = {"uid": user.uid, "gid": user.gid}
+    if user.supplemental_groups:
+        out["supplementalGroups"] = [*user.supplemental_groups]
+    return out
 
 
 def _mount_status(mount: Object) -> Object:

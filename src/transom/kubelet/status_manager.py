@@ -152,6 +152,12 @@ class StatusManager:
         if entry is not None and entry.timer is not None:
             entry.timer.cancel()
 
+    def flush(self) -> None:
+        """Writes now what waits for a timer."""
+        for entry in self._entries.values():
+            if entry.dirty or entry.final:
+                self._start(entry, 0)
+
     def stop(self) -> None:
         for entry in self._entries.values():
             if entry.timer is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from transom.client.events import NORMAL, WARNING
@@ -19,6 +20,7 @@ from transom.kubelet.base import KubeletContext
 from transom.kubelet.failures import VolumeFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
+from transom.kubelet.node.features import runtime_reports_features
 from transom.kubelet.node.status import network_problem
 from transom.kubelet.parts import Mirrors, PodAdmitHandler, Prober, Volumes
 from transom.kubelet.pods import Pods
@@ -68,12 +70,15 @@ class PodSync:
         self._statuses = statuses
         self._starter = starter
         self._end = terminator
+        features = env.config.pod_features
+        if not runtime_reports_features(env.runtime.version):
+            features = replace(features, container_user=False)
         self._around = status.StatusInputs(
             env.config.node_ips,
             env.runtime.version.name,
             parts.prober,
             terminator.last_words,
-            env.config.pod_features,
+            features,
             parts.allocation.actual,
             parts.allocation.conditions,
         )

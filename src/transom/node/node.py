@@ -167,9 +167,12 @@ class Node:
         return tuple(name for name, one in found if one is not None and one.state == "STOPPED")
 
     async def shut_down(self) -> None:
-        """A Windows shutdown: services get the time that the registry configures
+        """An orderly shutdown. First the kubelet terminates its pods, if graceful node shutdown is
+        configured. On Windows, services then get the time that the registry configures
         (WaitToKillServiceTimeout). The power stays on.
         """
+        if self._kubelet is not None and self.programs.notified_of_shutdown("kubelet"):
+            await self._kubelet.shut_down()
         machine, runtime = self.machine, self.runtime
         if not isinstance(machine, WindowsHost) or not isinstance(runtime, SimRuntime):
             return

@@ -292,6 +292,13 @@ class NodePool:
         self._ready.discard(name)
         self._save()
 
+    async def shut_down(self, name: str) -> None:
+        """An orderly shutdown; then the power is off."""
+        node = self.node(name)
+        if not node.spec.stopped:
+            await node.shut_down()
+        await self.stop(name)
+
     async def start(self, name: str) -> None:
         node = self.node(name)
         if not node.spec.stopped and node.programs.running("kubelet") is not None:
@@ -302,10 +309,7 @@ class NodePool:
         self._save()
 
     async def reboot(self, name: str) -> None:
-        node = self.node(name)
-        if not node.spec.stopped:
-            await node.shut_down()
-        await self.stop(name)
+        await self.shut_down(name)
         await self.start(name)
 
     async def delete(self, name: str) -> None:
@@ -339,12 +343,8 @@ class NodePool:
     def _power_requested(self, name: str, action: PowerAction) -> None:
         """By a program on the node: `shutdown`, Restart-Computer."""
         if name in self._nodes:
-            work = self.reboot if action == "restart" else self._shut_down
+            work = self.reboot if action == "restart" else self.shut_down
             self.cluster.spawn_if_running(lambda: work(name))
-
-    async def _shut_down(self, name: str) -> None:
-        await self.node(name).shut_down()
-        await self.stop(name)
 
     def _save(self) -> None:
         self._save_specs([node.spec for node in self._nodes.values()])

@@ -140,6 +140,7 @@ class ContainerConfig:
     ports: tuple[PortMapping, ...] = ()  # declared ones; a simulated server listens on them
     linux: LinuxContainer | None = None
     windows: WindowsContainer | None = None
+    stop_signal: str = ""  # SIGUSR1, SIGRTMIN+3; "" for that of the image
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,13 @@ class Sandbox:
     created_at: float
     handler: str = ""
     ips: tuple[str, ...] = ()  # empty on the host's network
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxContainerUser:
+    uid: int
+    gid: int
+    supplemental_groups: tuple[int, ...]  # with the primary group
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,8 @@ class Container:
     message: str = ""
     log_path: str = ""  # whole
     mounts: tuple[Mount, ...] = ()
+    stop_signal: str = ""  # "" if the runtime does not report it
+    user: LinuxContainerUser | None = None  # of its first process; None if it is not reported
 
 
 class Image(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from transom.runtime.api import Container, ContainerConfig, ContainerState
+from transom.runtime.api import Container, ContainerConfig, ContainerState, LinuxContainerUser
 
 
 class _Sandbox(Protocol):
@@ -39,6 +39,10 @@ class ContainerFacts(Protocol):
     def reason(self) -> str: ...
     @property
     def message(self) -> str: ...
+    @property
+    def stop_signal(self) -> str: ...
+    @property
+    def user(self) -> LinuxContainerUser | None: ...
 
 
 def container_view(record: ContainerFacts, log_path: str) -> Container:
@@ -61,6 +65,8 @@ def container_view(record: ContainerFacts, log_path: str) -> Container:
         message=record.message,
         log_path=log_path,
         mounts=config.mounts,
+        stop_signal=record.stop_signal,
+        user=record.user,
     )
 
 

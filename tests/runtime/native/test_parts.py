@@ -31,7 +31,7 @@ from transom.runtime.native import cgroups, pause, runc, runtime, snapshots
 from transom.runtime.native.monitor.logfile import LogFile
 from transom.runtime.native.platform import CgroupLimits
 from transom.runtime.oci import capabilities, seccomp, users
-from transom.runtime.oci.platform import signal_number
+from transom.runtime.signals import signal_name, signal_number
 
 # ---- records
 # --------------------------------------------------------------------------------------------------
@@ -234,6 +234,11 @@ def test_runcs_words_are_those_that_people_know(printed: str, expected: str) -> 
 )
 def test_signals(text: str, number: int) -> None:
     assert signal_number(text) == number
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGRTMIN", "SIGRTMIN+15", "SIGRTMAX-14"])
+def test_signals_have_the_names_of_pods(name: str) -> None:
+    assert signal_name(signal_number(name)) == name
 
 
 # ---- users, capabilities, system calls

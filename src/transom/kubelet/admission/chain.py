@@ -1,4 +1,4 @@
-"""The admission handlers in Kubernetes' order: eviction, sysctls, predicates; then, before a pod
+"""The admission handlers in Kubernetes' order: eviction, sysctls, predicates, node shutdown; then, before a pod
 runs, the checks for what the machine and the runtime can enforce.
 """
 
@@ -44,10 +44,20 @@ _DOCKER_APIS = (
 
 class PodAdmission:
     """`node` returns the node as last seen; `evicting` returns the eviction manager's rejection, or
-    None. Raises ValueError when the configuration allows sysctls that cannot be allowed.
+    None; `shutdown` that of the node shutdown manager. Raises ValueError when the configuration
+    allows sysctls that cannot be allowed.
     """
 
-    __slots__ = ("_asked", "_env", "_evicting", "_kill", "_killing", "_node", "_sysctls")
+    __slots__ = (
+        "_asked",
+        "_env",
+        "_evicting",
+        "_kill",
+        "_killing",
+        "_node",
+        "_shutdown",
+        "_sysctls",
+    )
 
     def __init__(
         self,
@@ -55,11 +65,13 @@ class PodAdmission:
         node: Callable[[], Object],
         kill: KillPod,
         evicting: Callable[[Object], PodRejection | None] = lambda pod: None,
+        shutdown: Callable[[Object], PodRejection | None] = lambda pod: None,
     ) -> None:
         self._env = env
         self._node = node
         self._kill = kill
         self._evicting = evicting
+        self._shutdown = shutdown
         self._sysctls = Sysctls(env.config.allowed_unsafe_sysctls, env.config.release)
         self._asked: dict[str, PodRequests] = {}  # by uid; a pod's requests never change
         self._killing: set[asyncio.Task[None]] = set()
@@ -74,7 +86,7 @@ class PodAdmission:
         problem = self._sysctls.problem(pod["spec"])
         if problem:
             return PodRejection("SysctlForbidden", problem)
-        return self._predicates(pod, active_pods)
+        return self._predicates(pod, active_pods) or self._shutdown(pod)
 
     def admit_resize(self, pod: Object, active_pods: Sequence[Object]) -> PodRejection | None:
         """Whether the node can give the pod the resources of its spec."""

@@ -103,6 +103,9 @@ class NodeAgent:
     def set_pressures(self, pressures: Pressures) -> None:
         self._status.pressures = pressures
 
+    def set_shutdown_status(self, status: Callable[[], str]) -> None:
+        self._status.shutdown_status = status
+
     def set_volumes_in_use(self, volumes: Callable[[], Sequence[str] | None]) -> None:
         self._status.volumes_in_use = volumes
 

@@ -8,6 +8,7 @@ from transom.kubelet import allocatable
 from transom.kubelet.admission.sysctls import Sysctls
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.eviction import thresholds
+from transom.kubelet.node_shutdown import shutdown_configuration_problems
 from transom.kubelet.osrules import OsRules
 from transom.machines.api import Host
 
@@ -138,7 +139,9 @@ def _configuration(config: KubeletConfig) -> list[str]:
             "specified",
         ),
     )
-    return [f"invalid configuration: {text}" for broken, text in rules if broken]
+    wrong = [text for broken, text in rules if broken]
+    wrong += shutdown_configuration_problems(config)
+    return [f"invalid configuration: {text}" for text in wrong]
 
 
 def _resources(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:

@@ -114,6 +114,7 @@ class NodeStatus:
         "_unschedulable",
         "_volume_limits",
         "pressures",
+        "shutdown_status",
         "volumes_in_use",
     )
 
@@ -134,6 +135,7 @@ class NodeStatus:
         self._clock = clock
         self._record_event = record_event
         self.pressures: Pressures = NoPressures()
+        self.shutdown_status: Callable[[], str] = lambda: ""
         # Unique names of volumes that must stay attached; None until known, and then the status is
         # left unchanged.
         self.volumes_in_use: Callable[[], Sequence[str] | None] = lambda: None
@@ -336,6 +338,9 @@ class NodeStatus:
 
     def _problems(self, capacity: Object) -> list[str]:
         problems = self._runtime_problems(self._runtime.status())
+        shutdown = self.shutdown_status()
+        if shutdown:
+            problems.append(shutdown)
         missing = [
             name for name in ("cpu", "memory", "pods", "ephemeral-storage") if name not in capacity
         ]

@@ -131,6 +131,11 @@ def _newer_fields(config: KubeletConfig) -> Object:
     """Fields that 1.20 does not have."""
     enabled = FeatureSet(Release(*config.release), config.feature_gates).enabled
     out: Object = {}
+    if enabled("GracefulNodeShutdownBasedOnPodPriority"):
+        out["shutdownGracePeriodByPodPriority"] = [
+            {"priority": priority, "shutdownGracePeriodSeconds": seconds}
+            for priority, seconds in config.shutdown_grace_period_by_pod_priority
+        ]
     if enabled("ImageMaximumGCAge"):
         out["imageMaximumGCAge"] = format_duration(config.image_maximum_gc_age)
     if enabled("NodeLogQuery"):

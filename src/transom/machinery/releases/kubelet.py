@@ -30,6 +30,10 @@ KubeletBehaviour = Literal[
     "ResizeEvents",
     "AuthorizedSubresources",
     "EvictedStatus",
+    "ShutdownFieldNames",
+    "ShutdownGroups",
+    "ShutdownTexts",
+    "ShutdownUnmounts",
     "TerminalPhases",
     "ThreeOlderKubelets",
     "UnnamedContainerEvents",
@@ -74,6 +78,14 @@ _SINCE: Final[dict[KubeletBehaviour, Release]] = {
     "AuthorizedSubresources": Release(1, 32),
     # The status of evicted pods keeps containers and conditions.
     "EvictedStatus": Release(1, 22),
+    # Errors of a configuration spell fields as in "shutdownGracePeriod".
+    "ShutdownFieldNames": Release(1, 24),
+    # A node shutdown goes by priority: a group starts when the one before it has ended. Has an event.
+    "ShutdownGroups": Release(1, 23),
+    # Pods that end with their node have the reason Terminated, earlier Shutdown.
+    "ShutdownTexts": Release(1, 22),
+    # A node shutdown waits until the volumes of a group are unmounted.
+    "ShutdownUnmounts": Release(1, 32),
     # Deleted pods end as Succeeded or Failed.
     "TerminalPhases": Release(1, 27),
     # Kubelets may be three minor versions older than the API server, earlier two.

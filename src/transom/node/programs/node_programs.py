@@ -337,6 +337,15 @@ class NodePrograms:
             for moment, pid, data in self._output.get(binary, ())
         ]
 
+    def notified_of_shutdown(self, binary: str) -> bool:
+        """Whether the machine notifies the program before it shuts down: on Windows, services
+        only.
+        """
+        process = self.running(binary)
+        if process is None:
+            return False
+        return not self._node.spec.windows or process.at_boot or process.service
+
     async def lose_power(self) -> None:
         """Ends everything immediately. Returns when the kubelet no longer writes to the API."""
         kubelet = self.running("kubelet")

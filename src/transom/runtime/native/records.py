@@ -18,12 +18,14 @@ from transom.runtime.api import (
     Container,
     ContainerConfig,
     ContainerState,
+    LinuxContainerUser,
     Sandbox,
     SandboxConfig,
     SandboxState,
 )
 from transom.runtime.native.platform import CannotStart, SandboxFacts, SandboxPlan, Spec
 from transom.runtime.records import container_view
+from transom.runtime.signals import signal_name, signal_number
 
 RECORD = "record.json"
 
@@ -227,6 +229,16 @@ class NativeContainer:
     def first_id(self) -> int:
         """The user of this machine that the container's root maps to."""
         return self.sandbox.plan.first_id if self.own_users else 0
+
+    @property
+    def user(self) -> LinuxContainerUser | None:
+        return None
+
+    @property
+    def stop_signal(self) -> str:
+        """The signal that stops it, by its name."""
+        image = (self.image.config.get("config") or {}).get("StopSignal") or ""
+        return signal_name(signal_number(self.config.stop_signal or str(image)))
 
     def view(self) -> Container:
         if self._view is None:

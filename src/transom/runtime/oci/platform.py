@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import signal
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -33,8 +31,8 @@ from transom.runtime.native.platform import (
 )
 from transom.runtime.oci import capabilities, seccomp, users
 from transom.runtime.oci import spec as specs
+from transom.runtime.signals import signal_number
 
-_SIGNAL: Final = re.compile(r"(?:SIG)?(RTMIN|RTMAX)([+-]\d+)?")
 _TASK: Final = "failed to create containerd task: "
 _PAUSE_USER: Final = 65535
 
@@ -197,7 +195,10 @@ class LinuxPlatform:
 
     async def stop(self, container: RunningContainer) -> None:
         container.signal(
-            signal_number(str(specs.oci_image_config(container.request).get("StopSignal") or ""))
+            signal_number(
+                container.request.config.stop_signal
+                or str(specs.oci_image_config(container.request).get("StopSignal") or "")
+            )
         )
 
     def exit_code(self, request: ContainerRequest, status: int, exec_id: str = "") -> int:
@@ -214,20 +215,6 @@ class LinuxPlatform:
 
     def layer_usage(self, request: ContainerRequest, counted: tuple[int, int]) -> tuple[int, int]:
         return counted
-
-
-def signal_number(text: str) -> int:
-    """SIGTERM for anything that is not a signal: `SIGQUIT`, `quit`, `3`, `RTMIN+3`."""
-    text = text.strip().upper()
-    if text.isascii() and text.isdigit():
-        return int(text) if 0 < int(text) <= signal.SIGRTMAX else signal.SIGTERM
-    if match := _SIGNAL.fullmatch(text):
-        number = getattr(signal, f"SIG{match[1]}") + int(match[2] or 0)
-        return int(number) if signal.SIGRTMIN <= number <= signal.SIGRTMAX else signal.SIGTERM
-    found = getattr(
-        signal.Signals, text if text.startswith("SIG") else f"SIG{text}", signal.SIGTERM
-    )
-    return int(found)
 
 
 @cache

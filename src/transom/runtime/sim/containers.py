@@ -441,8 +441,11 @@ async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> No
         return
     context = c.context
     patience = stop_grace_seconds(core, c, grace)
+    if c.stop_signal == "SIGKILL":
+        kill_sim_container(core, c)
+        return
     if context is not None and context.program is not None:
-        context.program.signal("CTRL_SHUTDOWN_EVENT" if core.windows else c.spec.stop_signal)
+        context.program.signal("CTRL_SHUTDOWN_EVENT" if core.windows else c.stop_signal)
     if patience > 0 and c.state == "running":
         await _end_within(core, c, patience)
     if c.state == "running":

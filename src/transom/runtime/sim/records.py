@@ -11,6 +11,7 @@ from transom.runtime.api import (
     Container,
     ContainerConfig,
     ContainerState,
+    LinuxContainerUser,
     Sandbox,
     SandboxConfig,
     SandboxState,
@@ -20,6 +21,7 @@ from transom.runtime.sim.catalogue import CatalogueImage
 from transom.runtime.sim.logs import ContainerLog
 from transom.runtime.sim.sockets import NetworkNamespace
 from transom.runtime.sim.table import ProcessIdTable
+from transom.runtime.sim.users import ContainerIdentity, linux_identity
 from transom.userland.api import Program, ProgramContext
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from transom.runtime.sim.meter import ContainerMeter
     from transom.runtime.sim.streams import ExecClient, InputBuffer
     from transom.runtime.sim.terminal import Terminal
-    from transom.runtime.sim.users import ContainerIdentity
 
 
 class WindowsIsolation(NamedTuple):
@@ -199,6 +200,18 @@ class SimContainer:
     def host_process(self) -> bool:
         """Whether it is a process of the node."""
         return self.sandbox.host_process
+
+    @property
+    def user(self) -> LinuxContainerUser | None:
+        if self.spec.platform.os != "linux":
+            return None
+        identity = linux_identity(self.config, self.spec)
+        groups = dict.fromkeys((identity.gid, *identity.groups))
+        return LinuxContainerUser(identity.uid, identity.gid, tuple(groups))
+
+    @property
+    def stop_signal(self) -> str:
+        return self.config.stop_signal or self.spec.stop_signal
 
     def view(self) -> Container:
         if self._view is None:
