@@ -22,6 +22,7 @@ from transom.web.cluster_feed import ClusterFeed
 from transom.web.forwards import PortForwards
 from transom.web.kind_index import KindIndex
 from transom.web.login import Logins, Session
+from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
 
 _PLACE: Final = re.compile(r"\{(\w+)(\.\.\.)?\}")
@@ -39,6 +40,7 @@ class ConsoleServices:
     feed: ClusterFeed  # the live state of the cluster
     kinds: KindIndex  # what the API server serves
     forwards: PortForwards
+    scenarios: ScenarioRuns
     cluster: str  # the name of the context, for people
     user: str  # the identity, for people
     namespace: str  # the default one of the context

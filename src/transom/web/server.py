@@ -20,6 +20,7 @@ from transom.web.kind_index import KindIndex
 from transom.web.login import Logins
 from transom.web.page_table import PAGES
 from transom.web.routing import ConsoleServices, Page
+from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
 
 _LIMITS: Final = HttpLimits(connections=512)
@@ -82,6 +83,7 @@ def make_services(target: RestConfig, clock: Clock, pages: tuple[Page, ...]) -> 
         ClusterFeed(api, client, clock, target.namespace),
         KindIndex(api, clock),
         PortForwards(api, streams),
+        ScenarioRuns(api, streams, clock),
         target.context or f"{target.host}:{target.port}",
         target.user or "unknown user",
         target.namespace,

@@ -1,0 +1,21 @@
+// Shows a change of the scenario that is on, also one by another client.
+import { byId } from "./dom.js";
+import { getJson } from "./server.js";
+
+const list = byId("scenarios");
+const seconds = 2;
+
+async function look() {
+  if (document.hidden) return;
+  try {
+    const now = await getJson("/why/scenarios/state");
+    if (now.phase !== list.dataset.phase || now.name !== list.dataset.name) location.reload();
+  } catch {
+    // The next look tells; a session that ended is shown by getJson.
+  }
+}
+
+if (list) {
+  setInterval(look, seconds * 1000);
+  document.addEventListener("visibilitychange", look);
+}
