@@ -38,6 +38,7 @@ class ScriptedCluster:
         self.namespace: dict[str, Any] | None = None
         self.changes: list[tuple[str, str]] = []
         self.refuse = ""
+        self.created = asyncio.Event()
 
     def __call__(self, request: HttpRequest) -> Answer:
         if request.method != "GET":
@@ -49,6 +50,7 @@ class ScriptedCluster:
         if request.path == "/api/v1/namespaces/scenario":
             if request.method == "PATCH":
                 self.namespace = orjson.loads(request.body)
+                self.created.set()
             if self.namespace is None:
                 return _json({"kind": "Status", "code": 404, "message": "not found"}, 404)
             found = self.namespace
@@ -141,8 +143,7 @@ async def test_a_scenario_can_be_ended_while_it_starts(browser: ContextFactory) 
     async with browser(cluster) as console:
         assert await _switch(console, "slow-image-pull", True, node="windows-1") == 303
         async with asyncio.timeout(10):
-            while cluster.namespace is None:
-                await asyncio.sleep(0)
+            await cluster.created.wait()
         state = await console.services.scenarios.read_state()
         assert (state.phase.value, state.node) == ("starting", "windows-1")
         assert await _switch(console, "slow-image-pull", False) == 303

@@ -129,8 +129,9 @@ def test_lint_checks_while_typing_and_applies_fixes(tab: Any) -> None:
     assert tab.locator(".diff-line.removed").count() > 1
     tab.click("#apply-fixes")
     tab.wait_for_function("!document.getElementById('manifest').value.includes('privileged')")
-    tab.select_option("select[name=rehearse]", "1.33")
-    tab.wait_for_selector("text=Upgrade to 1.33")
+    tab.select_option("select[name=to-release]", "1.33")
+    tab.wait_for_selector("#rehearsal >> text=to Kubernetes 1.33")
+    tab.select_option("select[name=to-release]", "")
     tab.fill("#manifest", f"a: [{EVIL}")
     tab.wait_for_selector("text=WIN-LINT-000")
     with tab.expect_download() as saved:

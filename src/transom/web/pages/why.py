@@ -325,7 +325,7 @@ async def show_scenarios(request: PageRequest) -> Answer:
         if state.phase in (ScenarioPhase.STARTING, ScenarioPhase.ON):
             causes = await run_in_worker(find_causes, request.services.api.target, ())
             about = scenario_switches.related_findings(state.name, causes)
-            nothing = tag("p", "Doctor does not report it yet.", class_="muted")
+            nothing = tag("p", "Doctor does not report it yet.", id="not-reported", class_="muted")
             found = [tag("h3", "Doctor"), findings_list(about) if about else nothing]
         body = scenario_switches.render_scenarios(request, state, nodes, found)
     return page_response(
