@@ -20,6 +20,7 @@ from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 from transom.web.cluster_feed import ClusterFeed
 from transom.web.forwards import PortForwards
+from transom.web.identity import ConsoleIdentity
 from transom.web.kind_index import KindIndex
 from transom.web.login import Logins, Session
 from transom.web.scenario_runs import ScenarioRuns
@@ -42,7 +43,7 @@ class ConsoleServices:
     forwards: PortForwards
     scenarios: ScenarioRuns
     cluster: str  # the name of the context, for people
-    user: str  # the identity, for people
+    identity: ConsoleIdentity
     namespace: str  # the default one of the context
     navigation: tuple[tuple[str, str], ...]  # title and path of each page
 
