@@ -215,19 +215,18 @@ def _rehearse(args: argparse.Namespace, config: LintConfig, cluster: LiveCluster
 def _upgrade_nodes(text: str, args: argparse.Namespace) -> TargetNodes:
     """ "1.36/20348/containerd"; the runtime may be left out."""
     from transom.lint.config import LintConfigError, build_option, release_option
-    from transom.windows.target_nodes import target_nodes_from_options
+    from transom.lint.upgrade import upgrade_nodes
 
     release, _, rest = text.partition("/")
     build, _, runtime = rest.partition("/")
     if runtime not in ("", "docker", "containerd"):
         raise LintConfigError(f"unknown runtime {runtime!r}: choose docker or containerd")
-    return target_nodes_from_options(
+    return upgrade_nodes(
         release_option(release),
         build_option(build) if build else None,
         runtime or None,  # type: ignore[arg-type]
         args.network,
         args.feature,
-        True,
     )
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 from transom.cli.command import Command
 
 if TYPE_CHECKING:
-    from transom.scenarios.model import Object, Scenario
+    from transom.scenarios.model import Scenario
 
 HELP = """\
 Produce a known fault of Windows nodes in a running cluster, and show what `transom doctor` reports
@@ -26,8 +24,6 @@ EXAMPLES = """\
   transom scenario run 65-backends
   transom doctor
   transom scenario end 65-backends"""
-_GONE_SECONDS = 60.0
-_MERGE = "application/apply-patch+yaml"
 
 
 def add_scenario_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,12 +86,17 @@ def _show(one: Scenario, output: str) -> None:
 
 def _run(one: Scenario, args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
+    from transom.scenarios.cluster_calls import ClusterCalls
     from transom.scenarios.model import end_scenario, run_scenario
     from transom.scenarios.nodes import scenario_node
 
     config = lifecycle.existing_cluster(args.name)
     call = lifecycle.control_client(config)
-    cluster = ClusterCalls(call)
+
+    async def send(method: str, path: str, body: Any, media_type: str) -> Any:
+        return call(method, path, body, media_type)
+
+    cluster = ClusterCalls(send)
     node = scenario_node(call("GET", "/transom/nodes")["items"], args.node)
     if args.verb == "end":
         asyncio.run(end_scenario(one, cluster, node))
@@ -129,56 +130,6 @@ def _findings(args: argparse.Namespace) -> list[dict[str, Any]]:
     assert config is not None, "the cluster runs"
     where = connect.doctor_target(config.own_kubeconfig, "")
     return [finding.document() for finding in examine(connect.take_snapshot(where))]
-
-
-class ClusterCalls:
-    """`ScenarioCluster` of a running cluster."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-
-    async def apply(self, obj: Object) -> None:
-        path = f"{_path(obj)}?fieldManager=transom-scenario&force=true"
-        self._call("PATCH", path, obj, _MERGE)
-
-    async def delete(self, obj: Object) -> None:
-        """Returns when it is gone."""
-        from transom.kit.user_errors import UserError
-
-        grace = {"gracePeriodSeconds": 0} if obj["kind"] == "Pod" else {}
-        end = time.monotonic() + _GONE_SECONDS
-        try:
-            self._call("DELETE", _path(obj), {"propagationPolicy": "Background", **grace})
-            while time.monotonic() < end:
-                self._call("GET", _path(obj))
-                await asyncio.sleep(0.5)
-        except UserError as problem:
-            if "not found" not in str(problem):
-                raise
-
-    async def control(self, method: str, path: str, body: Any = None) -> Any:
-        return self._call(method, path, body)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-_PLURALS = {
-    "ConfigMap": "configmaps",
-    "DaemonSet": "daemonsets",
-    "Deployment": "deployments",
-    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
-    "Namespace": "namespaces",
-    "Pod": "pods",
-    "Service": "services",
-}
-
-
-def _path(obj: Object) -> str:
-    version, meta = obj["apiVersion"], obj["metadata"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    within = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-    return f"{root}{within}/{_PLURALS[obj['kind']]}/{meta['name']}"
 
 
 COMMAND = Command(HELP, EXAMPLES, add_scenario_arguments, run_scenario_command)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
@@ -66,8 +68,11 @@ def run_up_command(args: argparse.Namespace) -> int:
         signal.signal(signal.SIGTERM, before)
     took = time.monotonic() - began
     if args.output != "text":
-        console.print_value(lifecycle.cluster_status(config), args.output)
-        return _console(config) if args.console else 0
+        status = lifecycle.cluster_status(config)
+        if args.console:
+            return _console(config, lambda found: _print(status | {"console": found}, args.output))
+        console.print_value(status, args.output)
+        return 0
     print(
         f"Cluster {console.colour_text(config.name, 'bold')} is {console.colour_text('ready', 'green')} "
         f"after {took:.2f} s:"
@@ -79,13 +84,20 @@ def run_up_command(args: argparse.Namespace) -> int:
     return _console(config) if args.console else 0
 
 
-def _console(config: ClusterConfig) -> int:
+def _print(value: dict[str, Any], output: str) -> None:
+    """One document, at once: the program that reads it does not wait for the console's end."""
+    console.print_value(value, output)
+    sys.stdout.flush()
+
+
+def _console(config: ClusterConfig, report: Callable[[dict[str, str]], None] | None = None) -> int:
     from transom.cli.web_console import serve_console
     from transom.client.kubeconfig import load_kubeconfig
     from transom.web.server import ConsoleAddress
 
-    print()
-    return serve_console(load_kubeconfig(config.own_kubeconfig), ConsoleAddress())
+    if report is None:
+        print()
+    return serve_console(load_kubeconfig(config.own_kubeconfig), ConsoleAddress(), report)
 
 
 def _dry_run(args: argparse.Namespace) -> int:

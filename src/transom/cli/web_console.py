@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,14 @@ def run_console_command(args: argparse.Namespace) -> int:
     return serve_console(target, address)
 
 
-def serve_console(target: RestConfig, address: ConsoleAddress) -> int:
-    """Serves in the foreground until a signal."""
+def serve_console(
+    target: RestConfig,
+    address: ConsoleAddress,
+    report: Callable[[dict[str, str]], None] | None = None,
+) -> int:
+    """Serves in the foreground until a signal. `report` gets the address and the login link, for
+    programs; without it, both are printed for people.
+    """
     import asyncio
 
     from transom.kit import logs
@@ -87,17 +94,20 @@ def serve_console(target: RestConfig, address: ConsoleAddress) -> int:
         except OSError as problem:
             why = f"cannot listen on {address.host}:{address.port}: {problem.strerror}"
             raise UserError(why, "choose another port with --port N") from problem
+        if report is not None:
+            report({"address": running.origin, "loginLink": running.make_login_link()})
+            await _serve_until_signal(running)
+            return
         print(f"Console of {target.context or target.host} as {target.user}: {running.origin}")
-        await _serve(running)
+        await _serve_with_links(running)
 
     asyncio.run(main())
     return 0
 
 
-async def _serve(running: Console) -> None:
+async def _serve_with_links(running: Console) -> None:
+    """Serves, and prints a login link now and whenever the user presses Enter."""
     import asyncio
-
-    from transom.kit.process import run_until_signal
 
     def print_link() -> None:
         print(f"log in once with: {running.make_login_link()}", flush=True)
@@ -108,13 +118,21 @@ async def _serve(running: Console) -> None:
         else:
             asyncio.get_running_loop().remove_reader(sys.stdin)
 
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
     print_link()
     if _can_ask():
         print("Enter prints a new login link, Ctrl-C stops the console.", flush=True)
         asyncio.get_running_loop().add_reader(sys.stdin, on_input)
+    await _serve_until_signal(running)
+
+
+async def _serve_until_signal(running: Console) -> None:
+    import asyncio
+
+    from transom.kit.process import run_until_signal
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
     try:
         await run_until_signal(wait)
     finally:

@@ -60,6 +60,7 @@ _KINDS: Final = (
 _MOST_LOGS: Final = 20
 _MOST_SECRETS: Final = 200
 _TAIL: Final = 50
+_LISTS_AT_ONCE: Final = 4  # each connection has buffers of 1/4 MiB, and a TLS handshake
 
 
 class ApiReader(Protocol):
@@ -116,6 +117,7 @@ async def _unhealthy(api: ApiReader) -> tuple[str, ...]:
 async def _objects(api: ApiReader) -> tuple[Mapping[str, Sequence[Object]], Mapping[str, str]]:
     objects: dict[str, Sequence[Object]] = {}
     unread: dict[str, str] = {}
+    room = asyncio.Semaphore(_LISTS_AT_ONCE)
 
     async def one(kind: str) -> None:
         """Lists a kind in the first version that the server has; a kind that the release lacks is
@@ -124,7 +126,8 @@ async def _objects(api: ApiReader) -> tuple[Mapping[str, Sequence[Object]], Mapp
         resource = builtin_resource(kind)
         for version in dict.fromkeys((resource.version, *BY_KEY[kind].versions)):
             try:
-                objects[resource.plural] = (await api.list(resource.at(version))).items
+                async with room:
+                    objects[resource.plural] = (await api.list(resource.at(version))).items
                 return
             except ApiError as problem:
                 if problem.code != 404:

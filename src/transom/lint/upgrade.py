@@ -21,8 +21,8 @@ from transom.machinery.releases.release import TABLES_SINCE
 from transom.machinery.releases.served import find_deprecation, served_resources
 from transom.windows.limits import LIMITS
 from transom.windows.match import pod_in, record_holds, steps_text
-from transom.windows.records import NodeTarget, WindowsLimit
-from transom.windows.target_nodes import TargetNodes
+from transom.windows.records import Network, NodeTarget, Release, Runtime, WindowsLimit
+from transom.windows.target_nodes import TargetNodes, target_nodes_from_options
 
 Outcome = Literal["breaks", "changes", "works"]
 _DRIVE: Final = re.compile(r"(?i)^[d-z]:[\\/]?$")
@@ -135,6 +135,17 @@ class UpgradeReport:
 
     def of(self, outcome: Outcome) -> list[UpgradeItem]:
         return [item for item in self.items if item.outcome == outcome]
+
+
+def upgrade_nodes(
+    release: Release,
+    build: int | None,
+    runtime: Runtime | None,
+    network: Network | None = None,
+    features: Iterable[str] = (),
+) -> TargetNodes:
+    """The nodes before or after an upgrade, in a cluster with nodes of both operating systems."""
+    return target_nodes_from_options(release, build, runtime, network, tuple(features), True)
 
 
 def rehearse_upgrade(

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 Object = dict[str, Any]
 NAMESPACE = "scenario"
+NAME_LABEL = "scenario.transom.dev/name"  # of the namespace: which scenario runs,
+NODE_LABEL = "scenario.transom.dev/node"  # and on which node
 
 
 class ScenarioNode(NamedTuple):
@@ -97,7 +99,8 @@ def setting(name: str, value: object) -> Step:
 
 
 async def run_scenario(scenario: Scenario, cluster: ScenarioCluster, node: ScenarioNode) -> None:
-    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    labels = {NAME_LABEL: scenario.name, NODE_LABEL: node.name}
+    await cluster.apply(scenario_namespace(labels))
     for step in scenario.steps:
         await step(cluster, node)
 
@@ -105,4 +108,10 @@ async def run_scenario(scenario: Scenario, cluster: ScenarioCluster, node: Scena
 async def end_scenario(scenario: Scenario, cluster: ScenarioCluster, node: ScenarioNode) -> None:
     for step in scenario.undo:
         await step(cluster, node)
-    await cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    await cluster.delete(scenario_namespace())
+
+
+def scenario_namespace(labels: Object | None = None) -> Object:
+    """The namespace of scenarios. Its labels say which one runs, to every client of the cluster."""
+    meta: Object = {"name": NAMESPACE, **({"labels": labels} if labels else {})}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}

@@ -28,7 +28,7 @@ TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _LARGEST_BODY: Final = 16 * 1024 * 1024
 _SECONDS: Final = 30.0  # until the head of a response
 _CONNECT_SECONDS: Final = 10.0
-_IDLE_KEPT: Final = 8
+_IDLE_KEPT: Final = 4
 _MOST_OPEN: Final = 256
 
 Query = Mapping[str, str | Sequence[str]]

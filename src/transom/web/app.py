@@ -4,7 +4,7 @@
 2. Static files and the login, which need no session.
 3. Session: the cookie.
 4. Origin and CSRF token, for everything that is not a read.
-5. Route: `page_table.PAGES`.
+5. Route: `page_table.PAGES`. Pages show the name of the user that the API server sees.
 6. Errors of the API server become a page or a JSON object with its message.
 """
 
@@ -79,6 +79,8 @@ class ConsoleApp:
         found = self._router.find(request.method, request.path)
         route, params = found if found else (None, {})
         page_request = PageRequest(request, session, self._services, params)
+        if _wants_page(request):
+            await self._services.identity.resolve_name()
         if route is None:
             if methods := self._router.methods(request.path):
                 return json_error(405, f"use {' or '.join(methods)}")

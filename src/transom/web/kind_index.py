@@ -18,7 +18,7 @@ from transom.web.api_access import ApiAccess
 KEPT_SECONDS: Final = 15.0
 CORE: Final = "core"  # the core group in addresses of the console
 NO_NAMESPACE: Final = "-"
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 4  # each connection has buffers of 1/4 MiB
 
 
 @dataclass(frozen=True, slots=True)

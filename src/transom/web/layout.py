@@ -59,6 +59,7 @@ def _framed(
     status: int,
 ) -> HttpResponse:
     services, session = request.services, request.session
+    user = services.identity.name
     logout = tag(
         "form",
         tag("input", type="hidden", name="csrf", value=session.csrf),
@@ -88,9 +89,9 @@ def _framed(
                 "div",
                 tag(
                     "span",
-                    f"{services.user} @ {services.cluster}",
+                    f"{user} @ {services.cluster}",
                     class_="identity",
-                    title=f"Every request uses the rights of {services.user} in {services.cluster}",
+                    title=f"Every request uses the rights of {user} in {services.cluster}",
                 ),
                 logout,
                 class_="account",

@@ -20,8 +20,10 @@ from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
 from transom.web.cluster_feed import ClusterFeed
 from transom.web.forwards import PortForwards
+from transom.web.identity import ConsoleIdentity
 from transom.web.kind_index import KindIndex
 from transom.web.login import Logins, Session
+from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
 
 _PLACE: Final = re.compile(r"\{(\w+)(\.\.\.)?\}")
@@ -39,8 +41,9 @@ class ConsoleServices:
     feed: ClusterFeed  # the live state of the cluster
     kinds: KindIndex  # what the API server serves
     forwards: PortForwards
+    scenarios: ScenarioRuns
     cluster: str  # the name of the context, for people
-    user: str  # the identity, for people
+    identity: ConsoleIdentity
     namespace: str  # the default one of the context
     navigation: tuple[tuple[str, str], ...]  # title and path of each page
 

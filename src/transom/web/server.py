@@ -16,10 +16,12 @@ from transom.web.api_access import USER_AGENT, ApiAccess
 from transom.web.app import ConsoleApp, login_link
 from transom.web.cluster_feed import ClusterFeed
 from transom.web.forwards import PortForwards
+from transom.web.identity import ConsoleIdentity
 from transom.web.kind_index import KindIndex
 from transom.web.login import Logins
 from transom.web.page_table import PAGES
 from transom.web.routing import ConsoleServices, Page
+from transom.web.scenario_runs import ScenarioRuns
 from transom.web.tasks import StreamLimit
 
 _LIMITS: Final = HttpLimits(connections=512)
@@ -82,8 +84,9 @@ def make_services(target: RestConfig, clock: Clock, pages: tuple[Page, ...]) -> 
         ClusterFeed(api, client, clock, target.namespace),
         KindIndex(api, clock),
         PortForwards(api, streams),
+        ScenarioRuns(api, streams, clock),
         target.context or f"{target.host}:{target.port}",
-        target.user or "unknown user",
+        ConsoleIdentity(api, target.user),
         target.namespace,
         tuple((page.title, page.path) for page in pages),
     )

@@ -140,8 +140,9 @@ def test_lint_checks_while_typing_and_applies_fixes(tab: Any) -> None:
     assert tab.locator(".diff-line.removed").count() > 1
     tab.click("#apply-fixes")
     until(tab, "!document.getElementById('manifest').value.includes('privileged')")
-    tab.select_option("select[name=rehearse]", "1.33")
-    tab.wait_for_selector("text=Upgrade to 1.33")
+    tab.select_option("select[name=to-release]", "1.33")
+    tab.wait_for_selector("#rehearsal >> text=to Kubernetes 1.33")
+    tab.select_option("select[name=to-release]", "")
     tab.fill("#manifest", f"a: [{EVIL}")
     tab.wait_for_selector("text=WIN-LINT-000")
     with tab.expect_download() as saved:
@@ -180,3 +181,60 @@ def test_pages_fit_a_phone(tab: Any, path: str) -> None:
         assert all(field.is_visible() for field in tab.query_selector_all("main form input"))
     finally:
         tab.set_viewport_size({"width": 1280, "height": 860})
+
+
+# ---- phones and keyboard
+
+
+@pytest.mark.parametrize(
+    "path", ["/cluster", "/windows?show=WIN-NET-002", "/lint", "/why/scenarios", "/objects/new"]
+)
+def test_a_page_fits_a_phone(tab: Any, path: str) -> None:
+    tab.set_viewport_size({"width": 380, "height": 760})
+    tab.goto(path)
+    tab.wait_for_selector("header nav a[aria-current]")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 380
+    ends = (
+        "[...document.querySelectorAll('header nav a')].map(a => a.getBoundingClientRect().right)"
+    )
+    assert max(tab.evaluate(ends)) <= 380, "every page can be reached without scrolling"
+
+
+@pytest.mark.parametrize("path", ["/cluster", "/windows"])
+def test_a_page_can_be_used_with_the_keyboard(tab: Any, path: str) -> None:
+    tab.goto(path)
+    tab.keyboard.press("Tab")
+    assert tab.inner_text(":focus") == "Skip to content"
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "content"
+    for _ in range(6):
+        tab.keyboard.press("Tab")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert tab.evaluate(outline) == "solid", "focus is visible"
+    tab.focus("header nav a")
+    tab.keyboard.press("?")
+    assert tab.is_visible("dialog.keys")
+    tab.keyboard.press("Escape")
+    assert tab.locator("dialog").count() == 0
+
+
+def test_an_object_is_created_in_the_browser(tab: Any) -> None:
+    tab.goto("/objects/core/v1/configmaps?namespace=default")
+    tab.click("#new-object")
+    text = tab.input_value("#editor")
+    assert text.startswith("apiVersion: v1\nkind: ConfigMap\n")
+    tab.fill("#editor", text.replace("name: \n", "name: from-browser\n"))
+    tab.click("button >> text=Dry run")
+    tab.wait_for_selector("#outcome pre >> text=from-browser")
+    tab.click("#create")
+    tab.wait_for_url("**/configmaps/default/from-browser")
+
+
+def test_a_scenario_is_switched_on_and_off(tab: Any) -> None:
+    tab.goto("/why/scenarios")
+    switch = "#mac-spoofing [role=switch]"
+    tab.click(switch)
+    tab.wait_for_selector(f"{switch}[aria-checked=true]")
+    tab.wait_for_selector("#scenarios[data-phase=on]", timeout=60_000)
+    tab.click(switch)
+    tab.wait_for_selector("#scenarios[data-phase=off]", timeout=60_000)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from transom.cli.main import main
 from transom.machinery.errors import ApiError
 from transom.web.pages.manifest_check import REPORT_FORMATS, check_manifest, render_report
-from transom.web.pages.node_choice import NodeChoice, read_choice
+from transom.web.pages.node_choice import NodeChoice, read_choice, read_rehearsal
 
 PRIVILEGED = """\
 apiVersion: v1
@@ -47,12 +49,38 @@ def test_text_that_is_not_yaml_is_a_finding() -> None:
     assert [one["id"] for one in found["findings"]] == ["WIN-LINT-000"]
 
 
-def test_a_rehearsal_lists_what_another_release_changes() -> None:
-    choice = OLD._replace(build=None, runtime=None)
-    found = check_manifest(PRIVILEGED, choice, (1, 25))["rehearsal"]
-    assert found["release"] == "1.25"
-    assert [one["id"] for one in found["added"]] == ["WIN-LINT-004"]
-    assert found["removed"] == []
+UPGRADED = NodeChoice((1, 36), 20348, "containerd", None)
+
+
+def test_a_rehearsal_is_that_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        PRIVILEGED
+        + "---\napiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: a}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "manifest.yaml").write_text(text)
+    command = ["lint", "manifest.yaml", "--no-config", "--from", "1.20/17763/docker"]
+    main([*command, "--to", "1.36/20348/containerd", "--output", "json"])
+    expected = json.loads(capsys.readouterr().out)
+    assert {"breaks", "changes"} <= {one["outcome"] for one in expected["items"]}
+    assert check_manifest(text, OLD, UPGRADED)["rehearsal"] == {**expected, "more": 0}
+    assert json.loads(render_report(text, OLD, "json", UPGRADED)["text"]) == expected
+    assert "Breaks:" in render_report(text, OLD, "text", UPGRADED)["text"]
+
+
+def test_a_rehearsal_has_no_sarif_report() -> None:
+    with pytest.raises(ApiError, match="text or JSON"):
+        render_report(PRIVILEGED, OLD, "sarif", UPGRADED)
+
+
+def test_the_nodes_after_an_upgrade_are_optional_and_checked() -> None:
+    values = {"to-release": "1.36", "to-build": "20348", "to-runtime": "containerd"}
+    assert read_rehearsal(lambda name: values.get(name, ""), OLD) == UPGRADED
+    assert read_rehearsal(lambda name: "", OLD) is None
+    with pytest.raises(ApiError):
+        read_rehearsal(lambda name: "<b>" if name == "to-release" else "", OLD)
 
 
 @pytest.mark.parametrize("form", REPORT_FORMATS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from transom.http.messages import Answer
@@ -9,21 +10,15 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
 from transom.web.layout import page_response
 from transom.web.markup import tag
-from transom.web.pages.node_choice import (
-    NodeChoice,
-    choice_fields,
-    choice_release,
-    read_choice,
-    select_field,
-)
 from transom.web.responses import json_response
 from transom.web.routing import Page, PageRequest, Route
 from transom.web.workers import run_in_worker
-from transom.windows import releases
 
 if TYPE_CHECKING:
-    from transom.web.pages import manifest_check
+    from transom.web.pages import manifest_check, node_choice
+    from transom.web.pages.node_choice import NodeChoice
 else:
+    node_choice = lazy_import("transom.web.pages.node_choice")
     manifest_check = lazy_import("transom.web.pages.manifest_check")
 
 MOST_BYTES: Final = 256 * 1024
@@ -51,12 +46,7 @@ spec:
 
 
 async def show_lint(request: PageRequest) -> Answer:
-    choice = read_choice(request.query, await _server_release(request))
-    known = sorted(releases.RELEASES, reverse=True)
-    rehearsals = [
-        ("", "no"),
-        *((releases.release_text(r), releases.release_text(r)) for r in known),
-    ]
+    choice = node_choice.read_choice(request.query, await _server_release(request))
     return page_response(
         request,
         PAGE,
@@ -64,12 +54,12 @@ async def show_lint(request: PageRequest) -> Answer:
         tag("h1", "Lint"),
         tag(
             "form",
-            choice_fields(choice),
-            select_field("rehearse", "Rehearse an upgrade to", rehearsals, ""),
+            node_choice.choice_fields(choice),
             tag("span", class_="grow"),
-            select_field("format", "Save as", _FORMATS, "text"),
+            node_choice.select_field("format", "Save as", _FORMATS, "text"),
             tag("button", "Save", type="button", id="save"),
             tag("button", "Check", type="submit", class_="primary"),
+            node_choice.rehearsal_fields(),
             class_="toolbar trace-form",
             id="options",
         ),
@@ -107,7 +97,7 @@ async def _server_release(request: PageRequest) -> str:
     try:
         version = await request.services.api.get_json("/version")
         text = f"{version['major']}.{version['minor'].rstrip('+')}"
-        choice_release(text)
+        node_choice.choice_release(text)
     except (ApiError, KeyError):
         return ""
     return text
@@ -115,9 +105,8 @@ async def _server_release(request: PageRequest) -> str:
 
 async def check_manifests(request: PageRequest) -> Answer:
     text, choice, body = _read(request)
-    rehearse = str(body.get("rehearse") or "")
-    wanted = choice_release(rehearse) if rehearse else None
-    return json_response(await run_in_worker(manifest_check.check_manifest, text, choice, wanted))
+    later = node_choice.read_rehearsal(_field_of(body), choice)
+    return json_response(await run_in_worker(manifest_check.check_manifest, text, choice, later))
 
 
 async def save_report(request: PageRequest) -> Answer:
@@ -125,7 +114,10 @@ async def save_report(request: PageRequest) -> Answer:
     form = str(body.get("format") or "text")
     if form not in dict(_FORMATS):
         raise ApiError(400, "BadRequest", f"format is one of {', '.join(dict(_FORMATS))}")
-    return json_response(await run_in_worker(manifest_check.render_report, text, choice, form))
+    later = node_choice.read_rehearsal(_field_of(body), choice)
+    return json_response(
+        await run_in_worker(manifest_check.render_report, text, choice, form, later)
+    )
 
 
 def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:
@@ -137,7 +129,11 @@ def _read(request: PageRequest) -> tuple[str, NodeChoice, dict[str, object]]:
         raise ApiError(400, "BadRequest", "text is required")
     if len(text.encode(errors="replace")) > MOST_BYTES:
         raise ApiError(413, "RequestEntityTooLarge", "at most 256 KiB of manifests can be checked")
-    return text, read_choice(lambda name: str(body.get(name) or "")), body
+    return text, node_choice.read_choice(_field_of(body)), body
+
+
+def _field_of(body: dict[str, object]) -> Callable[[str], str]:
+    return lambda name: str(body.get(name) or "")
 
 
 PAGE = Page(

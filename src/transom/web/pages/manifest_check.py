@@ -1,25 +1,26 @@
-"""Lints text from a browser: findings, the fix as a diff, and what another release would say.
+"""Lints text from a browser: findings, the fix as a diff, and the rehearsal of an upgrade.
 
-The same calls as `transom lint`; for worker threads.
+The same calls as `transom lint` and `transom lint --from --to`; for worker threads.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from transom.lint.config import LintConfig
 from transom.lint.engine import LintReport, lint_sources
-from transom.lint.findings import LintFinding
 from transom.lint.fixes.apply import apply_fixes
 from transom.lint.output import MACHINE
 from transom.lint.output.json import report_document
 from transom.lint.output.text import render_text, report_summary
+from transom.lint.output.upgrade import render_upgrade, upgrade_document
 from transom.lint.sources import ManifestSource, SourcesRead
 from transom.lint.text import SourceText
+from transom.lint.upgrade import UpgradeReport, rehearse_upgrade, upgrade_nodes
+from transom.machinery.errors import ApiError
 from transom.web.pages.node_choice import NodeChoice
-from transom.windows.records import Release
-from transom.windows.releases import release_text
 from transom.windows.target_nodes import TargetNodes, target_nodes_from_options
 
 MOST_FINDINGS: Final = 500
@@ -31,9 +32,16 @@ REPORT_FORMATS: Final[Mapping[str, tuple[Callable[[LintReport], str], str]]] = {
     "junit": (MACHINE["junit"], "lint.xml"),
 }
 
+UPGRADE_FORMATS: Final[Mapping[str, tuple[Callable[[UpgradeReport], str], str]]] = {
+    "text": (render_upgrade, "upgrade.txt"),
+    "json": (lambda report: json.dumps(upgrade_document(report), indent=2) + "\n", "upgrade.json"),
+}
 
-def check_manifest(text: str, choice: NodeChoice, rehearse: Release | None) -> dict[str, Any]:
-    """The report as a document, with `diff` and `fixed`; `rehearsal` if another release is asked."""
+
+def check_manifest(text: str, choice: NodeChoice, later: NodeChoice | None) -> dict[str, Any]:
+    """The report as a document, with `diff` and `fixed`; `rehearsal` if nodes after an upgrade are
+    chosen.
+    """
     nodes = _nodes(choice)
     report = _lint(_source(text), nodes)
     found = report_document(report)
@@ -48,16 +56,33 @@ def check_manifest(text: str, choice: NodeChoice, rehearse: Release | None) -> d
         "fixed": source.text.text if changed else None,
         "fixes": sum(len(one.fixed) for one in changed),
     }
-    if rehearse is not None:
-        later = _lint(_source(text), _nodes(choice._replace(release=rehearse)))
-        found["rehearsal"] = {"release": release_text(rehearse), **_difference(report, later)}
+    if later is not None:
+        rehearsal = upgrade_document(_rehearse(text, choice, later))
+        more = max(0, len(rehearsal["items"]) - MOST_FINDINGS)
+        found["rehearsal"] = {
+            **rehearsal,
+            "items": rehearsal["items"][:MOST_FINDINGS],
+            "more": more,
+        }
     return found
 
 
-def render_report(text: str, choice: NodeChoice, form: str) -> dict[str, str]:
-    """The report as a file: its name and text."""
+def render_report(
+    text: str, choice: NodeChoice, form: str, later: NodeChoice | None = None
+) -> dict[str, str]:
+    """The report, or that of a rehearsal, as a file: its name and text."""
+    if later is not None:
+        if form not in UPGRADE_FORMATS:
+            raise ApiError(400, "BadRequest", "a rehearsal is saved as text or JSON")
+        render_rehearsal, name = UPGRADE_FORMATS[form]
+        return {"name": name, "text": render_rehearsal(_rehearse(text, choice, later))}
     render, name = REPORT_FORMATS[form]
     return {"name": name, "text": render(_lint(_source(text), _nodes(choice)))}
+
+
+def _rehearse(text: str, before: NodeChoice, after: NodeChoice) -> UpgradeReport:
+    sources = SourcesRead([_source(text)])
+    return rehearse_upgrade(sources, upgrade_nodes(*before), upgrade_nodes(*after), LintConfig())
 
 
 def _source(text: str) -> ManifestSource:
@@ -70,26 +95,3 @@ def _nodes(choice: NodeChoice) -> TargetNodes:
 
 def _lint(source: ManifestSource, nodes: TargetNodes) -> LintReport:
     return lint_sources(SourcesRead([source]), nodes, LintConfig())
-
-
-def _difference(before: LintReport, after: LintReport) -> dict[str, Any]:
-    """Findings that only one of two reports has."""
-    old, new = ({_key(one) for one in report.findings} for report in (before, after))
-    return {
-        "added": [_line(one) for one in after.findings if _key(one) not in old][:MOST_FINDINGS],
-        "removed": [_line(one) for one in before.findings if _key(one) not in new][:MOST_FINDINGS],
-    }
-
-
-def _key(finding: LintFinding) -> tuple[str, str, str]:
-    return finding.id, finding.obj.title if finding.obj else "", finding.path
-
-
-def _line(finding: LintFinding) -> dict[str, Any]:
-    return {
-        "id": finding.id,
-        "severity": finding.severity,
-        "line": finding.place[0],
-        "message": finding.message,
-        "remedy": finding.remedy,
-    }

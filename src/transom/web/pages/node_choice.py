@@ -6,7 +6,7 @@ Values come from a browser, so they are checked; the form offers what the tables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, cast
 
 from transom.machinery.errors import ApiError
@@ -22,6 +22,7 @@ from transom.windows.records import (
 )
 
 FIELDS: Final = ("release", "build", "runtime", "network")
+_LATER: Final = "to-"  # before the names of the fields of an upgrade rehearsal
 
 
 class NodeChoice(NamedTuple):
@@ -42,6 +43,14 @@ def read_choice(value: Callable[[str], str], default: str = "") -> NodeChoice:
         cast(Runtime | None, _one_of("runtime", value("runtime"), ALL_RUNTIMES)),
         cast(Network | None, _one_of("network", value("network"), ALL_NETWORKS)),
     )
+
+
+def read_rehearsal(value: Callable[[str], str], now: NodeChoice) -> NodeChoice | None:
+    """The nodes after an upgrade, with the network of now; None if no release is chosen. Raises
+    ApiError 400.
+    """
+    later = read_choice(lambda name: value(_LATER + name))
+    return later._replace(network=now.network) if value(f"{_LATER}release") else None
 
 
 def choice_release(text: str) -> Release:
@@ -66,30 +75,38 @@ def _one_of(name: str, text: str, known: Iterable[str]) -> str | None:
 
 def choice_fields(chosen: NodeChoice) -> list[Markup]:
     """The form's fields."""
-    known = sorted(releases.RELEASES, reverse=True)
-    values: Mapping[str, tuple[str, list[tuple[str, str]], str]] = {
-        "release": (
-            "Release",
-            [(releases.release_text(one), releases.release_text(one)) for one in known],
-            releases.release_text(chosen.release),
-        ),
-        "build": (
-            "Windows build",
-            [("", "any"), *((str(n), wording.build_name(n)) for n in builds.BUILDS)],
-            str(chosen.build or ""),
-        ),
-        "runtime": (
-            "Runtime",
-            [("", "any"), *((one, one) for one in ALL_RUNTIMES)],
-            chosen.runtime or "",
-        ),
-        "network": (
-            "Network",
-            [("", "any"), *((one, one) for one in ALL_NETWORKS)],
-            chosen.network or "",
-        ),
+    values = {
+        "release": ("Release", _RELEASES, releases.release_text(chosen.release)),
+        "build": ("Windows build", _BUILDS, str(chosen.build or "")),
+        "runtime": ("Runtime", _RUNTIMES, chosen.runtime or ""),
+        "network": ("Network", _NETWORKS, chosen.network or ""),
     }
     return [select_field(name, *values[name]) for name in FIELDS]
+
+
+def rehearsal_fields() -> Markup:
+    """The nodes after an upgrade."""
+    return tag(
+        "fieldset",
+        tag("legend", "Rehearse an upgrade to"),
+        select_field(f"{_LATER}release", "Release", [("", "no"), *_RELEASES], ""),
+        select_field(f"{_LATER}build", "Windows build", _BUILDS, ""),
+        select_field(f"{_LATER}runtime", "Runtime", _RUNTIMES, ""),
+        class_="rehearsal",
+    )
+
+
+_Options = list[tuple[str, str]]
+_RELEASES: Final[_Options] = [
+    (releases.release_text(one), releases.release_text(one))
+    for one in sorted(releases.RELEASES, reverse=True)
+]
+_BUILDS: Final[_Options] = [
+    ("", "any"),
+    *((str(number), wording.build_name(number)) for number in builds.BUILDS),
+]
+_RUNTIMES: Final[_Options] = [("", "any"), *((one, one) for one in ALL_RUNTIMES)]
+_NETWORKS: Final[_Options] = [("", "any"), *((one, one) for one in ALL_NETWORKS)]
 
 
 def select_field(name: str, title: str, options: Iterable[tuple[str, str]], chosen: str) -> Markup:

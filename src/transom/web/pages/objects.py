@@ -1,7 +1,7 @@
 """The Objects page: the kinds that the server has, the objects of a kind as a table, and one object.
 
 This module has the tables and the list of all routes; `object_view`, `object_live`,
-`object_changes`, `pod_streams` and `pod_ports` have the rest.
+`object_new`, `object_changes`, `pod_streams` and `pod_ports` have the rest.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ import orjson
 from transom.http.messages import Answer
 from transom.machinery.errors import ApiError
 from transom.web.api_access import TABLE
-from transom.web.kind_index import ServedKind, object_page
+from transom.web.kind_index import CORE, ServedKind, object_page
 from transom.web.layout import page_response
 from transom.web.markup import Child, Markup, fragment, tag
-from transom.web.pages import object_changes, object_live, object_view, pod_ports, pod_streams
+from transom.web.pages import (
+    object_changes,
+    object_live,
+    object_new,
+    object_view,
+    pod_ports,
+    pod_streams,
+)
 from transom.web.pages.object_address import OBJECT, OBJECTS_PAGE, request_kind
 from transom.web.responses import EventStream, event_response, redirect
 from transom.web.routing import PageRequest, Route
@@ -57,7 +64,7 @@ async def show_table(request: PageRequest) -> Answer:
         _kind_list(kinds, kind, request.query("namespace")),
         tag(
             "div",
-            _heading(kind, kinds),
+            _heading(kind, kinds, request.query("namespace")),
             _filters(request, kind, namespaces),
             _table(kind, table, wide=bool(request.query("wide"))),
             _paging(request, kind, table),
@@ -141,7 +148,7 @@ def _kind_list(kinds: tuple[ServedKind, ...], now: ServedKind, namespace: str) -
     )
 
 
-def _heading(kind: ServedKind, kinds: tuple[ServedKind, ...]) -> Markup:
+def _heading(kind: ServedKind, kinds: tuple[ServedKind, ...], namespace: str) -> Markup:
     versions = [one for one in kinds if (one.group, one.plural) == (kind.group, kind.plural)]
     others = [
         tag(
@@ -158,8 +165,19 @@ def _heading(kind: ServedKind, kinds: tuple[ServedKind, ...]) -> Markup:
         tag("h1", kind.kind),
         others,
         tag("span", "", id="live", class_="live", role="status"),
+        tag("span", class_="grow"),
+        tag("a", "New", href=_new_address(kind, namespace), class_="button", id="new-object")
+        if "create" in kind.verbs
+        else None,
         class_="toolbar",
     )
+
+
+def _new_address(kind: ServedKind, namespace: str) -> str:
+    wanted = {"kind": f"{kind.group or CORE}/{kind.version}/{kind.plural}"}
+    if namespace:
+        wanted["namespace"] = namespace
+    return f"{object_new.NEW_OBJECT}?{urlencode(wanted)}"
 
 
 def _filters(request: PageRequest, kind: ServedKind, namespaces: list[str]) -> Markup:
@@ -344,6 +362,8 @@ PAGE = replace(
     OBJECTS_PAGE,
     routes=(
         Route("GET", "/objects", show_start),
+        Route("GET", object_new.NEW_OBJECT, object_new.show_new_object),
+        Route("POST", object_new.NEW_OBJECT, object_new.create_object),
         Route("GET", "/objects/{group}/{version}/{resource}", show_table),
         Route("GET", "/object-rows/{group}/{version}/{resource}", table_events),
         Route("GET", OBJECT, object_view.show_object),

@@ -1,4 +1,5 @@
-"""The Why page: why a pod is scheduled where it is, what doctor finds, faults to try, and a timeline.
+"""The Why page: why a pod is scheduled where it is, what doctor finds, scenarios and faults to try,
+and a timeline.
 
 Decisions and findings are those of `transom explain-schedule` and `transom doctor`, computed in
 threads from the state of the cluster.
@@ -17,9 +18,10 @@ from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
 from transom.web.layout import page_response
 from transom.web.markup import Child, Markup, fragment, tag
-from transom.web.pages import fault_switches, timeline
+from transom.web.pages import fault_switches, scenario_switches, timeline
 from transom.web.responses import json_response, redirect
 from transom.web.routing import Page, PageRequest, Route
+from transom.web.scenario_runs import ScenarioPhase
 from transom.web.workers import run_in_worker
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _MOST_PLACES: Final = 20
 _VIEWS: Final = (
     ("Pod", "/why"),
     ("Doctor", "/why/doctor"),
+    ("Scenarios", "/why/scenarios"),
     ("Faults", "/why/faults"),
     ("Timeline", "/why/timeline"),
 )
@@ -307,6 +310,53 @@ def _finding(one: Mapping[str, Any]) -> Markup:
     )
 
 
+# ---- scenarios
+
+
+async def show_scenarios(request: PageRequest) -> Answer:
+    """All scenarios; doctor's findings about the one that is on."""
+    nodes = await scenario_switches.windows_node_names(request)
+    if nodes is None:
+        text = "Only clusters of `transom up` have scenarios."
+        body: Child = tag("p", text, class_="notice")
+    else:
+        state = await request.services.scenarios.read_state()
+        found: Child = None
+        if state.phase in (ScenarioPhase.STARTING, ScenarioPhase.ON):
+            causes = await run_in_worker(find_causes, request.services.api.target, ())
+            about = scenario_switches.related_findings(state.name, causes)
+            nothing = tag("p", "Doctor does not report it yet.", id="not-reported", class_="muted")
+            found = [tag("h3", "Doctor"), findings_list(about) if about else nothing]
+        body = scenario_switches.render_scenarios(request, state, nodes, found)
+    return page_response(
+        request,
+        PAGE,
+        _head("/why/scenarios"),
+        body,
+        title="Scenarios",
+        script="scenarios.js",
+    )
+
+
+async def scenario_state(request: PageRequest) -> Answer:
+    state = await request.services.scenarios.read_state()
+    return json_response({"phase": state.phase.value, "name": state.name, "node": state.node})
+
+
+async def set_scenario(request: PageRequest) -> Answer:
+    form = _form_values(request)
+    name = form.get("scenario", "")
+    if form.get("on") == "true":
+        await request.services.scenarios.start_scenario(name, form.get("node", ""))
+    else:
+        await request.services.scenarios.end_scenario(name)
+    return redirect(f"/why/scenarios#{quote(name)}")
+
+
+def _form_values(request: PageRequest) -> dict[str, str]:
+    return {key: values[-1] for key, values in parse_query(request.http.body).items() if values}
+
+
 # ---- faults
 
 
@@ -316,7 +366,7 @@ async def show_faults(request: PageRequest) -> Answer:
 
 
 async def set_fault(request: PageRequest) -> Answer:
-    form = {key: values[-1] for key, values in parse_query(request.http.body).items() if values}
+    form = _form_values(request)
     await fault_switches.switch_fault(
         request.services.api, form.get("node", ""), form.get("fault", ""), form.get("on") == "true"
     )
@@ -352,6 +402,9 @@ PAGE = Page(
     (
         Route("GET", "/why", show_why),
         Route("GET", "/why/doctor", show_doctor),
+        Route("GET", "/why/scenarios", show_scenarios),
+        Route("POST", "/why/scenarios", set_scenario),
+        Route("GET", "/why/scenarios/state", scenario_state),
         Route("GET", "/why/faults", show_faults),
         Route("POST", "/why/faults", set_fault),
         Route("GET", "/why/timeline", show_timeline),

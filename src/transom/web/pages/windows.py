@@ -5,34 +5,51 @@ an example.
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
-
-import yaml
+from typing import TYPE_CHECKING, Final
 
 from transom.http.messages import Answer
+from transom.kit.lazy import lazy_import
 from transom.web.layout import page_response
 from transom.web.markup import Child, Markup, tag
-from transom.web.pages.node_choice import choice_fields, read_choice, select_field
 from transom.web.routing import Page, PageRequest, Route
 from transom.web.workers import run_in_worker
-from transom.windows import releases, wording
-from transom.windows.examples import example_object
-from transom.windows.record_documents import matrix_records
-from transom.windows.records import NodeTarget, Record, WindowsLimit
-from transom.windows.registry import RECORDS
+
+if TYPE_CHECKING:
+    import yaml
+
+    from transom.web.pages import node_choice
+    from transom.windows import examples, record_documents, registry, releases, wording
+    from transom.windows import records as record_types
+    from transom.windows.records import NodeTarget, Record
+else:  # records are read when the page is opened
+    yaml = lazy_import("yaml")
+    node_choice = lazy_import("transom.web.pages.node_choice")
+    examples = lazy_import("transom.windows.examples")
+    record_documents = lazy_import("transom.windows.record_documents")
+    record_types = lazy_import("transom.windows.records")
+    registry = lazy_import("transom.windows.registry")
+    releases = lazy_import("transom.windows.releases")
+    wording = lazy_import("transom.windows.wording")
 
 _STATES: Final = {"fails": "bad", "rejected": "bad", "ignored": "warn", "degraded": "warn"}
 _KINDS: Final = (("", "all"), ("limit", "limitations"), ("supported", "what works"))
 
 
 async def show_windows(request: PageRequest) -> Answer:
-    choice = read_choice(request.query)
+    choice = node_choice.read_choice(request.query)
     kind = request.query("kind")
     shown = request.query("show").upper()
-    records = [record for record in matrix_records(choice.target()) if _wanted(record, kind)]
-    if shown in RECORDS and RECORDS[shown] not in records:
-        records.insert(0, RECORDS[shown])
-    fields = [*choice_fields(choice), select_field("kind", "Show", _KINDS, kind)]
+    records = [
+        record
+        for record in record_documents.matrix_records(choice.target())
+        if _wanted(record, kind)
+    ]
+    if shown in registry.RECORDS and registry.RECORDS[shown] not in records:
+        records.insert(0, registry.RECORDS[shown])
+    fields = [
+        *node_choice.choice_fields(choice),
+        node_choice.select_field("kind", "Show", _KINDS, kind),
+    ]
     search = tag(
         "label",
         "Filter",
@@ -68,7 +85,7 @@ async def show_windows(request: PageRequest) -> Answer:
 
 
 def _wanted(record: Record, kind: str) -> bool:
-    limit = isinstance(record, WindowsLimit)
+    limit = isinstance(record, record_types.WindowsLimit)
     return not kind or (limit if kind == "limit" else not limit)
 
 
@@ -106,7 +123,7 @@ def _table(records: list[Record], shown: str) -> Markup:
 
 
 def _row(record: Record, opened: bool) -> Markup:
-    if isinstance(record, WindowsLimit):
+    if isinstance(record, record_types.WindowsLimit):
         state, outcome = _STATES[record.effect], wording.EFFECTS[record.effect]
     else:
         state = "ok" if record.kind == "supported" else ""
@@ -126,7 +143,7 @@ def _row(record: Record, opened: bool) -> Markup:
 def _details(record: Record) -> Markup:
     """Statement, facts, source and example; examples take a millisecond each."""
     rows: list[tuple[str, Child]] = []
-    if isinstance(record, WindowsLimit):
+    if isinstance(record, record_types.WindowsLimit):
         rows.append(("On Windows", wording.record_outcome(record)))
         fields = [*record.fields, *record.given]
         if fields:
@@ -139,7 +156,10 @@ def _details(record: Record) -> Markup:
                 )
             )
     rows.append(
-        ("Remedy" if isinstance(record, WindowsLimit) else "Use", wording.record_remedy(record))
+        (
+            "Remedy" if isinstance(record, record_types.WindowsLimit) else "Use",
+            wording.record_remedy(record),
+        )
     )
     rows.append(("Note", record.note))
     page = wording.documentation_page(record)
@@ -147,7 +167,9 @@ def _details(record: Record) -> Markup:
     rows.append(("Source", [source, f", {record.section}" if record.section else ""]))
     rows.append(("Statements", ", ".join(record.checklist)))
     rows.append(("In the terminal", tag("code", f"transom explain {record.id}")))
-    example = example_object(record) if isinstance(record, WindowsLimit) else None
+    example = (
+        examples.example_object(record) if isinstance(record, record_types.WindowsLimit) else None
+    )
     return tag(
         "div",
         tag("p", record.statement),

@@ -4,6 +4,10 @@ import { el } from "./dom.js";
 const pages = [...document.querySelectorAll("header nav a")];
 let pending = false;
 
+// On a narrow screen the list of pages scrolls. scrollIntoView would move the start of Tab too.
+const current = pages.find((page) => page.hasAttribute("aria-current"));
+if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40;
+
 function isTyping(target) {
   return target.closest("input, textarea, select, [contenteditable], .terminal") !== null;
 }

@@ -37,7 +37,7 @@ function show(found) {
 
 const state = (severity) => ({ error: "bad", warning: "warn", info: "" })[severity];
 
-function finding(one, withLine) {
+function finding(one) {
   return el(
     "div",
     { class: `finding ${one.severity}` },
@@ -49,7 +49,6 @@ function finding(one, withLine) {
       one.id.startsWith("WIN-LINT")
         ? el("span", {}, one.id)
         : el("a", { href: `/windows?show=${one.id}#${one.id}`, target: "_blank" }, one.id),
-      withLine && one.line ? ` line ${one.line}` : "",
       " ",
       one.message,
     ),
@@ -74,12 +73,12 @@ function code(found) {
       { class: `code-row ${worst ?? ""}` },
       el("span", { class: "line-number", onclick: () => goTo(index) }, index + 1),
       el("code", { class: "line-text" }, text || " "),
-      el("div", { class: "margin" }, own.map((one) => finding(one, false))),
+      el("div", { class: "margin" }, own.map((one) => finding(one))),
     );
   });
   return [
     el("h2", {}, "Findings"),
-    byLine.get(0)?.map((one) => finding(one, false)),
+    byLine.get(0)?.map((one) => finding(one)),
     el("div", { class: "code-view", tabindex: "0", role: "region", "aria-label": "Manifests with findings" }, rows),
     found.more ? el("p", { class: "notice" }, `${found.more} more findings`) : null,
   ];
@@ -108,18 +107,41 @@ function diff(found) {
   ];
 }
 
+const outcomes = [
+  ["breaks", "Breaks", "nothing that works now stops working", "bad"],
+  ["changes", "Changes", "nothing", "warn"],
+  ["works", "No longer a problem", "nothing", "ok"],
+];
+
+/** The report of `transom lint --from --to`. */
 function rehearsal(found) {
   if (!found) return null;
-  const list = (title, items, none) => [
-    el("h3", {}, title),
-    items.length ? items.map((one) => finding(one, true)) : el("p", { class: "muted" }, none),
-  ];
+  const item = (one, kind) =>
+    el(
+      "div",
+      { class: "finding" },
+      el(
+        "p",
+        {},
+        el("span", { class: `badge ${kind}` }, one.id),
+        " ",
+        el("strong", {}, one.title),
+        el("span", { class: "muted" }, ` ${[one.place?.replace(/^.*:/, "line "), one.object].filter(Boolean).join(", ") || "nodes"}`),
+      ),
+      one.message || one.path ? el("p", {}, one.message || one.path) : null,
+      kind !== "ok" && one.remedy ? el("p", {}, el("strong", {}, "Change: "), one.remedy) : null,
+    );
+  const every = [...found.items, ...found.nodes];
   return el(
     "section",
-    { class: "card" },
-    el("h2", {}, `Upgrade to ${found.release}`),
-    list("New findings", found.added, "none: nothing that worked stops working"),
-    list("Findings that go away", found.removed, "none"),
+    { class: "card", id: "rehearsal" },
+    el("h2", {}, "Upgrade"),
+    el("p", { class: "muted" }, `From ${found.from} to ${found.to}`),
+    outcomes.map(([outcome, title, none, kind]) => {
+      const own = every.filter((one) => one.outcome === outcome);
+      return [el("h3", {}, title), own.length ? own.map((one) => item(one, kind)) : el("p", { class: "muted" }, none)];
+    }),
+    found.more ? el("p", { class: "notice" }, `${found.more} more`) : null,
   );
 }
 

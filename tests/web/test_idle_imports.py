@@ -1,0 +1,23 @@
+"""An idle console does not load what only its pages need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LOADED = """
+import sys
+import transom.web.server
+print([name for name in sys.modules if name.startswith(tuple(sys.argv[1:]))])
+"""
+
+
+@pytest.mark.parametrize(
+    "package", ["transom.doctor", "transom.lint", "transom.scenarios", "transom.windows.registry"]
+)
+def test_a_package_is_loaded_by_its_page_only(package: str) -> None:
+    command = [sys.executable, "-c", LOADED, package]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
