@@ -272,7 +272,7 @@ def no_nodes_error(cluster: str) -> UserError:
     )
 
 
-def control_client(config: ClusterConfig) -> Callable[..., Any]:
+def control_client(config: ClusterConfig, timeout: float = 5.0) -> Callable[..., Any]:
     """`call(method, path, body=None, media=...)`: calls the running cluster as its admin and
     returns the decoded response.
     """
@@ -281,7 +281,7 @@ def control_client(config: ClusterConfig) -> Callable[..., Any]:
             f"cluster {config.name!r} is not running",
             f"start it with: transom up{name_option(config.name)}",
         )
-    probe = probes.ClusterProbe(config)
+    probe = probes.ClusterProbe(config, timeout)
 
     def call(method: str, path: str, body: Any = None, media: str = "application/json") -> Any:
         try:
