@@ -644,7 +644,7 @@ def test_scheduling_gates() -> None:
     assert framework.run_pre_enqueue_plugins(PodInfo(pod("q"))) is None
     made.scheduler.queue.add(gated)
     assert (made.scheduler.queue.active, made.scheduler.queue.unschedulable) == (0, 1)
-    made.scheduler.queue.move_all_to_active_or_backoff()
+    made.scheduler.queue.move_all_to_active_or_backoff("NodeAdd")
     assert made.scheduler.queue.active == 0
     made.scheduler.queue.update(gated, PodInfo(pod("p")))
     assert (made.scheduler.queue.active, made.scheduler.queue.unschedulable) == (1, 0)

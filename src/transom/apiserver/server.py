@@ -228,7 +228,7 @@ class ApiServer:
 
         # The request chain and its two adapters.
         self.flows = RequestFlows(clock)
-        self.metrics = ApiServerMetrics(self.resources.is_served)
+        self.metrics = ApiServerMetrics(self.resources.is_served, self.resources.release)
         dispatcher = Dispatcher(
             verb_table(
                 self.storage,

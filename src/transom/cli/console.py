@@ -235,6 +235,15 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
             "100ms; 0 turns it off (default)"
         ),
     )
+    parser.add_argument(
+        "--virtual-time",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help=(
+            "let `transom advance` move the cluster's time forward; the time starts at the real "
+            "one at each start (default: --no-virtual-time)"
+        ),
+    )
 
 
 def _node_options(parser: argparse.ArgumentParser) -> None:
@@ -350,6 +359,7 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.loop_budget,
         args.store,
         ServerSetOptions(args.servers, args.bind_address, args.advertise_address, args.cert_dir),
+        virtual_time=args.virtual_time,
     )
 
 

@@ -40,6 +40,12 @@ def add_controller_manager_arguments(parser: argparse.ArgumentParser) -> None:
         help="use leader election (default: true)",
     )
     parser.add_argument(
+        "--metrics-bind-address",
+        default="",
+        metavar="IP:PORT",
+        help="serve /metrics and /healthz over HTTP, without authentication (default: off)",
+    )
+    parser.add_argument(
         "--root-ca-file",
         type=Path,
         metavar="FILE",
@@ -131,6 +137,7 @@ def run_controller_manager_command(args: argparse.Namespace) -> int:
             args.node_cidr_mask_size_ipv4,
             args.node_cidr_mask_size_ipv6,
             args.load_balancer_cidr,
+            args.metrics_bind_address,
         )
     )
     return 0

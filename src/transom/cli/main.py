@@ -43,6 +43,7 @@ VERBS = {
     "image": "list, import, load, save, pull or remove images for real containers",
     "hns": "inspect the host networking service (HNS) of a Windows node, or inject faults",
     "logs": "show a cluster's log",
+    "advance": "advance the time of a cluster with virtual time",
     "kubeconfig": "print a kubeconfig for a cluster",
     "apiserver": "run the control plane in the foreground",
     "controller-manager": "run the controllers alone, against any API server",

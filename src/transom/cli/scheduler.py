@@ -43,6 +43,12 @@ def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="use leader election (default: from the configuration, else true)",
     )
+    parser.add_argument(
+        "--metrics-bind-address",
+        default="",
+        metavar="IP:PORT",
+        help="serve /metrics and /healthz over HTTP, without authentication (default: off)",
+    )
 
 
 def run_scheduler_command(args: argparse.Namespace) -> int:
@@ -56,6 +62,7 @@ def run_scheduler_command(args: argparse.Namespace) -> int:
         args.config,
         args.leader_elect,
         tuple(args.plugin),
+        args.metrics_bind_address,
     )
     run_scheduler(options)
     return 0

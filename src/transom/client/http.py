@@ -6,6 +6,7 @@ with Retry-After, as in every Kubernetes client.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,6 +27,7 @@ from transom.client.api import (
 )
 from transom.client.connection import ApiConnection, ApiResponse, open_api_connection
 from transom.client.kubeconfig import RestConfig
+from transom.client.metrics import RestClientMetrics
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
 from transom.kit.http_message import encode_request
@@ -66,7 +68,9 @@ class HttpClient:
         *,
         user_agent: str = "transom",
         timeout: float = 60.0,
+        metrics: RestClientMetrics | None = None,
     ) -> None:
+        self._metrics = metrics
         self._target = target
         self._clock = clock
         self._user_agent = user_agent
@@ -209,6 +213,7 @@ class HttpClient:
     ) -> ApiWatch:
         query = watch_query(resource_version, label_selector, field_selector, bookmarks, lifetime)
         request = self._encode("GET", _path(resource, namespace), query, None, "")
+        began = time.perf_counter()
         connection = await self._connect()
         timer = self._clock.call_later(
             self._timeout, connection.abort, "the server did not answer in time"
@@ -217,6 +222,7 @@ class HttpClient:
             answer = await connection.open_stream(request)
         finally:
             timer.cancel()
+        self._record(request, str(answer.status), began)
         if answer.status >= 300:
             self._release(connection)
             raise _failure("GET", answer)
@@ -265,6 +271,7 @@ class HttpClient:
         """`again`: the request may be repeated on a new connection if a reused one turns out to be
         dead.
         """
+        began = time.perf_counter()
         while True:
             kept = bool(self._idle)
             connection = self._idle.pop() if kept else await self._connect()
@@ -276,11 +283,18 @@ class HttpClient:
             except ApiUnreachable:
                 if kept and again and not connection.answered:
                     continue
+                self._record(request, "<error>", began)
                 raise
             finally:
                 timer.cancel()
             self._release(connection)
+            self._record(request, str(answer.status), began)
             return answer
+
+    def _record(self, request: bytes, code: str, began: float) -> None:
+        if self._metrics is not None:
+            method = request[: request.index(b" ")].decode()
+            self._metrics.record(method, code, time.perf_counter() - began)
 
     async def _connect(self) -> ApiConnection:
         connection = await open_api_connection(self._target, self._forget)

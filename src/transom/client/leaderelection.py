@@ -17,6 +17,7 @@ from typing import Any
 
 from transom.client.api import DELETED, ApiClient, is_conflict, is_not_found
 from transom.client.events import NORMAL, EventRecorder
+from transom.client.metrics import LeaderMetrics
 from transom.client.resources import LEASES
 from transom.kit.clock import Clock, rfc3339_micro
 from transom.machinery.errors import ApiError
@@ -52,11 +53,14 @@ class LeaderElector:
         release: bool = True,
         on_new_leader: Callable[[str], None] | None = None,
         watch_client: ApiClient | None = None,
+        metrics: LeaderMetrics | None = None,
     ) -> None:
         """`release`: release the lease at the end, so that the next leader need not wait for its
         expiry. `watch_client`: a client that may watch the lease; with it, a candidate acquires a
-        released lease at once instead of at its next attempt.
+        released lease at once instead of at its next attempt. `metrics` shows who leads.
         """
+        self._metrics = metrics or LeaderMetrics()
+        self._metrics.set_leading(name, False)
         self._client = client
         self._namespace, self._name, self._identity = namespace, name, identity
         self._clock = clock
@@ -85,6 +89,7 @@ class LeaderElector:
         cancels it.
         """
         await self._acquire()
+        self._metrics.set_leading(self._name, True)
         work = asyncio.ensure_future(lead())
         renewal = asyncio.ensure_future(self._renew())
         try:
@@ -92,6 +97,7 @@ class LeaderElector:
             if not work.done():
                 self._notify("stopped leading")
         finally:
+            self._metrics.set_leading(self._name, False)
             for task in (work, renewal):
                 task.cancel()
             results = await asyncio.gather(work, renewal, return_exceptions=True)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from transom.client.metrics import QueueMetrics, WorkQueueMetrics
 from transom.client.ratelimit import ControllerLimiter, RateLimiter
 from transom.kit.clock import Clock, Timer
 from transom.machinery.errors import ApiError
@@ -29,10 +30,19 @@ class ShutDown(Exception):
 
 
 class WorkQueue(Generic[Item]):
-    def __init__(self, clock: Clock, limiter: RateLimiter | None = None, name: str = "") -> None:
+    """`metrics` are those of the component; the queue is counted in them under its name."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        limiter: RateLimiter | None = None,
+        name: str = "",
+        metrics: WorkQueueMetrics | None = None,
+    ) -> None:
         self._clock = clock
         self._limiter = limiter or ControllerLimiter(clock)
         self.name = name
+        self._metrics = QueueMetrics(clock) if metrics is None else metrics.new_queue(name, clock)
         self._ready: deque[Item] = deque()
         self._dirty: set[Item] = set()  # to be processed, whether in `_ready` or in progress
         self._working: set[Item] = set()
@@ -55,6 +65,7 @@ class WorkQueue(Generic[Item]):
         if self._closed or item in self._dirty:
             return
         self._dirty.add(item)
+        self._metrics.add(item)
         if item not in self._working:
             self._ready.append(item)
             self._wake_one()
@@ -63,6 +74,7 @@ class WorkQueue(Generic[Item]):
         """Adds later. If several times are requested, the earliest counts."""
         if self._closed:
             return
+        self._metrics.retries += 1
         if seconds <= 0:
             self.add(item)
             return
@@ -116,10 +128,12 @@ class WorkQueue(Generic[Item]):
         item = self._ready.popleft()
         self._working.add(item)
         self._dirty.discard(item)
+        self._metrics.get(item)
         return item
 
     def done(self, item: Item) -> None:
         self._working.discard(item)
+        self._metrics.done(item)
         if item in self._dirty:
             self._ready.append(item)
             self._wake_one()

@@ -44,7 +44,7 @@ class ClockControl:
                     409,
                     {
                         "message": "the cluster runs in real time",
-                        "hint": "start it with virtual time: Cluster(virtual_time=True)",
+                        "hint": "start it with virtual time: transom up --virtual-time, or Cluster(virtual_time=True)",
                     },
                 )
             seconds = _advance_seconds(request.body)

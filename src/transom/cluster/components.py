@@ -26,6 +26,7 @@ from transom.client.kubeconfig import KubeconfigError, RestConfig, load_kubeconf
 from transom.client.leaderelection import LeaderElector
 from transom.client.negotiation import NegotiatingClient
 from transom.client.resources import ENDPOINT_SLICES
+from transom.cluster.component_metrics import ComponentMetrics, serving_metrics
 from transom.controllers.manager import USER_AGENT as CONTROLLER_MANAGER
 from transom.controllers.manager import ControllerManager, UnknownController
 from transom.controllers.options import BadOption, ControllerManagerOptions, controller_settings
@@ -34,6 +35,7 @@ from transom.kit.lazy import lazy_import, load_modules
 from transom.kit.process import run_event_loop, run_until_signal
 from transom.kit.user_errors import EXIT_USAGE, UserError
 from transom.machinery.errors import ApiError
+from transom.machinery.releases import DEFAULT
 
 if TYPE_CHECKING:
     from transom.scheduler import config as scheduler_config
@@ -66,7 +68,10 @@ def run_controller_manager(options: ControllerManagerOptions) -> None:
         raise UserError(str(problem), "see docs/controller-manager.md for the options") from problem
 
     async def main() -> None:
-        http = HttpClient(target, clock, user_agent=CONTROLLER_MANAGER)
+        metrics = ComponentMetrics(f"{target.host}:{target.port}", settings.release)
+        http = HttpClient(
+            target, clock, user_agent=CONTROLLER_MANAGER, metrics=metrics.client.requests
+        )
         client = NegotiatingClient(http, clock)
         try:
             off = await _unusable_controllers(client)
@@ -77,17 +82,31 @@ def run_controller_manager(options: ControllerManagerOptions) -> None:
         try:
             controllers = (*options.controllers, *(f"-{name}" for name in off))
             manager = ControllerManager(
-                lambda _identity: client, clock, rng, settings, controllers=controllers
+                lambda _identity: client,
+                clock,
+                rng,
+                settings,
+                controllers=controllers,
+                queues=metrics.client.queues,
             )
         except UnknownController as problem:
             raise UserError(str(problem)) from problem
         work: Callable[[], Awaitable[None]] = manager.run
         if options.leader_elect:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-            elector = LeaderElector(client, "kube-system", CONTROLLER_MANAGER, identity, clock, rng)
+            elector = LeaderElector(
+                client,
+                "kube-system",
+                CONTROLLER_MANAGER,
+                identity,
+                clock,
+                rng,
+                metrics=metrics.client.leases,
+            )
             work = _leading(elector, manager.run)
         try:
-            await run_until_signal(work)
+            async with serving_metrics(options.metrics_bind_address, metrics):
+                await run_until_signal(work)
         finally:
             await http.close()
 
@@ -132,6 +151,7 @@ class SchedulerOptions:
     config: Path | None = None
     leader_elect: bool | None = None  # None: as set in the configuration file
     plugins: tuple[str, ...] = ()  # FILE.py:CLASS or MODULE:CLASS
+    metrics_bind_address: str = ""
 
 
 def run_scheduler(options: SchedulerOptions) -> None:
@@ -143,17 +163,29 @@ def run_scheduler(options: SchedulerOptions) -> None:
     clock, rng = RealClock(), random.SystemRandom()
 
     async def main() -> None:
-        http = HttpClient(target, clock, user_agent=scheduler_module.USER_AGENT)
+        metrics = ComponentMetrics(f"{target.host}:{target.port}", DEFAULT)
+        http = HttpClient(
+            target, clock, user_agent=scheduler_module.USER_AGENT, metrics=metrics.client.requests
+        )
         client = NegotiatingClient(http, clock)
         try:
             scheduler = _make_scheduler(client, clock, rng, settings, options.plugins)
+            metrics.set_own(scheduler.collect_metrics)
             work: Callable[[], Awaitable[None]] = scheduler.run
             if settings.leader_elect if options.leader_elect is None else options.leader_elect:
                 identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-                work = _leading(
-                    LeaderElector(client, "kube-system", _LEASE, identity, clock, rng), work
+                elector = LeaderElector(
+                    client,
+                    "kube-system",
+                    _LEASE,
+                    identity,
+                    clock,
+                    rng,
+                    metrics=metrics.client.leases,
                 )
-            await run_until_signal(work)
+                work = _leading(elector, work)
+            async with serving_metrics(options.metrics_bind_address, metrics):
+                await run_until_signal(work)
         finally:
             await http.close()
 

@@ -128,6 +128,7 @@ class UpOptions:
     store: str | None = None  # etcd://..., or sqlite
     server_set: ServerSetOptions = field(default_factory=ServerSetOptions)
     temporary: TemporaryOptions | None = None
+    virtual_time: bool | None = None
 
 
 def choose_config(
@@ -172,7 +173,15 @@ def _apply_options(
         config = replace(config, loop_budget=options.loop_budget)
     if options.store is not None:
         config = replace(config, store=_choose_store(options.store))
+    if options.virtual_time is not None:
+        config = replace(config, virtual_time=options.virtual_time)
     config = _choose_servers(before, config, options.server_set)
+    if config.virtual_time and config.store:
+        raise UserError(
+            "virtual time needs a cluster in one process",
+            "use --virtual-time without --store and --servers",
+            EXIT_USAGE,
+        )
     config = _choose_addresses(config, options.server_set)
     feature_gates = (
         options.feature_gates if options.feature_gates is not None else file.feature_gates

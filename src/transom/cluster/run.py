@@ -29,6 +29,13 @@ from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient
 from transom.cluster import protection
 from transom.cluster.clock_control import CLOCK_ROOT, ClockControl, make_adjustable_clock
+from transom.cluster.component_metrics import (
+    CONTROLLER_MANAGER,
+    METRICS_ROOT,
+    SCHEDULER,
+    ClusterComponentMetrics,
+    ComponentMetrics,
+)
 from transom.cluster.config import (
     ClusterConfig,
     load_starting_nodes,
@@ -91,6 +98,7 @@ if TYPE_CHECKING:
     from transom.runtime.sim import catalogue as sim_catalogue
     from transom.runtime.sim import context as sim_context
     from transom.scheduler import config as scheduler_config
+    from transom.scheduler import metrics as scheduler_metrics
     from transom.scheduler import scheduler as scheduler_module
     from transom.store import memory as memory_store
     from transom.store.etcd import client as etcd_client
@@ -117,6 +125,7 @@ else:
     sim_catalogue = lazy_import("transom.runtime.sim.catalogue")
     sim_context = lazy_import("transom.runtime.sim.context")
     scheduler_config = lazy_import("transom.scheduler.config")
+    scheduler_metrics = lazy_import("transom.scheduler.metrics")
     scheduler_module = lazy_import("transom.scheduler.scheduler")
     crd_definition = lazy_import("transom.apiserver.crd.definition")
     crd_types = lazy_import("transom.apiserver.crd.types")
@@ -180,7 +189,8 @@ async def serve_cluster(
     health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
     budget = config.loop_budget
     watchdog = loop_watchdog.LoopWatchdog(parse_duration(budget)) if budget else None
-    api = build_cluster_api_server(config, pki, nodes, health, watchdog, adjustable)
+    metrics = make_component_metrics(config)
+    api = build_cluster_api_server(config, pki, nodes, health, watchdog, metrics, adjustable)
     await start_cluster_api_server(config, api)
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
     server = HttpServer(api.handler, context, bodies=api.handler)
@@ -206,7 +216,7 @@ async def serve_cluster(
         nodes_ready = asyncio.Event()
         start(
             "controller-manager",
-            lambda: run_cluster_controllers(api, config, pki, nodes, nodes_ready),
+            lambda: run_cluster_controllers(api, config, pki, nodes, nodes_ready, metrics),
         )
         if nodes is not None:
 
@@ -221,7 +231,7 @@ async def serve_cluster(
             nodes_ready.set()
             await asyncio.to_thread(import_components)
             await define_credential_specs(api)
-        start("scheduler", lambda: run_cluster_scheduler(api, config))
+        start("scheduler", lambda: run_cluster_scheduler(api, config, metrics))
         if nodes is not None:
             await asyncio.to_thread(import_streams, simulated=config.engine != "oci")
         await stopping.wait()
@@ -264,12 +274,17 @@ async def supervised(name: str, start: Run, health: dict[str, str] | None = None
 # ---- API server ----
 
 
+def make_component_metrics(config: ClusterConfig) -> ClusterComponentMetrics:
+    return ClusterComponentMetrics(f"{config.bind}:{config.port}", parse_release(config.release))
+
+
 def build_cluster_api_server(
     config: ClusterConfig,
     pki: ClusterPki,
     nodes: NodesOfCluster | None,
     health: dict[str, str],
     watchdog: LoopWatchdog | None,
+    metrics: ClusterComponentMetrics,
     adjustable: AdjustableClock | None = None,
 ) -> ApiServer:
     clock: Clock = RealClock() if adjustable is None else adjustable
@@ -294,6 +309,7 @@ def build_cluster_api_server(
     paths: dict[str, Callable[[HttpRequest], Awaitable[Answer]]] = {
         ROOT: StoreControl(config, store, sealing, loop_lag),
         CLOCK_ROOT: ClockControl(clock, adjustable),
+        METRICS_ROOT: metrics,
         STATES_ROOT: SavedStates(
             store, clock, random.SystemRandom(), lambda old, new: api.service_replaced(old, new)
         ),
@@ -618,6 +634,7 @@ async def run_cluster_controllers(
     pki: ClusterPki,
     nodes: NodesOfCluster | None,
     nodes_ready: asyncio.Event,
+    metrics: ClusterComponentMetrics,
 ) -> None:
     """The controllers in this process. Each has the identity that it would have in a separate
     process. Those that no node waits for start when the nodes are ready.
@@ -637,7 +654,9 @@ async def run_cluster_controllers(
         component = f"kubernetes/{identity or 'shared-informers'}"
         agent = f"{controller_runner.USER_AGENT}/{config.git_version} (linux/amd64) {component}"
         user = UserInfo(name, (*groups, "system:authenticated"))
-        return InProcessClient(api, user, user_agent=agent)
+        return InProcessClient(
+            api, user, user_agent=agent, metrics=metrics.controllers.client.requests
+        )
 
     authority = load_key_pair(pki.ca, pki.ca_key)
 
@@ -663,19 +682,24 @@ async def run_cluster_controllers(
 
     async def lead() -> None:
         runner = controller_runner.ControllerRunner(
-            client, api.clock, random.SystemRandom(), settings
+            client, api.clock, random.SystemRandom(), settings, metrics.controllers.client.queues
         )
         await runner.run(early_controllers.EARLY_CONTROLLERS, others)
 
-    await _run_elected(api, config, "kube-controller-manager", client(""), lead)
+    await _run_elected(api, config, CONTROLLER_MANAGER, client(""), lead, metrics.controllers)
 
 
-async def run_cluster_scheduler(api: ApiServer, config: ClusterConfig) -> None:
+async def run_cluster_scheduler(
+    api: ApiServer, config: ClusterConfig, metrics: ClusterComponentMetrics
+) -> None:
     await asyncio.to_thread(_import_scheduler)
 
     agent = f"{scheduler_module.USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/scheduler"
     client = InProcessClient(
-        api, UserInfo(scheduler_module.USER, ("system:authenticated",)), user_agent=agent
+        api,
+        UserInfo(scheduler_module.USER, ("system:authenticated",)),
+        user_agent=agent,
+        metrics=metrics.scheduler.client.requests,
     )
     path = scheduler_config_file(config)
     features = FeatureSet(
@@ -683,16 +707,30 @@ async def run_cluster_scheduler(api: ApiServer, config: ClusterConfig) -> None:
     )
     settings = scheduler_config.load_scheduler_config(path, features) if path.exists() else None
 
-    async def lead() -> None:
-        await scheduler_module.Scheduler(
-            client, api.clock, random.SystemRandom(), settings, features=features
-        ).run()
+    counted = scheduler_metrics.SchedulerMetrics(features.release)
 
-    await _run_elected(api, config, "kube-scheduler", client, lead)
+    async def lead() -> None:
+        scheduler = scheduler_module.Scheduler(
+            client,
+            api.clock,
+            random.SystemRandom(),
+            settings,
+            features=features,
+            metrics=counted,
+        )
+        metrics.scheduler.set_own(scheduler.collect_metrics)
+        await scheduler.run()
+
+    await _run_elected(api, config, SCHEDULER, client, lead, metrics.scheduler)
 
 
 async def _run_elected(
-    api: ApiServer, config: ClusterConfig, name: str, client: ApiClient, lead: Run
+    api: ApiServer,
+    config: ClusterConfig,
+    name: str,
+    client: ApiClient,
+    lead: Run,
+    metrics: ComponentMetrics,
 ) -> None:
     """Runs a component in one of the servers that share a store, as long as this one holds its
     Lease. A store of one process needs no election.
@@ -708,5 +746,6 @@ async def _run_elected(
         api.clock,
         random.SystemRandom(),
         watch_client=InProcessClient(api, SERVER_USER),
+        metrics=metrics.client.leases,
     )
     await elector.run(lead)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.client.informer import Informer, InformerFactory
+from transom.client.metrics import WorkQueueMetrics
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.cloud.provider import CloudProvider
 from transom.kit.clock import Clock
@@ -105,6 +106,7 @@ class ControllerContext:
     clock: Clock
     rng: random.Random
     settings: ControllerSettings
+    queues: WorkQueueMetrics = field(default_factory=WorkQueueMetrics)
 
 
 async def run_worker(

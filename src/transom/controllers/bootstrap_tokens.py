@@ -59,7 +59,7 @@ class TokenCleaner:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="tokencleaner")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="token_cleaner", metrics=env.queues)
         self._secrets = env.informers(SECRETS)
         self._secrets.add_handler(add=self._changed, update=lambda _, new: self._changed(new))
 
@@ -90,7 +90,9 @@ class BootstrapSigner:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="bootstrapsigner")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="bootstrap_signer_queue", metrics=env.queues
+        )
         self._config_maps = env.informers(CONFIG_MAPS)
         self._secrets = env.informers(SECRETS)
         self._config_maps.add_handler(

@@ -74,7 +74,7 @@ def _requests(
     changed.
     """
     queue: WorkQueue[str] = WorkQueue(
-        env.clock, ControllerLimiter(env.clock, _FIRST_RETRY), name=name
+        env.clock, ControllerLimiter(env.clock, _FIRST_RETRY), name=name, metrics=env.queues
     )
 
     def changed(csr: Object) -> None:
@@ -91,7 +91,7 @@ class CsrApprover:
 
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
-        self._requests, self._queue = _requests(env, "csrapproving")
+        self._requests, self._queue = _requests(env, "certificate")
 
     async def run(self) -> None:
         await run_worker(self._queue, self._sync, (self._requests,), _WORKERS)
@@ -157,7 +157,7 @@ class CsrSigner:
         self._client = env.client
         self._clock = env.clock
         self._sign = sign
-        self._requests, self._queue = _requests(env, "csrsigning", _SIGNING_SECONDS)
+        self._requests, self._queue = _requests(env, "certificate", _SIGNING_SECONDS)
 
     async def run(self) -> None:
         await run_worker(self._queue, self._sync, (self._requests,), _WORKERS)

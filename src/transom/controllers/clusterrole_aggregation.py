@@ -17,7 +17,9 @@ _WORKERS = 5
 class ClusterRoleAggregation:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="clusterrole-aggregation")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="ClusterRoleAggregator", metrics=env.queues
+        )
         self._roles = env.informers(CLUSTER_ROLES)
         self._roles.add_index(
             "aggregated", lambda role: ("yes",) if role.get("aggregationRule") else ()

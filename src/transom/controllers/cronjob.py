@@ -57,7 +57,7 @@ class CronJobs:
         conditions = has_behaviour(features.release, "CronJobConditionText")
         self._word = "condition" if conditions else "status"
         self._events = env.recorder("cronjob-controller")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="cronjob")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="cronjob", metrics=env.queues)
         self._cron_jobs = env.informers(CRON_JOBS)
         self._jobs = env.informers(JOBS)
         index_by_controller(self._jobs)

@@ -57,7 +57,7 @@ class Disruption:
         self._clock = env.clock
         self._events = env.recorder("controllermanager")
         self._scales = Scales(env.client, env.clock)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="disruption")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="disruption", metrics=env.queues)
         release = env.settings.features.release
         self._conditions = has_behaviour(release, "DisruptionConditions")
         self._counts_unmanaged = not has_behaviour(release, "UnmanagedPodsInBudgets")

@@ -47,7 +47,7 @@ class Endpoints:
         self._client = env.client
         self._rules = endpoint_rules(env.settings.features)
         self._events = env.recorder("endpoint-controller")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="endpoint")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="endpoint", metrics=env.queues)
         self._times = TriggerTimes()
         self._services = env.informers(SERVICES)
         self._pods = env.informers(PODS)

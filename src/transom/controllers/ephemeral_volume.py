@@ -19,7 +19,9 @@ class EphemeralVolumes:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._events = env.recorder("ephemeral_volume")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ephemeral_volume")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="ephemeral_volume", metrics=env.queues
+        )
         self._pods = env.informers(PODS)
         self._claims = env.informers(PERSISTENT_VOLUME_CLAIMS)
         self._pods.add_handler(add=self._pod_added)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from transom.client.api import ApiClient
+from transom.client.metrics import WorkQueueMetrics
 from transom.controllers.attachdetach import AttachDetach
 from transom.controllers.base import Controller, ControllerContext, ControllerSettings
 from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
@@ -166,10 +167,11 @@ class ControllerManager:
         *,
         controllers: Sequence[str] = ("*",),
         table: Sequence[ControllerRow] = CONTROLLERS,
+        queues: WorkQueueMetrics | None = None,
     ) -> None:
         """`clients` creates the client of an identity ("" for the manager's own)."""
         self._rows = selected_controllers(controllers, table)
-        self._runner = ControllerRunner(clients, clock, rng, settings)
+        self._runner = ControllerRunner(clients, clock, rng, settings, queues)
         self.informers = self._runner.informers
 
     async def run(self) -> None:

@@ -60,7 +60,10 @@ class NamespaceDeleter:
         self._clock = env.clock
         self._grace = env.settings.namespace_grace
         self._queue: WorkQueue[str] = WorkQueue(
-            env.clock, ControllerLimiter(env.clock, longest=_LONGEST_RETRY), name="namespace"
+            env.clock,
+            ControllerLimiter(env.clock, longest=_LONGEST_RETRY),
+            name="namespace",
+            metrics=env.queues,
         )
         self._namespaces = env.informers(NAMESPACES)
         self._namespaces.add_handler(

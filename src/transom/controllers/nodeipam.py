@@ -75,7 +75,9 @@ class NodeRanges:
         self._sets = [CidrSet(network, masks[network.version]) for network in networks]
         for cidr in settings.service_cidrs:
             self._each(ipaddress.ip_network(cidr), CidrSet.occupy)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="nodeipam")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="cidrallocator_node", metrics=env.queues
+        )
         self._nodes = env.informers(NODES)
         self._nodes.add_handler(add=self._changed, update=self._updated, delete=self._gone)
 

@@ -51,6 +51,7 @@ class ControllerManagerOptions:
     node_mask_ipv4: int = 0
     node_mask_ipv6: int = 0
     load_balancer_cidr: str = ""
+    metrics_bind_address: str = ""
 
 
 def controller_settings(

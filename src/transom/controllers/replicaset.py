@@ -46,6 +46,7 @@ _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplic
 class ReplicaSetVariant(NamedTuple):
     resource: GroupVersionResource
     component: str
+    queue: str
     selector: Callable[[Object], LabelSelector]
 
 
@@ -54,9 +55,9 @@ def _map_selector(controller: Object) -> LabelSelector:
     return from_map(labels) if labels else nothing()
 
 
-REPLICA_SET = ReplicaSetVariant(REPLICA_SETS, "replicaset-controller", owner_selector)
+REPLICA_SET = ReplicaSetVariant(REPLICA_SETS, "replicaset-controller", "replicaset", owner_selector)
 REPLICATION_CONTROLLER = ReplicaSetVariant(
-    REPLICATION_CONTROLLERS, "replication-controller", _map_selector
+    REPLICATION_CONTROLLERS, "replication-controller", "replicationmanager", _map_selector
 )
 
 
@@ -75,7 +76,7 @@ class ReplicaSets:
         control = pods.PodControl(env.client, env.recorder(flavour.component))
         self._expected_pods = ExpectedPods(control, self._expectations)
         self._looked: dict[str, float] = {}  # when a set was last synced
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name=flavour.resource.plural)
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name=flavour.queue, metrics=env.queues)
         self._sets = env.informers(flavour.resource)
         self._pods = env.informers(PODS)
         index_by_controller(self._pods)

@@ -61,7 +61,9 @@ class ResourceClaims:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._events = env.recorder("resource_claim")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="resource_claim")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="resource_claim", metrics=env.queues
+        )
         self._pods = env.informers(PODS)
         self._claims = env.informers(RESOURCE_CLAIMS)
         self._templates = env.informers(RESOURCE_CLAIM_TEMPLATES)

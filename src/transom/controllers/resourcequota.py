@@ -54,7 +54,9 @@ class ResourceQuotas:
         self._client = env.client
         self._clock = env.clock
         self._informers = env.informers
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="resourcequota")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="resourcequota_primary", metrics=env.queues
+        )
         self._resources = _built_in()
         self._observed: set[QuotaEvaluator] = set()
         self._quotas = env.informers(RESOURCE_QUOTAS)

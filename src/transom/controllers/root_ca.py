@@ -28,7 +28,9 @@ class RootCaPublisher:
         self._data = {"ca.crt": env.settings.root_ca}
         described = has_behaviour(env.settings.features.release, "RootCaDescription")
         self._annotations = _DESCRIPTION if described else {}
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="root-ca-cert-publisher")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="root_ca_cert_publisher", metrics=env.queues
+        )
         self._config_maps = env.informers(CONFIG_MAPS)
         self._config_maps.add_handler(
             update=lambda _, new: self._config_map_changed(new), delete=self._config_map_changed

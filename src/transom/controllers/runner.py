@@ -15,6 +15,7 @@ from typing import NamedTuple
 from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.client.informer import InformerFactory
+from transom.client.metrics import WorkQueueMetrics
 from transom.controllers.base import Controller, ControllerContext, ControllerSettings
 from transom.kit.clock import Clock
 
@@ -42,8 +43,12 @@ class ControllerRunner:
         clock: Clock,
         rng: random.Random,
         settings: ControllerSettings,
+        queues: WorkQueueMetrics | None = None,
     ) -> None:
-        """`clients` creates the client of an identity ("" for the manager's own)."""
+        """`clients` creates the client of an identity ("" for the manager's own); `queues` counts
+        the work of the controllers.
+        """
+        self._queues = queues or WorkQueueMetrics()
         self._clients = clients
         self._clock = clock
         self._rng = rng
@@ -65,6 +70,7 @@ class ControllerRunner:
                 if later is not None:
                     self._start(await later(), group)
         finally:
+            self._queues.end_work()
             await self.informers.stop()
 
     def _start(self, rows: Iterable[ControllerRow], group: asyncio.TaskGroup) -> None:
@@ -91,7 +97,7 @@ class ControllerRunner:
             return made
 
         return ControllerContext(
-            client, self.informers, recorder, self._clock, self._rng, self._settings
+            client, self.informers, recorder, self._clock, self._rng, self._settings, self._queues
         )
 
 

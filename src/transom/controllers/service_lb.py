@@ -54,7 +54,10 @@ class LoadBalancers:
         self._pools = {f"IPv{pool.version}": pool for pool in pools}
         self._events = env.recorder("service-controller")
         self._queue: WorkQueue[str] = WorkQueue(
-            env.clock, ControllerLimiter(env.clock, _FIRST_RETRY, _LONGEST_RETRY), name="service"
+            env.clock,
+            ControllerLimiter(env.clock, _FIRST_RETRY, _LONGEST_RETRY),
+            name="service",
+            metrics=env.queues,
         )
         self._given: dict[
             str, list[str]

@@ -16,7 +16,9 @@ _WORKERS = 5
 class ServiceAccounts:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="serviceaccount")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="serviceaccount", metrics=env.queues
+        )
         self._namespaces = env.informers(NAMESPACES)
         self._accounts = env.informers(SERVICE_ACCOUNTS)
         self._namespaces.add_handler(

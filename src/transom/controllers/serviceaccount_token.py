@@ -53,10 +53,10 @@ class TokensController:
         self._creates_tokens = not has_behaviour(env.settings.release, "NoTokenSecrets")
         self._root_ca = _encode(env.settings.root_ca)
         self._account_queue: WorkQueue[_AccountKey] = WorkQueue(
-            env.clock, name="serviceaccount-token accounts"
+            env.clock, name="serviceaccount_tokens_service", metrics=env.queues
         )
         self._secret_queue: WorkQueue[_SecretKey] = WorkQueue(
-            env.clock, name="serviceaccount-token secrets"
+            env.clock, name="serviceaccount_tokens_secret", metrics=env.queues
         )
         # Secrets that this controller has created and the informer does not show yet. Without them,
         # the account's own update would look like an account without a token, and a second one

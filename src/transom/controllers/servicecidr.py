@@ -28,7 +28,7 @@ class ServiceCidrs:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock: Clock = env.clock
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="servicecidr")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ipaddresses", metrics=env.queues)
         self._ranges = env.informers(SERVICE_CIDRS)
         self._addresses = env.informers(IP_ADDRESSES)
         self._ranges.add_handler(

@@ -38,7 +38,7 @@ _STEPS = (
 class NodeTtl:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ttl")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ttlcontroller", metrics=env.queues)
         self._count = 0
         self._step = 0
         self._nodes = env.informers(NODES)

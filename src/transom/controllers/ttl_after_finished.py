@@ -19,7 +19,9 @@ class FinishedJobs:
     def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ttl_jobs_to_delete")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="ttl_jobs_to_delete", metrics=env.queues
+        )
         self._jobs = env.informers(JOBS)
         self._jobs.add_handler(add=self._changed, update=lambda _, new: self._changed(new))
 

@@ -33,7 +33,7 @@ class ValidatingAdmissionPolicyStatus:
         self._client = env.client
         self._release = env.settings.release
         self._queue: WorkQueue[str] = WorkQueue(
-            env.clock, name="validating_admission_policy_status"
+            env.clock, name="validatingadmissionpolicy-status", metrics=env.queues
         )
         self._policies = env.informers(POLICIES)
         self._policies.add_handler(

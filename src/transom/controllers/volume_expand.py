@@ -38,7 +38,7 @@ class VolumeExpansion:
         self._clock = env.clock
         self._cloud = env.settings.cloud
         self._events = env.recorder("volume_expand")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="persistentvolume-expander")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="volume_expand", metrics=env.queues)
         self._claims = env.informers(PERSISTENT_VOLUME_CLAIMS)
         self._volumes = env.informers(PERSISTENT_VOLUMES)
         self._claims.add_handler(add=self._changed, update=self._updated)

@@ -42,7 +42,7 @@ class _Protection:
         self._client = env.client
         self._resource = resource
         self._finalizer = finalizer
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name=name)
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name=name, metrics=env.queues)
         self._objects = env.informers(resource)
         self._objects.add_handler(add=self._changed, update=lambda _, new: self._changed(new))
 
@@ -73,7 +73,7 @@ class _Protection:
 
 class VolumeProtection(_Protection):
     def __init__(self, env: ControllerContext) -> None:
-        super().__init__(env, PERSISTENT_VOLUMES, VOLUME_FINALIZER, "pv-protection")
+        super().__init__(env, PERSISTENT_VOLUMES, VOLUME_FINALIZER, "pvprotection")
 
     async def run(self) -> None:
         await run_worker(self._queue, self._sync, (self._objects,))
@@ -84,7 +84,7 @@ class VolumeProtection(_Protection):
 
 class ClaimProtection(_Protection):
     def __init__(self, env: ControllerContext) -> None:
-        super().__init__(env, PERSISTENT_VOLUME_CLAIMS, CLAIM_FINALIZER, "pvc-protection")
+        super().__init__(env, PERSISTENT_VOLUME_CLAIMS, CLAIM_FINALIZER, "pvcprotection")
         self._pods = env.informers(PODS)
         self._pods.add_index(BY_CLAIM, claims_of)
         self._pods.add_handler(

@@ -61,6 +61,7 @@ class KubeletCore:
         mirrors: Mirrors,
         prober: Callable[[OnProbe], Prober],
         sources: Mapping[str, PodSource] | None = None,
+        on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:
         self._env = env
         self._admission = admission
@@ -86,7 +87,9 @@ class KubeletCore:
             self._terminator,
             lambda: self.workers,
         )
-        self.workers = PodWorkers(env.clock, env.rng, env.config.sync_frequency, self._sync)
+        self.workers = PodWorkers(
+            env.clock, env.rng, env.config.sync_frequency, self._sync, on_synced
+        )
 
     # ---- lifecycle
     # ---------------------------------------------------------------------------------------------

@@ -106,6 +106,9 @@ class Kubelet:
             mirrors=ApiMirrors(env),
             prober=self._make_prober,
             sources={"file": source} if source is not None else {},
+            on_synced=lambda operation, seconds: metrics.observe(
+                "kubelet_pod_worker_duration_seconds", seconds, operation
+            ),
         )
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)

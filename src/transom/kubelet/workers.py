@@ -56,6 +56,7 @@ class PodWorker:
         "again",
         "backoff",
         "deadline",
+        "due",
         "finished",
         "gone",
         "interrupted",
@@ -63,6 +64,7 @@ class PodWorker:
         "pod",
         "reasons",
         "resync",
+        "synced",
         "task",
         "timer",
         "uid",
@@ -77,6 +79,8 @@ class PodWorker:
         self.deadline: Timer | None = None
         self.again = False
         self.resync = True
+        self.due = False  # its timer caused the next sync, not a change
+        self.synced = False
         self.gone = pod is None
         self.finished = False
         self.kill: KillRequest | None = None
@@ -84,6 +88,15 @@ class PodWorker:
         self.interrupted = False
         self.reasons: dict[str, WaitingReason] = {}
         self.backoff: KeyedBackoff | None = None
+
+    @property
+    def operation(self) -> str:
+        """What the next sync does, as the metrics name it."""
+        if not self.synced:
+            return "create"
+        if self.ends:
+            return "kill"
+        return "sync" if self.due else "update"
 
     @property
     def ends(self) -> bool:
@@ -113,7 +126,10 @@ class PodWorkers:
         rng: random.Random,
         resync: float,
         sync: Callable[[PodWorker], Awaitable[SyncOutcome]],
+        on_synced: Callable[[str, float], None] = lambda _operation, _seconds: None,
     ) -> None:
+        """`on_synced` receives the operation of each sync and how long it took."""
+        self._on_synced = on_synced
         self._clock = clock
         self._rng = rng
         self._resync = resync
@@ -172,8 +188,12 @@ class PodWorkers:
         try:
             while worker.again:
                 worker.again = False
+                operation, began = worker.operation, self._clock.monotonic()
+                worker.due = False
                 try:
                     outcome = await self._sync(worker)
+                    worker.synced = True
+                    self._on_synced(operation, self._clock.monotonic() - began)
                 except SyncInterrupted:
                     worker.again = True
                 except Exception:
@@ -198,7 +218,7 @@ class PodWorkers:
 
     def _due(self, worker: PodWorker) -> None:
         worker.timer = None
-        worker.resync = True
+        worker.resync = worker.due = True
         self.wake(worker)
 
     def _rest(self, worker: PodWorker) -> None:

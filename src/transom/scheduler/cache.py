@@ -44,6 +44,14 @@ class SchedulerCache:
         if info.uid in self._assumed:
             self._remove(self._pods[info.uid])
 
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods)
+
+    @property
+    def assumed_count(self) -> int:
+        return len(self._assumed)
+
     def is_assumed_pod(self, uid: str) -> bool:
         return uid in self._assumed
 

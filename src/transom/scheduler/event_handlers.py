@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from transom.client.informer import Informer, InformerFactory
 from transom.client.resources import (
@@ -17,7 +17,7 @@ from transom.client.store import object_key
 from transom.machinery.objects import Object
 from transom.scheduler.cache import SchedulerCache
 from transom.scheduler.pods import PodInfo
-from transom.scheduler.queue import SchedulingQueue
+from transom.scheduler.queue import UNKNOWN_EVENT, SchedulingQueue
 from transom.scheduler.resource_claims import ResourceClaimCache
 from transom.scheduler.runtime import Framework
 from transom.scheduler.snapshot import Snapshot
@@ -45,34 +45,43 @@ class EventHandlers:
             add=self.node_added, update=self.node_updated, delete=self.node_deleted
         )
 
-        def move_all(*_objects: Object) -> None:
-            self._queue.move_all_to_active_or_backoff()
+        def move_with_volumes(event: str) -> Callable[..., None]:
+            return lambda *_objects: self._queue.move_if(lambda pod: bool(pod.volumes), event)
 
-        def move_with_volumes(*_objects: Object) -> None:
-            self._queue.move_if(lambda pod: bool(pod.volumes))
-
-        def move_with_claims(*_objects: Object) -> None:
-            self._queue.move_if(_may_use_devices)
-
-        informers(CSI_NODES).add_handler(add=move_with_volumes, update=move_with_volumes)
-        informers(PERSISTENT_VOLUMES).add_handler(add=move_with_volumes, update=move_with_volumes)
-        informers(PERSISTENT_VOLUME_CLAIMS).add_handler(
-            add=move_with_volumes, update=move_with_volumes
-        )
+        for resource, kind in (
+            (CSI_NODES, "CSINode"),
+            (PERSISTENT_VOLUMES, "Pv"),
+            (PERSISTENT_VOLUME_CLAIMS, "Pvc"),
+        ):
+            informers(resource).add_handler(
+                add=move_with_volumes(f"{kind}Add"), update=move_with_volumes(f"{kind}Update")
+            )
         if not self._queue.uses_hints:
-            informers(SERVICES).add_handler(add=move_all, update=move_all, delete=move_all)
+            self._handle(informers(SERVICES), "Service", lambda _pod: True)
         informers(STORAGE_CLASSES).add_handler(add=self.storage_class_added)
         if self._claims is not None:
-            for informer in (self._claims.claims, self._claims.slices, self._claims.classes):
-                informer.add_handler(
-                    add=move_with_claims, update=move_with_claims, delete=move_with_claims
-                )
+            for informer, kind in (
+                (self._claims.claims, "ResourceClaim"),
+                (self._claims.slices, "ResourceSlice"),
+                (self._claims.classes, "DeviceClass"),
+            ):
+                self._handle(informer, f"resource.k8s.io/{kind}", _may_use_devices)
+
+    def _handle(self, informer: Informer, kind: str, concerns: Callable[[PodInfo], bool]) -> None:
+        """Retries the pods that an added, changed or deleted object may help."""
+
+        def move(event: str) -> Callable[..., None]:
+            return lambda *_objects: self._queue.move_if(concerns, event)
+
+        informer.add_handler(
+            add=move(f"{kind}Add"), update=move(f"{kind}Update"), delete=move(f"{kind}Delete")
+        )
 
     # ---- pods ----------------------------------------------------------------------------------
 
     def pod_added(self, pod: Object) -> None:
         if pod["spec"].get("nodeName"):
-            self._queue.assigned_pod_added(self._cache.set_pod(pod))
+            self._queue.assigned_pod_added(self._cache.set_pod(pod), "AssignedPodAdd")
         elif self._is_responsible_for(pod):
             self._queue.add(PodInfo(pod))
 
@@ -84,7 +93,7 @@ class EventHandlers:
         if new["spec"].get("nodeName"):
             if not old["spec"].get("nodeName") and self._is_responsible_for(old):
                 self._queue.delete(object_key(old), old["metadata"]["uid"])
-            self._queue.assigned_pod_added(self._cache.set_pod(new))
+            self._queue.assigned_pod_added(self._cache.set_pod(new), "AssignedPodUpdate")
         elif self._is_responsible_for(new) and not _same_resource_version(old, new):
             pod = PodInfo(new)
             if not self._skip_pod_update(pod):
@@ -93,14 +102,14 @@ class EventHandlers:
     def pod_deleted(self, pod: Object) -> None:
         if pod["spec"].get("nodeName"):
             self._cache.remove_pod(pod["metadata"]["uid"])
-            self._queue.move_all_to_active_or_backoff()
+            self._queue.move_all_to_active_or_backoff("AssignedPodDelete")
         elif self._is_responsible_for(pod):
             self._queue.delete(object_key(pod), pod["metadata"]["uid"])
             self._profiles[pod["spec"]["schedulerName"]].reject_waiting_pod(pod["metadata"]["uid"])
         # A pod may be deleted after it was assumed and before it is bound.
         if self._cache.is_assumed_pod(pod["metadata"]["uid"]):
             self._cache.remove_pod(pod["metadata"]["uid"])
-            self._queue.move_all_to_active_or_backoff()
+            self._queue.move_all_to_active_or_backoff("AssignedPodDelete")
 
     def _is_responsible_for(self, pod: Object) -> bool:
         return pod["spec"].get("schedulerName", "") in self._profiles
@@ -116,20 +125,21 @@ class EventHandlers:
 
     def node_added(self, node: Object) -> None:
         self._snapshot.set_node(node)
-        self._queue.move_all_to_active_or_backoff()
+        self._queue.move_all_to_active_or_backoff("NodeAdd")
 
     def node_updated(self, old: Object, new: Object) -> None:
         self._snapshot.set_node(new)
         idle = not self._queue.unschedulable and not self._queue.uses_hints
-        if idle or _node_may_fit_more_pods(old, new):
-            self._queue.move_all_to_active_or_backoff()
+        event = _node_change(old, new)
+        if idle or event:
+            self._queue.move_all_to_active_or_backoff(event or UNKNOWN_EVENT)
 
     def node_deleted(self, node: Object) -> None:
         self._snapshot.remove_node(node["metadata"]["name"])
 
     def storage_class_added(self, storage_class: Object) -> None:
         if storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER:
-            self._queue.move_if(lambda pod: bool(pod.volumes))
+            self._queue.move_if(lambda pod: bool(pod.volumes), "StorageClassAdd")
 
 
 def _may_use_devices(pod: PodInfo) -> bool:
@@ -150,18 +160,19 @@ def _relevant_parts(pod: Object) -> tuple[Object, Object, Object]:
     return meta, spec, status
 
 
-def _node_may_fit_more_pods(old: Object, new: Object) -> bool:
-    """Whether the change of a node can make unschedulable pods fit on it."""
+def _node_change(old: Object, new: Object) -> str:
+    """The change of a node that can make unschedulable pods fit on it, "" if there is none."""
     spec_before, spec = old.get("spec") or {}, new.get("spec") or {}
     status_before, status = old.get("status") or {}, new.get("status") or {}
     if spec_before.get("unschedulable") and not spec.get("unschedulable"):
-        return True
-    return (
-        status_before.get("allocatable") != status.get("allocatable")
-        or old["metadata"].get("labels") != new["metadata"].get("labels")
-        or spec_before.get("taints") != spec.get("taints")
-        or _conditions(status_before) != _conditions(status)
-    )
+        return "NodeSpecUnschedulableChange"
+    if status_before.get("allocatable") != status.get("allocatable"):
+        return "NodeAllocatableChange"
+    if old["metadata"].get("labels") != new["metadata"].get("labels"):
+        return "NodeLabelChange"
+    if spec_before.get("taints") != spec.get("taints"):
+        return "NodeTaintChange"
+    return "NodeConditionChange" if _conditions(status_before) != _conditions(status) else ""
 
 
 def _conditions(status: Object) -> dict[str, str]:

@@ -202,16 +202,24 @@ class CycleState:
 
 
 class QueuedPodInfo:
-    """A pod in the scheduling queue. `timestamp` is when it was added to the queue that holds
-    it.
+    """A pod in the scheduling queue. `timestamp` is when it was added to the queue that holds it,
+    `first_queued` when it first entered the active queue.
     """
 
-    __slots__ = ("attempts", "gated", "pod_info", "timestamp")
+    __slots__ = ("attempt_started", "attempts", "first_queued", "gated", "pod_info", "timestamp")
 
-    def __init__(self, pod_info: PodInfo, timestamp: float, attempts: int = 0) -> None:
+    def __init__(
+        self,
+        pod_info: PodInfo,
+        timestamp: float,
+        attempts: int = 0,
+        first_queued: float | None = None,
+    ) -> None:
         self.pod_info = pod_info
         self.timestamp = timestamp
         self.attempts = attempts
+        self.first_queued = first_queued
+        self.attempt_started = 0.0
         self.gated = False  # a preEnqueue plugin keeps it out of the active queue
 
 

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 from transom.kit.clock import Clock, Timer
 from transom.machinery.objects import Object
 from transom.scheduler.framework import LessFunc, QueuedPodInfo
+from transom.scheduler.metrics import SchedulerMetrics
 from transom.scheduler.nominator import PodNominator
 from transom.scheduler.pods import PodInfo
 
+UNKNOWN_EVENT = "Unknown"
 INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 10.0
 _UNSCHEDULABLE_SECONDS = 60.0
 _FLUSH_BACKOFF, _FLUSH_UNSCHEDULABLE = 1.0, 30.0
@@ -94,8 +96,10 @@ class SchedulingQueue:
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
         hints: bool = False,
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
         """`hints`: an event that cannot help any pod does not count (queueing hints)."""
+        self._metrics = metrics or SchedulerMetrics()
         self._hints = hints
         self._clock = clock
         self.nominator = nominator
@@ -127,6 +131,7 @@ class SchedulingQueue:
             item.attempts += 1
             self.scheduling_cycle += 1
             self._in_flight = item.pod_info
+            item.attempt_started = self._clock.monotonic()
         return item
 
     @property
@@ -138,6 +143,10 @@ class SchedulingQueue:
         return len(self._unschedulable)
 
     @property
+    def gated(self) -> int:
+        return sum(item.gated for item in self._unschedulable.values())
+
+    @property
     def backing_off(self) -> int:
         return len(self._backoff)
 
@@ -145,7 +154,7 @@ class SchedulingQueue:
 
     def add(self, pod: PodInfo) -> None:
         self._remove(pod.key)
-        self._move_to_active(QueuedPodInfo(pod, self._clock.monotonic()))
+        self._move_to_active(QueuedPodInfo(pod, self._clock.monotonic()), "PodAdd")
         self.nominator.add_nominated_pod(pod)
 
     def add_unschedulable_if_not_present(self, item: QueuedPodInfo, scheduling_cycle: int) -> None:
@@ -157,9 +166,9 @@ class SchedulingQueue:
             return
         item.timestamp = self._clock.monotonic()
         if self._move_request_cycle >= scheduling_cycle:
-            self._move_to_backoff(item)
+            self._move_to_backoff(item, "ScheduleAttemptFailure")
         else:
-            self._move_to_unschedulable(item)
+            self._move_to_unschedulable(item, "ScheduleAttemptFailure")
         self.nominator.add_nominated_pod(item.pod_info)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
@@ -168,13 +177,13 @@ class SchedulingQueue:
         if item is not None:
             self.nominator.update_nominated_pod(old, new)
             # A new item: the old one is still an entry of the heap, whose order must not change.
-            self._put_active(QueuedPodInfo(new, item.timestamp, item.attempts))
+            self._put_active(QueuedPodInfo(new, item.timestamp, item.attempts, item.first_queued))
             return
         item = self._backoff.remove(key)
         if item is not None:
             self.nominator.update_nominated_pod(old, new)
             item.pod_info = new
-            self._move_to_active(item)
+            self._move_to_active(item, "PodUpdate")
             return
         item = self._unschedulable.get(key)
         if item is not None:
@@ -182,11 +191,11 @@ class SchedulingQueue:
             if item.gated or _is_pod_updated(old.pod, new.pod):
                 self._remove(key)
                 item.pod_info = new
-                self._move_to_active(item)
+                self._move_to_active(item, "PodUpdate")
             else:
                 item.pod_info = new
             return
-        self._move_to_active(QueuedPodInfo(new, self._clock.monotonic()))
+        self._move_to_active(QueuedPodInfo(new, self._clock.monotonic()), "PodUpdate")
         self.nominator.add_nominated_pod(new)
 
     def delete(self, key: str, uid: str) -> None:
@@ -199,24 +208,29 @@ class SchedulingQueue:
         self._unschedulable.pop(key, None)
         self._with_affinity.pop(key, None)
 
-    def _move_to_active(self, item: QueuedPodInfo) -> None:
+    def _move_to_active(self, item: QueuedPodInfo, event: str) -> None:
         """Add the pod to the active queue, or keep it as unschedulable if a PreEnqueue plugin
         rejects it.
         """
         item.gated = not self._may_enqueue(item.pod_info)
         if item.gated:
-            self._move_to_unschedulable(item)
+            self._move_to_unschedulable(item, event)
         else:
             self._put_active(item)
+            self._metrics.pod_queued("active", event)
 
     def _put_active(self, item: QueuedPodInfo) -> None:
+        if item.first_queued is None:
+            item.first_queued = self._clock.monotonic()
         self._active.put(item)
         self._wake.set()
 
-    def _move_to_backoff(self, item: QueuedPodInfo) -> None:
+    def _move_to_backoff(self, item: QueuedPodInfo, event: str) -> None:
         self._backoff.put(item, self._backoff_time(item))
+        self._metrics.pod_queued("backoff", event)
 
-    def _move_to_unschedulable(self, item: QueuedPodInfo) -> None:
+    def _move_to_unschedulable(self, item: QueuedPodInfo, event: str) -> None:
+        self._metrics.pod_queued("unschedulable", event)
         self._unschedulable[item.pod_info.key] = item
         if item.pod_info.shape.terms.affinity:
             self._with_affinity[item.pod_info.key] = item
@@ -233,20 +247,20 @@ class SchedulingQueue:
 
     # ---- move ----------------------------------------------------------------------------------
 
-    def move_all_to_active_or_backoff(self) -> None:
+    def move_all_to_active_or_backoff(self, event: str = UNKNOWN_EVENT) -> None:
         """An event that may make any pod schedulable."""
-        self._move([*self._unschedulable.values()])
+        self._move([*self._unschedulable.values()], event)
 
-    def move_if(self, concerns: Callable[[PodInfo], bool]) -> None:
+    def move_if(self, concerns: Callable[[PodInfo], bool], event: str = UNKNOWN_EVENT) -> None:
         """An event that may make only some pods schedulable. Releases without queueing hints try
         all of them again.
         """
         if not self._hints:
-            self.move_all_to_active_or_backoff()
+            self.move_all_to_active_or_backoff(event)
             return
         items = [item for item in self._unschedulable.values() if concerns(item.pod_info)]
         before = self._move_request_cycle
-        self._move(items)
+        self._move(items, event)
         if self._in_flight is None or not concerns(self._in_flight):
             self._move_request_cycle = before
 
@@ -254,7 +268,7 @@ class SchedulingQueue:
     def uses_hints(self) -> bool:
         return self._hints
 
-    def assigned_pod_added(self, pod: PodInfo) -> None:
+    def assigned_pod_added(self, pod: PodInfo, event: str = UNKNOWN_EVENT) -> None:
         """A pod was bound or changed: pods with affinity to it may now be schedulable."""
         items = [
             item
@@ -265,18 +279,18 @@ class SchedulingQueue:
             )
         ]
         if items or not self._hints:
-            self._move(items)
+            self._move(items, event)
 
-    def _move(self, items: list[QueuedPodInfo]) -> None:
+    def _move(self, items: list[QueuedPodInfo], event: str) -> None:
         now = self._clock.monotonic()
         for item in items:
             key = item.pod_info.key
             self._unschedulable.pop(key, None)
             self._with_affinity.pop(key, None)
             if not item.gated and self._backoff_time(item) > now:
-                self._move_to_backoff(item)
+                self._move_to_backoff(item, event)
             else:
-                self._move_to_active(item)
+                self._move_to_active(item, event)
         self._move_request_cycle = self.scheduling_cycle
 
     # ---- timers --------------------------------------------------------------------------------
@@ -302,7 +316,7 @@ class SchedulingQueue:
         while (first := self._backoff.peek()) is not None and first.backoff_ends <= now:
             item = self._backoff.pop()
             assert item is not None
-            self._move_to_active(item)
+            self._move_to_active(item, "BackoffComplete")
 
     def flush_unschedulable(self) -> None:
         now = self._clock.monotonic()
@@ -312,7 +326,7 @@ class SchedulingQueue:
             if now - item.timestamp > _UNSCHEDULABLE_SECONDS
         ]
         if expired:
-            self._move(expired)
+            self._move(expired, "UnschedulableTimeout")
 
 
 def _is_pod_updated(old: Object, new: Object) -> bool:

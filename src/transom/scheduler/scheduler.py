@@ -14,6 +14,7 @@ from transom.client.api import STRATEGIC_PATCH, ApiClient
 from transom.client.informer import InformerFactory
 from transom.client.resources import PODS
 from transom.kit.clock import Clock, rfc3339
+from transom.kit.prometheus import Family
 from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -27,6 +28,7 @@ from transom.scheduler.errors import SchedulingError
 from transom.scheduler.event_handlers import EventHandlers
 from transom.scheduler.event_recorder import SchedulerEventRecorder, truncate_message
 from transom.scheduler.framework import Code, CycleState, FitError, QueuedPodInfo, Registry, Status
+from transom.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from transom.scheduler.nominator import PodNominator
 from transom.scheduler.owners import OwnerSelectors
 from transom.scheduler.plugins.registry import in_tree_registry
@@ -66,7 +68,9 @@ class Scheduler:
         config: KubeSchedulerConfiguration | None = None,
         out_of_tree_registry: Registry | None = None,
         features: FeatureSet = _DEFAULT_FEATURES,
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or SchedulerMetrics(features.release)
         config = config or default_scheduler_config(features)
         self._features = features
         registry = in_tree_registry(out_of_tree_registry or {})
@@ -115,6 +119,7 @@ class Scheduler:
             initial_backoff=config.initial_backoff,
             max_backoff=config.max_backoff,
             hints=features.enabled("SchedulerQueueingHints"),
+            metrics=self._metrics,
         )
         self.algorithm = ScheduleAlgorithm(self.snapshot, rng, config.percentage_of_nodes_to_score)
         self._scheduled_at = float("-inf")
@@ -192,20 +197,40 @@ class Scheduler:
         try:
             result = self.algorithm.schedule(framework, state, pod)
         except FitError as error:
+            self._attempt_ended(item, framework, UNSCHEDULABLE)
             nominated, message = await self._run_post_filter(framework, state, pod, error)
             text = f"{error} {message}" if message else str(error)
             self._record_failure(item, framework, text, POD_REASON_UNSCHEDULABLE, nominated)
         except NoNodesAvailable as error:
+            self._attempt_ended(item, framework, UNSCHEDULABLE)
             self._record_failure(item, framework, str(error), POD_REASON_UNSCHEDULABLE)
         except SchedulingError as error:
+            self._attempt_ended(item, framework, ERROR)
             self._record_failure(item, framework, str(error), framework.rules.error_reason)
         except Exception as error:
             # A bug in a plugin fails one attempt for one pod, not the whole scheduler.
             log.exception("scheduling %s failed", pod.key)
+            self._attempt_ended(item, framework, ERROR)
             text = f"{type(error).__name__}: {error}"
             self._record_failure(item, framework, text, POD_REASON_SCHEDULER_ERROR)
         else:
+            self._metrics.algorithm_ended(self._clock.monotonic() - item.attempt_started)
             self._assume_and_bind(item, framework, state, result)
+
+    def _attempt_ended(self, item: QueuedPodInfo, framework: Framework, result: str) -> None:
+        seconds = self._clock.monotonic() - item.attempt_started
+        self._metrics.attempt_ended(result, framework.profile_name, seconds)
+        if result == SCHEDULED and item.first_queued is not None:
+            self._metrics.pod_scheduled(item.attempts, self._clock.monotonic() - item.first_queued)
+
+    def collect_metrics(self) -> list[Family]:
+        queue = self.queue
+        waiting = queue.unschedulable - queue.gated
+        self._metrics.set_pending(queue.active, queue.backing_off, waiting, queue.gated)
+        self._metrics.set_cache(
+            len(self.snapshot.nodes), self.cache.pod_count, self.cache.assumed_count
+        )
+        return self._metrics.collect()
 
     def _skip_pod_schedule(self, framework: Framework, pod: PodInfo) -> bool:
         if pod.terminating:
@@ -247,6 +272,7 @@ class Scheduler:
         try:
             self.cache.assume_pod(pod, node_name)
         except SchedulingError as error:
+            self._attempt_ended(item, framework, ERROR)
             self._record_failure(item, framework, str(error), POD_REASON_SCHEDULER_ERROR)
             return
         self.nominator.delete_nominated_pod(pod.uid)
@@ -278,13 +304,16 @@ class Scheduler:
         status = await framework.wait_on_permit(pod)
         if status is None:
             async with self._writes:
+                began = self._clock.monotonic()
                 status = await self._bind(framework, state, pod, node_name)
+                self._metrics.binding_ended(self._clock.monotonic() - began)
         if status is not None:
             if expects:
                 await self._patch_pod_status(pod, {"status": {"nominatedNodeName": None}})
             self._reject(item, framework, state, node_name, status)
             return
         self.cache.finish_binding(pod)
+        self._attempt_ended(item, framework, SCHEDULED)
         note = f"Successfully assigned {pod.key} to {node_name}"
         framework.event_recorder.event(pod.pod, "Normal", "Scheduled", "Binding", note)
         await framework.run_post_bind_plugins(state, pod, node_name)
@@ -315,6 +344,7 @@ class Scheduler:
         framework.run_reserve_plugins_unreserve(state, item.pod_info, node_name)
         self.cache.forget_pod(item.pod_info)
         unschedulable = status.is_unschedulable
+        self._attempt_ended(item, framework, UNSCHEDULABLE if unschedulable else ERROR)
         reason = POD_REASON_UNSCHEDULABLE if unschedulable else POD_REASON_SCHEDULER_ERROR
         self._record_failure(item, framework, status.message, reason)
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import random
+
 from tests.kubelet.world import World
 
+from transom.kit.clock import VirtualClock
 from transom.kubelet.prober.manager import ProbeCounts
 from transom.kubelet.stats.metrics import KubeletMetrics, probe_metrics
+from transom.kubelet.workers import PodWorker, PodWorkers, SyncOutcome
 
 
 def test_resource_metrics() -> None:
@@ -62,3 +66,33 @@ def test_histograms_and_probes() -> None:
     assert f'{name}_bucket{{le="+Inf"}} 3\n{name}_sum 20.304\n{name}_count 3\n' in printed
     assert "prober_probe_total" not in printed
     assert "kubernetes_build_info{" in printed and 'gitVersion="v1.20.15"' in printed
+
+
+def test_a_pod_worker_names_its_operations() -> None:
+    worker = PodWorker("u1", {"metadata": {"uid": "u1"}})
+    assert worker.operation == "create"
+    worker.synced = True
+    assert worker.operation == "update"
+    worker.due = True
+    assert worker.operation == "sync"
+    worker.gone = True
+    assert worker.operation == "kill"
+
+
+async def test_the_duration_of_each_sync_is_reported() -> None:
+    seen: list[tuple[str, float]] = []
+    clock = VirtualClock()
+
+    async def sync(_worker: PodWorker) -> SyncOutcome:
+        clock.advance(2)
+        return SyncOutcome.DONE
+
+    workers = PodWorkers(
+        clock, random.Random(1), 60, sync, lambda name, seconds: seen.append((name, seconds))
+    )
+    worker = workers.add("u1", {"metadata": {"uid": "u1"}})
+    for _ in range(2):
+        workers.wake(worker)
+        assert worker.task is not None
+        await worker.task
+    assert seen == [("create", 2.0), ("update", 2.0)]

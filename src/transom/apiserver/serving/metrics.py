@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.http.messages import Answer, StreamResponse
 from transom.kit.prometheus import Collector, Family, Histogram, Kind, Sample, render_metrics
+from transom.machinery.releases import DEFAULT, Release
+from transom.machinery.releases.metrics import metric_rules
 
 _BUCKETS = (
     0.05,
@@ -67,11 +69,18 @@ _VERBS = {
 }
 
 
+_SLI_BUCKETS = (
+    *(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5),
+    *(2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60),
+)
+
+
 class _Histogram:
-    __slots__ = ("counts", "total")
+    __slots__ = ("counts", "sli", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_BUCKETS) + 1)
+        self.sli = [0] * (len(_SLI_BUCKETS) + 1)
         self.total = 0.0
 
 
@@ -86,8 +95,9 @@ MAX_LABEL_SETS = 2000
 
 
 class ApiServerMetrics:
-    def __init__(self, is_served: IsServed) -> None:
+    def __init__(self, is_served: IsServed, release: Release = DEFAULT) -> None:
         self._is_served = is_served
+        self._shows_sli = metric_rules(release).request_sli
         self._requests: dict[tuple[Labels, int], int] = defaultdict(int)
         self._durations: dict[Labels, _Histogram] = defaultdict(_Histogram)
         self._known: set[Labels] = set()
@@ -103,6 +113,7 @@ class ApiServerMetrics:
             return
         histogram = self._durations[labels]
         histogram.counts[bisect_left(_BUCKETS, seconds)] += 1
+        histogram.sli[bisect_left(_SLI_BUCKETS, seconds)] += 1
         histogram.total += seconds
 
     def _clean(self, labels: Labels) -> Labels:
@@ -176,11 +187,26 @@ class ApiServerMetrics:
                 [Sample((), round(self.started, 3))],
             ),
         ]
+        if self._shows_sli:
+            families.append(self._sli())
         for metric, value in self.gauges.items():
             families.append(_family(metric, "gauge", metric.replace("_", " "), [Sample((), value)]))
         for other in others:
             families.extend(other())
         return render_metrics(families)
+
+    def _sli(self) -> Family:
+        return Family(
+            "apiserver_request_sli_duration_seconds",
+            "histogram",
+            "[ALPHA] Response latency distribution (not counting webhook duration and priority & "
+            "fairness queue wait times) in seconds for each verb, group, version, resource, "
+            "subresource, scope and component.",
+            [
+                Histogram(_named(labels), _SLI_BUCKETS, found.sli, found.total)
+                for labels, found in list(self._durations.items())
+            ],
+        )
 
 
 def _family(name: str, kind: Kind, text: str, samples: Sequence[Sample | Histogram]) -> Family:

@@ -66,7 +66,8 @@ async def serve_one(config: ClusterConfig, pki: ClusterPki) -> None:
     nodes = None if config.no_nodes else RemoteNodes(config, pki)
     health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
     watchdog = LoopWatchdog(parse_duration(config.loop_budget)) if config.loop_budget else None
-    api = run.build_cluster_api_server(config, pki, nodes, health, watchdog)
+    metrics = run.make_component_metrics(config)
+    api = run.build_cluster_api_server(config, pki, nodes, health, watchdog, metrics)
     await run.start_cluster_api_server(config, api)
     context = server_context(pki.server_cert, pki.server_key, pki.ca)
     server = HttpServer(api.handler, context, bodies=api.handler)
@@ -84,12 +85,16 @@ async def serve_one(config: ClusterConfig, pki: ClusterPki) -> None:
             group.create_task(
                 run.supervised(
                     "controller-manager",
-                    lambda: run.run_cluster_controllers(api, config, pki, nodes, nodes_ready),
+                    lambda: run.run_cluster_controllers(
+                        api, config, pki, nodes, nodes_ready, metrics
+                    ),
                     health,
                 )
             ),
             group.create_task(
-                run.supervised("scheduler", lambda: run.run_cluster_scheduler(api, config), health)
+                run.supervised(
+                    "scheduler", lambda: run.run_cluster_scheduler(api, config, metrics), health
+                )
             ),
         ]
         if nodes is not None:

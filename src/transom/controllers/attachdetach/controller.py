@@ -59,7 +59,7 @@ class AttachDetach:
         self._clock = env.clock
         self._events = env.recorder("attachdetach-controller")
         self._queue: WorkQueue[str] = WorkQueue(
-            env.clock, ItemBackoff(*_BACKOFF), "attachdetach"
+            env.clock, ItemBackoff(*_BACKOFF), "attachdetach", metrics=env.queues
         )  # unique names of volumes
         self._pods, self._nodes = env.informers(PODS), env.informers(NODES)
         self._claims, self._volumes = (

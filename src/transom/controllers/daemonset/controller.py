@@ -56,7 +56,7 @@ class DaemonSets:
         self._expectations = Expectations(env.clock)
         self._backoff = KeyedBackoff(_FIRST_BACKOFF, _LONGEST_BACKOFF)
         self._placements: dict[str, tuple[str, int, Placement]] = {}
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="daemonset")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="daemonset", metrics=env.queues)
         self._sets = env.informers(DAEMON_SETS)
         self._pods = env.informers(PODS)
         self._nodes = env.informers(NODES)

@@ -30,7 +30,7 @@ class Deployments:
         self._features = env.settings.features
         self._clock = env.clock
         self._events = env.recorder("deployment-controller")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="deployment")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="deployment", metrics=env.queues)
         self._deployments = env.informers(DEPLOYMENTS)
         self._sets = env.informers(REPLICA_SETS)
         self._pods = env.informers(PODS)

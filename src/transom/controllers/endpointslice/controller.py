@@ -48,7 +48,9 @@ class EndpointSlices:
     def __init__(self, env: ControllerContext) -> None:
         self._events = env.recorder("endpoint-slice-controller")
         limiter = ControllerLimiter(env.clock, common.FIRST_RETRY, common.LONGEST_RETRY)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="endpoint_slice")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, limiter, name="endpoint_slice", metrics=env.queues
+        )
         self._times = TriggerTimes()
         self._rules = endpoint_rules(env.settings.features)
         self._tracker = EndpointSliceTracker()

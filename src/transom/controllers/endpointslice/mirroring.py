@@ -45,7 +45,9 @@ class EndpointSliceMirroring:
         self._node_names = endpoint_rules(env.settings.features).node_names
         self._events = env.recorder("endpoint-slice-mirroring-controller")
         limiter = ControllerLimiter(env.clock, common.FIRST_RETRY, common.LONGEST_RETRY)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="endpoint_slice_mirroring")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, limiter, name="endpoint_slice_mirroring", metrics=env.queues
+        )
         self._tracker = EndpointSliceTracker()
         self._writer = SliceWriter(env.client, self._tracker)
         self._endpoints = env.informers(ENDPOINTS)

@@ -55,9 +55,11 @@ class GarbageCollector:
         self._clock = env.clock
         self._rng = env.rng
         self._events = env.recorder("garbage-collector-controller")
-        self._deletions: WorkQueue[GraphNode] = WorkQueue(env.clock, name="garbage collector")
+        self._deletions: WorkQueue[GraphNode] = WorkQueue(
+            env.clock, name="garbage_collector_attempt_to_delete", metrics=env.queues
+        )
         self._orphanings: WorkQueue[GraphNode] = WorkQueue(
-            env.clock, name="garbage collector orphaning"
+            env.clock, name="garbage_collector_attempt_to_orphan", metrics=env.queues
         )
         self._graph = DependencyGraph(
             self._deletions.add,

@@ -53,7 +53,9 @@ class Autoscaler:
         self._clock = env.clock
         self._events = env.recorder("horizontal-pod-autoscaler")
         self._scales = Scales(env.client, env.clock)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="horizontalpodautoscaler")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="horizontalpodautoscaler", metrics=env.queues
+        )
         self._memories: dict[str, ScalingHistory] = {}
         self._autoscalers = env.informers(HORIZONTAL_POD_AUTOSCALERS)
         self._pods = env.informers(PODS)

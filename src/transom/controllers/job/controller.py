@@ -72,7 +72,9 @@ class Jobs:
         control = pods.PodControl(env.client, self._events)
         self._expected_pods = ExpectedPods(control, self._expectations)
         self._backoff = _Backoff(_BACKOFF, _LONGEST_BACKOFF)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, self._backoff, name="job")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, self._backoff, name="job", metrics=env.queues
+        )
         self._jobs = env.informers(JOBS)
         self._pods = env.informers(PODS)
         index_by_controller(self._pods)

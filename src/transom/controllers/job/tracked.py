@@ -59,8 +59,10 @@ class TrackedJobs:
         self._records: dict[str, BackoffRecord] = {}
         self._written: dict[str, Object] = {}  # Jobs that the informer does not show yet
         limiter = ControllerLimiter(env.clock, _API_BACKOFF, _LONGEST_API_BACKOFF)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="job")
-        self._orphans: WorkQueue[str] = WorkQueue(env.clock, name="job orphans")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="job", metrics=env.queues)
+        self._orphans: WorkQueue[str] = WorkQueue(
+            env.clock, name="job_orphan_pod", metrics=env.queues
+        )
         self._jobs = env.informers(JOBS)
         self._pods = env.informers(PODS)
         index_by_controller(self._pods)

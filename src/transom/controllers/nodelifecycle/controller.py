@@ -69,8 +69,12 @@ class NodeLifecycle:
         self._health: dict[str, NodeHealthData] = {}
         self._retry: set[str] = set()  # nodes with pods that could not be marked
         self._tainting = asyncio.Event()  # a node is queued for tainting
-        self._node_queue: WorkQueue[str] = WorkQueue(env.clock, name="nodelifecycle")
-        self._pod_queue: WorkQueue[str] = WorkQueue(env.clock, name="nodelifecycle pods")
+        self._node_queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="node_lifecycle_controller", metrics=env.queues
+        )
+        self._pod_queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="node_lifecycle_controller_pods", metrics=env.queues
+        )
         self._nodes = env.informers(NODES)
         self._pods = env.informers(PODS)
         self._leases = env.informers(LEASES)

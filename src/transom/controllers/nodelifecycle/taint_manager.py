@@ -45,7 +45,9 @@ class TaintManager:
         separate = features.enabled("SeparateTaintEvictionController")
         self._events = env.recorder("taint-eviction-controller" if separate else "taint-controller")
         self._disruption = DisruptionMarker(env)
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="taint manager")
+        self._queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="noexec_taint_pod", metrics=env.queues
+        )
         self._nodes, self._pods = nodes, pods
         self._tainted: dict[str, list[Object]] = {}
         self._evictions: dict[str, _Eviction] = {}

@@ -40,12 +40,15 @@ class VolumeBinder:
         self._client = env.client
         self._retroactive = env.settings.features.enabled("RetroactiveDefaultStorageClass")
         self._events = env.recorder("persistentvolume-controller")
-        self._claim_queue: WorkQueue[str] = WorkQueue(env.clock, name="claims")
-        self._volume_queue: WorkQueue[str] = WorkQueue(env.clock, name="volumes")
+        self._claim_queue: WorkQueue[str] = WorkQueue(env.clock, name="claims", metrics=env.queues)
+        self._volume_queue: WorkQueue[str] = WorkQueue(
+            env.clock, name="volumes", metrics=env.queues
+        )
         self._operations: WorkQueue[Operation] = WorkQueue(
             env.clock,
             ControllerLimiter(env.clock, _FIRST_RETRY, _LONGEST_RETRY),
-            name="volume operations",
+            name="volume_operations",
+            metrics=env.queues,
         )
         volumes, claims = env.informers(PERSISTENT_VOLUMES), env.informers(PERSISTENT_VOLUME_CLAIMS)
         self._classes, self._pods = env.informers(STORAGE_CLASSES), env.informers(PODS)

@@ -33,7 +33,7 @@ class StatefulSets:
         self._clock = env.clock
         self._features = stateful_set_features(env.settings.features)
         self._events = env.recorder("statefulset-controller")
-        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="statefulset")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="statefulset", metrics=env.queues)
         self._sets = env.informers(STATEFUL_SETS)
         self._pods = env.informers(PODS)
         self._claims = env.informers(PERSISTENT_VOLUME_CLAIMS)

@@ -6,49 +6,41 @@ samples.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from transom.kit.prometheus import Family, Histogram, Kind, Labels, Sample, render_metrics
+from transom.kit.metric_table import MetricRow, MetricTable
+from transom.kit.prometheus import Family, Labels, Sample, render_metrics
 from transom.kubelet.base import KubeletContext
 from transom.machinery.objects import Object
 
-BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _COUNTS: Final = (1, 2, 4, 8, 16)
 
 
-class KubeletMetric(NamedTuple):
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    bounds: tuple[float, ...] = BUCKETS
-
-
-TABLE: Final[dict[str, KubeletMetric]] = {
-    "kubelet_containers_per_pod_count": KubeletMetric(
+TABLE: Final[dict[str, MetricRow]] = {
+    "kubelet_containers_per_pod_count": MetricRow(
         "histogram", "The number of containers per pod.", (), _COUNTS
     ),
-    "kubelet_evictions": KubeletMetric(
+    "kubelet_evictions": MetricRow(
         "counter", "Cumulative number of pod evictions by eviction signal", ("eviction_signal",)
     ),
-    "kubelet_http_requests_total": KubeletMetric(
+    "kubelet_http_requests_total": MetricRow(
         "counter",
         "Number of the http requests received since the server started",
         ("long_running", "method", "path", "server_type"),
     ),
-    "kubelet_http_requests_duration_seconds": KubeletMetric(
+    "kubelet_http_requests_duration_seconds": MetricRow(
         "histogram",
         "Duration in seconds to serve http requests",
         ("long_running", "method", "path", "server_type"),
     ),
-    "kubelet_pleg_relist_duration_seconds": KubeletMetric(
+    "kubelet_pleg_relist_duration_seconds": MetricRow(
         "histogram", "Duration in seconds for relisting pods in PLEG."
     ),
-    "kubelet_pod_start_duration_seconds": KubeletMetric(
+    "kubelet_pod_start_duration_seconds": MetricRow(
         "histogram", "Duration in seconds for a single pod to go from pending to running."
     ),
-    "kubelet_pod_worker_duration_seconds": KubeletMetric(
+    "kubelet_pod_worker_duration_seconds": MetricRow(
         "histogram",
         (
             "Duration in seconds to sync a single pod. Broken down by operation type: create, "
@@ -56,15 +48,15 @@ TABLE: Final[dict[str, KubeletMetric]] = {
         ),
         ("operation_type",),
     ),
-    "kubelet_pod_worker_start_duration_seconds": KubeletMetric(
+    "kubelet_pod_worker_start_duration_seconds": MetricRow(
         "histogram", "Duration in seconds from seeing a pod to starting a worker."
     ),
-    "kubelet_preemptions": KubeletMetric(
+    "kubelet_preemptions": MetricRow(
         "counter",
         "Cumulative number of pod preemptions by preemption resource",
         ("preemption_signal",),
     ),
-    "kubelet_run_podsandbox_duration_seconds": KubeletMetric(
+    "kubelet_run_podsandbox_duration_seconds": MetricRow(
         "histogram",
         (
             "Duration in seconds of the run_podsandbox operations. Broken down by "
@@ -72,74 +64,34 @@ TABLE: Final[dict[str, KubeletMetric]] = {
         ),
         ("runtime_handler",),
     ),
-    "kubelet_run_podsandbox_errors_total": KubeletMetric(
+    "kubelet_run_podsandbox_errors_total": MetricRow(
         "counter",
         "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
         ("runtime_handler",),
     ),
-    "kubelet_runtime_operations_duration_seconds": KubeletMetric(
+    "kubelet_runtime_operations_duration_seconds": MetricRow(
         "histogram",
         "Duration in seconds of runtime operations. Broken down by operation type.",
         ("operation_type",),
     ),
-    "kubelet_runtime_operations_errors_total": KubeletMetric(
+    "kubelet_runtime_operations_errors_total": MetricRow(
         "counter",
         "Cumulative number of runtime operation errors by operation type.",
         ("operation_type",),
     ),
-    "kubelet_runtime_operations_total": KubeletMetric(
+    "kubelet_runtime_operations_total": MetricRow(
         "counter", "Cumulative number of runtime operations by operation type.", ("operation_type",)
     ),
 }
 
 
-class _Histogram:
-    __slots__ = ("counts", "total")
-
-    def __init__(self, bounds: int) -> None:
-        self.counts = [0] * (bounds + 1)
-        self.total = 0.0
-
-
-class KubeletMetrics:
+class KubeletMetrics(MetricTable):
     """Label values are in the order of the table."""
 
-    __slots__ = ("_counters", "_histograms")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._counters: dict[tuple[str, tuple[str, ...]], float] = {}
-        self._histograms: dict[tuple[str, tuple[str, ...]], _Histogram] = {}
-
-    def count(self, name: str, *labels: str, by: float = 1) -> None:
-        key = (name, labels)
-        self._counters[key] = self._counters.get(key, 0) + by
-
-    def observe(self, name: str, value: float, *labels: str) -> None:
-        key = (name, labels)
-        found = self._histograms.get(key)
-        bounds = TABLE[name].bounds
-        if found is None:
-            found = self._histograms[key] = _Histogram(len(bounds))
-        found.counts[bisect_left(bounds, value)] += 1
-        found.total += value
-
-    def families(self) -> list[Family]:
-        samples: dict[str, list[Sample | Histogram]] = {}
-        for (name, values), count in self._counters.items():
-            samples.setdefault(name, []).append(Sample(_named(name, values), count))
-        for (name, values), found in self._histograms.items():
-            row = Histogram(
-                _named(name, values), tuple(TABLE[name].bounds), found.counts, found.total
-            )
-            samples.setdefault(name, []).append(row)
-        return [
-            Family(name, TABLE[name].kind, f"[ALPHA] {TABLE[name].help}", rows)
-            for name, rows in samples.items()
-        ]
-
-
-def _named(name: str, values: tuple[str, ...]) -> Labels:
-    return tuple(zip(TABLE[name].labels, values, strict=True))
+        super().__init__(TABLE)
 
 
 def kubelet_metrics(
@@ -147,7 +99,7 @@ def kubelet_metrics(
 ) -> str:
     return render_metrics(
         [
-            *metrics.families(),
+            *metrics.collect(),
             *_gauges(env),
             *_process(started),
             *others,
