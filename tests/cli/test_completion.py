@@ -158,8 +158,17 @@ def test_tables_fit(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     rows = [("NAME", "STATE", "WHY"), ("web", "running", "x" * 60), ("y" * 25, "-", "short")]
     console.print_table(rows)
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= columns for line in lines)
     assert ("..." in lines[1]) == (columns < 90) and lines[1].startswith("web ")
+
+
+def test_tables_in_a_pipe_have_whole_cells(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    console.print_table([("NAME",), ("x" * 60,)])
+    assert "x" * 60 in capsys.readouterr().out

@@ -413,11 +413,8 @@ _GAP, _NARROWEST, _DOTS = "   ", 8, "..."
 
 
 def _table_width() -> int:
-    """The width of the terminal, or $COLUMNS; 0 where lines may have any length."""
-    if sys.stdout.isatty():
-        return shutil.get_terminal_size().columns
-    columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() else 0
+    """The width of the terminal; 0 where lines may have any length: programs read whole cells."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def _shorten_columns(widths: list[int], available: int) -> None:

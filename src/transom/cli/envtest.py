@@ -15,6 +15,7 @@ Prepare a folder for test suites that use controller-runtime's envtest.
 through the environment variable KUBEBUILDER_ASSETS and need no change. As with envtest's own
 programs, there are no controllers and no nodes."""
 EXAMPLES = """\
+  transom envtest setup             write the programs and print their directory
   export KUBEBUILDER_ASSETS=$(transom envtest setup)
   export KUBEBUILDER_ASSETS=$(transom envtest setup --release 1.32 --dir ./bin)
   go test ./..."""

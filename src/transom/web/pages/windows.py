@@ -7,6 +7,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import yaml
+
 from transom.http.messages import Answer
 from transom.kit.lazy import lazy_import
 from transom.web.layout import page_response
@@ -15,14 +17,11 @@ from transom.web.routing import Page, PageRequest, Route
 from transom.web.workers import run_in_worker
 
 if TYPE_CHECKING:
-    import yaml
-
     from transom.web.pages import node_choice
     from transom.windows import examples, record_documents, registry, releases, wording
     from transom.windows import records as record_types
     from transom.windows.records import NodeTarget, Record
 else:  # records are read when the page is opened
-    yaml = lazy_import("yaml")
     node_choice = lazy_import("transom.web.pages.node_choice")
     examples = lazy_import("transom.windows.examples")
     record_documents = lazy_import("transom.windows.record_documents")
