@@ -16,7 +16,10 @@ from transom.cli.main import main
     [
         (("lint", "--release", "9.99"), "choose one from 1.14 to 1."),
         (("lint", "--release", "1.13"), "choose one from 1.14 to 1."),
-        (("lint", "--feature", "nope"), "choose from ContainerStopSignals, CRIContainerD, csi-proxy"),
+        (
+            ("lint", "--feature", "nope"),
+            "choose from ContainerStopSignals, CRIContainerD, csi-proxy",
+        ),
         (("lint", "--ignore", "WIN-NOPE-1"), "did you mean WIN-"),
         (("lint", "--ignore", "X*"), "ids begin with SUP-API"),
         (("matrix", "--release", "9.9"), "choose one from 1.14 to 1."),
