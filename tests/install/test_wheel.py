@@ -167,3 +167,13 @@ def test_all_ways_to_install_name_the_distribution() -> None:
     for page in pages:
         if page.is_file() and page.suffix in (".md", ".yml", ".yaml", ".sh", ".json"):
             assert not wrong.search(page.read_text()), page
+
+
+def test_an_editable_install_finds_the_modules(tmp_path: Path) -> None:
+    """`make up` and `make test` install the checkout this way."""
+    code = f"import hatchling.build as build; print(build.build_editable({str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        paths = [wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".pth")]
+    assert [text.strip() for text in paths] == [str(ROOT / "src")]
