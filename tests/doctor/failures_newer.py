@@ -182,7 +182,7 @@ NEWER_FAILURES: tuple[Failure, ...] = (
         A,
         "no match for platform in manifest",
         "select nodes with a build that the image supports",
-        (pod(os="windows", image="mcr.microsoft.com/windows/nanoserver:ltsc2022"),),
+        (pod(os="windows", image="mcr.microsoft.com/windows/nanoserver:ltsc2025"),),
         record="WIN-OS-006",
         runtime="containerd",
     ),

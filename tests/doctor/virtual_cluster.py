@@ -128,8 +128,7 @@ def _with_images_of(build: int, obj: Object) -> Object:
     """Objects have images of Windows Server 2019; nodes of newer releases have 2022."""
     if build != 20348:
         return obj
-    text = json.dumps(obj).replace("nanoserver:ltsc2022", "nanoserver:ltsc2025")
-    changed: Object = json.loads(text.replace("nanoserver:1809", "nanoserver:ltsc2022"))
+    changed: Object = json.loads(json.dumps(obj).replace("nanoserver:1809", "nanoserver:ltsc2022"))
     return changed
 
 
