@@ -40,7 +40,7 @@ def test_what_is_asked_of_a_runtime_is_counted_and_handed_on() -> None:
 
     asyncio.run(scenario())
     assert [c.id for c in runtime.containers("u1")] == ["cid"]
-    printed = render_metrics(metrics.families())
+    printed = render_metrics(metrics.collect())
     for operation in ("run_podsandbox", "start_container", "stop_container"):
         assert f'kubelet_runtime_operations_total{{operation_type="{operation}"}} 1\n' in printed
     assert 'kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1\n' in printed
