@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import ssl
 from pathlib import Path
 
 import pytest
 import yaml
 
-from transom.client.kubeconfig import KubeconfigError, load_kubeconfig
+from transom.client.kubeconfig import (
+    KubeconfigError,
+    config_document,
+    config_from_document,
+    load_kubeconfig,
+)
 
 
 def write(path: Path, **more: object) -> Path:
@@ -105,3 +112,22 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_without_an_end_is_refused() -> None:
     with pytest.raises(KubeconfigError, match="/dev/zero is too large for a kubeconfig"):
         load_kubeconfig("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "user", [{"token": "secret"}, {"tokenFile": "token", "as": "jane"}, {"username": "jane"}]
+)
+def test_another_process_acts_as_the_same_user(tmp_path: Path, user: dict[str, str]) -> None:
+    (tmp_path / "token").write_text("fresh\n")
+    cluster = {"server": "https://example.test:8443/base", "insecure-skip-tls-verify": True}
+    file = write(
+        tmp_path / "config",
+        users=[{"name": "u", "user": user}],
+        clusters=[{"name": "k", "cluster": cluster}],
+    )
+    target = load_kubeconfig(file)
+    again = config_from_document(json.loads(json.dumps(config_document(target))))
+    assert again.request_headers() == target.request_headers()
+    for name in ("host", "port", "prefix", "namespace", "context", "user", "verify"):
+        assert getattr(again, name) == getattr(target, name)
+    assert again.tls is not None and again.tls.verify_mode is ssl.CERT_NONE

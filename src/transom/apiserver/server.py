@@ -26,6 +26,7 @@ from transom.apiserver.authentication.reviews import IdentityReviews
 from transom.apiserver.authentication.token_requests import TokenRequests
 from transom.apiserver.authorization.reviews import AccessReviews
 from transom.apiserver.bootstrap import bootstrap, show_families
+from transom.apiserver.core.access_options import AccessOptions
 from transom.apiserver.core.allocators import ServiceAllocators
 from transom.apiserver.core.context import RequestContext, UserInfo
 from transom.apiserver.core.dispatcher import Dispatcher
@@ -113,6 +114,7 @@ class ServerOptions:
     )
     components: Components = dict  # the other control plane components, and their health
     audit: Auditor | None = None
+    access: AccessOptions = field(default_factory=AccessOptions)
     more_metrics: Sequence[Collector] = ()  # metrics of components outside this server
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     runtime_config: Mapping[str, bool] = field(default_factory=dict)  # of --runtime-config
@@ -145,6 +147,7 @@ class ApiServer:
             runtime_config=options.runtime_config,
             feature_gates=options.feature_gates,
         )
+        features = FeatureSet(release, options.feature_gates or {})
         objects = ObjectStore(store, workers)
         self.find_core = core_finder(objects, self.resources)
         self.security = Security(
@@ -156,7 +159,8 @@ class ApiServer:
             options.service_account_keys,
             options.issuer,
             options.api_audiences,
-            FeatureSet(release, options.feature_gates or {}),
+            features,
+            options.access,
         )
 
         # Calls to other servers. This machine has no route to pod addresses, so services are
@@ -192,6 +196,7 @@ class ApiServer:
             names,
             clock,
             options.release,
+            features=features,
             gmsa=options.gmsa,
             windows=options.windows,
         )
@@ -244,7 +249,7 @@ class ApiServer:
                     rng,
                 ),
                 AccessReviews(
-                    self.storage, self.admission, self.security.decide, self.security.rbac
+                    self.storage, self.admission, self.security.authorize, self.security.rbac
                 ),
                 IdentityReviews(self.storage, self.admission, self.security.tokens),
                 ComponentStatuses(self.storage, options.components),
@@ -351,6 +356,7 @@ class ApiServer:
             self._object_counts(),
             self.flows.collect_metrics,
             self.integrity.collect_metrics,
+            self.security.collect_metrics,
             *self.options.more_metrics,
         )
 
@@ -389,6 +395,7 @@ class ApiServer:
         self.admission_webhooks.start()
         self.admission_policies.start()
         self.integrity.start(self.corruption_events.report)
+        self.security.start()
         self.ready = True
         if self.endpoints is not None:
             await self.endpoints.start()
@@ -439,6 +446,7 @@ class ApiServer:
         await self.aggregation.stop()
         await self.registration.stop()
         self.webhooks.close()
+        self.security.stop()
         self.kubelets.close()
         await self.definitions.stop()
         self.storage.workers.close()

@@ -31,13 +31,13 @@ class TokenFile:
     """A bearer token that is renewed by rewriting the file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._token = ""
         self._read = float("-inf")
 
     def __call__(self) -> str:
         if time.monotonic() - self._read > _REREAD_SECONDS:
-            self._token = self._path.read_text().strip()
+            self._token = self.path.read_text().strip()
             self._read = time.monotonic()
         return self._token
 
@@ -55,6 +55,8 @@ class RestConfig:
     authority: str = ""  # CA certificates (PEM), if the kubeconfig has its own
     context: str = ""  # the names of the context and its user in the kubeconfig
     user: str = ""
+    client_pem: bytes = field(default=b"", repr=False)  # client certificate and key
+    verify: bool = True  # the server's certificate
 
     def request_headers(self) -> list[tuple[str, str]]:
         """The headers of every request."""
@@ -173,8 +175,12 @@ def _target(
     if url.scheme not in ("http", "https") or not url.hostname:
         raise KubeconfigError(f"the cluster's server {cluster.get('server')!r} is not a URL")
     secure = url.scheme == "https"
-    authority = _material(cluster, cluster_folder, "certificate-authority") if secure else None
-    tls = _tls(cluster, authority, user, user_folder) if secure else None
+    authority = _authority(cluster, cluster_folder) if secure else ""
+    certificate = _material(user, user_folder, "client-certificate")
+    key = _material(user, user_folder, "client-key")
+    pem = certificate + b"\n" + key if secure and certificate and key else b""
+    verify = not cluster.get("insecure-skip-tls-verify")
+    tls = _tls(authority, pem, verify) if secure else None
     headers = _identity(user)
     token_file = user.get("tokenFile")
     return RestConfig(
@@ -188,8 +194,19 @@ def _target(
         if token_file and "Authorization" not in headers
         else None,
         namespace,
-        authority.decode() if authority else "",
+        authority,
+        client_pem=pem,
+        verify=verify,
     )
+
+
+def _authority(cluster: dict[str, Any], folder: Path) -> str:
+    try:
+        return (_material(cluster, folder, "certificate-authority") or b"").decode()
+    except UnicodeDecodeError as problem:
+        raise KubeconfigError(
+            f"the kubeconfig's certificates cannot be used: {problem}"
+        ) from problem
 
 
 def _identity(user: dict[str, Any]) -> dict[str, str]:
@@ -204,28 +221,59 @@ def _identity(user: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _tls(
-    cluster: dict[str, Any], authority: bytes | None, user: dict[str, Any], user_folder: Path
-) -> ssl.SSLContext:
-    certificate = _material(user, user_folder, "client-certificate")
-    key = _material(user, user_folder, "client-key")
+def _tls(authority: str, client_pem: bytes, verify: bool) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-        if cluster.get("insecure-skip-tls-verify"):
+        context = ssl.create_default_context(cadata=authority or None)
+        if not verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        if certificate and key:
+        if client_pem:
             with tempfile.NamedTemporaryFile(
                 prefix="transom-"
             ) as pem:  # the ssl module reads keys only from files
-                pem.write(certificate + b"\n" + key)
+                pem.write(client_pem)
                 pem.flush()
                 context.load_cert_chain(pem.name)
-    except (ssl.SSLError, UnicodeDecodeError) as problem:
+    except ssl.SSLError as problem:
         raise KubeconfigError(
             f"the kubeconfig's certificates cannot be used: {problem}"
         ) from problem
     return context
+
+
+def config_document(config: RestConfig) -> dict[str, Any]:
+    """The target and its credentials as JSON, for a process that acts as the same user. It contains
+    secrets: send it through a pipe.
+    """
+    return {
+        "host": config.host,
+        "port": config.port,
+        "tls": config.tls is not None,
+        "server_name": config.server_name,
+        "prefix": config.prefix,
+        "headers": config.headers,
+        "token_file": str(config.token_file.path) if config.token_file else "",
+        "namespace": config.namespace,
+        "authority": config.authority,
+        "context": config.context,
+        "user": config.user,
+        "client_pem": config.client_pem.decode("latin-1"),
+        "verify": config.verify,
+    }
+
+
+def config_from_document(document: dict[str, Any]) -> RestConfig:
+    """The inverse of `config_document`."""
+    pem, token_file = document["client_pem"].encode("latin-1"), document["token_file"]
+    authority, verify = document["authority"], document["verify"]
+    return RestConfig(
+        **{
+            **document,
+            "tls": _tls(authority, pem, verify) if document["tls"] else None,
+            "token_file": TokenFile(Path(token_file)) if token_file else None,
+            "client_pem": pem,
+        }
+    )
 
 
 def _material(holder: dict[str, Any], folder: Path, name: str) -> bytes | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from transom.cluster.access import read_access_section
 from transom.kit.user_errors import UserError
 from transom.node import network_settings
 
@@ -26,6 +27,7 @@ _FIELDS = {
     "network": dict,
     "podCIDR": str,
     "serviceCIDR": str,
+    "apiServer": dict,
 }
 
 
@@ -51,6 +53,8 @@ class ClusterFile:
     network: Mapping[str, Any] = field(default_factory=dict)
     pod_cidr: str | None = None
     service_cidr: str | None = None
+    # flags of kube-apiserver for authentication and authorization
+    api_server: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
@@ -117,6 +121,7 @@ def _checked(path: Path, content: dict[str, Any]) -> ClusterFile:
         engine=content.get("engine"),
         pod_cidr=content.get("podCIDR"),
         service_cidr=content.get("serviceCIDR"),
+        api_server=read_access_section(content.get("apiServer") or {}, path.parent),
     )
 
 

@@ -43,6 +43,8 @@ class ClusterConfig(ClusterSettings):
     former_key_files: tuple[str, ...] = ()
     feature_gates: tuple[str, ...] = ()  # "Name=true", as in Kubernetes' flag
     runtime_config: tuple[str, ...] = ()  # "GROUP/VERSION=true", as in Kubernetes' flag
+    # "authentication-config=FILE": the flags of kube-apiserver for authentication and authorization
+    access_flags: tuple[str, ...] = ()
     warn_windows: bool = True  # for pods that use features unsupported on Windows
     reject_windows: tuple[str, ...] = ()  # ids of limitations; pods that hit one are rejected
     loop_budget: str = ""  # CPU time per event loop callback; "" for no limit

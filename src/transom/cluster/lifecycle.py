@@ -22,6 +22,8 @@ from transom.cluster.pki import ClusterPki, ensure_cluster_pki, import_shared_ke
 from transom.kit.files import write_atomic
 from transom.kit.lazy import lazy_import
 from transom.kit.user_errors import UserError
+from transom.machinery.releases import parse_release
+from transom.machinery.releases.features import FeatureSet
 from transom.node.runtimes import uses_real_containers
 from transom.node.settings import clusters_dir, name_option
 from transom.node.spec import NodeSpec
@@ -199,7 +201,7 @@ def _prepare(
     before = configs.load_config(options.name)
     file = cluster_file(options)
     config, machines = choose_config(before, options, file, kubeconfig_file, report_progress)
-    scheduler = None if file.scheduler is None else _scheduler_document(file.scheduler)
+    scheduler = None if file.scheduler is None else _scheduler_document(file.scheduler, config)
     is_new = before is None and not config.state.exists()
     lock = daemon.ClusterLock(config)
     try:
@@ -246,7 +248,7 @@ def _settle(
     return config, sockets, pki
 
 
-def _scheduler_document(content: dict[str, Any]) -> bytes:
+def _scheduler_document(content: dict[str, Any], config: ClusterConfig) -> bytes:
     import tempfile
 
     import yaml
@@ -256,7 +258,9 @@ def _scheduler_document(content: dict[str, Any]) -> bytes:
         file.write(document)
         file.flush()
         try:
-            scheduler_config.load_scheduler_config(Path(file.name))
+            scheduler_config.load_scheduler_config(
+                Path(file.name), FeatureSet(parse_release(config.release))
+            )
         except scheduler_errors.SchedulerConfigError as problem:
             raise UserError(
                 f"the section scheduler of the cluster file is not valid: {problem}"

@@ -5,11 +5,12 @@ with all checks that need no running cluster.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transom.cluster.access import check_access, choose_access
 from transom.cluster.cluster_file import ClusterFile, WindowsOptions, read_cluster_file
 from transom.cluster.config import ClusterConfig, check_cluster_name, load_nodes
 from transom.cluster.protection import Protection
@@ -19,11 +20,12 @@ from transom.machinery.releases import TABLES_SINCE, features, parse_release
 from transom.machinery.releases.features import Gate
 from transom.node import network_settings
 from transom.node.network_settings import NetworkOptions, NetworkSettings
-from transom.node.runtimes import ENGINES, check_engine, choose_engines
+from transom.node.runtimes import check_engine, choose_engines
 from transom.node.settings import (
     DEFAULT_NAME,
     DEFAULT_POD_CIDR,
     DEFAULT_RELEASE,
+    ENGINES,
     RELEASES,
     cidr_of_family,
     split_cidrs,
@@ -129,6 +131,7 @@ class UpOptions:
     server_set: ServerSetOptions = field(default_factory=ServerSetOptions)
     temporary: TemporaryOptions | None = None
     virtual_time: bool | None = None
+    access: Mapping[str, str] = field(default_factory=dict)  # flags for who may use the API
 
 
 def choose_config(
@@ -190,8 +193,10 @@ def _apply_options(
         config = replace(config, feature_gates=feature_gates)
     if options.runtime_config is not None:
         config = replace(config, runtime_config=options.runtime_config)
-    parse_feature_gates(config.feature_gates, config.release)
+    gates = parse_feature_gates(config.feature_gates, config.release)
     parse_runtime_config(config.runtime_config)
+    config = choose_access(config, file.api_server, options.access)
+    check_access(config.access_flags, config.release, gates)
     config = replace(
         config,
         kubeconfig=kubeconfig_file,

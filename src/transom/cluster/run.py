@@ -28,6 +28,7 @@ from transom.apiserver.server import ApiServer, ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient
 from transom.cluster import protection
+from transom.cluster.access import check_access
 from transom.cluster.clock_control import CLOCK_ROOT, ClockControl, make_adjustable_clock
 from transom.cluster.component_metrics import (
     CONTROLLER_MANAGER,
@@ -76,7 +77,9 @@ if TYPE_CHECKING:
     from transom.apiserver.crd import types as crd_types
     from transom.apiserver.kubelets import streams as kubelet_streams
     from transom.client import leaderelection
+    from transom.cloud import calls as cloud_calls
     from transom.cloud import provider as cloud_provider
+    from transom.cloud.calls import CloudCalls
     from transom.cloud.provider import CloudProvider
     from transom.cluster import components, etcd_store, snapshots
     from transom.cluster import control as cluster_control
@@ -107,6 +110,7 @@ if TYPE_CHECKING:
     from transom.userland.launch import linux_commands, windows_commands
 else:
     leaderelection = lazy_import("transom.client.leaderelection")
+    cloud_calls = lazy_import("transom.cloud.calls")
     cloud_provider = lazy_import("transom.cloud.provider")
     components = lazy_import("transom.cluster.components")
     memory_store = lazy_import("transom.store.memory")
@@ -316,6 +320,7 @@ def build_cluster_api_server(
     }
     if nodes is not None:
         paths["/transom"] = nodes.control
+    gates = parse_feature_gates(config.feature_gates, config.release)
     api = build_api_server(
         ServerOptions(
             more_paths=paths,
@@ -333,8 +338,9 @@ def build_cluster_api_server(
             release=config.release,
             service_cidr=config.service_cidr,
             node_ports=config.node_ports,
-            feature_gates=parse_feature_gates(config.feature_gates, config.release),
+            feature_gates=gates,
             runtime_config=parse_runtime_config(config.runtime_config),
+            access=check_access(config.access_flags, config.release, gates),
             gmsa=nodes is not None,
             windows=windows_policy(config),
             kubelets=_kubelets(config, pki, nodes),
@@ -428,7 +434,7 @@ class NodesOfCluster(Protocol):
 
     def kubelets(self) -> KubeletOptions: ...
 
-    def cloud(self) -> CloudProvider | None: ...
+    def cloud_calls(self) -> CloudCalls | None: ...
 
 
 class ClusterNodes:
@@ -450,6 +456,9 @@ class ClusterNodes:
         if self._cloud is None:
             self._cloud = _make_cloud(self._config, self._clock)
         return self._cloud
+
+    def cloud_calls(self) -> CloudCalls:
+        return cloud_calls.local_cloud(self.cloud())
 
     def node_names(self) -> Iterable[str]:
         nodes = self._pool.nodes() if self._pool is not None else ()
@@ -677,7 +686,7 @@ async def run_cluster_controllers(
             pod_cidrs=split_cidrs(config.pod_cidr),
             service_cidrs=split_cidrs(config.service_cidr),
             load_balancers=config.load_balancer_cidr,
-            cloud=nodes.cloud(),
+            cloud=nodes.cloud_calls(),
         )
 
     async def lead() -> None:

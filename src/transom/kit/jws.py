@@ -164,6 +164,7 @@ class SignedToken:
     claims: dict[str, Any]
     signed: bytes
     signature: bytes
+    key_id: str = ""
 
     @staticmethod
     def parse(text: str) -> SignedToken | None:
@@ -185,7 +186,10 @@ class SignedToken:
             or not isinstance(header.get("alg"), str)
         ):
             return None
-        return SignedToken(header["alg"], claims, f"{parts[0]}.{parts[1]}".encode(), signature)
+        signed, key_id = f"{parts[0]}.{parts[1]}".encode(), header.get("kid")
+        return SignedToken(
+            header["alg"], claims, signed, signature, key_id if isinstance(key_id, str) else ""
+        )
 
 
 def _compact(value: dict[str, Any]) -> bytes:

@@ -231,3 +231,20 @@ async def test_its_own_lease_and_storage_node() -> None:
             'csinodes.storage.k8s.io "n2" is forbidden: '
             "can only access CSINode with the same name as the requesting node"
         )
+
+
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_a_node_cannot_have_itself_collected(part: str) -> None:
+    """CVE-2025-5187: the garbage collector deletes a node with an owner that does not exist."""
+    async with run() as api:
+        await make_node(api)
+        owners = [{"apiVersion": "v1", "kind": "Node", "name": "ghost", "uid": "u"}]
+        body = {"metadata": {"ownerReferences": owners}}
+        why = 'nodes "n1" is forbidden: node "n1" is not allowed to modify ownerReferences'
+        target = f"{NODES}/n1{part}"
+        assert await message(api, 403, "PATCH", target, body, media=MERGE, **ONE) == why
+        await api.ok("PATCH", f"{NODES}/n1", body, media=MERGE)  # an administrator may
+        running = {"status": {"phase": "Running"}}
+        await api.ok("PATCH", f"{NODES}/n1/status", running, media=MERGE, **ONE)
+        none = {"metadata": {"ownerReferences": None}}
+        assert await message(api, 403, "PATCH", target, none, media=MERGE, **ONE) == why

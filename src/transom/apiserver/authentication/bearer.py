@@ -38,8 +38,11 @@ class BearerTokens:
         self, authenticators: Sequence[TokenAuthenticator], audiences: Sequence[str]
     ) -> None:
         """`audiences` are those of this server."""
-        self._authenticators = tuple(authenticators)
+        self.configure(authenticators)
         self.audiences = tuple(audiences)
+
+    def configure(self, authenticators: Sequence[TokenAuthenticator]) -> None:
+        self._authenticators = tuple(authenticators)
 
     def __call__(self, request: HttpRequest) -> UserInfo | None:
         token = bearer(request)

@@ -16,9 +16,15 @@ AUTHENTICATED = "system:authenticated"
 
 
 class Authentication:
-    def __init__(self, authenticators: Sequence[Authenticator], anonymous: bool) -> None:
+    """`anonymous` says whether requests without credentials for a path are anonymous; it may be
+    replaced while the server runs.
+    """
+
+    def __init__(
+        self, authenticators: Sequence[Authenticator], anonymous: Callable[[str], bool]
+    ) -> None:
         self._authenticators = tuple(authenticators)
-        self._anonymous = anonymous
+        self.anonymous = anonymous
 
     def __call__(self, request: HttpRequest) -> UserInfo:
         refused: ApiError | None = None
@@ -32,7 +38,7 @@ class Authentication:
                 return user
         if refused is not None:
             raise refused
-        if self._anonymous:
+        if self.anonymous(request.path):
             return ANONYMOUS
         raise errors.unauthorized()
 

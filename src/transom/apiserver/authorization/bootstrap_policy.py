@@ -578,18 +578,6 @@ NAMESPACE_BINDINGS: dict[tuple[str, str], tuple[str, str]] = {
     ),
 }
 
-# The controller of releases with ValidatingAdmissionPolicy.
-POLICY_STATUS_ROLE: dict[str, Rules] = {
-    "validatingadmissionpolicy-status-controller": (
-        resource_rule(_READ, "admissionregistration.k8s.io", "validatingadmissionpolicies"),
-        resource_rule(
-            "get patch update",
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicies/status",
-        ),
-        _EVENTS,
-    ),
-}
 
 # Permissions that later releases grant and 1.20 does not, for the API versions that are served in
 # addition. These roles do not have the label of the bootstrap policy, so that the policy equals

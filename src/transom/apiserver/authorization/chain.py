@@ -13,16 +13,29 @@ from transom.apiserver.core.requestinfo import Authorized, RequestInfo
 from transom.kit.goquote import go_quote
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
+from transom.machinery.field import aggregate_text
+
+
+class AuthorizerError(ApiError):
+    """An authorizer could not decide; over HTTP the response is plain text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(500, "InternalError", text)
 
 
 class Decision(NamedTuple):
-    """`allowed` None: no opinion. `reason` is part of the error message."""
+    """`allowed` None: no opinion. `reason` is part of the error message. `error`: an authorizer
+    could not decide.
+    """
 
     allowed: bool | None
     reason: str = ""
+    error: str = ""
 
     def authorized(self, user: UserInfo, info: RequestInfo) -> Authorized:
         """The authorized attributes for the handler; raises 403 unless they are allowed."""
+        if not self.allowed and self.error:
+            raise AuthorizerError(self.error)
         if not self.allowed:
             raise refusal(user, info, self.reason)
         return Authorized(info)
@@ -39,19 +52,39 @@ def masters(user: UserInfo, _info: RequestInfo) -> Decision:
     return ALLOWED if MASTERS in user.groups else NO_OPINION
 
 
+def always_allow(_user: UserInfo, _info: RequestInfo) -> Decision:
+    return ALLOWED
+
+
+def always_deny(_user: UserInfo, _info: RequestInfo) -> Decision:
+    return Decision(None, "Everything is forbidden.")
+
+
 class Authorization:
-    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+    """`types` are those of the configured authorizers, in order, as --authorization-mode has them.
+    The list may be replaced while the server runs.
+    """
+
+    def __init__(self, authorizers: Sequence[Authorizer], types: Sequence[str] = ()) -> None:
+        self.configure(authorizers, types)
+
+    def configure(self, authorizers: Sequence[Authorizer], types: Sequence[str]) -> None:
         self._authorizers = tuple(authorizers)
+        self.types = tuple(types)
 
     def decide(self, user: UserInfo, info: RequestInfo) -> Decision:
-        reasons = []
+        """Raises AnswerNeeded if a webhook has to be asked first."""
+        reasons, problems = [], []
         for authorizer in self._authorizers:
             decision = authorizer(user, info)
             if decision.allowed is not None:
                 return decision
             if decision.reason:
                 reasons.append(decision.reason)
-        return Decision(None, "\n".join(reasons))
+            if decision.error:
+                problems.append(decision.error)
+        error = aggregate_text(problems) if problems else ""
+        return Decision(None, "\n".join(reasons), error)
 
     def __call__(self, user: UserInfo, info: RequestInfo) -> None:
         """Return when allowed, raise 403 otherwise."""

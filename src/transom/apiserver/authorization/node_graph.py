@@ -8,7 +8,6 @@ lookup (a volume attachment's node, a node's configuration source) are read on d
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import orjson
@@ -43,7 +42,7 @@ class NodeGraph:
             tuple[Vertex, ...], tuple[Vertex, ...]
         ] = {}  # pods of one template use the same objects
         self._nodes: dict[
-            Vertex, Counter[str]
+            Vertex, dict[str, int]
         ] = {}  # used object -> nodes, with the number of pods
         self._volumes: dict[
             str, tuple[Vertex, list[Vertex]]
@@ -139,7 +138,10 @@ class NodeGraph:
         used = self._alike.setdefault(used, used)
         self._pods[key] = (node, used)
         for vertex in used:
-            self._nodes.setdefault(vertex, Counter())[node] += 1
+            if (known := self._nodes.get(vertex)) is None:
+                self._nodes[vertex] = {node: 1}
+            else:
+                known[node] = known.get(node, 0) + 1
 
     def _volume(self, key: str, record: StoreRecord | None) -> None:
         name = key.partition("/")[2]

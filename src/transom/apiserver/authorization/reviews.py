@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from transom.apiserver.authorization.chain import MASTERS, Authorizer
+from transom.apiserver.authorization.chain import MASTERS, Authorization
 from transom.apiserver.authorization.node import NODES, node_name
 from transom.apiserver.authorization.rbac import Rbac, absent
 from transom.apiserver.core.attributes import AdmissionInterface
@@ -23,16 +23,25 @@ from transom.machinery.rbac import Rule
 
 _FEW_GROUPS = 100
 _MANY_RULES = 1000
+_NO_WEBHOOK_RULES = "webhook authorizer does not support user rule resolution"
+_EVERYTHING: list[Rule] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
 _NO_NODE_RULES = "node authorizer does not support user rule resolution"
 
 
 class AccessReviews:
     def __init__(
-        self, storage: Storage, admission: AdmissionInterface, decide: Authorizer, rbac: Rbac
+        self,
+        storage: Storage,
+        admission: AdmissionInterface,
+        authorization: Authorization,
+        rbac: Rbac,
     ) -> None:
         self._storage = storage
         self._admission = admission
-        self._decide = decide
+        self._authorization = authorization
         self._rbac = rbac
 
     async def subject_access(self, call: ApiCall) -> ObjectResult:
@@ -40,7 +49,7 @@ class AccessReviews:
         review = await read_review(self._storage, self._admission, call)
         spec = review["spec"]
         groups = spec.get("groups") or ()
-        if len(groups) > _FEW_GROUPS:
+        if len(groups) > _FEW_GROUPS and "Webhook" not in self._authorization.types:
             namespace = (spec.get("resourceAttributes") or {}).get("namespace", "")
             groups = await self._storage.compute(
                 call.ctx, lambda: self._deciding_groups(groups, namespace)
@@ -58,21 +67,29 @@ class AccessReviews:
         return self._reviewed(call, call.ctx.user, review)
 
     def _reviewed(self, call: ApiCall, user: UserInfo, review: Object) -> ObjectResult:
-        decision = self._decide(user, _attributes(review["spec"]))
+        decision = self._authorization.decide(user, _attributes(review["spec"]))
         status: Object = {"allowed": decision.allowed is True}
         if decision.allowed is False:
             status["denied"] = True
         if decision.reason:
             status["reason"] = decision.reason
+        if decision.error:
+            status["evaluationError"] = decision.error
         review["status"] = status
         return review_result(call, review)
 
     async def self_rules(self, call: ApiCall) -> ObjectResult:
         review = await read_review(self._storage, self._admission, call, _check_namespace_given)
         user = call.ctx.user
+        types = self._authorization.types
         rules, dangling = self._rbac.rules_for(user, review["spec"]["namespace"])
-        incomplete = node_name(user) is not None
-        problems = [_NO_NODE_RULES] if incomplete else []
+        if "RBAC" not in types:
+            rules, dangling = [], []
+        if "AlwaysAllow" in types:
+            rules = [*_EVERYTHING, *rules]
+        problems = [_NO_NODE_RULES] if node_name(user) is not None and "Node" in types else []
+        problems += [_NO_WEBHOOK_RULES] * types.count("Webhook")
+        incomplete = bool(problems)
         if dangling:
             problems.append(
                 aggregate_text(absent(reference, plural=False) for reference in dangling)

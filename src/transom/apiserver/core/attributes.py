@@ -4,7 +4,7 @@ interface for storage.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from transom.apiserver.core.call import ApiCall
@@ -12,6 +12,7 @@ from transom.apiserver.core.context import RequestContext
 from transom.apiserver.core.resources import Resource
 from transom.machinery import errors
 from transom.machinery.objects import Object
+from transom.store.api import AlsoPut
 
 
 class ReinvocationContext(Protocol):
@@ -31,9 +32,13 @@ class Attributes:
     just before the write; it raises an error to reject the request. Both may return something to
     wait for: then `confirm` has reserved what the write needs, and sets `on_reject`, which storage
     calls if the write fails.
+
+    `confirm` may also set `along`, in a store that several servers share: what is written in the same
+    transaction. If another server was faster, storage calls `confirm` again.
     """
 
     __slots__ = (
+        "along",
         "confirm",
         "ctx",
         "name",
@@ -73,6 +78,7 @@ class Attributes:
         self.confirm: Callable[[], Awaitable[None] | None] | None = None
         self.on_accept: Callable[[], Awaitable[None] | None] | None = None
         self.on_reject: Callable[[], None] | None = None
+        self.along: Sequence[AlsoPut] = ()
         self.rounds: ReinvocationContext | None = None  # set once a webhook was called
 
     async def confirm_write(self) -> None:
@@ -105,16 +111,6 @@ class AdmissionInterface(Protocol):
 
     async def admit(self, attributes: Attributes) -> None: ...
     def validate(self, attributes: Attributes) -> Awaitable[None]: ...
-
-
-class AllowAll:
-    """Admits everything: for tests of the layers below admission."""
-
-    async def admit(self, attributes: Attributes) -> None:
-        return None
-
-    async def validate(self, attributes: Attributes) -> None:
-        return None
 
 
 async def admit_subresource(

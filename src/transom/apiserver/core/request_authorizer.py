@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from transom.apiserver.core.answers import AnswerNeeded, retry_with_answers
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.requestinfo import RequestInfo
 from transom.machinery.cel.access import AccessDecision, AccessQuery
@@ -44,7 +46,10 @@ class RequestAuthorizer:
             return self._answer(query)
 
         async def answer() -> AccessDecision:
-            return self._answer(query)
+            try:
+                return self._answer(query)
+            except AnswerNeeded as needed:
+                return await retry_with_answers(partial(self._answer, query), needed)
 
         return asyncio.run_coroutine_threadsafe(answer(), self._loop).result()
 

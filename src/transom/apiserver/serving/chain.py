@@ -11,6 +11,7 @@ from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.audit.event import AuditStage
 from transom.apiserver.authentication.impersonation import impersonate, is_impersonation
 from transom.apiserver.authorization.chain import Authorization
+from transom.apiserver.core.answers import AnswerNeeded, retry_with_answers
 from transom.apiserver.core.context import UserInfo
 from transom.apiserver.core.dispatcher import Dispatcher
 from transom.apiserver.core.integrity import Integrity, store_failure
@@ -70,10 +71,13 @@ class RequestChain:
         steps = iter(self._steps)
         try:
             for step in steps:
-                waiting = step(exchange)
+                try:
+                    waiting = step(exchange)
+                except AnswerNeeded as needed:
+                    waiting = retry_with_answers(partial(step, exchange), needed)
                 if waiting is not None:
                     exchange.suspend()
-                    return self._run_on(exchange, waiting, steps)
+                    return self._run_on(exchange, step, waiting, steps)
         except Exception as problem:
             if _may_be_corrupt(exchange, problem):
                 exchange.suspend()
@@ -84,15 +88,18 @@ class RequestChain:
         return exchange.complete(exchange.output)
 
     async def _run_on(
-        self, exchange: ApiExchange[T], waiting: Awaitable[None], steps: Iterator[Step]
+        self, exchange: ApiExchange[T], step: Step, waiting: Awaitable[None], steps: Iterator[Step]
     ) -> T:
         try:
-            await waiting
+            await _settle(exchange, step, waiting)
             for step in steps:
-                pending = step(exchange)
+                try:
+                    pending = step(exchange)
+                except AnswerNeeded as needed:
+                    pending = retry_with_answers(partial(step, exchange), needed)
                 if pending is not None:
                     exchange.suspend()
-                    await pending
+                    await _settle(exchange, step, pending)
         except Exception as problem:
             if _may_be_corrupt(exchange, problem):
                 return await self._recover(exchange, problem)
@@ -129,6 +136,16 @@ class RequestChain:
     def _fail(self, exchange: ApiExchange[T], problem: Exception) -> T:
         exchange.end_turn()
         return exchange.complete(exchange.fail(problem))
+
+
+async def _settle(exchange: ApiExchange[T], step: Step, waiting: Awaitable[None]) -> None:
+    """Awaits a step. One that needs an answer of another server runs again with it; nothing is
+    stored before the last question is answered.
+    """
+    try:
+        await waiting
+    except AnswerNeeded as needed:
+        await retry_with_answers(partial(step, exchange), needed)
 
 
 def _may_be_corrupt(exchange: ApiExchange[T], problem: Exception) -> bool:

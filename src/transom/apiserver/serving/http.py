@@ -16,10 +16,11 @@ from transom.apiserver.authentication.impersonation import (
     impersonate,
     is_impersonation,
 )
-from transom.apiserver.authorization.chain import Authorization
+from transom.apiserver.authorization.chain import Authorization, AuthorizerError
+from transom.apiserver.core.answers import AnswerNeeded
 from transom.apiserver.core.bodies import JSON
 from transom.apiserver.core.call import ConnectResult, ObjectResult, Result
-from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.context import ANONYMOUS, UserInfo
 from transom.apiserver.core.dispatcher import Dispatcher
 from transom.apiserver.core.options import first_query_value
 from transom.apiserver.core.requestinfo import (
@@ -136,6 +137,8 @@ class HttpHandler:
             return user.name if self._authorize.decide(user, info).allowed else None
         except (ApiError, MalformedImpersonation):
             return None
+        except AnswerNeeded:  # the chain waits for it; bodies until then share one budget
+            return ANONYMOUS.name
 
 
 class HttpExchange(ApiExchange[Answer]):
@@ -246,6 +249,9 @@ class HttpExchange(ApiExchange[Answer]):
             return too_many_requests_response()
         if isinstance(problem, MalformedImpersonation):
             return text_response(500, str(problem))
+        if isinstance(problem, AuthorizerError):
+            uri = _escaped(go_quote(self._request.target.decode("latin-1")))
+            return text_response(500, f"Internal Server Error: {uri}: {problem.message}\n")
         if isinstance(problem, UnknownRequest):
             return self._unknown_request(problem)
         error = as_api_error(problem)
@@ -267,7 +273,7 @@ class HttpExchange(ApiExchange[Answer]):
             f"Internal Server Error: {go_quote(uri)}: failed to create RequestInfo: "
             f"{problem}, {uri}\n"
         )
-        text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        text = _escaped(text)
         return text_response(500, text)
 
     # ---- the end -------------------------------------------------------------------------------
@@ -456,3 +462,7 @@ def _check_parameters(info: Authorized) -> None:
         and (depth > 1 or verb in ("create", "deletecollection"))
     ):
         raise errors.bad_request("Namespace parameter required.")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

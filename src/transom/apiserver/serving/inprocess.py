@@ -66,6 +66,7 @@ log = logging.getLogger("transom.apiserver")
 _BATCH = 256  # objects decoded before other tasks run
 _BATCH_BYTES = 512 * 1024  # or bytes of them
 _LARGE = 64 * 1024  # bytes of an object that takes long to process
+_DECODED_IN_THREAD = 128 * 1024  # bytes of an object that takes long to decode
 _QUEUED = 2048  # events queued for a watcher; later ones stay in the history of the store
 _READS_IN_A_ROW = 32
 _LOCAL_IP = ("127.0.0.1",)
@@ -154,10 +155,10 @@ class InProcessExchange(ApiExchange[Any]):
         self.res = res
         self.routed = True
         result = dispatch(self)
-        if type(result) is ObjectResult:
+        if type(result) is ObjectResult and not _is_slow(result.record):
             self.output = self._object(result)
             return None
-        if isinstance(result, tuple) and not isinstance(result, ListResult):
+        if isinstance(result, tuple) and not isinstance(result, ListResult | ObjectResult):
             self.output = self._output(result)
             return None
         return self._wait_for(result)
@@ -167,6 +168,8 @@ class InProcessExchange(ApiExchange[Any]):
             result = await result
         if isinstance(result, ListResult):
             self.output = await self._decode_list(result)
+        elif isinstance(result, ObjectResult) and _is_slow(result.record):
+            self.output = await self._large_object(result)
         else:
             self.output = self._output(result)
 
@@ -192,14 +195,30 @@ class InProcessExchange(ApiExchange[Any]):
                 return written
         return served_object(res, record)
 
+    async def _large_object(self, result: ObjectResult) -> Object:
+        """Like `_object`, without blocking other requests."""
+        res, record, self._code = result
+        storage = self._server.storage
+        if self.info.verb == "get":
+            if res.identity or res.custom:
+                return await storage.decode_in_thread(res, record)
+        elif record.cache is not None and res.identity:
+            written: Object | None = record.cache.obj
+            if written is not None:
+                return written
+        return await storage.served_in_thread(res, record)
+
     async def _decode_list(self, result: ListResult) -> ObjectList:
         res, listing = result
         items: list[Object] = []
         large: list[int] = []
         size = 0
         for count, record in enumerate(listing.records):
-            items.append(self._lean_object(res, record))
-            size += len(record.value)
+            if _is_slow(record):
+                items.append(await self._large_lean_object(res, record))
+            else:
+                items.append(self._lean_object(res, record))
+                size += len(record.value)
             if len(record.value) > _LARGE:
                 large.append(count)
             if count % _BATCH == _BATCH - 1 or size >= _BATCH_BYTES:
@@ -219,10 +238,16 @@ class InProcessExchange(ApiExchange[Any]):
             return self._server.storage.decode_lean(res, record)
         return served_object(res, record)
 
+    async def _large_lean_object(self, res: Resource, record: StoreRecord) -> Object:
+        storage = self._server.storage
+        if res.identity or res.custom:
+            return await storage.decode_in_thread(res, record, lean=True)
+        return await storage.served_in_thread(res, record)
+
     def _watch(self, result: WatchResult) -> InProcessWatch:
         res, namespace, options, since = result
         server = self._server
-        watch = InProcessWatch(self._lean_object, res, self.audit_end)
+        watch = InProcessWatch(self._lean_object, self._large_lean_object, res, self.audit_end)
         if server.hub.is_future(since):
             # As in Kubernetes, no event comes until the watch times out.
             timer = server.clock.call_later(float(options.timeout or 3), watch.end)
@@ -564,11 +589,19 @@ class _RecordEvents:
         return parts
 
 
+def _is_slow(record: StoreRecord) -> bool:
+    return len(record.value) > _DECODED_IN_THREAD
+
+
 def _fitting_events(batch: list[tuple[str, StoreRecord | Object]]) -> int:
-    """How many events are decoded, and passed to handlers, before other tasks run."""
+    """How many events are decoded, and passed to handlers, before other tasks run. One with a large
+    object is alone.
+    """
     size = 0
     for count, (_, record) in enumerate(batch[:_BATCH], 1):
         if isinstance(record, StoreRecord):
+            if _is_slow(record):
+                return max(count - 1, 1)
             size += len(record.value)
             if size >= _BATCH_BYTES:
                 return count
@@ -581,11 +614,12 @@ class InProcessWatch(BatchedWatch):
     def __init__(
         self,
         decode: Callable[[Resource, StoreRecord], Object],
+        decode_large: Callable[[Resource, StoreRecord], Awaitable[Object]],
         res: Resource,
         on_end: Callable[[], None],
     ) -> None:
         """`on_end` is called once, when the watch ends."""
-        self._decode = decode
+        self._decode, self._decode_large = decode, decode_large
         self._res = res
         self._batches: deque[list[tuple[str, StoreRecord | Object]]] = deque()
         self._size = 0
@@ -631,6 +665,9 @@ class InProcessWatch(BatchedWatch):
         if self._size < _QUEUED:
             self._make_room()
         decode, res = self._decode, self._res
+        kind, first = batch[0]
+        if isinstance(first, StoreRecord) and _is_slow(first):
+            return [WatchEvent(kind, await self._decode_large(res, first))]
         return [
             WatchEvent(kind, decode(res, record) if isinstance(record, StoreRecord) else record)
             for kind, record in batch

@@ -11,7 +11,6 @@ from transom.kit.cel.macros import ACCUMULATOR
 from transom.kit.cel.types import DYN, SCALARS, CelType
 
 MAX: int = (1 << 64) - 1
-SELECT_COST = 1
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
 STRING_FACTOR, REGEX_FACTOR = 0.1, 0.25
 

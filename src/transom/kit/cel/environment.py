@@ -72,9 +72,41 @@ class CelExpression:
     ) -> None:
         self._node, self.type, self.references, self.program = node, kind, references, program
 
+    def selects(self, name: str, field: str) -> bool:
+        """Whether the expression uses `NAME.FIELD`, also as `NAME.?FIELD`."""
+        with deep_recursion():
+            return _selects(self._node, name, field)
+
     def estimate(self, estimator: CostEstimator) -> CostRange:
         with deep_recursion():
             return estimate_cost(self._node, estimator)
+
+
+def _selects(node: ast.ExprNode | None, name: str, field: str) -> bool:
+    if isinstance(node, ast.SelectNode):
+        own = isinstance(node.operand, ast.IdentNode) and node.operand.name == name
+        return (own and node.field == field) or _selects(node.operand, name, field)
+    inner: list[ast.ExprNode | None] = []
+    if isinstance(node, ast.CallNode):
+        if node.function == "_?._" and len(node.args) == 2:
+            operand, chosen = node.args
+            if (
+                isinstance(operand, ast.IdentNode)
+                and operand.name == name
+                and isinstance(chosen, ast.ConstNode)
+                and chosen.value == field
+            ):
+                return True
+        inner = [*node.args, node.target]
+    elif isinstance(node, ast.ListNode):
+        inner = [*node.items]
+    elif isinstance(node, ast.MapNode):
+        inner = [part for entry in node.entries for part in entry[:2]]
+    elif isinstance(node, ast.StructNode):
+        inner = [entry[1] for entry in node.fields]
+    elif isinstance(node, ast.ComprehensionNode):
+        inner = [node.iter_range, node.accu_init, node.condition, node.step, node.result]
+    return any(_selects(part, name, field) for part in inner)
 
 
 class CelEnvironment:

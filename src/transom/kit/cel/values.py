@@ -155,10 +155,6 @@ def is_map(value: Any) -> bool:
     return isinstance(value, dict | CelMap)
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def type_of(value: Any) -> CelType:
     simple = _TYPES.get(type(value))
     if simple is not None:

@@ -113,7 +113,7 @@ def make_patch_struct(name: str, fields: dict[str, Any]) -> Any:
 
 
 class PatchTypeMismatch(Exception):
-    """An `Object` type does not stand where its name says."""
+    """An `Object` type is used at a path that differs from its name."""
 
 
 def check_object_types(value: Any) -> None:
