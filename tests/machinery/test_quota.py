@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from transom.machinery import quota
 from transom.machinery.quantity import ZERO, Quantity
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
 
 NOW = 1_600_000_000.0
 
@@ -184,3 +186,99 @@ def test_nothing_is_exceeded_exactly_when_the_sum_fits(
     total = quota.add_amounts(used, requested)
     over = {name for name in requested if name in hard and total[name] > hard[name]}
     assert set(quota.exceeded_resources(used, requested, hard)) == over
+
+
+# ---- rules of later releases
+
+
+def later(plural: str, obj: dict[str, Any], minor: int, group: str = "") -> dict[str, str]:
+    rules = quota.quota_rules(FeatureSet(Release(1, minor)))
+    evaluator = quota.evaluator_for(group, plural, rules)
+    assert evaluator is not None
+    return quota.format_amounts(evaluator.usage({"metadata": {"name": "x"}, **obj}, NOW))
+
+
+def test_a_sidecar_costs_as_much_as_a_container_since_1_29() -> None:
+    spec = {
+        "containers": [container(requests={"cpu": "1"})],
+        "initContainers": [
+            container(requests={"cpu": "2"}) | {"restartPolicy": "Always"},
+            container(requests={"cpu": "500m"}),
+        ],
+    }
+    assert later("pods", {"spec": spec}, 28)["cpu"] == "2"
+    assert later("pods", {"spec": spec}, 36)["cpu"] == "3"
+
+
+def test_resources_of_a_pod_replace_those_of_its_containers_since_1_34() -> None:
+    spec = {
+        "containers": [container(requests={"cpu": "1", "memory": "1Mi"})],
+        "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}},
+    }
+    assert later("pods", {"spec": spec}, 33)["requests.cpu"] == "1"
+    found = later("pods", {"spec": spec}, 36)
+    assert (found["requests.cpu"], found["limits.cpu"], found["memory"]) == ("2", "4", "1Mi")
+
+
+def test_the_overhead_is_no_limit_since_1_27() -> None:
+    spec = {"containers": [container(requests={"cpu": "1"})], "overhead": {"cpu": "100m"}}
+    assert later("pods", {"spec": spec}, 26)["limits.cpu"] == "100m"
+    assert "limits.cpu" not in later("pods", {"spec": spec}, 27)
+
+
+def test_a_container_that_is_being_shrunk_costs_what_it_still_has() -> None:
+    status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    pod = {"spec": {"containers": [container(requests={"cpu": "1"})]}, "status": status}
+    assert later("pods", pod, 32)["cpu"] == "1"
+    assert later("pods", pod, 36)["cpu"] == "2"
+
+
+def test_a_load_balancer_without_node_ports_costs_those_that_it_asks_for() -> None:
+    ports = [{"port": 1, "nodePort": 30001}, {"port": 2}]
+    spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": ports}
+    assert later("services", {"spec": spec}, 36)["services.nodeports"] == "1"
+
+
+def test_resource_claims_are_counted_by_device_class() -> None:
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "gpu", "count": 2}},
+        {"name": "b", "exactly": {"deviceClassName": "nic", "allocationMode": "All"}},
+        {
+            "name": "c",
+            "firstAvailable": [
+                {"name": "x", "deviceClassName": "gpu", "count": 3},
+                {"name": "y", "deviceClassName": "gpu", "count": 1},
+            ],
+        },
+    ]
+    claim = {"spec": {"devices": {"requests": requests}}}
+    assert later("resourceclaims", claim, 36, "resource.k8s.io") == {
+        "count/resourceclaims.resource.k8s.io": "1",
+        "gpu.deviceclass.resource.k8s.io/devices": "5",
+        "nic.deviceclass.resource.k8s.io/devices": "32",
+    }
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "In", "values": ["gold"]}, True),
+        ({"operator": "NotIn", "values": ["gold", "silver"]}, False),
+        ({"operator": "NotIn", "values": ["gold"]}, True),
+        ({"operator": "DoesNotExist"}, False),
+    ],
+)
+def test_a_claim_is_in_the_scope_of_its_volume_attributes_classes(
+    selector: dict[str, Any], matches: bool
+) -> None:
+    claim = {
+        "metadata": {"name": "x"},
+        "spec": {"volumeAttributesClassName": "gold"},
+        "status": {"currentVolumeAttributesClassName": "silver"},
+    }
+    rules = quota.quota_rules(FeatureSet(Release(1, 36)))
+    evaluator = quota.evaluator_for("", "persistentvolumeclaims", rules)
+    assert evaluator is not None
+    selectors = [{"scopeName": "VolumeAttributesClass", **selector}]
+    assert quota.in_scopes(evaluator, selectors, claim) is matches

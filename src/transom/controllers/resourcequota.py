@@ -29,7 +29,7 @@ from transom.kit.large_work import compute_for_object
 from transom.machinery import quota as quotas
 from transom.machinery.kinds import KINDS
 from transom.machinery.objects import Object
-from transom.machinery.quota import QuotaEvaluator
+from transom.machinery.quota import QuotaEvaluator, QuotaRules
 
 _WORKERS = 5
 _RESYNC_SECONDS = 300.0
@@ -40,10 +40,10 @@ _TURN = 256  # objects counted before other tasks run
 _VERBS = frozenset(("create", "delete", "list", "watch"))
 
 
-def _built_in() -> dict[QuotaEvaluator, GroupVersionResource]:
+def _built_in(rules: QuotaRules) -> dict[QuotaEvaluator, GroupVersionResource]:
     found = {}
     for kind in KINDS:
-        evaluator = quotas.evaluator_for(kind.group, kind.plural)
+        evaluator = quotas.evaluator_for(kind.group, kind.plural, rules)
         if evaluator is not None and kind.namespaced and _VERBS.issubset(kind.verbs):
             found[evaluator] = builtin_resource(kind.key)
     return found
@@ -57,7 +57,8 @@ class ResourceQuotas:
         self._queue: WorkQueue[str] = WorkQueue(
             env.clock, name="resourcequota_primary", metrics=env.queues
         )
-        self._resources = _built_in()
+        self._rules = quotas.quota_rules(env.settings.features)
+        self._resources = _built_in(self._rules)
         self._observed: set[QuotaEvaluator] = set()
         self._quotas = env.informers(RESOURCE_QUOTAS)
         self._quotas.add_handler(
@@ -153,7 +154,7 @@ class ResourceQuotas:
         """Finds custom resources with limits."""
         found, _ = await preferred_resources(self._client)
         for resource, verbs in found:
-            evaluator = quotas.evaluator_for(resource.group, resource.plural)
+            evaluator = quotas.evaluator_for(resource.group, resource.plural, self._rules)
             if evaluator is not None and resource.namespaced and verbs >= _VERBS:
                 self._resources.setdefault(evaluator, resource)
 

@@ -11,6 +11,7 @@ Amounts = dict[str, Quantity]
 
 
 def is_pod_level_resource(name: str) -> bool:
+    """Whether requests of the whole pod can replace those of its containers."""
     return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
 
 

@@ -8,7 +8,7 @@ the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from transom.kit.caching import text_cache
@@ -16,11 +16,47 @@ from transom.kit.clock import parse_rfc3339
 from transom.machinery import podutil
 from transom.machinery.objects import Object
 from transom.machinery.quantity import ZERO, Quantity, parse_quantity
+from transom.machinery.releases import DEFAULT
+from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation.names import is_qualified_name
 
 Amounts = dict[str, Quantity]
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _ONE = Quantity(1)
+
+
+class QuotaRules(NamedTuple):
+    """What quotas of a release count."""
+
+    sidecars: bool  # restartable init containers run beside the containers
+    pod_level: bool  # resources of a pod replace those of its containers
+    optional_limits: bool  # the overhead of a pod adds to limits that it has only
+    resize: bool  # the status of a pod says what its containers have
+    deadlines: bool  # an update that sets a deadline moves the pod to another scope
+    chosen_node_ports: bool  # load balancers may have no node ports
+    expansion: bool  # the status of a claim says what it was expanded to
+    attributes_classes: bool  # claims have the scope VolumeAttributesClass
+    device_classes: bool  # resource claims are counted by device class
+
+
+def quota_rules(features: FeatureSet) -> QuotaRules:
+    release = features.release
+    return QuotaRules(
+        sidecars=features.enabled("SidecarContainers"),
+        pod_level=features.enabled("PodLevelResources"),
+        optional_limits=has_behaviour(release, "QuotaOptionalLimits"),
+        resize=features.enabled("InPlacePodVerticalScaling"),
+        deadlines=has_behaviour(release, "QuotaCountsDeadlines"),
+        chosen_node_ports=has_behaviour(release, "AllocateLoadBalancerNodePorts"),
+        expansion=features.enabled("RecoverVolumeExpansionFailure"),
+        attributes_classes=features.enabled("VolumeAttributesClass"),
+        device_classes=features.enabled("DynamicResourceAllocation")
+        and has_behaviour(release, "QuotaOfDeviceClasses"),
+    )
+
+
+RULES_OF_1_20 = quota_rules(FeatureSet(DEFAULT))
 
 
 class QuotaEvaluator(NamedTuple):
@@ -37,6 +73,9 @@ class QuotaEvaluator(NamedTuple):
     )
     # Required resources that the object does not specify, and the containers that lack them.
     missing: Callable[[Iterable[str], Object], dict[str, list[str]]] | None = None
+    subresources: tuple[str, ...] = ()  # whose updates can increase the usage
+    # (new, old): whether this update can increase the usage; None: all that `updates` allows
+    concerns: Callable[[Object, Object], bool] | None = None
 
 
 # ---- amounts
@@ -142,10 +181,20 @@ def _compute(requests: Amounts, limits: Amounts) -> Amounts:
     return out
 
 
-def _pod_missing(required: Iterable[str], pod: Object) -> dict[str, list[str]]:
+def _has_pod_level(spec: Object) -> bool:
+    """Whether the pod itself requests or limits something."""
+    resources = spec.get("resources") or {}
+    return any(
+        name in ("cpu", "memory") or name.startswith(_HUGE_PAGES)
+        for part in ("requests", "limits")
+        for name in resources.get(part) or ()
+    )
+
+
+def _pod_missing(rules: QuotaRules, required: Iterable[str], pod: Object) -> dict[str, list[str]]:
     wanted = _MUST_SPECIFY.intersection(required)
     missing: dict[str, set[str]] = {}
-    if wanted:
+    if wanted and not (rules.pod_level and _has_pod_level(pod.get("spec") or {})):
         for container in podutil.visit_containers(pod.get("spec") or {}, ephemeral=False):
             resources = container.get("resources") or {}
             given = _compute(
@@ -166,7 +215,7 @@ def count_objects(pod: Object, now: float) -> bool:
     return deleted is None or grace is None or now <= parse_rfc3339(deleted) + grace
 
 
-def _pod_usage(pod: Object, now: float) -> Amounts:
+def _pod_usage(rules: QuotaRules, pod: Object, now: float) -> Amounts:
     out: Amounts = {_POD_COUNT: _ONE}
     if not count_objects(pod, now):
         return out
@@ -174,17 +223,75 @@ def _pod_usage(pod: Object, now: float) -> Amounts:
     overhead = parse_amounts(spec.get("overhead"))
     totals = []
     for part in ("requests", "limits"):
-        total: Amounts = {}
-        for container in spec.get("containers") or ():
-            total = add_amounts(total, parse_amounts((container.get("resources") or {}).get(part)))
-        # Init containers run in sequence, before the others.
-        for container in spec.get("initContainers") or ():
-            total = largest_amounts(
-                total, parse_amounts((container.get("resources") or {}).get(part))
-            )
-        totals.append(add_amounts(total, overhead) if overhead else total)
+        total = _containers_total(rules, pod, part)
+        if rules.pod_level:
+            whole = parse_amounts((spec.get("resources") or {}).get(part))
+            total |= {
+                name: value
+                for name, value in whole.items()
+                if name in ("cpu", "memory") or name.startswith(_HUGE_PAGES)
+            }
+        more = overhead
+        if part == "limits" and rules.optional_limits:
+            more = {n: value for n, value in overhead.items() if total.get(n, ZERO).sign}
+        totals.append(add_amounts(total, more) if more else total)
     out.update(_compute(*totals))
     return out
+
+
+def _containers_total(rules: QuotaRules, pod: Object, part: str) -> Amounts:
+    """The largest amounts that the containers of a pod use at the same time."""
+    spec, held = pod.get("spec") or {}, _held_resources(pod) if rules.resize else {}
+    infeasible = bool(held) and _is_resize_infeasible(pod)
+
+    def amounts_of(container: Object) -> Amounts:
+        wanted = parse_amounts((container.get("resources") or {}).get(part))
+        status = held.get(container.get("name", ""))
+        if status is None:
+            return wanted
+        has = parse_amounts((status.get("resources") or {}).get(part))
+        if part == "requests":
+            has = largest_amounts(has, parse_amounts(status.get("allocatedResources")))
+        return has if infeasible else largest_amounts(wanted, has)
+
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        total = add_amounts(total, amounts_of(container))
+    # Init containers run in sequence, before the others; sidecars keep running.
+    sidecars: Amounts = {}
+    largest: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        during = add_amounts(sidecars, amounts_of(container))
+        if rules.sidecars and podutil.is_restartable_init_container(container):
+            total = add_amounts(total, amounts_of(container))
+            sidecars = during
+        largest = largest_amounts(largest, during)
+    return largest_amounts(total, largest)
+
+
+def _held_resources(pod: Object) -> dict[str, Object]:
+    """The statuses of containers that say what they have."""
+    status = pod.get("status") or {}
+    return {
+        found.get("name", ""): found
+        for key in ("containerStatuses", "initContainerStatuses")
+        for found in status.get(key) or ()
+        if "resources" in found or "allocatedResources" in found
+    }
+
+
+def _is_resize_infeasible(pod: Object) -> bool:
+    condition = podutil.find_condition(pod, "PodResizePending")
+    return condition is not None and condition.get("reason") == "Infeasible"
+
+
+def _has_deadline(pod: Object) -> bool:
+    deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
+    return deadline is not None and deadline >= 0
+
+
+def _changes_deadline(new: Object, old: Object) -> bool:
+    return _has_deadline(new) != _has_deadline(old)
 
 
 def _reaches_other_namespaces(spec: Object) -> bool:
@@ -203,33 +310,41 @@ def _reaches_other_namespaces(spec: Object) -> bool:
     return False
 
 
-def _pod_in_scope(selector: Object, pod: Object) -> bool:
+def _pod_in_scope(rules: QuotaRules, selector: Object, pod: Object) -> bool:
     scope, spec = selector.get("scopeName"), pod.get("spec") or {}
     if scope in ("Terminating", "NotTerminating"):
-        deadline = spec.get("activeDeadlineSeconds")
-        return (deadline is not None and deadline >= 0) == (scope == "Terminating")
+        return _has_deadline(pod) == (scope == "Terminating")
     if scope in ("BestEffort", "NotBestEffort"):
-        return (podutil.qos_class(pod) == "BestEffort") == (scope == "BestEffort")
+        quality = podutil.qos_class(pod, rules.pod_level)
+        return (quality == "BestEffort") == (scope == "BestEffort")
     if scope == "CrossNamespacePodAffinity":
         return _reaches_other_namespaces(spec) == (selector.get("operator") == "Exists")
     if scope == "PriorityClass":
-        name, operator = spec.get("priorityClassName", ""), selector.get("operator")
-        listed = name in (selector.get("values") or ())
-        if operator == "In":
-            return bool(name) and listed
-        if operator == "NotIn":
-            return not name or not listed
-        return bool(name) == (operator == "Exists")
+        return _names_match(selector, {spec.get("priorityClassName") or ""} - {""})
     return False
+
+
+def _names_match(selector: Object, names: set[str]) -> bool:
+    """Whether the class that an object names, or one of them, is selected."""
+    operator, values = selector.get("operator"), set(selector.get("values") or ())
+    if operator == "In":
+        return bool(names & values)
+    if operator == "NotIn":
+        return not names or bool(names - values)
+    return bool(names) == (operator == "Exists")
 
 
 # ---- services, claims, and everything that is only counted
 # -----------------------------------------------------------
 
 
-def _service_usage(service: Object, _now: float) -> Amounts:
+def _service_usage(rules: QuotaRules, service: Object, _now: float) -> Amounts:
     spec = service.get("spec") or {}
-    kind, ports = spec.get("type"), Quantity(len(spec.get("ports") or ()))
+    kind, given = spec.get("type"), spec.get("ports") or ()
+    allocates = spec.get("allocateLoadBalancerNodePorts") is not False
+    if kind == "LoadBalancer" and rules.chosen_node_ports and not allocates:
+        given = [port for port in given if port.get("nodePort")]
+    ports = Quantity(len(given))
     return {
         "count/services": _ONE,
         "services": _ONE,
@@ -261,16 +376,66 @@ def _claim_matching(names: Iterable[str]) -> list[str]:
     ]
 
 
-def _claim_usage(claim: Object, _now: float) -> Amounts:
+def _claim_usage(rules: QuotaRules, claim: Object, _now: float) -> Amounts:
     out = {"persistentvolumeclaims": _ONE, "count/persistentvolumeclaims": _ONE}
     request = (((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get(
         "storage"
     )
     if request is not None:
         out["requests.storage"] = parse_quantity(request).round_up(0)
+        grown = ((claim.get("status") or {}).get("allocatedResources") or {}).get("storage")
+        if rules.expansion and grown is not None:
+            out["requests.storage"] = max(
+                out["requests.storage"], parse_quantity(grown).round_up(0)
+            )
     name = claim_storage_class(claim)
     if name:
         out.update({name + _BY_CLASS + key: out[key] for key in _CLAIM_RESOURCES if key in out})
+    return out
+
+
+def _attributes_classes(claim: Object) -> set[str]:
+    """All classes that a claim has, wants or is being moved to."""
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    return {
+        spec.get("volumeAttributesClassName") or "",
+        status.get("currentVolumeAttributesClassName") or "",
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName") or "",
+    } - {""}
+
+
+def _claim_in_scope(selector: Object, claim: Object) -> bool:
+    return selector.get("scopeName") == "VolumeAttributesClass" and _names_match(
+        selector, _attributes_classes(claim)
+    )
+
+
+_DEVICE_CLAIMS = "count/resourceclaims.resource.k8s.io"
+_BY_DEVICE_CLASS = ".deviceclass.resource.k8s.io/devices"
+_MOST_DEVICES = 32  # of one claim, which all devices of a class may be
+
+
+def _device_claim_matching(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name == _DEVICE_CLAIMS or name.endswith(_BY_DEVICE_CLASS)]
+
+
+def _device_count(request: Object) -> Quantity:
+    mode = request.get("allocationMode") or "ExactCount"
+    counts = {"ExactCount": request.get("count") or 1, "All": _MOST_DEVICES}
+    return Quantity(counts.get(mode, 0))
+
+
+def _device_claim_usage(claim: Object, _now: float) -> Amounts:
+    """Devices by class. Of alternatives, the most that each class may be asked for is counted."""
+    out: Amounts = {_DEVICE_CLAIMS: _ONE}
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        wanted: Amounts = {}
+        # Older versions of the API have no `exactly`: the fields are those of the request.
+        for choice in request.get("firstAvailable") or (request.get("exactly") or request,):
+            if choice.get("deviceClassName"):
+                name = choice["deviceClassName"] + _BY_DEVICE_CLASS
+                wanted = largest_amounts(wanted, {name: _device_count(choice)})
+        out = add_amounts(out, wanted)
     return out
 
 
@@ -290,16 +455,7 @@ _SERVICE_RESOURCES = frozenset(
     ("count/services", "services", "services.nodeports", "services.loadbalancers")
 )
 _ALIASED = ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
-_EVALUATORS: dict[tuple[str, str], QuotaEvaluator | None] = {
-    ("", "pods"): QuotaEvaluator(
-        "", "pods", _pod_matching, _pod_usage, False, _pod_in_scope, _pod_missing
-    ),
-    ("", "services"): QuotaEvaluator(
-        "", "services", _among(_SERVICE_RESOURCES), _service_usage, True
-    ),
-    ("", "persistentvolumeclaims"): QuotaEvaluator(
-        "", "persistentvolumeclaims", _claim_matching, _claim_usage, True
-    ),
+_COUNTED: dict[tuple[str, str], QuotaEvaluator | None] = {
     **{("", plural): _counter("", plural, plural) for plural in _ALIASED},
     # Resources that are not stored are not counted, and neither are events.
     **dict.fromkeys(
@@ -322,11 +478,60 @@ _EVALUATORS: dict[tuple[str, str], QuotaEvaluator | None] = {
 }
 
 
+def _pod_evaluator(rules: QuotaRules) -> QuotaEvaluator:
+    return QuotaEvaluator(
+        "",
+        "pods",
+        _pod_matching,
+        partial(_pod_usage, rules),
+        rules.deadlines,
+        partial(_pod_in_scope, rules),
+        partial(_pod_missing, rules),
+        ("resize",) if rules.resize else (),
+        _changes_deadline,
+    )
+
+
+def _service_evaluator(rules: QuotaRules) -> QuotaEvaluator:
+    usage = partial(_service_usage, rules)
+    return QuotaEvaluator("", "services", _among(_SERVICE_RESOURCES), usage, True)
+
+
+def _claim_evaluator(rules: QuotaRules) -> QuotaEvaluator:
+    return QuotaEvaluator(
+        "",
+        "persistentvolumeclaims",
+        _claim_matching,
+        partial(_claim_usage, rules),
+        True,
+        _claim_in_scope if rules.attributes_classes else None,
+    )
+
+
+def _device_claim_evaluator(rules: QuotaRules) -> QuotaEvaluator:
+    group, plural = "resource.k8s.io", "resourceclaims"
+    if not rules.device_classes:
+        return _counter(group, plural)
+    return QuotaEvaluator(group, plural, _device_claim_matching, _device_claim_usage, True)
+
+
+_MEASURED: dict[tuple[str, str], Callable[[QuotaRules], QuotaEvaluator]] = {
+    ("", "pods"): _pod_evaluator,
+    ("", "services"): _service_evaluator,
+    ("", "persistentvolumeclaims"): _claim_evaluator,
+    ("resource.k8s.io", "resourceclaims"): _device_claim_evaluator,
+}
+
+
 @lru_cache(maxsize=1024)
-def evaluator_for(group: str, plural: str) -> QuotaEvaluator | None:
+def evaluator_for(
+    group: str, plural: str, rules: QuotaRules = RULES_OF_1_20
+) -> QuotaEvaluator | None:
     """The evaluator of a resource; None for one that quotas do not support."""
     key = (group, plural)
-    return _EVALUATORS[key] if key in _EVALUATORS else _counter(group, plural)
+    if key in _MEASURED:
+        return _MEASURED[key](rules)
+    return _COUNTED[key] if key in _COUNTED else _counter(group, plural)
 
 
 # ---- quotas

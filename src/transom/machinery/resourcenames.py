@@ -10,16 +10,16 @@ CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 _NATIVE = "kubernetes.io/"
 
 
-@text_cache(1024)
-def is_extended_resource_name(name: str) -> bool:
-    if "/" not in name or _NATIVE in name or name.startswith("requests."):
-        return False
-    return not is_qualified_name("requests." + name)
-
-
 def is_native_resource(name: str) -> bool:
     """Resources of Kubernetes itself: without a domain, or with one of `kubernetes.io`."""
     return "/" not in name or _NATIVE in name
+
+
+@text_cache(1024)
+def is_extended_resource_name(name: str) -> bool:
+    if is_native_resource(name) or name.startswith("requests."):
+        return False
+    return not is_qualified_name("requests." + name)
 
 
 @text_cache(1024)

@@ -272,3 +272,33 @@ async def test_the_server_owns_what_it_charges() -> None:
         owners = (await api.ok("GET", f"{QUOTAS}/q"))["metadata"]["managedFields"]
         (ours,) = [entry for entry in owners if entry["manager"] == "kube-apiserver"]
         assert ours["fieldsV1"] == {"f:status": {"f:used": {"f:pods": {}}}}
+
+
+async def test_pods_that_name_other_namespaces_in_their_affinity_have_their_own_quota() -> None:
+    async with run(release="1.36") as api:
+        scope = {"scopeName": "CrossNamespacePodAffinity", "operator": "Exists"}
+        await store_quota(api, "q", {"pods": "0"}, scopeSelector={"matchExpressions": [scope]})
+        term = {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["other"]}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        assert await refused(api, "POST", PODS, pod("p", affinity=affinity)) == (
+            "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0"
+        )
+        await api.ok("POST", PODS, pod("p"))
+        scope["operator"] = "DoesNotExist"
+        body = {
+            "metadata": {"name": "r"},
+            "spec": {"scopeSelector": {"matchExpressions": [scope]}, "hard": {"pods": "1"}},
+        }
+        status, answer = await api.call("POST", QUOTAS, body)
+        assert status == 422
+        assert "must be 'Exists' when scope is any of" in answer["message"]
+
+
+async def test_setting_a_deadline_moves_a_pod_to_the_quota_of_terminating_pods() -> None:
+    async with run(release="1.36") as api:
+        await api.ok("POST", PODS, pod("p"))
+        await store_quota(api, "q", {"pods": "0"}, scopes=["Terminating"])
+        change = {"spec": {"activeDeadlineSeconds": 5}}
+        assert (await refused(api, "PATCH", f"{PODS}/p", change, media=MERGE)).startswith(
+            "exceeded quota: q, requested: pods=1"
+        )

@@ -25,6 +25,7 @@ ANNOTATION = "kubernetes.io/limit-ranger"
 _POD, _CLAIM = "/Pod", "/PersistentVolumeClaim"
 _MAX_MILLI = (2**63 - 1) // 1000  # larger values do not fit an int64 in thousandths
 Amounts = dict[str, Quantity]
+_MANY = 300  # amounts that take long to apply and check
 
 
 class LimitRanger(MutatingPlugin, ValidatingPlugin):
@@ -60,12 +61,24 @@ class LimitRanger(MutatingPlugin, ValidatingPlugin):
         large.
         """
         limit_ranges = self._objects.objects(self._limit_ranges, attributes.namespace)
+        if not attributes.ctx.large and limit_ranges and _count_amounts(limit_ranges) > _MANY:
+            attributes.ctx.large = True  # a small pod gets many resources
         if limit_ranges and attributes.ctx.large:
             return self._objects.compute(
                 attributes.ctx, partial(_for_each, limit_ranges, attributes, work)
             )
         _for_each(limit_ranges, attributes, work)
         return None
+
+
+def _count_amounts(limit_ranges: list[Object]) -> int:
+    return sum(
+        len(amounts)
+        for limit_range in limit_ranges
+        for limit in _limits(limit_range)
+        for amounts in limit.values()
+        if isinstance(amounts, dict)
+    )
 
 
 def _for_each(

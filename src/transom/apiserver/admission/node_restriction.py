@@ -194,6 +194,10 @@ class NodeRestriction(MutatingPlugin):
             )
         if (new.get("taints") or []) != (old.get("taints") or []):
             raise a.forbidden(f"node {go_quote(node)} is not allowed to modify taints")
+        # The garbage collector would delete the node, which could create itself again with other
+        # labels and taints (CVE-2025-5187).
+        if _owners(a.obj) != _owners(a.old):
+            raise a.forbidden(f"node {go_quote(node)} is not allowed to modify ownerReferences")
         refused = _forbidden_labels(_labels(a.obj), _labels(a.old))
         if refused:
             raise a.forbidden(f"is not allowed to modify labels: {', '.join(refused)}")
@@ -255,6 +259,10 @@ def _on(pod: Object, node: str) -> bool:
 
 def _labels(obj: Object | None) -> dict[str, str]:
     return ((obj or {}).get("metadata") or {}).get("labels") or {}
+
+
+def _owners(obj: Object | None) -> list[Object]:
+    return ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
 
 
 def _under(namespace: str, parents: tuple[str, ...]) -> bool:

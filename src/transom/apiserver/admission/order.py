@@ -37,8 +37,9 @@ from transom.apiserver.core.resources import ResourceRegistry
 from transom.apiserver.security import Security
 from transom.kit.clock import Clock
 from transom.kit.lazy import lazy_import
+from transom.machinery.quota import quota_rules
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.machinery.releases.features import is_enabled
+from transom.machinery.releases.features import FeatureSet, is_enabled
 from transom.windows.policy import WarningPolicy
 
 # Only releases that have these plugins need them.
@@ -61,6 +62,7 @@ def admission_plugins(
     clock: Clock,
     release: str,
     *,
+    features: FeatureSet,
     gmsa: bool,
     windows: WarningPolicy | None,
 ) -> list[AdmissionPlugin]:
@@ -133,5 +135,6 @@ def admission_plugins(
             objects,
             resource("", "v1", "resourcequotas"),
             names_containers=has_behaviour(resources.release, "QuotaNamesContainers"),
+            rules=quota_rules(features),
         ),
     ]

@@ -6,7 +6,8 @@ iteration of the event loop in which the store accepts the object, so no other r
 interfere. Failed writes are not charged. The object is stored first: a reader of a quota sees every
 object that it was charged for.
 
-A store that several servers share allows no such thing: there the charge is written first.
+In a store that several servers share, the charge is written in the transaction of the object, which
+fails if another server, or the quota controller, has changed the quota.
 
 A namespace with many or large quotas would hold the event loop: there, the amounts are reserved
 quota by quota, the object is stored, and the reservations become charges, quota by quota, with
@@ -31,12 +32,11 @@ from transom.apiserver.core.resources import Resource
 from transom.kit.clock import rfc3339
 from transom.machinery import managedfields, quota
 from transom.machinery.objects import Object
-from transom.machinery.quota import Amounts, QuotaEvaluator
+from transom.machinery.quota import Amounts, QuotaEvaluator, QuotaRules
 from transom.machinery.releases.behaviour import has_behaviour
-from transom.store.api import PreconditionFailed, StoreRecord
+from transom.store.api import StoreRecord
 
 T = TypeVar("T")
-_CHARGE_ATTEMPTS = 50
 _MANAGER = "kube-apiserver"  # the server charges with its own identity
 # All quotas of a namespace that are checked and charged in one step. 1 MiB takes about 20 ms.
 _ONE_STEP_BYTES = 1024 * 1024
@@ -55,32 +55,50 @@ class ResourceQuota(ValidatingPlugin):
     thread_safe = False
 
     def __init__(
-        self, objects: ObjectStore, quotas: Resource, *, names_containers: bool = False
+        self,
+        objects: ObjectStore,
+        quotas: Resource,
+        *,
+        names_containers: bool = False,
+        rules: QuotaRules = quota.RULES_OF_1_20,
     ) -> None:
         """`names_containers`: errors name the containers that do not specify a resource."""
         self._objects = objects
         self._names_containers = names_containers
+        self._rules = rules
         self._quotas = quotas
         self._reserved: dict[str, Amounts] = {}  # by the key of the quota
         self._charging: set[asyncio.Task[None]] = set()
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         kind = resource.kind
-        if subresource or not kind.namespaced or operation not in ("CREATE", "UPDATE"):
+        if not kind.namespaced or operation not in ("CREATE", "UPDATE"):
             return False
-        evaluator = quota.evaluator_for(resource.group, kind.plural)
-        return evaluator is not None and (operation == "CREATE" or evaluator.updates)
+        evaluator = quota.evaluator_for(resource.group, kind.plural, self._rules)
+        if evaluator is None:
+            return False
+        if subresource:
+            return operation == "UPDATE" and subresource in evaluator.subresources
+        return operation == "CREATE" or evaluator.updates
 
     def validate(self, attributes: Attributes) -> Awaitable[None] | None:
         attributes.on_accept = attributes.on_reject = attributes.confirm = None
+        attributes.along = ()
         records = self._records(attributes.namespace)
         if not records:
             return None
         # An object served in two groups is charged in that of the request; the recount covers both.
-        evaluator = quota.evaluator_for(attributes.resource.group, attributes.resource.kind.plural)
+        evaluator = quota.evaluator_for(
+            attributes.resource.group, attributes.resource.kind.plural, self._rules
+        )
         assert evaluator is not None
+        if not _concerns(evaluator, attributes):
+            return None
         if self._objects.store.follows and not attributes.ctx.dry_run:
-            return self._charge_first(attributes, evaluator)
+            remembering = _remembering(evaluator)
+            self._confirm_along(attributes, remembering)
+            attributes.confirm = partial(self._confirm_along, attributes, remembering)
+            return None
         if attributes.ctx.large:
             return self._validate_large(attributes, _remembering(evaluator))
         if _are_many(records):
@@ -89,23 +107,17 @@ class ResourceQuota(ValidatingPlugin):
             self._confirm(attributes, evaluator)
         return None
 
-    async def _charge_first(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
-        """Several servers charge a quota: as in Kubernetes, the usage is written before the object,
-        and checked again if another server was faster. The quota controller corrects the usage if
-        the object is not written after all.
+    def _confirm_along(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
+        """Several servers charge a quota. Unlike in Kubernetes, where the charge is written before the
+        object, a recount between the two cannot lose it.
         """
-        for _ in range(_CHARGE_ATTEMPTS):
-            newest = self._newest(attributes.namespace)
-            charges = self._check(attributes, evaluator, newest) if newest else None
-            if not charges:
-                return
-            try:
-                for charge in charges:
-                    await self._charge_one(charge, rfc3339(attributes.ctx.now))
-                return
-            except PreconditionFailed:
-                continue
-        raise attributes.forbidden("unable to charge the quota: it is changed too often")
+        newest = self._newest(attributes.namespace)
+        charges = self._check(attributes, evaluator, newest) if newest else []
+        now = rfc3339(attributes.ctx.now)
+        attributes.along = [
+            self._objects.replace_along(self._quotas, self._charged(charge, now), charge.record)
+            for charge in charges
+        ]
 
     async def _validate_large(self, attributes: Attributes, evaluator: QuotaEvaluator) -> None:
         """Measures the object in the worker thread; compares it with the quotas when it is
@@ -147,7 +159,10 @@ class ResourceQuota(ValidatingPlugin):
             self._charge_one(charge, now)
 
     def _charge_one(self, charge: _Charge, now: str) -> asyncio.Future[StoreRecord]:
-        record, old, used = charge
+        return self._objects.replace_now(self._quotas, self._charged(charge, now), charge.record)
+
+    def _charged(self, charge: _Charge, now: str) -> Object:
+        _, old, used = charge
         all_used = {**old["status"]["used"], **quota.format_amounts(used)}
         new = {**old, "status": {**old["status"], "used": all_used}}
         entries = managedfields.on_update(
@@ -160,7 +175,7 @@ class ResourceQuota(ValidatingPlugin):
             ignore_request=True,
         )
         new["metadata"] = {**old["metadata"], "managedFields": entries}
-        return self._objects.replace_now(self._quotas, new, record)
+        return new
 
     def _check(
         self,
@@ -183,11 +198,15 @@ class ResourceQuota(ValidatingPlugin):
             await step.rest()
         if not limiting:
             return
-        more = _measure(attributes, evaluator)
         reserved: list[tuple[str, Amounts]] = []
         attributes.on_reject = partial(self._release, reserved)
         for key in limiting:
-            charge = self._find_charge(attributes, key, more)
+            newest = self._objects.store.latest(key)
+            if newest is None:
+                continue
+            candidate = self._objects.decode(self._quotas, newest)
+            more = _measure(attributes, evaluator, candidate)
+            charge = _check_room(attributes, newest, candidate, more, self._reserved.get(key))
             if charge is not None and not attributes.ctx.dry_run:
                 amounts = {name: more[name] for name in charge.used}
                 self._reserved[key] = quota.add_amounts(self._reserved.get(key, {}), amounts)
@@ -195,13 +214,6 @@ class ResourceQuota(ValidatingPlugin):
             await step.rest()
         if reserved:
             attributes.on_accept = partial(self._charge_reserved, attributes, reserved)
-
-    def _find_charge(self, attributes: Attributes, key: str, more: Amounts) -> _Charge | None:
-        record = self._objects.store.latest(key)
-        if record is None:
-            return None
-        candidate = self._objects.decode(self._quotas, record)
-        return _check_room(attributes, record, candidate, more, self._reserved.get(key))
 
     def _release(self, reserved: list[tuple[str, Amounts]]) -> None:
         while reserved:
@@ -254,6 +266,13 @@ class _Step:
             self._began = monotonic()
 
 
+def _concerns(evaluator: QuotaEvaluator, attributes: Attributes) -> bool:
+    """Whether the write can change what the object uses."""
+    if evaluator.concerns is None or attributes.old is None or attributes.subresource:
+        return True
+    return evaluator.concerns(attributes.obj, attributes.old)
+
+
 def _are_many(records: list[StoreRecord]) -> bool:
     size = len(records) * _QUOTA_BYTES + sum(len(record.value) for record in records)
     return size > _ONE_STEP_BYTES
@@ -301,9 +320,14 @@ def _check(
     ]
     if not limiting:
         return []
-    more = _measure(attributes, evaluator)
     charges = (
-        _check_room(attributes, record, candidate, more, reserved.get(record.key))
+        _check_room(
+            attributes,
+            record,
+            candidate,
+            _measure(attributes, evaluator, candidate),
+            reserved.get(record.key),
+        )
         for record, candidate in limiting
     )
     return [charge for charge in charges if charge is not None]
@@ -336,15 +360,27 @@ def _limits(
     return True
 
 
-def _measure(attributes: Attributes, evaluator: QuotaEvaluator) -> Amounts:
-    """How much more is used after the write than before."""
+def _measure(
+    attributes: Attributes, evaluator: QuotaEvaluator, candidate: Object | None = None
+) -> Amounts:
+    """How much more is used after the write than before; all of it if the quota did not count the
+    object before.
+    """
     now = attributes.ctx.now
     usage = evaluator.usage(attributes.obj, now)
     negative = sorted(name for name, value in usage.items() if value.sign < 0)
     if negative:
         raise attributes.forbidden(f"quota usage is negative for resource(s): {','.join(negative)}")
-    before = evaluator.usage(attributes.old, now) if attributes.old is not None else {}
-    return quota.amounts_increase(usage, before)
+    if attributes.old is None or (
+        candidate is not None and not _is_counted(evaluator, candidate, attributes.old)
+    ):
+        return quota.amounts_increase(usage, {})
+    return quota.amounts_increase(usage, evaluator.usage(attributes.old, now))
+
+
+def _is_counted(evaluator: QuotaEvaluator, candidate: Object, obj: Object) -> bool:
+    selectors = quota.scope_selectors(candidate.get("spec") or {})
+    return quota.in_scopes(evaluator, selectors, obj)
 
 
 def _check_room(

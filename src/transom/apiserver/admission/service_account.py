@@ -29,6 +29,7 @@ _PROJECTED = "kube-api-access-"
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 # A controller creates the default account of a new namespace, which may take a moment.
 _ATTEMPTS = 10
+_MANY = 500  # imagePullSecrets that take long to process
 _BETWEEN_ATTEMPTS = 0.1
 
 
@@ -96,6 +97,8 @@ class ServiceAccount(MutatingPlugin, ValidatingPlugin):
         pull_secrets = account.get("imagePullSecrets")
         if pull_secrets and not spec.get("imagePullSecrets"):
             spec["imagePullSecrets"] = [{"name": ref.get("name", "")} for ref in pull_secrets]
+            if len(pull_secrets) > _MANY:
+                attributes.ctx.large = True  # a small pod became large
         _check_secrets(attributes, account)
 
     def validate(self, attributes: Attributes) -> None:

@@ -48,7 +48,7 @@ class ClaimOptions(NamedTuple):
     """What the rules of a release depend on."""
 
     access_modes: tuple[str, ...] = ACCESS_MODES
-    names_default_group: bool = False  # errors of data sources say what the default group has
+    names_default_group: bool = False  # errors of data sources list the kinds of the core group
     source_refs: bool = False
     attributes_class: bool = False
     class_later: bool = False  # a claim without a class may get one

@@ -39,9 +39,6 @@ def validate_field_validation(options: Options) -> Errors:
     return [not_supported("fieldValidation", level, _FIELD_VALIDATION)]
 
 
-validate_update_options = validate_create_options
-
-
 def validate_patch_options(options: Options, patch_type: str) -> Errors:
     manager = options.get("fieldManager", "")
     errors: Errors = []
@@ -132,13 +129,6 @@ def _initial_events(options: Options, match: str, path: str) -> Errors:
     if match and options.get("continue"):
         errors.append(forbidden(path, f"{path} is forbidden when continue is provided"))
     return errors
-
-
-def validate_table_options(options: Options) -> Errors:
-    include = options.get("includeObject", "")
-    if include in ("", "Metadata", "Object", "None"):
-        return []
-    return [invalid("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")]
 
 
 def validate_pod_log_options(options: Options) -> Errors:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from transom.machinery.field import duplicate, forbidden, invalid, required
 from transom.machinery.quantity import Quantity, from_int, parse_quantity
+from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import FeatureSet
 from transom.machinery.validation import godump
 from transom.machinery.validation.godump import go_dump
@@ -58,8 +59,31 @@ _SCOPES = {
     "PriorityClass": _POD_COMPUTE,
 }
 _LATER_SCOPES = {**_SCOPES, "CrossNamespacePodAffinity": _POD_COMPUTE}
+_CLAIM_SCOPES = {"VolumeAttributesClass": frozenset(("persistentvolumeclaims", "requests.storage"))}
 _OPPOSITES = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
-_EXISTS_ONLY = frozenset(("BestEffort", "NotBestEffort", "Terminating", "NotTerminating"))
+_EXISTS_ONLY = frozenset(
+    ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+)
+_EXISTS_ERROR = (
+    "must be 'Exist' only operator when scope is any of ResourceQuotaScopeTerminating, "
+    "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort and "
+    "ResourceQuotaScopeNotBestEffort"
+)
+_LATER_EXISTS_ERROR = (
+    "must be '{}' when scope is any of ResourceQuotaScopeTerminating, "
+    "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "
+    "ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+class QuotaScopes(NamedTuple):
+    """The scopes of a release."""
+
+    known: Mapping[str, frozenset[str]] = _SCOPES
+    exists_error: str = _EXISTS_ERROR  # of a scope that is used with another operator
+
+
+_BASE_SCOPES = QuotaScopes()
 
 
 def _limit_type(name: str, path: str) -> Errors:
@@ -221,9 +245,9 @@ def _quota_amounts(amounts: Mapping[str, str] | None, path: str) -> Errors:
     return errors
 
 
-def _misapplied(scope: str, hard: Mapping[str, str]) -> int:
+def _misapplied(scope: str, hard: Mapping[str, str], scopes: QuotaScopes) -> int:
     """The number of hard limits that the scope cannot be applied to."""
-    allowed = _LATER_SCOPES.get(scope)
+    allowed = scopes.known.get(scope)
     return (
         0
         if allowed is None
@@ -231,16 +255,16 @@ def _misapplied(scope: str, hard: Mapping[str, str]) -> int:
     )
 
 
-def _scopes(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
+def _scopes(spec: dict[str, Any], known: QuotaScopes) -> Errors:
     scopes = spec.get("scopes") or ()
     errors: Errors = []
     shown = go_dump("[]core.ResourceQuotaScope", scopes)
     for scope in scopes:
-        if scope not in known:
+        if scope not in known.known:
             errors.append(invalid("spec.scopes", shown, "unsupported scope"))
-        errors += [invalid("spec.scopes", shown, "unsupported scope applied to resource")] * (
-            _misapplied(scope, spec.get("hard") or {}) if scope in known else 0
-        )
+        errors += [
+            invalid("spec.scopes", shown, "unsupported scope applied to resource")
+        ] * _misapplied(scope, spec.get("hard") or {}, known)
     return errors + [
         invalid("spec.scopes", shown, "conflicting scopes")
         for pair in _OPPOSITES
@@ -248,7 +272,7 @@ def _scopes(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
     ]
 
 
-def _scope_selector(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
+def _scope_selector(spec: dict[str, Any], known: QuotaScopes) -> Errors:
     selector = spec.get("scopeSelector")
     if selector is None:
         return []
@@ -258,7 +282,7 @@ def _scope_selector(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
     for expression in expressions:
         scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
         values = expression.get("values")
-        if scope not in known:
+        if scope not in known.known:
             errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         errors += [
             invalid(
@@ -266,19 +290,9 @@ def _scope_selector(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
                 go_dump("core.ScopeSelector", selector),
                 "unsupported scope applied to resource",
             )
-        ] * (_misapplied(scope, spec.get("hard") or {}) if scope in known else 0)
-        once = scope in _EXISTS_ONLY or (scope in known and scope not in _SCOPES)
-        if once and operator != "Exists":
-            errors.append(
-                invalid(
-                    f"{path}.operator",
-                    operator,
-                    "must be 'Exist' only operator when scope is any of "
-                    "ResourceQuotaScopeTerminating, "
-                    "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort and "
-                    "ResourceQuotaScopeNotBestEffort",
-                )
-            )
+        ] * _misapplied(scope, spec.get("hard") or {}, known)
+        if scope in known.known and scope in _EXISTS_ONLY and operator != "Exists":
+            errors.append(invalid(f"{path}.operator", operator, known.exists_error))
         if operator in ("In", "NotIn"):
             if not values:
                 errors.append(
@@ -311,7 +325,7 @@ def _scope_selector(spec: dict[str, Any], known: Mapping[str, Any]) -> Errors:
     ]
 
 
-def _quota_spec(obj: Object, known: Mapping[str, Any]) -> Errors:
+def _quota_spec(obj: Object, known: QuotaScopes) -> Errors:
     spec = obj.get("spec") or {}
     errors = _quota_amounts(spec.get("hard"), "spec.hard")
     return errors + _scopes(spec, known) + _scope_selector(spec, known)
@@ -324,7 +338,7 @@ def _quota_status(obj: Object) -> Errors:
     )
 
 
-def validate_resource_quota(obj: Object, known: Mapping[str, Any] = _SCOPES) -> Errors:
+def validate_resource_quota(obj: Object, known: QuotaScopes = _BASE_SCOPES) -> Errors:
     """`known`: the scopes of the release."""
     return (
         validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
@@ -333,7 +347,7 @@ def validate_resource_quota(obj: Object, known: Mapping[str, Any] = _SCOPES) -> 
     )
 
 
-def update_resource_quota(new: Object, old: Object, known: Mapping[str, Any] = _SCOPES) -> Errors:
+def update_resource_quota(new: Object, old: Object, known: QuotaScopes = _BASE_SCOPES) -> Errors:
     errors = validate_resource_quota(new, known) + validate_object_meta_update(
         new["metadata"], old["metadata"]
     )
@@ -354,7 +368,16 @@ def update_resource_quota_status(new: Object, old: Object) -> Errors:
 
 
 def quota_rules(features: FeatureSet) -> ValidationRules:
-    known = _LATER_SCOPES if features.enabled("PodAffinityNamespaceSelector") else _SCOPES
+    scopes: Mapping[str, frozenset[str]] = _SCOPES
+    if features.enabled("PodAffinityNamespaceSelector"):
+        scopes = _LATER_SCOPES
+    if features.enabled("VolumeAttributesClass"):
+        scopes = {**scopes, **_CLAIM_SCOPES}
+    error = _EXISTS_ERROR
+    if has_behaviour(features.release, "QuotaScopeErrors"):
+        spelt = "Exists" if has_behaviour(features.release, "QuotaScopeExists") else "Exist"
+        error = _LATER_EXISTS_ERROR.format(spelt)
+    known = QuotaScopes(scopes, error)
     return ValidationRules(
         partial(validate_resource_quota, known=known),
         partial(update_resource_quota, known=known),

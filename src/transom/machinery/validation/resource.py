@@ -71,7 +71,6 @@ _REQUEST_REFERENCE: Final = (
     "separated by '/'"
 )
 TAINT_EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
-ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 
 Item = Any
 CheckItem = Callable[[Item, str], Errors]

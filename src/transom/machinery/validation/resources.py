@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from transom.kit.caching import text_cache
 from transom.machinery.field import forbidden, invalid, not_supported, required
 from transom.machinery.quantity import parse_quantity
+from transom.machinery.resourcenames import is_extended_resource_name, is_native_resource
 from transom.machinery.validation import godump
 from transom.machinery.validation.common import all_invalid
 from transom.machinery.validation.names import NEGATIVE, is_qualified_name
@@ -16,7 +16,6 @@ from transom.machinery.validation.rules import Errors
 
 HUGE_PAGES = "hugepages-"
 _REQUESTS = "requests."
-_NATIVE = "kubernetes.io/"
 
 _CONTAINER_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
 _INTEGER_RESOURCES = frozenset(
@@ -50,24 +49,12 @@ _STANDARD_RESOURCES = (
 )
 
 
-def is_native_resource(name: str) -> bool:
-    """Unprefixed names and those under kubernetes.io."""
-    return "/" not in name or _NATIVE in name
-
-
-@text_cache(512)
-def is_extended_resource(name: str) -> bool:
-    if is_native_resource(name) or name.startswith(_REQUESTS):
-        return False
-    return not is_qualified_name(_REQUESTS + name)
-
-
 def is_overcommit_allowed(name: str) -> bool:
     return is_native_resource(name) and not name.startswith(HUGE_PAGES)
 
 
 def is_integer_resource(name: str) -> bool:
-    return name in _INTEGER_RESOURCES or is_extended_resource(name)
+    return name in _INTEGER_RESOURCES or is_extended_resource_name(name)
 
 
 def is_standard_resource(name: str) -> bool:
@@ -89,7 +76,7 @@ def check_container_resource_name(name: str, path: str, errs: Errors) -> None:
     if "/" not in name:
         if not name.startswith(HUGE_PAGES):
             errs.append(invalid(path, name, "must be a standard resource for containers"))
-    elif not is_native_resource(name) and not is_extended_resource(name):
+    elif not is_native_resource(name) and not is_extended_resource_name(name):
         errs.append(invalid(path, name, "doesn't follow extended resource name standard"))
 
 
