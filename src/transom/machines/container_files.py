@@ -48,6 +48,11 @@ class LayeredFiles(FileTree):
             for mount in mounts
         ]
 
+    def add_tree(self, path: str, tree: AttachedTree) -> None:
+        """Mounts a part of another tree (`share`)."""
+        self._style.split(path)
+        self._waiting.append((path, tree))
+
     def layer_usage(self) -> tuple[int, int]:
         """Bytes and inodes of the writable layer."""
         volume = self._top.volume

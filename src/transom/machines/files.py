@@ -9,7 +9,7 @@ files, not a copy. Links are resolved in the tree that the caller uses.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from transom.machines.inode_tree import (
     FILE,
     NOTHING,
     SOCKET,
+    STEP,
     InodeTree,
     all_inodes,
     kept_key,
@@ -316,6 +317,16 @@ class FileTree(InodeTree):
         return space.capacity, max(0, space.capacity - space.used)
 
     def remove(self, path: str, *, recursive: bool = False) -> None:
+        for _ in self._remove_in_steps(path, recursive):
+            pass
+
+    def remove_in_steps(self, path: str) -> Iterator[None]:
+        """Like a recursive `remove`, in steps of some thousand files: other tasks may run between
+        them, but nothing may use the tree.
+        """
+        return self._remove_in_steps(path, True)
+
+    def _remove_in_steps(self, path: str, recursive: bool) -> Iterator[None]:
         try:
             place = self._walk(path, follow=False)
         except FileNotFoundError:
@@ -330,7 +341,9 @@ class FileTree(InodeTree):
         self._detachable(place, node)
         if node.data and type(node.data) is dict and not recursive:
             raise self._style.error(errno.ENOTEMPTY, path)
-        for inner in all_inodes(node):
+        for number, inner in enumerate(all_inodes(node), 1):
+            if number % STEP == 0:
+                yield
             if inner.mode & MOUNT and self._mounted(inner, place.at) is not None:
                 raise self._style.error(errno.EBUSY, path)
             if self._user is not None and type(inner.data) is dict:
@@ -340,7 +353,7 @@ class FileTree(InodeTree):
         directory = self._own_parent(place)
         del self._entries(directory, path)[place.keys[-1]]
         directory.mtime = self._now()
-        self._drop(node, place.at.volume)
+        yield from self._drop_in_steps(node, place.at.volume)
         if type(node.data) is SocketListener:
             self._sockets_changed()
 

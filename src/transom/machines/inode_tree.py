@@ -34,6 +34,7 @@ DIRECTORY: Final = FORMAT["directory"]
 FILE: Final = FORMAT["file"]
 SOCKET: Final = FORMAT["socket"]
 NOTHING: Final = Inode("", 0, None, 0.0)
+STEP: Final = 20_000  # files that are removed before other tasks may run
 COMMON: Final = 32  # characters
 _ZEROS_COUNTED: Final = 16 << 20  # above this size, only the size of an all-zero file is stored
 _GROWS_IN_PLACE: Final = (
@@ -343,8 +344,14 @@ class InodeTree:
 
     def _drop(self, node: Inode, volume: FileVolume) -> None:
         """Frees its space; frozen nodes use none here."""
+        for _ in self._drop_in_steps(node, volume):
+            pass
+
+    def _drop_in_steps(self, node: Inode, volume: FileVolume) -> Iterator[None]:
         size = count = 0
-        for inner in all_inodes(node):
+        for number, inner in enumerate(all_inodes(node), 1):
+            if number % STEP == 0:
+                yield
             if not inner.mode & FROZEN and inner.unlink():
                 size += self._style.blocks(inner.data)
                 count += 1

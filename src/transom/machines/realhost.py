@@ -23,6 +23,7 @@ from transom.machines.linux import LinuxHost
 from transom.machines.machine import HostClock
 from transom.machines.realfiles import RealFiles
 from transom.machines.styles import POSIX, WINDOWS
+from transom.machines.windows.accounts import AccountDatabase
 from transom.machines.windows.hns import HostNetworkService
 from transom.machines.windows.host import WindowsHost
 from transom.machines.windows.registry import WindowsRegistry
@@ -98,6 +99,7 @@ class RealHost:
             usage=min(total, system + use.usage),
             rss=min(total, system + use.rss),
             paged=use.paged,
+            commit_limit=self._model.memory().commit_limit,
         )
 
     def cpu_seconds(self) -> float:
@@ -184,6 +186,10 @@ class RealWindowsHost(RealHost):
     @property
     def hns(self) -> HostNetworkService:
         return self._windows.hns
+
+    @property
+    def account_database(self) -> AccountDatabase:
+        return self._windows.account_database
 
     @property
     def computer_name(self) -> str:

@@ -65,7 +65,7 @@ class FakeImages:
         self.known[name] = FakeImage(identity, document, [])
         return identity
 
-    async def pull(self, image: str, auth: AuthConfig | None) -> str:
+    async def pull(self, image: str, auth: AuthConfig | None, *, any_build: bool = False) -> str:
         found = self.find(image)
         if found is None:
             raise RuntimeFailure(

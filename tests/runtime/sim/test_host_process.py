@@ -15,14 +15,17 @@ CONFIG = r"C:\var\lib\kubelet\pods\uid-1\volumes\config"
 
 
 async def start(
-    r: rig.Rig, user: str = r"NT AUTHORITY\SYSTEM", image: str = CORE, **fields: Any
+    r: rig.Rig,
+    user: str = r"NT AUTHORITY\SYSTEM",
+    image: str = CORE,
+    command: tuple[str, ...] = ("serve", "8080"),
+    **fields: Any,
 ) -> str:
     sandbox = await r.sandbox(hostname="", linux=LinuxSandbox(host_network=True, host_process=True))
     r.host.files.mkdir(CONFIG)
     r.host.files.write(CONFIG + r"\a.txt", b"mounted")
     return await r.container(
-        "serve",
-        "8080",
+        *command,
         image=image,
         sandbox=sandbox,
         windows=WindowsContainer(run_as_user_name=user, host_process=True),
@@ -58,7 +61,8 @@ async def test_volumes_are_at_their_mount_paths_since_containerd_1_7() -> None:
     r = make()
     await start(r)
     context = r.programs[0].context
-    assert context.env["CONTAINER_SANDBOX_MOUNT_POINT"] == r"C:\hpc" == context.cwd
+    assert context.env["CONTAINER_SANDBOX_MOUNT_POINT"] == "C:\\hpc\\"
+    assert context.cwd == r"C:\hpc"
     assert context.files.read(r"C:\etc\config\a.txt") == b"mounted"
     assert context.files.read(r"C:\hpc\etc\config\a.txt") == b"mounted"
 
@@ -68,8 +72,8 @@ async def test_volumes_are_below_the_mount_point_in_containerd_1_6() -> None:
     r = make("1.6.36")
     made = await start(r)
     context = r.programs[0].context
-    point = context.env["CONTAINER_SANDBOX_MOUNT_POINT"]
-    assert point == rf"C:\C\{made}" and r.host.files.exists(point)
+    point = context.env["CONTAINER_SANDBOX_MOUNT_POINT"].removesuffix("\\")
+    assert point == context.cwd == rf"C:\C\{made}" and r.host.files.exists(point)
     assert context.files.read(rf"{point}\etc\config\a.txt") == b"mounted"
     assert not context.files.exists(r"C:\etc\config\a.txt")
     await r.do(r.runtime.remove_container(made))
@@ -152,3 +156,42 @@ async def test_limits_count() -> None:
     r = make()
     await start(r)
     assert r.programs[0].context.usage.memory(1 << 20)
+
+
+@pytest.mark.parametrize("version", ["1.6.36", "1.7.29"])
+async def test_the_volume_has_the_files_of_the_image(version: str) -> None:
+    r = make(version)
+    await start(r)
+    context = r.programs[0].context
+    point = context.env["CONTAINER_SANDBOX_MOUNT_POINT"]
+    assert context.files.exists(rf"{point}Windows\System32\cmd.exe")
+    context.files.write(rf"{point}own.txt", b"of this container")
+    await start(r, command=("ignore",))
+    other = r.programs[1].context
+    assert not other.files.exists(other.env["CONTAINER_SANDBOX_MOUNT_POINT"] + "own.txt")
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "expected"),
+    [
+        ("1.7.29", r"C:\k", r"C:\k"),
+        ("1.7.29", "$env:CONTAINER_SANDBOX_MOUNT_POINT/k", r"C:\hpc\k"),
+        ("1.6.36", r"C:\k", r"{point}\k"),
+        ("1.6.36", r"%CONTAINER_SANDBOX_MOUNT_POINT%\k", r"{point}\k"),
+    ],
+)
+async def test_working_directories(version: str, asked: str, expected: str) -> None:
+    r = make(version)
+    made = await start(r, working_dir=asked)
+    assert r.programs[0].context.cwd == expected.format(point=rf"C:\C\{made}")
+
+
+async def test_the_runtime_expands_the_mount_point() -> None:
+    r = make()
+    variable = ("CONFIG", r"%CONTAINER_SANDBOX_MOUNT_POINT%\etc\config")
+    await start(r, env=(variable,), args=("$env:CONTAINER_SANDBOX_MOUNT_POINT/run.ps1",))
+    context = r.programs[0].context
+    assert context.argv[-1] == r"C:\hpc/run.ps1"
+    assert context.env["CONFIG"] == r"C:\hpc\etc\config"
+    path = next(value for name, value in context.env.items() if name.lower() == "path")
+    assert "C:\\hpc\\" in path.split(";")

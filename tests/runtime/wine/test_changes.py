@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transom.machines.windows.accounts import ADMINISTRATOR, SYSTEM, USER
+from transom.machines.windows.accounts import ADMINISTRATOR, SYSTEM, USER, WindowsUser
 from transom.runtime.wine import changes, helpers, installation
 from transom.runtime.wine.portable_executable import PortableExecutable
 
@@ -54,9 +54,10 @@ def test_other_files_stay_as_they_are(content: bytes) -> None:
 def test_a_server_has_one_account() -> None:
     old = changes.sid_bytes("S-1-5-21-0-0-0-1000")
     server = b"begin" + old + b"end"
-    for user in (ADMINISTRATOR, USER):
+    for user in (ADMINISTRATOR, USER, SYSTEM):
         made = changes.server_for(server, user)
         assert made is not None and len(made) == len(server)
         assert changes.sid_bytes(user.sid) in made and old not in made
-    assert changes.server_for(server, SYSTEM) is None
+    local = WindowsUser("bob", "WEB", "S-1-5-21-1-2-3-1000")
+    assert changes.server_for(server, local) is None
     assert changes.server_for(server + old, USER) is None

@@ -50,11 +50,9 @@ _PROFILES: Final = {
     "S-1-5-20": r"C:\Windows\ServiceProfiles\NetworkService",
 }
 SYSTEM: Final = WindowsUser("SYSTEM", "NT AUTHORITY", security.SYSTEM, True)
-_SYSTEM: Final = (
-    SYSTEM,
-    WindowsUser("LOCAL SERVICE", "NT AUTHORITY", "S-1-5-19"),
-    WindowsUser("NETWORK SERVICE", "NT AUTHORITY", "S-1-5-20"),
-)
+LOCAL_SERVICE: Final = WindowsUser("LOCAL SERVICE", "NT AUTHORITY", "S-1-5-19")
+NETWORK_SERVICE: Final = WindowsUser("NETWORK SERVICE", "NT AUTHORITY", "S-1-5-20")
+_SYSTEM: Final = (SYSTEM, LOCAL_SERVICE, NETWORK_SERVICE)
 _ALIASES: Final = {
     "LocalService": "LOCAL SERVICE",
     "NetworkService": "NETWORK SERVICE",

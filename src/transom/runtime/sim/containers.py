@@ -105,7 +105,12 @@ def _make_files(core: SimCore, record: SimContainer) -> LayeredFiles:
     if not record.host_process:
         hostname = core.hostname_in(record.sandbox)
         return files.make_container_files(
-            core.host, record, hostname, core.texts, docker=core.docker
+            core.host,
+            record,
+            hostname,
+            core.texts,
+            docker=core.docker,
+            images=core.images.spec,
         )
     try:
         return host_process.host_process_files(core, record, root_of(record.spec.info))

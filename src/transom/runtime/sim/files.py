@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +20,14 @@ from transom.machines.styles import POSIX
 from transom.machines.trees import TreeFile, make_tree, with_share
 from transom.machines.windows.host import WindowsHost
 from transom.network.api import DnsConfig
-from transom.runtime.api import ContainerConfig, RuntimeFailure
+from transom.runtime.api import ContainerConfig, Mount, RuntimeFailure
+from transom.runtime.imagevolumes import (
+    IMAGE_VOLUMES_ON_WINDOWS,
+    image_sub_path_is_file,
+    image_sub_path_missing,
+    image_volume_path,
+)
+from transom.runtime.sim.catalogue import CatalogueImage
 from transom.runtime.sim.records import SimContainer
 from transom.runtime.sim.rootfs import root_of
 from transom.runtime.sim.texts import RuntimeTexts
@@ -32,6 +41,7 @@ else:
     windows_match = lazy_import("transom.windows.match")
     windows_records = lazy_import("transom.windows.records")
 
+_MOST_MOUNTS = 5_000  # of a container; Linux allows 100,000 for all of a mount namespace
 PIPES = "\\\\.\\pipe\\"
 
 
@@ -42,8 +52,9 @@ def make_container_files(
     texts: RuntimeTexts,
     *,
     docker: bool,
+    images: Callable[[str], CatalogueImage | None],
 ) -> LayeredFiles:
-    """Raises RuntimeFailure."""
+    """`images` finds an image by its id. Raises RuntimeFailure."""
     config, identity = container.config, container.id
     root = base_tree(host, container, docker=docker)
     read_only = _read_only(container)
@@ -54,7 +65,12 @@ def make_container_files(
             root,
         )
     files = host.container_files(root, read_only=read_only)
+    if len(config.mounts) > _MOST_MOUNTS:
+        raise texts.create_failed(identity, f"failed to mount: {os.strerror(errno.ENOSPC)}")
     for mount in config.mounts:
+        if mount.image:
+            _mount_image(host, container, files, mount, images(mount.image), texts)
+            continue
         if isinstance(host, WindowsHost) and docker:
             _check_docker_mount(
                 host, mount.host_path, mount.container_path, mount.read_only, texts, identity
@@ -82,6 +98,29 @@ def make_container_files(
                 ),
             ) from error
     return files
+
+
+def _mount_image(
+    host: LinuxHost | WindowsHost,
+    container: SimContainer,
+    files: LayeredFiles,
+    mount: Mount,
+    image: CatalogueImage | None,
+    texts: RuntimeTexts,
+) -> None:
+    """Raises RuntimeFailure."""
+    if isinstance(host, WindowsHost):  # containerd on Windows sees a mount without a host path
+        raise texts.create_failed(container.id, IMAGE_VOLUMES_ON_WINDOWS)
+    if image is None:
+        raise texts.no_image(mount.image)
+    source = host.container_files(root_of(image.info))
+    path = f"/{mount.image_sub_path}" if mount.image_sub_path else "/"
+    within = image_volume_path(container.sandbox.id, mount.image)
+    if not source.exists(path):
+        raise image_sub_path_missing(mount, within)
+    if source.stat(path).kind != "directory":
+        raise image_sub_path_is_file(mount, within)
+    files.add_tree(mount.container_path, source.share(path, True))
 
 
 def base_tree(host: LinuxHost | WindowsHost, container: SimContainer, *, docker: bool) -> Inode:

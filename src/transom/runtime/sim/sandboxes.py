@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from transom.machines.windows import host_process
 from transom.network.api import NetworkFailure, SandboxNetwork
 from transom.runtime.api import RuntimeFailure, SandboxConfig
 from transom.runtime.sim import containers
@@ -16,7 +17,6 @@ from transom.windows.builds import BUILDS
 HYPERV_ANNOTATION = "experimental.windows.kubernetes.io/isolation-type"
 _PROCESS, _HYPERVISOR = "runhcs-wcow-process", "runhcs-wcow-hypervisor"
 _HYPERVISOR_SINCE = (1, 7)
-_HOST_PROCESS_SINCE = (1, 6)
 
 
 def default_handlers(windows: bool, build: int, version: tuple[int, ...]) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def runs_as_host_process(core: SimCore, config: SandboxConfig) -> bool:
         config.linux.host_process
         and core.windows
         and not core.docker
-        and core.version >= _HOST_PROCESS_SINCE
+        and core.version >= host_process.SINCE
     )
 
 

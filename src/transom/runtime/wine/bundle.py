@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from transom.machines.realfiles import RealFiles
 from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.api import Mount
+from transom.runtime.native.monitor.staging import SHARED
 from transom.runtime.native.platform import ContainerRequest, Spec
 from transom.runtime.oci import seccomp
 from transom.runtime.wine import accounts, drives, jobs, registry, roots
@@ -90,17 +91,22 @@ class BundlePlaces:
     """The paths of one container on this machine."""
 
     prefix: Path
+    drive: Path
+    """Its C: drive: its snapshot, or the node's for a HostProcess container."""
 
 
 def bundle_places(request: ContainerRequest) -> BundlePlaces:
-    return BundlePlaces(request.folder / "platform" / "prefix")
+    host_process = request.sandbox.plan.host_process
+    drive = Path(request.host.real("C:\\")) if host_process else request.snapshot
+    return BundlePlaces(request.folder / "platform" / "prefix", drive)
 
 
 def make_root(
     installation: WineInstallation, user: WindowsUser, helpers: Helpers, request: ContainerRequest
 ) -> Path:
     node = request.folder.parents[1]
-    hosts = f"{_DRIVE_C}/{_HOSTS}"
+    drive = bundle_places(request).drive
+    hosts = f"{_DRIVE_C}/{drives.spelled_path(drive, _HOSTS.split('/'))}"
     folders = (*_FOLDERS, *(target[1:] for _, target in unix_half.binds(installation.folders)))
     return roots.prefix_root(
         node / "roots", folders, jobs.PREFIX, hosts, user, helpers, request.sandbox.config.dns
@@ -330,8 +336,11 @@ def wine_specification(
     root: Path,
     process: Spec,
     replacements: Mapping[Path, Path],
+    drive_mounts: Sequence[Spec],
 ) -> Spec:
-    """`replacements`: see `Template.replacements`."""
+    """`replacements`: see `Template.replacements`. `drive_mounts`: the C: drive, with what is
+    mounted on it.
+    """
     sandbox = request.sandbox
     mounts: list[Spec] = [
         _mount("/proc", "proc", ()),
@@ -346,13 +355,9 @@ def wine_specification(
         *(_bind(folder, folder, "ro") for folder in _FONTS if os.path.isdir(folder)),
         *(_bind(source, target, "ro") for source, target in unix_half.binds(installation.folders)),
         _bind(str(bundle_places(request).prefix), jobs.PREFIX, "rw"),
-        _bind(str(request.snapshot), _DRIVE_C, "rw"),
+        *drive_mounts,
     ]
     piped = [mount for mount in request.config.mounts if pipe_name(mount)]
-    volumes = destinations(
-        request.snapshot, (mount for mount in request.config.mounts if not pipe_name(mount))
-    )
-    mounts += [request.host.bind(mount, path) for mount, path in volumes]
     mounts += [request.host.bind(mount, f"{_PIPES}/{number}") for number, mount in enumerate(piped)]
     network = [{"type": "network", "path": f"/proc/{sandbox.pid}/ns/net"}] if sandbox.pid else []
     return {
@@ -370,6 +375,41 @@ def wine_specification(
             "readonlyPaths": list(_READ_ONLY),
         },
     }
+
+
+def container_drive(request: ContainerRequest) -> list[Spec]:
+    """The C: drive of a container, with its volumes."""
+    volumes = destinations(
+        request.snapshot, (mount for mount in request.config.mounts if not pipe_name(mount))
+    )
+    return [
+        _bind(str(request.snapshot), _DRIVE_C, "rw"),
+        *(request.host.bind(mount, path) for mount, path in volumes),
+    ]
+
+
+def host_process_drive(
+    request: ContainerRequest, mount_point: str, targets: Callable[[str], Sequence[str]]
+) -> list[Spec]:
+    """The node's C: drive, with the volume of the container at its mount point. `targets` of a
+    volume's mount path are the paths at which it is mounted. Pipes are reached by their own path.
+    """
+    drive = bundle_places(request).drive
+    names = drives.split_windows_path(mount_point)[1]
+    volume = f"{_DRIVE_C}/{drives.spelled_path(drive, names)}"
+    own = {**_bind(str(request.snapshot), volume, "rw"), SHARED: True}
+    found = [
+        replace(mount, container_path=target)
+        for mount in request.config.mounts
+        if not pipe_name(mount)
+        for target in targets(mount.container_path)
+    ]
+    node = Mount("C:\\", "C:\\")
+    return [
+        request.host.bind(node, _DRIVE_C),
+        own,
+        *(request.host.bind(mount, path) for mount, path in destinations(drive, found)),
+    ]
 
 
 def _mount(destination: str, kind: str, options: Sequence[str]) -> Spec:

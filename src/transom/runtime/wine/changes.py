@@ -16,7 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from transom.machines.windows.accounts import ADMINISTRATOR, USER, WindowsUser
+from transom.machines.windows.accounts import (
+    ADMINISTRATOR,
+    LOCAL_SERVICE,
+    NETWORK_SERVICE,
+    SYSTEM,
+    USER,
+    WindowsUser,
+)
 from transom.runtime.wine import messages
 from transom.runtime.wine.portable_executable import PortableExecutable
 
@@ -49,7 +56,8 @@ _REPLACED: Final[Mapping[WindowsUser, tuple[str, str]]] = {
     ADMINISTRATOR: ("S-1-5-64-21", "Digest Authentication"),
     USER: ("S-1-5-64-14", "SChannel Authentication"),
 }
-ACCOUNTS: Final = tuple(_REPLACED)
+# Accounts whose processes have their SID: those above, and those that Wine knows.
+ACCOUNTS: Final = (*_REPLACED, SYSTEM, LOCAL_SERVICE, NETWORK_SERVICE)
 _WINE_USER: Final = "S-1-5-21-0-0-0-1000"
 _IS_USER, _IS_GROUP = 1, 5  # SidTypeUser, SidTypeWellKnownGroup
 
@@ -155,10 +163,10 @@ def sid_bytes(sid: str) -> bytes:
 
 def server_for(server: bytes, user: WindowsUser) -> bytes | None:
     """A wineserver that gives its processes the SID of an account; None for accounts other than
-    those of `_REPLACED`, whose names Wine could not look up, and for an unexpected server binary.
+    `ACCOUNTS`, whose names Wine could not look up, and for an unexpected server binary.
     """
     old, new = sid_bytes(_WINE_USER), sid_bytes(user.sid)
-    if user not in _REPLACED or server.count(old) != 1:
+    if user not in ACCOUNTS or server.count(old) != 1:
         return None
     return server.replace(old, new.ljust(len(old), b"\0"))
 

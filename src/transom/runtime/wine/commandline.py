@@ -44,10 +44,6 @@ def container_command_line(config: ContainerConfig, image: Mapping[str, Any]) ->
     return " ".join((arguments[0], *(quote_argument(argument) for argument in arguments[1:])))
 
 
-def program_of_command_line(line: str) -> str:
-    return _program(line)[0]
-
-
 def _program(line: str) -> tuple[str, str]:
     line = line.lstrip(" \t")
     if line.startswith('"'):

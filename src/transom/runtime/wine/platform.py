@@ -12,6 +12,7 @@ from subprocess import SubprocessError
 from typing import Any, Final, Literal
 
 from transom.kit.argv import join_arguments
+from transom.machines.windows import host_process as host_process_rules
 from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.api import (
     ContainerConfig,
@@ -20,6 +21,7 @@ from transom.runtime.api import (
     SandboxConfig,
     WindowsResources,
 )
+from transom.runtime.imagevolumes import IMAGE_VOLUMES_ON_WINDOWS
 from transom.runtime.native.platform import (
     CannotStart,
     CgroupLimits,
@@ -42,6 +44,7 @@ from transom.runtime.wine import (
     template,
     texts,
 )
+from transom.runtime.wine import host_process as host_processes
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.watching import watch_job
 from transom.windows import builds
@@ -87,6 +90,10 @@ class WinePlatform:
     ) -> None:
         version = version or ("1.4.3" if engine == "containerd" else "19.3.14")
         self.version = RuntimeVersion(engine, f"{version}-wine")
+        # of HostProcess containers, which docker does not know
+        self._containerd = (
+            host_process_rules.parse_version(version) if engine == "containerd" else ()
+        )
         self._cache = cache
         self._build = build
         self._engine = engine
@@ -140,16 +147,24 @@ class WinePlatform:
         """
         if config.linux.host_network and self._engine == "docker":
             raise DockerTexts().sandbox_start("", config.name, "network host not found")
+        if config.linux.host_process and self._containerd >= host_process_rules.SINCE:
+            return SandboxPlan(
+                hostname=node, network=False, ipc=False, pid=False, host_process=True
+            )
         return SandboxPlan(hostname=config.hostname or node, ipc=False, pid=False)
 
     async def layers(self, request: ContainerRequest) -> Sequence[Path]:
         made = await self.prepare()
+        if request.sandbox.plan.host_process:
+            return request.image.layers or [made.empty]
         number = self._build_of(request).number
         if self._build is not None and not builds.process_isolation(self._build, number):
             raise self._texts.other_build(request.id, request.sandbox.plan.hostname)
         return [made.drive, made.helpers, *request.image.layers]
 
     def _build_of(self, request: ContainerRequest) -> builds.WindowsBuild:
+        if request.sandbox.plan.host_process:
+            return builds.BUILDS.get(self._build or 0, builds.DEFAULT)
         named = builds.build_by_name(str(request.image.config.get("os.version", "")))
         return named or builds.BUILDS.get(self._build or 0, builds.DEFAULT)
 
@@ -161,10 +176,19 @@ class WinePlatform:
         line = commandline.container_command_line(request.config, _image(request))
         if not line:
             raise self._texts.no_command(request.id)
+        if request.sandbox.plan.host_process:
+            line = host_process_rules.expand_mount_point(line, self._mount_point(request))
+            if user is None:
+                raise self._texts.cannot_create(request.id, host_process_rules.LOGON_FAILED)
         if user is None:
             raise self._texts.cannot_start(request.id, texts.BAD_LOGON)
         if self._engine == "docker":
             _check_docker_mounts(request)
+        if any(mount.image for mount in request.config.mounts):
+            raise RuntimeFailure(
+                "Unknown",
+                f'failed to generate container "{request.id}" spec: {IMAGE_VOLUMES_ON_WINDOWS}',
+            )
         made, wine = await self.prepare(), self._installed()
         return await asyncio.to_thread(self._write, request, user, line, made, wine)
 
@@ -182,21 +206,23 @@ class WinePlatform:
             request.sandbox.plan.hostname,
         )
         at.prefix.mkdir(parents=True)
-        drives.join_windows_path(request.snapshot, made.drive, request.image.layers)
+        host_process = request.sandbox.plan.host_process
+        if host_process:
+            host_processes.install_windows(at.drive, made)
+        else:
+            drives.join_windows_path(request.snapshot, made.drive, request.image.layers)
         made.write_registry(at.prefix, self._build_of(request), bundle.bundle_adapter(request))
         bundle.make_prefix(at.prefix, owner, request)
         root = bundle.make_root(wine, user, self._helpers, request)
-        if owner:
+        if owner and not host_process:
             bundle.let_users_write(request.snapshot, request.image.layers)
-        bundle.make_directory(
-            request.snapshot, drives.split_windows_path(_directory(request)), owner
-        )
+        bundle.make_directory(at.drive, drives.split_windows_path(self._directory(request)), owner)
         bundle.make_user_profile(
-            request.snapshot,
-            drives.spelled_path(request.snapshot, drives.split_windows_path(user.profile)[1]),
+            at.drive,
+            drives.spelled_path(at.drive, drives.split_windows_path(user.profile)[1]),
             owner,
         )
-        if self._helpers.get("wdns.so") is None:
+        if self._helpers.get("wdns.so") is None and not host_process:
             bundle.announce_names(request.snapshot, hostname, request.sandbox.ips)
         command = self._command(request, user, line, jobs.MAIN, wine)
         args = bundle.first_args(wine, self._helpers, request, command)
@@ -206,6 +232,9 @@ class WinePlatform:
             root,
             self._process(request, user, args, wine),
             made.replacements(wine, user),
+            host_processes.drive_mounts(request, self._containerd)
+            if host_process
+            else bundle.container_drive(request),
         )
 
     def _command(
@@ -223,7 +252,7 @@ class WinePlatform:
             bundle.bundle_places(request).prefix,
             name,
             accounts.unix_id(user),
-            cwd=_directory(request),
+            cwd=self._directory(request),
             command=line,
             env=self._environment(request, user),
         )
@@ -253,9 +282,23 @@ class WinePlatform:
 
     def _environment(self, request: ContainerRequest, user: WindowsUser) -> dict[str, str]:
         cpus = _resources(request.config).cpu_count or os.cpu_count() or 1
-        return environment.process_environment(
+        env = environment.process_environment(
             user, request.sandbox.plan.hostname, cpus, self._given(request)
         )
+        if not request.sandbox.plan.host_process:
+            return env
+        return dict(
+            host_process_rules.host_process_variables(env.items(), self._mount_point(request))
+        )
+
+    def _mount_point(self, request: ContainerRequest) -> str:
+        return host_process_rules.mount_point(self._containerd, request.id)
+
+    def _directory(self, request: ContainerRequest) -> str:
+        asked = request.config.working_dir or str(_image(request).get("WorkingDir") or "")
+        if request.sandbox.plan.host_process:
+            return host_process_rules.working_directory(self._containerd, request.id, asked)
+        return asked or _DEFAULT_DIRECTORY
 
     def _given(self, request: ContainerRequest) -> list[tuple[str, str]]:
         return [
@@ -264,6 +307,8 @@ class WinePlatform:
         ]
 
     def _user(self, request: ContainerRequest) -> WindowsUser | None:
+        if request.sandbox.plan.host_process:
+            return host_processes.host_process_account(request, self._containerd)
         return accounts.find_wine_account(
             request.config, _image(request), request.image.layers, request.sandbox.plan.hostname
         )
@@ -294,6 +339,9 @@ class WinePlatform:
         self, container: RunningContainer, command: Sequence[str], *, tty: bool, exec_id: str
     ) -> Spec:
         request = container.request
+        if request.sandbox.plan.host_process:
+            point = self._mount_point(request)
+            command = [host_process_rules.expand_mount_point(part, point) for part in command]
         user, wine = self._user(request), self._installed()
         if user is None:
             raise self._texts.cannot_exec(request.id, exec_id, texts.BAD_LOGON)
@@ -301,7 +349,7 @@ class WinePlatform:
         seen = Path(f"/proc/{container.pid}/root{jobs.PREFIX}")  # with its volumes
         known = os.access(seen, os.R_OK)  # unprivileged users may not
         if not command or (
-            known and not drives.has_program(seen, command[0], folders, _directory(request))
+            known and not drives.has_program(seen, command[0], folders, self._directory(request))
         ):
             raise self._texts.cannot_exec(request.id, exec_id, texts.NOT_FOUND)
         try:
@@ -350,7 +398,9 @@ class WinePlatform:
         return code
 
     def finished(self, request: ContainerRequest) -> None:
-        """Everything is in the container's own directory, which is removed with it."""
+        """Everything else is in the container's own directory, which is removed with it."""
+        if request.sandbox.plan.host_process:
+            host_processes.discard_account(request)
 
     # Statistics
 
@@ -404,11 +454,3 @@ def _resources(config: ContainerConfig) -> WindowsResources:
 def _image(request: ContainerRequest) -> Mapping[str, Any]:
     found = request.image.config.get("config")
     return found if isinstance(found, Mapping) else {}
-
-
-def _directory(request: ContainerRequest) -> str:
-    return (
-        request.config.working_dir
-        or str(_image(request).get("WorkingDir") or "")
-        or _DEFAULT_DIRECTORY
-    )

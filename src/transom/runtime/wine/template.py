@@ -33,7 +33,7 @@ from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import WineInstallation
 from transom.windows.builds import WindowsBuild
 
-RECIPE: Final = 9  # increment with every change of the content
+RECIPE: Final = 10  # increment with every change of the content
 
 USER_ID: Final = (
     59302  # for accounts that are not administrators (those are 0): unused on the machine itself
@@ -43,6 +43,7 @@ _SECONDS: Final = 180
 SYSTEM32: Final = "windows/system32"
 _CHANGED: Final = "changed"
 _SERVERS: Final = "servers"
+_EMPTY: Final = "empty"
 PROFILE: Final = (
     "AppData/Local/Temp",
     "AppData/Local/Microsoft",
@@ -124,6 +125,11 @@ class WineTemplate:
     @property
     def drive(self) -> Path:
         return self.folder / "drive_c"
+
+    @property
+    def empty(self) -> Path:
+        """A directory without content: the layer of an image that has none."""
+        return self.folder / _EMPTY
 
     def replacements(self, installation: WineInstallation, user: WindowsUser) -> dict[Path, Path]:
         """The files that replace those of the installation in containers of an account, as far as
@@ -263,6 +269,7 @@ def _make(work: Path, installation: WineInstallation, helpers: Helpers) -> None:
         changed = changes.apply_file_changes(file.read_bytes(), steps) if file.exists() else None
         if changed is not None:
             (template / _CHANGED / name).write_bytes(changed)
+    (template / _EMPTY).mkdir()
     (template / _SERVERS).mkdir()
     for user in changes.ACCOUNTS:
         server = changes.server_for(installation.server.read_bytes(), user)

@@ -4,16 +4,15 @@ network of their machine.
 
 from __future__ import annotations
 
-import ntpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from transom.machines.windows import host_process
 from transom.machines.windows.system import SystemResources, WindowsSystem
 from transom.runtime.sim import systems as sim_systems
 from transom.runtime.sim.container_windows import ContainerWindows
 from transom.runtime.sim.context import SimContext
 from transom.runtime.sim.core import SimCore
-from transom.runtime.sim.host_process import MOUNT_POINT, mount_point
 from transom.runtime.sim.login.context import NodeView, machine_network
 from transom.runtime.sim.records import SimContainer
 from transom.runtime.sim.table import ProcessIdTable
@@ -71,14 +70,19 @@ class HostProcessContext(SimContext):
     @property
     def env(self) -> dict[str, str]:
         env = super().env
-        env.setdefault(MOUNT_POINT, mount_point(self._core, self._container))
+        if host_process.MOUNT_POINT not in env:
+            env |= host_process.host_process_variables(env.items(), self._mount_point)
         return env
+
+    @property
+    def _mount_point(self) -> str:
+        return host_process.mount_point(self._core.version, self._container.id)
 
     @property
     def cwd(self) -> str:
         config, spec = self._container.config, self._container.spec
         asked = self._directory or config.working_dir or spec.working_dir
-        return ntpath.normpath(ntpath.join(mount_point(self._core, self._container), asked))
+        return host_process.working_directory(self._core.version, self._container.id, asked)
 
     @property
     def build(self) -> str:
@@ -111,5 +115,7 @@ def create_sim_program(
 ) -> SimContext:
     """The context of a program in a container."""
     if container.host_process:
+        point = host_process.mount_point(core.version, container.id)
+        argv = tuple(host_process.expand_mount_point(argument, point) for argument in argv)
         return HostProcessContext(find_machine(), core, container, argv, **more)
     return SimContext(core, container, argv, **more)

@@ -85,12 +85,6 @@ class MachineProcesses(ProcessIdTable):
             for owner, _, entry in self._in_containers()
         }
 
-    def container_of(self, pid: int) -> str:
-        """The id of the compute system whose job object the process is in; empty for the machine's
-        own.
-        """
-        return next((owner for owner, _, entry in self._in_containers() if entry.pid == pid), "")
-
     def signal(self, pid: int, name: str) -> bool:
         for owner, inner, entry in self._in_containers():
             if entry.pid == pid:

@@ -29,7 +29,7 @@ if ($LASTEXITCODE -ne 0) {
     exit 1
 }
 
-# flanneld makes the network anew. Containers on the old one would lose their address: the kubelet makes others in their place.
+# flanneld recreates the network. Containers on the old one would lose their address, so they are removed and the kubelet creates others.
 $old = Get-HnsNetwork | ? Name -eq $network
 if ($old) {
     if (Get-Process dockerd -ErrorAction SilentlyContinue) {

@@ -1,0 +1,187 @@
+"""HostProcess containers under Wine: the node's drive and network, accounts, mounts by version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import ContextFactory
+from tests.runtime import behaviour
+from tests.runtime.behaviour import Bench
+from tests.runtime.wine.conftest import unavailable
+
+from transom.kit.clock import RealClock
+from transom.machines.realhost import RealWindowsHost
+from transom.runtime.api import (
+    LinuxSandbox,
+    Mount,
+    RuntimeFailure,
+    SandboxConfig,
+    WindowsContainer,
+)
+from transom.runtime.images.service import ImageService
+from transom.runtime.native.store import NodeImages
+from transom.runtime.wine.platform import WinePlatform
+from transom.windows.builds import BUILDS
+
+IMAGE = "mcr.microsoft.com/windows/nanoserver:21H2"
+OTHER_BUILD = "mcr.microsoft.com/windows/nanoserver:1809"
+SYSTEM = r"NT AUTHORITY\SYSTEM"
+HOST_PROCESS = LinuxSandbox(host_network=True, host_process=True)
+
+
+@pytest.fixture
+def play(tmp_path: Path, cache: Path) -> ContextFactory:
+    why = unavailable()
+    if why:
+        pytest.skip(why)
+
+    @asynccontextmanager
+    async def run(version: str = "1.7.29") -> AsyncIterator[Bench]:
+        host = RealWindowsHost("win1", RealClock(), tmp_path / "node", build=BUILDS[20348])
+        images = NodeImages(ImageService(tmp_path / "images"), "test/win1", "windows", 20348)
+        platform = WinePlatform(cache, build=20348, version=version)
+        await platform.prepare()
+        async with (
+            asyncio.timeout(100),
+            behaviour.native(tmp_path, host, platform, images) as (runtime, network, cgroup),  # type: ignore[arg-type]
+        ):
+            bench = Bench(
+                "wine",
+                runtime,
+                host,
+                behaviour.Windows(),
+                IMAGE,
+                r"C:\var\log\pods\web",
+                network,
+                None,
+                tmp_path,
+                cgroup,
+            )
+            bench.runtime.subscribe(bench.heard)
+            yield bench
+
+    return run
+
+
+async def host_process(b: Bench, command: tuple[str, ...], user: str = SYSTEM, **more: Any) -> str:
+    sandbox = await b.sandbox(linux=HOST_PROCESS)
+    windows = WindowsContainer(run_as_user_name=user, host_process=True)
+    return await b.run(command, sandbox, windows=windows, **more)
+
+
+async def printed(b: Bench, line: str, user: str = SYSTEM, **more: Any) -> list[str]:
+    made = await host_process(b, ("cmd", "/c", line), user, **more)
+    await b.ended(made)
+    return b.printed(made)
+
+
+async def test_it_sees_the_drive_the_build_and_the_name_of_the_node(play: ContextFactory) -> None:
+    async with play() as b:
+        b.host.files.write(r"C:\host.txt", b"of the node")
+        lines = await printed(b, r"type C:\host.txt & echo. & hostname & ver & echo here> C:\made")
+        assert [line for line in lines if line] == [
+            "of the node",
+            "WIN1",
+            "Microsoft Windows 10.0.20348",
+        ]
+        assert b.host.files.read(r"C:\made") == b"here\r\n"
+        [sandbox] = b.runtime.sandboxes()
+        assert sandbox.ips == ()
+
+
+async def test_mounts_are_at_their_paths_since_containerd_1_7(play: ContextFactory) -> None:
+    async with play() as b:
+        path, _ = b.volume("data")
+        b.host.files.write(rf"{path}\a", b"mounted\n")
+        lines = await printed(
+            b,
+            r"cd & type C:\etc\conf\a & type %CONTAINER_SANDBOX_MOUNT_POINT%\etc\conf\a",
+            mounts=(Mount(r"C:\etc\conf", path),),
+        )
+        assert lines == [r"C:\hpc", "mounted", "mounted"]
+
+
+async def test_mounts_are_below_the_mount_point_in_containerd_1_6(play: ContextFactory) -> None:
+    async with play("1.6.36") as b:
+        path, _ = b.volume("data")
+        b.host.files.write(rf"{path}\a", b"mounted\n")
+        made = await host_process(
+            b,
+            (
+                "cmd",
+                "/c",
+                r"cd & type %CONTAINER_SANDBOX_MOUNT_POINT%\etc\conf\a & "
+                r"if not exist C:\etc\conf\a echo only there",
+            ),
+            mounts=(Mount(r"C:\etc\conf", path),),
+        )
+        await b.ended(made)
+        assert b.printed(made) == [rf"C:\C\{made}", "mounted", "only there"]
+
+
+async def test_older_versions_start_an_ordinary_container(play: ContextFactory) -> None:
+    async with play("1.5.9") as b:
+        b.host.files.write(r"C:\host.txt", b"of the node")
+        windows = WindowsContainer(run_as_user_name="ContainerUser", host_process=True)
+        sandbox = await b.sandbox(linux=HOST_PROCESS)
+        line = r"if not exist C:\host.txt echo isolated"
+        assert await b.output(("cmd", "/c", line), sandbox, windows=windows) == ["isolated"]
+        [found] = b.runtime.sandboxes()
+        assert found.ips != ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (SYSTEM, r"nt authority\system"),
+        (r"NT AUTHORITY\Local service", r"nt authority\local service"),
+        (r"NT AUTHORITY\NetworkService", r"nt authority\network service"),
+    ],
+)
+async def test_service_accounts(play: ContextFactory, asked: str, shown: str) -> None:
+    async with play() as b:
+        assert await printed(b, "whoami", asked) == [shown]
+
+
+async def test_a_group_gets_an_account_for_the_time_of_the_container(play: ContextFactory) -> None:
+    async with play() as b:
+        assert isinstance(b.host, RealWindowsHost)
+        b.host.account_database.add_group("operators")
+        command = ("cmd", "/c", "whoami & ping -n 3600 127.0.0.1 > nul")
+        made = await host_process(b, command, "operators")
+        await b.until(lambda: bool(b.printed(made)))
+        assert b.printed(made) == [rf"win1\{made[:20]}"]
+        assert b.host.account_database.group("operators").members
+        await b.runtime.stop_container(made, 0)
+        await b.runtime.remove_container(made)
+        assert not b.host.account_database.group("operators").members
+
+
+@pytest.mark.parametrize("user", ["ContainerAdministrator", "missing"])
+async def test_other_accounts_are_refused(play: ContextFactory, user: str) -> None:
+    async with play() as b:
+        with pytest.raises(RuntimeFailure, match="failed to create user process token"):
+            await host_process(b, ("cmd", "/c", "echo started"), user)
+
+
+async def test_its_image_may_be_of_another_build(play: ContextFactory) -> None:
+    async with play() as b:
+        with pytest.raises(RuntimeFailure, match="no match for platform"):
+            await b.runtime.pull_image(OTHER_BUILD)
+        await b.sandbox("uid-2", linux=HOST_PROCESS)
+        config = SandboxConfig("web", "ns", "uid-2", linux=HOST_PROCESS)
+        assert await b.runtime.pull_image(OTHER_BUILD, None, config)
+
+
+async def test_the_runtime_expands_the_mount_point(play: ContextFactory) -> None:
+    async with play() as b:
+        variable = ("WHERE", "%CONTAINER_SANDBOX_MOUNT_POINT%")
+        command = ("cmd", "/c", "echo %WHERE% $env:CONTAINER_SANDBOX_MOUNT_POINT")
+        made = await host_process(b, command, env=(variable,))
+        await b.ended(made)
+        assert b.printed(made) == [r"C:\hpc C:\hpc"]
