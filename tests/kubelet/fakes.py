@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -264,6 +264,9 @@ class FakeParts:
         self.changed: Callable[[str], None] = lambda uid: None
         self.mirrors: list[tuple[Any, ...]] = []
 
+    async def ensure_volume(self, pod: Object, source: Object, sandbox: SandboxConfig) -> Image:
+        return await self.ensure(pod, {"image": source["reference"]}, sandbox)
+
     async def ensure(self, pod: Object, container: Object, sandbox: SandboxConfig) -> Image:
         failures = self.pull_failures.get(container["image"])
         if failures:
@@ -293,7 +296,13 @@ class FakeParts:
         return ""
 
     async def container_config(
-        self, pod: Object, container: Object, sandbox: Sandbox, image: Image, attempt: int
+        self,
+        pod: Object,
+        container: Object,
+        sandbox: Sandbox,
+        image: Image,
+        attempt: int,
+        volume_images: Mapping[str, Image],
     ) -> ContainerConfig:
         if self.config_failures:
             raise self.config_failures.pop(0)

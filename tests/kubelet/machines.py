@@ -186,7 +186,8 @@ class Machine:
         sandbox = Sandbox("s", SandboxConfig("web", "ns", UID), "ready", 0.0, ips=ips)
         wanted = pod["spec"]["containers"][container]
         return self.run(
-            self.volumes.mount(pod), self.builder.container_config(pod, wanted, sandbox, image, 0)
+            self.volumes.mount(pod),
+            self.builder.container_config(pod, wanted, sandbox, image, 0, {}),
         )
 
 

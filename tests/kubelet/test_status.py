@@ -256,6 +256,14 @@ def test_the_address_of_a_pod_on_the_hosts_network() -> None:
     )
 
 
+def test_a_completed_pod_keeps_its_address() -> None:
+    old = {"podIPs": [{"ip": "10.0.0.7"}, {"ip": "fd00::7"}]}
+    found = status(pod(), container("a", "exited"), sandboxes=[], old=old)
+    assert (found["podIP"], found["podIPs"]) == ("10.0.0.7", old["podIPs"])
+    new = status(pod(), container("a", "running"), old=old)
+    assert new["podIP"] == "10.0.0.1"
+
+
 # ---- patches
 # --------------------------------------------------------------------------------------------------
 

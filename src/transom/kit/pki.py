@@ -97,6 +97,30 @@ def issue_client(
     return _issue(ca, cn, organizations, [ExtendedKeyUsageOID.CLIENT_AUTH], [], days, now)
 
 
+def make_certificate_request(
+    cn: str, organizations: Sequence[str], names: Sequence[str], addresses: Sequence[str]
+) -> tuple[bytes, bytes]:
+    """A PKCS #10 request and its new private key, both PEM."""
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
+    alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
+    builder = x509.CertificateSigningRequestBuilder(_name(cn, organizations))
+    if alternatives:
+        extension = x509.SubjectAlternativeName(alternatives)
+        builder = builder.add_extension(extension, critical=False)
+    request = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return request, key.private_bytes(
+        serialization.Encoding.PEM, form, serialization.NoEncryption()
+    )
+
+
 def save_key_pair(pair: KeyPair, certificate: Path, key: Path, *, sync_names: bool = True) -> None:
     """Write both files; the key is created readable only by its owner. `sync_names` as in
     `files.write_atomic`.

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transom.kubelet.features import PodFeatures, crash_loop_backoff, pod_features
+from transom.kubelet.features import (
+    PodFeatures,
+    crash_loop_backoff,
+    pod_features,
+    serving_certificates,
+)
 
 DEFAULT_PRIORITY_CLASS = "NORMAL_PRIORITY_CLASS"
 DEFAULT_EVICTION_LINUX = {
@@ -86,6 +91,7 @@ class KubeletConfig:
     shutdown_grace_period_critical_pods: float = 0.0
     # pairs of priority and seconds
     shutdown_grace_period_by_pod_priority: tuple[tuple[int, int], ...] = ()
+    server_tls_bootstrap: bool = False
     max_container_restart_period: float | None = None  # seconds; None for the release's default
 
     @property
@@ -101,6 +107,10 @@ class KubeletConfig:
     @property
     def pod_features(self) -> PodFeatures:
         return pod_features(self.release, self.feature_gates)
+
+    @property
+    def requests_serving_certificate(self) -> bool:
+        return self.server_tls_bootstrap and serving_certificates(self.release, self.feature_gates)
 
     @property
     def crash_loop_backoff(self) -> tuple[float, float]:

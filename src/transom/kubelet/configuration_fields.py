@@ -41,6 +41,7 @@ CONFIGURATION_FIELDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
         "shutdown_grace_period_by_pod_priority",
         _shutdown_periods,
     ),
+    "serverTLSBootstrap": ("server_tls_bootstrap", _flag),
     "syncFrequency": ("sync_frequency", parse_duration),
 }
 _CRASH_LOOPS: Final = "crashLoopBackOff"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -33,6 +34,7 @@ from transom.runtime.api import (
     SandboxConfig,
 )
 
+MOST_HOST_PORTS: Final = 2_000  # of a pod
 _SANDBOX: Final = "CreatePodSandboxConfigError"
 _CONTAINER: Final = "CreateContainerConfigError"
 
@@ -85,18 +87,20 @@ class ContainerBuilder:
             hostname=hostname,
             log_directory=paths.pod_logs_dir(env, pod),
             dns=dns,
-            ports=tuple(
-                port
-                for container in spec.get("containers") or ()
-                for port in port_mappings(container)
-            ),
+            ports=_sandbox_ports(spec),
             labels=labels.pod_labels(pod),
             annotations=meta.get("annotations") or {},
             linux=linux,
         )
 
     async def container_config(
-        self, pod: Object, container: Object, sandbox: Sandbox, image: Image, attempt: int
+        self,
+        pod: Object,
+        container: Object,
+        sandbox: Sandbox,
+        image: Image,
+        attempt: int,
+        volume_images: Mapping[str, Image],
     ) -> ContainerConfig:
         env = self._env
         uid, name = pod["metadata"]["uid"], container["name"]
@@ -108,7 +112,7 @@ class ContainerBuilder:
         raw = volume_devices(env, container, volumes)
         variables = await make_environment_variables(env, self._objects, pod, container, pod_ips)
         values = dict(variables)
-        mounts = await volume_mounts(env, container, volumes, values)
+        mounts = await volume_mounts(env, container, volumes, values, volume_images)
         hosts = self._hosts_file(pod, container, pod_ips, hostname, domain)
         if hosts is not None:
             mounts.append(hosts)
@@ -226,6 +230,19 @@ class ContainerBuilder:
             raise create_container_config_error(
                 f"create container log directory for container {name} failed: {text}"
             ) from problem
+
+
+def _sandbox_ports(spec: Object) -> tuple[PortMapping, ...]:
+    """Raises ContainerFailure: plugins set up each host port on the event loop."""
+    ports = tuple(
+        port for container in spec.get("containers") or () for port in port_mappings(container)
+    )
+    mapped = sum(port.host_port != 0 for port in ports)
+    if mapped > MOST_HOST_PORTS:
+        raise create_container_config_error(
+            f"the pod has {mapped} host ports, at most {MOST_HOST_PORTS} are supported"
+        )
+    return ports
 
 
 def port_mappings(container: Object) -> tuple[PortMapping, ...]:

@@ -4,6 +4,7 @@ Services of its namespace.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from transom.client.events import WARNING
@@ -23,6 +24,7 @@ from transom.machinery.objects import Object
 from transom.machinery.validation.names import is_env_var_name
 
 _MASTER_NAMESPACE = "default"
+_IN_A_ROW = 5_000  # variables before other tasks may run
 
 
 def create_container_config_error(message: str) -> ContainerFailure:
@@ -122,7 +124,9 @@ async def _take_all(
         return
     prefix = entry.get("prefix") or ""
     wrong = []
-    for key, value in (obj.get("data") or {}).items():
+    for number, (key, value) in enumerate((obj.get("data") or {}).items(), 1):
+        if number % _IN_A_ROW == 0:
+            await asyncio.sleep(0)
         name = prefix + key
         if is_env_var_name(name):
             wrong.append(name)

@@ -73,7 +73,7 @@ def expand_all_variables(
     out: list[str] = []
     left = MOST_CHARACTERS
     for text in texts or ():
-        out.append(expand_variables(text, resolve, left))
+        out.append(expand_variables(text, resolve, left) if "$" in text else text)
         left -= len(out[-1])
     return tuple(out)
 

@@ -29,6 +29,7 @@ class PodFeatures:
     pod_resize: bool = False  # of resources of the pod as a whole
     container_user: bool = False
     stop_signals: bool = False
+    image_volumes: bool = False
     probe_grace_period: bool = False
     grace_before_hooks: bool = False  # the grace period of an eviction limits preStop hooks too
     evicted_status: bool = False  # evicted pods keep their container statuses
@@ -64,6 +65,7 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         pod_resize=enabled("InPlacePodLevelResourcesVerticalScaling"),
         container_user=enabled("SupplementalGroupsPolicy"),
         stop_signals=enabled("ContainerStopSignals"),
+        image_volumes=enabled("ImageVolume"),
         probe_grace_period=enabled("ProbeTerminationGracePeriod"),
         grace_before_hooks=kubelet_has(release, "GraceBeforeHooks"),
         evicted_status=kubelet_has(release, "EvictedStatus"),
@@ -76,6 +78,11 @@ def _pod_features(release: Release, gates: frozenset[tuple[str, bool]]) -> PodFe
         terminal_phases=kubelet_has(release, "TerminalPhases"),
         short_hash=kubelet_has(release, "HashesNameAndImage"),
     )
+
+
+def serving_certificates(release: tuple[int, int], gates: Mapping[str, bool]) -> bool:
+    """Whether a kubelet can request its serving certificate."""
+    return FeatureSet(Release(*release), gates).enabled("RotateKubeletServerCertificate")
 
 
 def crash_loop_backoff(

@@ -147,6 +147,7 @@ class ImageGC:
         # A container references its image by what the runtime reported: an id, or the digest that
         # it was pulled by.
         used = {container.image_ref for container in runtime.containers()}
+        used |= {mount.image for one in runtime.containers() for mount in one.mounts if mount.image}
         in_use = {
             image.id if (image := runtime.image(reference)) is not None else reference
             for reference in used

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from transom.client.backoff import KeyedBackoff
 from transom.client.events import NORMAL, WARNING
@@ -21,7 +22,7 @@ from transom.kubelet.credentials import CredentialError
 from transom.kubelet.event_texts import event_texts
 from transom.kubelet.failures import ContainerFailure
 from transom.kubelet.imagenames import ImageNameError
-from transom.kubelet.refs import container_ref
+from transom.kubelet.refs import container_ref, pod_ref
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.runtime.api import AuthConfig, Image, RuntimeFailure, SandboxConfig
@@ -38,6 +39,13 @@ _CLOCK_RESOLUTION = 0.001
 
 class _PullFailure(Exception):
     """The error text as events show it."""
+
+
+class _ImageRequest(NamedTuple):
+    pod: Object
+    reference: Object  # the object of its events
+    image: str
+    policy: str | None
 
 
 class ImageManager:
@@ -60,62 +68,67 @@ class ImageManager:
         """Ensures that the image is on the node. Raises ContainerFailure with ErrImagePull,
         ImagePullBackOff, ErrImageNeverPull, InvalidImageName or ImageInspectError.
         """
+        request = _ImageRequest(
+            pod,
+            container_ref(pod, container["name"]),
+            container.get("image") or "",
+            container.get("imagePullPolicy"),
+        )
         try:
-            return await self._ensure(pod, container, sandbox)
+            return await self._ensure(request, sandbox)
         except ContainerFailure as failure:
-            self._record_event(pod, container, WARNING, "Failed", f"Error: {failure.reason}")
+            self._record_event(request, WARNING, "Failed", f"Error: {failure.reason}")
             raise
 
-    async def _ensure(self, pod: Object, container: Object, sandbox: SandboxConfig | None) -> Image:
-        named = container.get("image") or ""
-        quoted = go_quote(named)
+    async def ensure_volume(
+        self, pod: Object, source: Object, sandbox: SandboxConfig | None
+    ) -> Image:
+        """The image of an image volume. Its events are those of the pod; containers that mount it
+        report a failure themselves.
+        """
+        reference, policy = source.get("reference") or "", source.get("pullPolicy")
+        return await self._ensure(_ImageRequest(pod, pod_ref(pod), reference, policy), sandbox)
+
+    async def _ensure(self, request: _ImageRequest, sandbox: SandboxConfig | None) -> Image:
+        quoted = go_quote(request.image)
         try:
-            name = imagenames.with_default_tag(named)
+            name = imagenames.with_default_tag(request.image)
         except ImageNameError as problem:
             message = (
                 f"Failed to apply default image tag {quoted}: couldn't parse image reference "
                 f"{quoted}: {problem}"
             )
-            raise self._failure(
-                pod, container, "InspectFailed", "InvalidImageName", message
-            ) from problem
+            raise self._failure(request, "InspectFailed", "InvalidImageName", message) from problem
         try:
             present = self._env.runtime.image(name)
         except RuntimeFailure as problem:
             message = f"Failed to inspect image {quoted}: {problem}"
-            raise self._failure(
-                pod, container, "InspectFailed", "ImageInspectError", message
-            ) from problem
-        policy = container.get("imagePullPolicy")
+            raise self._failure(request, "InspectFailed", "ImageInspectError", message) from problem
+        policy = request.policy
         if policy != "Always" and (present is not None or policy != "IfNotPresent"):
             if present is not None:
-                self._record_event(
-                    pod,
-                    container,
-                    NORMAL,
-                    "Pulled",
-                    f"Container image {quoted} already present on machine",
-                )
+                text = f"Container image {quoted} already present on machine"
+                self._record_event(request, NORMAL, "Pulled", text)
                 return present
             message = f"Container image {quoted} is not present with pull policy of Never"
-            raise self._failure(pod, container, "ErrImageNeverPull", "ErrImageNeverPull", message)
-        return await self._pull_with_backoff(pod, container, name, sandbox)
+            raise self._failure(request, "ErrImageNeverPull", "ErrImageNeverPull", message)
+        return await self._pull_with_backoff(request, name, sandbox)
 
     async def _pull_with_backoff(
-        self, pod: Object, container: Object, name: str, sandbox: SandboxConfig | None
+        self, request: _ImageRequest, name: str, sandbox: SandboxConfig | None
     ) -> Image:
-        clock = self._env.clock
+        clock, pod = self._env.clock, request.pod
         start = clock.monotonic()
-        quoted = go_quote(container["image"])
-        key = f"{pod['metadata']['uid']}_{container['image']}"
+        quoted = go_quote(request.image)
+        key = f"{pod['metadata']['uid']}_{request.image}"
         if self._backoff.left(key, start) > 0:
             message = f"Back-off pulling image {quoted}"
-            self._record_event(pod, container, NORMAL, "BackOff", message)
+            self._record_event(request, NORMAL, "BackOff", message)
             if key in self._pull_errors:
                 message += f": {self._pull_errors[key]}"
             raise ContainerFailure("ImagePullBackOff", message)
         self._pull_errors.pop(key, None)
-        self._record_event(pod, container, NORMAL, "Pulling", f"Pulling image {quoted}")
+        self._record_event(request, NORMAL, "Pulling", f"Pulling image {quoted}")
         begun = start
         try:
             if self._turn is None:
@@ -126,7 +139,7 @@ class ImageManager:
                     reference = await self._pull(pod, name, sandbox)
         except _PullFailure as problem:
             self._record_event(
-                pod, container, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}"
+                request, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}"
             )
             failed = clock.monotonic()
             self._backoff.next(key, failed, failed)
@@ -139,8 +152,8 @@ class ImageManager:
             or Image(reference, (), (), 0)
         )
         now = clock.monotonic()
-        text = self._texts.image_pulled(container["image"], now - begun, now - start, found.size)
-        self._record_event(pod, container, NORMAL, "Pulled", text)
+        text = self._texts.image_pulled(request.image, now - begun, now - start, found.size)
+        self._record_event(request, NORMAL, "Pulled", text)
         self._backoff.collect(now)
         self._pull_errors = {k: v for k, v in self._pull_errors.items() if self._backoff.get(k)}
         return found
@@ -205,12 +218,10 @@ class ImageManager:
             raise _PullFailure(str(problem)) from problem
 
     def _failure(
-        self, pod: Object, container: Object, event: str, reason: str, message: str
+        self, request: _ImageRequest, event: str, reason: str, message: str
     ) -> ContainerFailure:
-        self._record_event(pod, container, WARNING, event, message)
+        self._record_event(request, WARNING, event, message)
         return ContainerFailure(reason, message)
 
-    def _record_event(
-        self, pod: Object, container: Object, kind: str, reason: str, message: str
-    ) -> None:
-        self._env.events.event(container_ref(pod, container["name"]), kind, reason, message)
+    def _record_event(self, request: _ImageRequest, kind: str, reason: str, message: str) -> None:
+        self._env.events.event(request.reference, kind, reason, message)

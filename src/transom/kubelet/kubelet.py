@@ -33,6 +33,7 @@ from transom.kubelet.plugins.manager import PluginManager
 from transom.kubelet.prober import ProbeManager
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.server.server import KubeletServer, TlsContext
+from transom.kubelet.serving_certificate import ServingCertificateManager
 from transom.kubelet.static_pods import ApiMirrors, ManifestFolder, StaticPods
 from transom.kubelet.stats.counting import count_runtime_operations
 from transom.kubelet.stats.metrics import KubeletMetrics
@@ -110,6 +111,10 @@ class Kubelet:
                 "kubelet_pod_worker_duration_seconds", seconds, operation
             ),
         )
+        self._serving: ServingCertificateManager | None = None
+        if env.config.requests_serving_certificate and tls is not None:
+            serving, make_context = ServingCertificateManager(env, self.agent.node), tls
+            self._serving, tls = serving, lambda: serving.attach(make_context())
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)
         self.agent.set_shutdown_status(self._shutdown.status)
@@ -155,6 +160,8 @@ class Kubelet:
                 group.create_task(self.core.run(self.agent.known()))
                 group.create_task(self._housekeeping.run())
                 group.create_task(self._run_plugins())
+                if self._serving is not None:
+                    group.create_task(self._serving.run())
         finally:
             self._running = None
             await self.server.stop()

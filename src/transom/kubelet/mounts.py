@@ -11,7 +11,7 @@ from transom.kubelet.environment import create_container_config_error
 from transom.kubelet.expansion import ExpansionTooLarge, MissingValue, expand_strictly
 from transom.kubelet.volumes.plugin import MountedVolume
 from transom.machinery.objects import Object
-from transom.runtime.api import Mount
+from transom.runtime.api import Image, Mount
 
 _TURN = 500  # mounts before other tasks run
 
@@ -21,11 +21,14 @@ async def volume_mounts(
     container: Object,
     volumes: Mapping[str, MountedVolume],
     variables: Mapping[str, str],
+    images: Mapping[str, Image],
 ) -> list[Mount]:
-    """Raises ContainerFailure. Yields to other tasks: a container can have thousands of mounts."""
+    """`images` are those of image volumes, by volume. Raises ContainerFailure. Yields to other
+    tasks: a container can have thousands of mounts.
+    """
     mounts: list[Mount] = []
     for mount in container.get("volumeMounts") or ():
-        mounts.append(_mount(env, container, mount, volumes, variables))
+        mounts.append(_mount(env, container, mount, volumes, variables, images))
         if len(mounts) % _TURN == 0:
             await asyncio.sleep(0)
     return mounts
@@ -37,6 +40,7 @@ def _mount(
     mount: Object,
     volumes: Mapping[str, MountedVolume],
     variables: Mapping[str, str],
+    images: Mapping[str, Image],
 ) -> Mount:
     volume = volumes.get(mount["name"])
     if volume is None:
@@ -53,6 +57,16 @@ def _mount(
             raise create_container_config_error(str(problem)) from problem
     if env.config.pod_features.volume_mounts:
         _check_recursive_read_only(mount)
+    image = images.get(mount["name"])
+    if image is not None:
+        return Mount(
+            container_path=env.os.mount_path(mount["mountPath"]),
+            host_path="",
+            read_only=True,
+            propagation=env.os.mount_propagation(mount.get("mountPropagation")),
+            image=image.id,
+            image_sub_path=sub_path,
+        )
     within = ""
     if sub_path:
         within = env.os.host_path(volume.path)

@@ -7,7 +7,7 @@ static source) has it, read-only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from transom.kubelet.failures import PodRejection
@@ -26,6 +26,9 @@ class HookFailure(Exception):
 
 
 class ImagePuller(Protocol):
+    async def ensure_volume(self, pod: Object, source: Object, sandbox: SandboxConfig) -> Image:
+        """The same for an image volume; `source` has `reference` and `pullPolicy`."""
+
     async def ensure(self, pod: Object, container: Object, sandbox: SandboxConfig) -> Image:
         """Ensures that the image is on the node. Raises ContainerFailure (ErrImagePull,
         ImagePullBackOff, InvalidImageName, ErrImageNeverPull ...). Records the events Pulling,
@@ -66,10 +69,17 @@ class ContainerConfigSource(Protocol):
         """Raises ContainerFailure with the reason CreatePodSandboxConfigError."""
 
     async def container_config(
-        self, pod: Object, container: Object, sandbox: Sandbox, image: Image, attempt: int
+        self,
+        pod: Object,
+        container: Object,
+        sandbox: Sandbox,
+        image: Image,
+        attempt: int,
+        volume_images: Mapping[str, Image],
     ) -> ContainerConfig:
-        """Raises ContainerFailure: CreateContainerConfigError, RunContainerError ... Labels and
-        annotations are those of `labels.py`.
+        """`volume_images` are those of the pod's image volumes, by volume. Raises
+        ContainerFailure: CreateContainerConfigError, RunContainerError ... Labels and annotations
+        are those of `labels.py`.
         """
 
     async def runtime_handler(self, pod: Object) -> str:

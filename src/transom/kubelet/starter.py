@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from transom.client.backoff import KeyedBackoff
@@ -42,6 +44,7 @@ class _Place(NamedTuple):
     sandbox: Sandbox
     config: SandboxConfig
     state: PodState
+    volume_images: Mapping[str, Image | ContainerFailure] = MappingProxyType({})  # by volume
 
 
 class ContainerStarter:
@@ -80,7 +83,43 @@ class ContainerStarter:
         if not (actions.create_sandbox or actions.init or actions.start or actions.ephemeral):
             return True
         place = await self._place(pod, state, actions)
-        return place is not None and await self._start_all(worker, pod, place, actions)
+        if place is None:
+            return False
+        if self._features.image_volumes:
+            place = place._replace(volume_images=await self._pull_volumes(worker, pod, place))
+        return await self._start_all(worker, pod, place, actions)
+
+    async def _pull_volumes(
+        self, worker: PodWorker, pod: Object, place: _Place
+    ) -> dict[str, Image | ContainerFailure]:
+        """A failure is reported by the containers that mount the volume."""
+        out: dict[str, Image | ContainerFailure] = {}
+        for volume in pod["spec"].get("volumes") or ():
+            source = volume.get("image")
+            if source is None:
+                continue
+            pull = self._images.ensure_volume(pod, source, place.config)
+            try:
+                out[volume["name"]] = await worker.interruptible(pull)
+            except ContainerFailure as failure:
+                out[volume["name"]] = failure
+        return out
+
+    def _volume_images(self, pod: Object, spec: Object, place: _Place) -> dict[str, Image]:
+        """The images of the volumes that the container mounts. Raises ContainerFailure."""
+        out: dict[str, Image] = {}
+        last: ContainerFailure | None = None
+        for mount in spec.get("volumeMounts") or ():
+            image = place.volume_images.get(mount["name"])
+            if isinstance(image, ContainerFailure):
+                last = image
+                text = f"Error: {image.reason}"
+                self._end.event(pod, spec["name"], WARNING, "Failed", text)
+            elif image is not None:
+                out[mount["name"]] = image
+        if last is not None:
+            raise last
+        return out
 
     async def _stop(self, pod: Object, state: PodState, actions: PodActions) -> None:
         inits = {spec["name"] for spec in pod["spec"].get("initContainers") or ()}
@@ -180,8 +219,9 @@ class ContainerStarter:
         name = spec["name"]
         try:
             self._back_off(worker, pod, spec, place.state)
+            volumes = self._volume_images(pod, spec, place)
             image = await worker.interruptible(self._images.ensure(pod, spec, place.config))
-            container_id = await self._create(pod, spec, place, image)
+            container_id = await self._create(pod, spec, place, image, volumes)
             await self._post_start(pod, spec, container_id)
         except ContainerFailure as failure:
             worker.reasons[name] = WaitingReason(failure.reason, str(failure))
@@ -208,7 +248,14 @@ class ContainerStarter:
             )
         worker.backoff.next(key, ended.finished_at, now)
 
-    async def _create(self, pod: Object, spec: Object, place: _Place, image: Image) -> str:
+    async def _create(
+        self,
+        pod: Object,
+        spec: Object,
+        place: _Place,
+        image: Image,
+        volume_images: Mapping[str, Image],
+    ) -> str:
         name = spec["name"]
         runtime = self._env.runtime
         last = place.state.container(name)
@@ -223,7 +270,9 @@ class ContainerStarter:
                 raise ContainerFailure(
                     "CreateContainerConfigError", f"unable to find target container {target}"
                 )
-            config = await self._builder.container_config(pod, spec, place.sandbox, image, attempt)
+            config = await self._builder.container_config(
+                pod, spec, place.sandbox, image, attempt, volume_images
+            )
         except ContainerFailure as failure:
             self._end.event(pod, name, WARNING, "Failed", f"Error: {failure}")
             raise

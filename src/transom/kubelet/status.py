@@ -207,6 +207,15 @@ def probed(pod: Object, reported: Object, around: StatusInputs) -> Object:
     return out
 
 
+def _pod_ips(state: PodState, old: Object) -> Sequence[str]:
+    """The addresses of the ready sandbox. Without a ready sandbox, those reported before: a
+    completed pod keeps its address.
+    """
+    if state.ips() or any(sandbox.state == "ready" for sandbox in state.sandboxes):
+        return state.ips()
+    return [entry["ip"] for entry in old.get("podIPs") or ()]
+
+
 def containers_only(
     pod: Object,
     state: PodState,
@@ -220,7 +229,7 @@ def containers_only(
     spec = pod["spec"]
     status = pod.get("status") or {}
     out: Object = {"qosClass": persisted_qos_class(pod)}
-    ips = state.ips()
+    ips = _pod_ips(state, old)
     if ips:
         out["podIP"] = ips[0]
         out["podIPs"] = [{"ip": ip} for ip in ips]

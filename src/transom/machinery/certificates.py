@@ -68,7 +68,7 @@ def kubelet_client_problem(request: CertificateRequest, usages: Iterable[str]) -
         return "URI subjectAltNames are not allowed"
     if not request.common_name.startswith("system:node:"):
         return "subject common name does not begin with system:node:"
-    if set(usages) != _CLIENT_USAGES:
+    if not _has_usages(usages, _CLIENT_USAGES):
         return f"usages did not match [{' '.join(sorted(_CLIENT_USAGES))}]"
     return ""
 
@@ -83,11 +83,16 @@ def kubelet_serving_problem(request: CertificateRequest, usages: Iterable[str]) 
         return "Email subjectAltNames are not allowed"
     if request.uris:
         return "URI subjectAltNames are not allowed"
-    if set(usages) != _SERVING_USAGES:
+    if not _has_usages(usages, _SERVING_USAGES):
         return f"usages did not match [{' '.join(sorted(_SERVING_USAGES))}]"
     if not request.common_name.startswith("system:node:"):
         return "subject common name does not begin with system:node:"
     return ""
+
+
+def _has_usages(usages: Iterable[str], wanted: set[str]) -> bool:
+    """Keys that are not RSA keys need no key encipherment."""
+    return set(usages) in (wanted, wanted - {"key encipherment"})
 
 
 def signer_of(encoded: str, usages: Iterable[str]) -> str:

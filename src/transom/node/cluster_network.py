@@ -21,6 +21,7 @@ from transom.client.resources import (
     ENDPOINTS,
     NAMESPACES,
     NETWORK_POLICIES,
+    NODES,
     PODS,
     SERVICES,
 )
@@ -197,7 +198,13 @@ class ClusterNetwork:
         shared = self.shared
         self._watch_into(SERVICES, self._put_service, self._remove_service)
         self._watch_into(ENDPOINT_SLICES, shared.slices.put_slice, shared.slices.remove_slice)
+        self.informers(NODES).add_handler(
+            add=self._put_node,
+            update=lambda _, new: self._put_node(new),
+            delete=self._remove_node,
+        )
         if self._settings.network.policy:
+            self.informers(NETWORK_POLICIES).add_preparation(shared.policies.prepare_policy)
             self._watch_into(NETWORK_POLICIES, self._put_policy, shared.policies.remove_policy)
 
     def follow_endpoints(self) -> None:
@@ -226,9 +233,17 @@ class ClusterNetwork:
 
         self.informers(resource).add_handler(add=add, update=lambda _, new: add(new), delete=delete)
 
+    def _put_node(self, node: Object) -> None:
+        if self.shared.slices.put_node(node):
+            self._changed.set()
+
+    def _remove_node(self, node: Object) -> None:
+        if self.shared.slices.remove_node(node):
+            self._changed.set()
+
     def _put_service(self, service: Object) -> None:
         self.shared.slices.put_service(service)
-        self.shared.endpoints.put_service(service)
+        self.shared.endpoints.copy_service(service, self.shared.slices)
 
     def _remove_service(self, service: Object) -> None:
         self.shared.slices.remove_service(service)

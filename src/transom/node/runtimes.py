@@ -23,7 +23,6 @@ else:
     runc = lazy_import("transom.runtime.native.runc")
     installation = lazy_import("transom.runtime.wine.installation")
 
-ENGINES: Final = ("sim", "oci", "auto")
 # Directories of a cluster.
 CONTAINERS, MACHINES, VOLUMES = "containers", "machines", "volumes"
 _VOLUME_PLUGINS = "volume-plugins"

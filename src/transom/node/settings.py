@@ -18,6 +18,7 @@ DEFAULT_POD_CIDR: Final = "10.244.0.0/16"
 # Release -> the reported version, which is the last patch of that release.
 RELEASES: Final = {name: build.git_version for name, build in BUILDS.items()}
 DEFAULT_RELEASE: Final = "1.20"
+ENGINES: Final = ("sim", "oci", "auto")  # container runtimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Fields of a node's status that tell what its kubelet and its runtime can do."""
+"""Fields of a node's status that report what its kubelet and its runtime support."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "address": "0.0.0.0",
         "port": config.port,
         "rotateCertificates": True,
+        **({"serverTLSBootstrap": True} if config.server_tls_bootstrap else {}),
         "authentication": {
             "x509": {},
             "webhook": {"enabled": True, "cacheTTL": "2m0s"},

@@ -63,11 +63,13 @@ async def write_payload(
                 if empty or not _link(env, join(directory, top))
             ]
             await _turn(payload)
+        for some_links in _parts(links):
+            files.fill(directory, some_links)
+            await _turn(payload)
         if old:
-            files.fill(directory, links)
             env.os.replace_link(files, stamp, data)
         else:
-            files.fill(directory, [*links, (_DATA, stamp, 0)])
+            files.fill(directory, [(_DATA, stamp, 0)])
     except (OSError, VolumeFailure):
         files.remove(fresh, recursive=True)
         raise

@@ -26,6 +26,7 @@ from transom.kubelet.volumes import (
     empty_dir,
     flex,
     host_path,
+    image,
     in_tree,
     local,
     projected,
@@ -45,11 +46,13 @@ from transom.kubelet.volumes.plugin import (
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name
 from transom.machinery.objects import Object
+from transom.machines.files import FileTree
 from transom.machines.smallfiles import list_small_directory
 
 MOUNT_SECONDS: Final = 2 * 60 + 3.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
 _ATTACH_WAIT = 0.25  # between two checks whether a volume is attached
+_IN_A_ROW = 200  # volumes before other tasks may run
 _SET_UP = "MountVolume.SetUp failed"
 _MEASURED_FOR, _MEASURE_SECONDS = 10.0, 1.0
 
@@ -60,6 +63,7 @@ PLUGINS: Final[Mapping[str, VolumePlugin]] = {
     "downwardAPI": downward_api.PLUGIN,
     "emptyDir": empty_dir.PLUGIN,
     "hostPath": host_path.PLUGIN,
+    "image": image.PLUGIN,
     "local": local.PLUGIN,
     "csi": csi.PLUGIN,
     "flexVolume": flex.PLUGIN,
@@ -166,9 +170,12 @@ class VolumeManager:
             if files.exists(directory):
                 for tear_down in _TEAR_DOWNS:
                     await tear_down(self._tools, uid)
-                self._unmount_memory(uid)
+                await self._unmount_memory(uid)
                 if isinstance(files, _Real):  # containers may have left any number of files
                     await asyncio.to_thread(files.remove, directory, recursive=True)
+                elif isinstance(files, FileTree):
+                    for _ in files.remove_in_steps(directory):
+                        await asyncio.sleep(0)
                 else:
                     files.remove(directory, recursive=True)
         except OSError as problem:
@@ -254,8 +261,10 @@ class VolumeManager:
         end = clock.monotonic() + MOUNT_SECONDS
         specs, problems = await self._specs(pod, devices, missing)
         while True:
-            for spec in specs:
+            for number, spec in enumerate(specs, 1):
                 await self._attempt(pod, spec, state, FRESH)
+                if number % _IN_A_ROW == 0:
+                    await asyncio.sleep(0)
             specs = [spec for spec in specs if spec.outer not in state.mounted]
             if problems:
                 raise self._failure(expected, state, "; ".join(problems))
@@ -274,7 +283,9 @@ class VolumeManager:
     ) -> tuple[list[PodVolumeSpec], list[str]]:
         by_name = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
         specs, problems = [], []
-        for name in missing:
+        for number, name in enumerate(missing, 1):
+            if number % _IN_A_ROW == 0:
+                await asyncio.sleep(0)
             try:
                 spec = await claims.resolve_volume(
                     self._env.client, pod, by_name[name], name in devices
@@ -382,7 +393,7 @@ class VolumeManager:
             pod, WARNING, reason, f'{stage} for volume "{spec.name}" : {problem}'
         )
 
-    def _unmount_memory(self, uid: str) -> None:
+    async def _unmount_memory(self, uid: str) -> None:
         """Volumes in memory must be unmounted before their directories can be removed; also those
         of a previous kubelet.
         """
@@ -390,5 +401,8 @@ class VolumeManager:
         files = env.host.files
         top = env.os.join(paths.pod_dir(env, uid), "volumes")
         for plugin in list_small_directory(files, top) if files.exists(top) else ():
-            for name in list_small_directory(files, env.os.join(top, plugin)):
+            names = list_small_directory(files, env.os.join(top, plugin))
+            for number, name in enumerate(names, 1):
                 env.os.unmount(files, env.os.join(top, plugin, name))
+                if number % _IN_A_ROW == 0:
+                    await asyncio.sleep(0)

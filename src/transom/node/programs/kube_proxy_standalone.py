@@ -229,7 +229,7 @@ class _Proxy:
         if settings.windows_mode(config.mode or "kernelspace") != "kernelspace":
             raise UserError(
                 "the user space mode listens on the node itself, and there is none",
-                "leave --proxy-mode out, or say kernelspace",
+                "omit --proxy-mode, or set it to kernelspace",
             )
         overlay = bool(config.source_vip)
         network = (
@@ -383,7 +383,7 @@ class _Tables:
         for key in pending:
             self._applied.pop(key, None)
         if problem:
-            log.error("nft refused the rules, they are made anew with the next sync: %s", problem)
+            log.error("nft rejected the rules; the next sync writes all of them again: %s", problem)
             self._pending = {**pending, **self._pending}
             return False
         self._applied.update(now)

@@ -133,6 +133,7 @@ _FIELDS: Final = {
     "cluster-domain": "cluster_domain",
     "container-log-max-files": "container_log_max_files",
     "enable-debugging-handlers": "enable_debugging_handlers",
+    "rotate-server-certificates": "server_tls_bootstrap",
     "enforce-node-allocatable": "enforce_node_allocatable",
     "event-burst": "event_burst",
     "event-qps": "event_record_qps",
