@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from transom.machinery.releases import Release
+from transom.machinery.releases.features import FeatureSet
 from transom.scheduler.config import decode_scheduler_config, load_scheduler_config
 from transom.scheduler.default_plugins import DEFAULT_PLUGINS
 from transom.scheduler.errors import SchedulerConfigError
+from transom.scheduler.multi_point import expand_multi_point
 from transom.scheduler.plugins.registry import in_tree_registry
 from transom.scheduler.runtime import EXTENSION_POINTS
 
@@ -216,3 +219,83 @@ profiles:
         "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity."
     )
     assert harness.decide(pod("p", cpu="64", schedulerName="anywhere")) == "a"
+
+
+# ---- versions
+
+
+def later(minor: int) -> FeatureSet:
+    return FeatureSet(Release(1, minor))
+
+
+@pytest.mark.parametrize(
+    ("version", "minor", "known"),
+    [
+        ("v1beta1", 22, True),
+        ("v1beta1", 23, False),
+        ("v1beta2", 21, False),
+        ("v1beta2", 27, True),
+        ("v1beta3", 28, True),
+        ("v1beta3", 29, False),
+        ("v1", 24, False),
+        ("v1", 37, True),
+    ],
+)
+def test_each_release_reads_its_versions(version: str, minor: int, known: bool) -> None:
+    document = {**HEAD, "apiVersion": f"kubescheduler.config.k8s.io/{version}"}
+    if known:
+        assert decode_scheduler_config(document, later(minor)).profiles
+    else:
+        with pytest.raises(SchedulerConfigError, match="no kind"):
+            decode_scheduler_config(document, later(minor))
+
+
+V1 = {**HEAD, "apiVersion": "kubescheduler.config.k8s.io/v1"}
+
+
+def points_of(profile: dict[str, Any]) -> dict[str, dict[str, int]]:
+    found = decode_scheduler_config({**V1, "profiles": [profile]}, later(36)).profiles[0]
+    expanded = expand_multi_point(found.plugins, found.multi_point, in_tree_registry({}))
+    return {point: dict(rows) for point, rows in expanded.items()}
+
+
+def test_a_plugin_of_multi_point_is_enabled_wherever_it_can_be_used() -> None:
+    found = points_of({"plugins": {"multiPoint": {"enabled": [{"name": "NodeOperatingSystem"}]}}})
+    assert [point for point, rows in found.items() if "NodeOperatingSystem" in rows] == ["filter"]
+
+
+def test_multi_point_disables_a_plugin_everywhere_and_a_point_only_there() -> None:
+    found = points_of(
+        {
+            "plugins": {
+                "multiPoint": {
+                    "disabled": [{"name": "PodTopologySpread"}],
+                    "enabled": [{"name": "InterPodAffinity", "weight": 7}],
+                },
+                "preScore": {"disabled": [{"name": "InterPodAffinity"}]},
+            }
+        }
+    )
+    assert not any("PodTopologySpread" in rows for rows in found.values())
+    assert found["score"]["InterPodAffinity"] == 7
+    assert "InterPodAffinity" in found["filter"]
+    assert "InterPodAffinity" not in found["preScore"]
+
+
+def test_the_scoring_strategy_of_node_resources_fit() -> None:
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]}
+    profile = {
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}],
+        "plugins": {"score": {"enabled": [{"name": "NodeResourcesFit", "weight": 4}]}},
+    }
+    assert points_of(profile)["score"]["NodeResourcesMostAllocated"] == 4
+    found = decode_scheduler_config({**V1, "profiles": [profile]}, later(36)).profiles[0]
+    assert found.args["NodeResourcesMostAllocated"] == {"resources": strategy["resources"]}
+    assert "NodeResourcesLeastAllocated" not in dict(found.plugins["score"])
+
+
+def test_addresses_are_fields_of_the_old_versions_only() -> None:
+    with pytest.raises(SchedulerConfigError, match='unknown field "healthzBindAddress"'):
+        decode_scheduler_config({**V1, "healthzBindAddress": "x"}, later(36))
+    with pytest.raises(SchedulerConfigError, match=r'unknown field "profiles\[0\].plugins.multiP'):
+        decode_scheduler_config(one(plugins={"multiPoint": {}}))

@@ -28,7 +28,7 @@ def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1beta1)",
+        help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io)",
     )
     parser.add_argument(
         "--plugin",

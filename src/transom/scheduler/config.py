@@ -1,4 +1,5 @@
-"""The configuration file: KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1beta1.
+"""The configuration file: KubeSchedulerConfiguration of kubescheduler.config.k8s.io, in the versions
+that the release reads.
 
 Fields for the HTTP server and the client connection are accepted and have no effect.
 """
@@ -12,15 +13,31 @@ from typing import Any
 import yaml
 
 from transom.machinery.objects import Object
-from transom.machinery.releases import DEFAULT
+from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.features import FeatureSet
 from transom.scheduler.default_plugins import DEFAULT_PLUGINS, default_plugins
 from transom.scheduler.errors import SchedulerConfigError
+from transom.scheduler.multi_point import MultiPoint
 from transom.scheduler.runtime import EXTENSION_POINTS, PluginSet
 
+_FIT, _LEAST_ALLOCATED = "NodeResourcesFit", "NodeResourcesLeastAllocated"
+_STRATEGIES = {
+    "LeastAllocated": _LEAST_ALLOCATED,
+    "MostAllocated": "NodeResourcesMostAllocated",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+}
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 _GROUP = "kubescheduler.config.k8s.io"
-_VERSIONS = (f"{_GROUP}/v1beta1",)
+# The releases that read a version.
+_VERSIONS = {
+    f"{_GROUP}/v1beta1": (Release(0, 0), Release(1, 22)),
+    f"{_GROUP}/v1beta2": (Release(1, 22), Release(1, 27)),
+    f"{_GROUP}/v1beta3": (Release(1, 23), Release(1, 28)),
+    f"{_GROUP}/v1": (Release(1, 25), Release(9, 0)),
+}
+_WITH_ADDRESSES = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1beta2")
+_WITH_MULTI_POINT = (f"{_GROUP}/v1beta3", f"{_GROUP}/v1")
+_ADDRESSES = ("healthzBindAddress", "metricsBindAddress")
 _KIND = "KubeSchedulerConfiguration"
 _FIELDS = (
     "apiVersion",
@@ -28,8 +45,6 @@ _FIELDS = (
     "parallelism",
     "leaderElection",
     "clientConnection",
-    "healthzBindAddress",
-    "metricsBindAddress",
     "enableProfiling",
     "enableContentionProfiling",
     "percentageOfNodesToScore",
@@ -45,6 +60,7 @@ class KubeSchedulerProfile:
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     plugins: dict[str, PluginSet] = field(default_factory=lambda: dict(DEFAULT_PLUGINS))
     args: dict[str, Object] = field(default_factory=dict)
+    multi_point: MultiPoint = field(default_factory=MultiPoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +81,9 @@ def default_scheduler_config(features: FeatureSet) -> KubeSchedulerConfiguration
 
 
 def load_scheduler_config(
-    path: Path, features: FeatureSet = _DEFAULT_FEATURES
+    path: Path, features: FeatureSet | None = None
 ) -> KubeSchedulerConfiguration:
+    """Without the features of a release, every version is read."""
     try:
         document = yaml.safe_load(path.read_bytes())
     except (OSError, yaml.YAMLError) as error:
@@ -78,16 +95,23 @@ def load_scheduler_config(
 
 
 def decode_scheduler_config(
-    document: Any, features: FeatureSet = _DEFAULT_FEATURES
+    document: Any, features: FeatureSet | None = None
 ) -> KubeSchedulerConfiguration:
     if not isinstance(document, dict):
         raise SchedulerConfigError("couldn't get version/kind; json parse error: not an object")
-    if document.get("apiVersion") not in _VERSIONS or document.get("kind") != _KIND:
+    version = document.get("apiVersion")
+    known = [
+        name
+        for name, (since, until) in _VERSIONS.items()
+        if features is None or since <= features.release <= until
+    ]
+    if version not in known or document.get("kind") != _KIND:
         raise SchedulerConfigError(
             f'no kind "{document.get("kind", "")}" is registered for version "{document.get("apiVersion", "")}"; '
-            f"known is {_KIND} of {', '.join(_VERSIONS)}"
+            f"known is {_KIND} of {', '.join(known)}"
         )
-    _check_fields(document, _FIELDS, "")
+    features = features or _DEFAULT_FEATURES
+    _check_fields(document, _fields_of(version), "")
     if document.get("extenders"):
         raise SchedulerConfigError("extenders: Forbidden: extenders are not supported")
     if document.get("parallelism", 1) <= 0:
@@ -109,8 +133,10 @@ def decode_scheduler_config(
         )
     given = document.get("profiles") or [{}]
     defaults = default_plugins(features)
+    if version != f"{_GROUP}/v1beta1":
+        defaults = {**defaults, "score": _renamed(defaults["score"], _LEAST_ALLOCATED, _FIT)}
     profiles = tuple(
-        _profile(entry, f"profiles[{i}]", defaults, alone=len(given) == 1)
+        _profile(entry, f"profiles[{i}]", defaults, version, alone=len(given) == 1)
         for i, entry in enumerate(given)
     )
     seen: dict[str, int] = {}
@@ -128,10 +154,16 @@ def decode_scheduler_config(
     return KubeSchedulerConfiguration(profiles, percentage, float(initial), float(longest), elect)
 
 
+def _fields_of(version: str) -> tuple[str, ...]:
+    more: tuple[str, ...] = _ADDRESSES if version in _WITH_ADDRESSES else ()
+    return (*_FIELDS, *more, *(("delayCacheUntilActive",) if version == f"{_GROUP}/v1" else ()))
+
+
 def _profile(
-    entry: Object, where: str, defaults: dict[str, PluginSet], alone: bool
+    entry: Object, where: str, defaults: dict[str, PluginSet], version: str, alone: bool
 ) -> KubeSchedulerProfile:
-    _check_fields(entry, ("schedulerName", "plugins", "pluginConfig"), where)
+    share = ("percentageOfNodesToScore",) if version == f"{_GROUP}/v1" else ()
+    _check_fields(entry, ("schedulerName", "plugins", "pluginConfig", *share), where)
     name = entry.get("schedulerName", DEFAULT_SCHEDULER_NAME if alone else "")
     if not name:
         raise SchedulerConfigError(f"{where}.schedulerName: Required value")
@@ -142,12 +174,60 @@ def _profile(
             raise SchedulerConfigError(f"repeated config for plugin {plugin}")
         args[plugin] = _args(config.get("args") or {}, plugin)
     plugins = entry.get("plugins") or {}
-    _check_fields(plugins, tuple(EXTENSION_POINTS), f"{where}.plugins")
+    many = ("multiPoint",) if version in _WITH_MULTI_POINT else ()
+    _check_fields(plugins, (*EXTENSION_POINTS, *many), f"{where}.plugins")
+    multi = _multi_point(plugins)
     enabled = {
-        point: _merge_plugin_set(defaults.get(point, ()), plugins.get(point) or {})
+        point: _merge_plugin_set(
+            tuple(row for row in defaults.get(point, ()) if not multi.replaces_default(row[0])),
+            plugins.get(point) or {},
+            replaces=version != f"{_GROUP}/v1beta1",
+        )
         for point in EXTENSION_POINTS
     }
-    return KubeSchedulerProfile(name, enabled, args)
+    if version != f"{_GROUP}/v1beta1":
+        enabled, args = _with_scoring_strategy(enabled, args)
+    return KubeSchedulerProfile(name, enabled, args, multi)
+
+
+def _multi_point(plugins: Object) -> MultiPoint:
+    given = plugins.get("multiPoint") or {}
+    return MultiPoint(
+        tuple((e.get("name", ""), e.get("weight") or 0) for e in given.get("enabled") or ()),
+        frozenset(e.get("name", "") for e in given.get("disabled") or ()),
+        {
+            point: frozenset(e.get("name", "") for e in (own.get("disabled") or ()))
+            for point, own in plugins.items()
+            if point != "multiPoint"
+        },
+    )
+
+
+def _with_scoring_strategy(
+    enabled: dict[str, PluginSet], args: dict[str, Object]
+) -> tuple[dict[str, PluginSet], dict[str, Object]]:
+    """NodeResourcesFit scores by a strategy, which is a plugin of its own here."""
+    fit = dict(args.get(_FIT) or {})
+    strategy = fit.pop("scoringStrategy", None) or {}
+    kind = strategy.get("type") or "LeastAllocated"
+    if kind not in _STRATEGIES:
+        raise SchedulerConfigError(
+            f"pluginConfig[{_FIT}].args.scoringStrategy.type: Unsupported value: {kind!r}: "
+            f"supported values: {', '.join(sorted(_STRATEGIES))}"
+        )
+    plugin = _STRATEGIES[kind]
+    given: Object = {}
+    if strategy.get("resources"):
+        given["resources"] = strategy["resources"]
+    ratio = strategy.get("requestedToCapacityRatio")
+    if ratio:
+        given["shape"] = ratio.get("shape") or []
+    scores = _renamed(enabled["score"], _FIT, plugin)
+    return {**enabled, "score": scores}, {**args, _FIT: fit, plugin: given}
+
+
+def _renamed(rows: PluginSet, old: str, new: str) -> PluginSet:
+    return tuple((new if name == old else name, weight) for name, weight in rows)
 
 
 def _args(args: Object, plugin: str) -> Object:
@@ -159,12 +239,21 @@ def _args(args: Object, plugin: str) -> Object:
     return args
 
 
-def _merge_plugin_set(defaults: PluginSet, custom: Object) -> PluginSet:
-    """The defaults without the disabled plugins, then the enabled ones."""
+def _merge_plugin_set(defaults: PluginSet, custom: Object, *, replaces: bool) -> PluginSet:
+    """The defaults without the disabled plugins, then the enabled ones. `replaces`: a default
+    plugin that is enabled again keeps its place, with the new weight.
+    """
     disabled = {entry.get("name") for entry in custom.get("disabled") or ()}
     kept = () if "*" in disabled else tuple(row for row in defaults if row[0] not in disabled)
-    return kept + tuple(
+    enabled = [
         (entry.get("name", ""), entry.get("weight") or 0) for entry in custom.get("enabled") or ()
+    ]
+    if not replaces:
+        return (*kept, *enabled)
+    again = dict(enabled)
+    held = {name for name, _ in kept}
+    return tuple((name, again.get(name, weight)) for name, weight in kept) + tuple(
+        row for row in enabled if row[0] not in held
     )
 
 

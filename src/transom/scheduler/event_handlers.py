@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.informer import Informer, InformerFactory
 from transom.client.resources import (
@@ -16,7 +17,7 @@ from transom.client.resources import (
 from transom.client.store import object_key
 from transom.machinery.objects import Object
 from transom.scheduler.cache import SchedulerCache
-from transom.scheduler.pods import PodInfo
+from transom.scheduler.pods import PodInfo, is_large_spec
 from transom.scheduler.queue import UNKNOWN_EVENT, SchedulingQueue
 from transom.scheduler.resource_claims import ResourceClaimCache
 from transom.scheduler.runtime import Framework
@@ -38,8 +39,10 @@ class EventHandlers:
         self._queue = queue
         self._profiles = profiles
         self._claims = claims
+        self._prepared: PodInfo | None = None
 
     def register(self, pods: Informer, informers: InformerFactory) -> None:
+        pods.add_preparation(self.prepare_pod)
         pods.add_handler(add=self.pod_added, update=self.pod_updated, delete=self.pod_deleted)
         informers(NODES).add_handler(
             add=self.node_added, update=self.node_updated, delete=self.node_deleted
@@ -78,6 +81,14 @@ class EventHandlers:
         )
 
     # ---- pods ----------------------------------------------------------------------------------
+
+    def prepare_pod(self, pod: Object) -> Awaitable[None] | None:
+        """Parses a large specification in a thread: the handlers find its shape in the cache."""
+        self._prepared = None
+        return self._prepare(pod) if is_large_spec(pod["spec"]) else None
+
+    async def _prepare(self, pod: Object) -> None:
+        self._prepared = await asyncio.to_thread(PodInfo, pod)
 
     def pod_added(self, pod: Object) -> None:
         if pod["spec"].get("nodeName"):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from transom.machinery.objects import Object
 
+MOST_NAMES = 5_000  # of one node; a kubelet reports 50 images unless configured otherwise
+
 
 class ImageState(NamedTuple):
     """An image on one node. `nodes` is the number of nodes with the image at this node's last
@@ -31,9 +33,11 @@ class ImageStates:
             self._rows[name].discard(row)
             if not self._rows[name]:
                 del self._rows[name], self._sizes[name], self._held[name]
-        names = set()
+        names: set[str] = set()
         for image in images:
             for name in image.get("names") or ():
+                if len(names) >= MOST_NAMES:
+                    break
                 rows = self._rows.setdefault(name, set())
                 self._sizes.setdefault(name, image.get("sizeBytes", 0))
                 rows.add(row)

@@ -21,6 +21,7 @@ from transom.machinery.selectors import LabelSelector, SelectorError
 from transom.scheduler.resources import ResourceRequests, counted_request, pod_requests
 
 ALL_ADDRESSES = "0.0.0.0"
+_LARGE = 500  # terms, constraints, ports and amounts that take long to parse
 _DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi", "azureDisk", "cinder")
 
 
@@ -134,6 +135,19 @@ class PodShape:
             for constraint in spec.get("topologySpreadConstraints") or ()
         )
         self.memo: dict[Hashable, Any] = {}
+
+
+def is_large_spec(spec: Object) -> bool:
+    """Whether a specification takes long to parse."""
+    size = len(spec.get("topologySpreadConstraints") or ())
+    for kind in (spec.get("affinity") or {}).values():
+        for terms in kind.values():
+            size += len(terms)
+    for container in spec.get("containers") or ():
+        size += len(container.get("ports") or ())
+        for amounts in (container.get("resources") or {}).values():
+            size += len(amounts)
+    return size > _LARGE
 
 
 class PodInfo:

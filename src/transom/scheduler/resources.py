@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from transom.machinery import quantity
 from transom.machinery.objects import Object
+from transom.machinery.podresources import is_pod_level_resource
 from transom.machinery.resourcenames import (
     CPU,
     EPHEMERAL,
@@ -74,11 +75,6 @@ def _add_amounts(total: dict[str, int], more: Mapping[str, int]) -> None:
 def is_sidecar(container: Object) -> bool:
     """Whether an init container keeps running beside the containers."""
     return container.get("restartPolicy") == "Always"
-
-
-def is_pod_level_resource(name: str) -> bool:
-    """Whether requests of the whole pod can replace those of its containers."""
-    return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
 def pod_requests(spec: Object) -> ResourceRequests:

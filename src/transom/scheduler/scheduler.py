@@ -29,6 +29,7 @@ from transom.scheduler.event_handlers import EventHandlers
 from transom.scheduler.event_recorder import SchedulerEventRecorder, truncate_message
 from transom.scheduler.framework import Code, CycleState, FitError, QueuedPodInfo, Registry, Status
 from transom.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from transom.scheduler.multi_point import expand_multi_point
 from transom.scheduler.nominator import PodNominator
 from transom.scheduler.owners import OwnerSelectors
 from transom.scheduler.plugins.registry import in_tree_registry
@@ -107,7 +108,12 @@ class Scheduler:
         ]
         self.profiles: dict[str, Framework] = {
             profile.scheduler_name: Framework(
-                profile.scheduler_name, registry, profile.plugins, profile.args, options, recorder
+                profile.scheduler_name,
+                registry,
+                expand_multi_point(profile.plugins, profile.multi_point, registry),
+                profile.args,
+                options,
+                recorder,
             )
             for profile, recorder in zip(config.profiles, self._event_recorders, strict=True)
         }

@@ -71,6 +71,7 @@ class Snapshot:
         self.unschedulable: Mask = np.zeros(0, np.bool_)
         self.taints: Codes = np.zeros(0, np.int32)
         self._position: Rows = no_rows()
+        self._zeros: Ints = np.zeros(0, np.int64)
         self.scalars: dict[str, tuple[Ints, Ints]] = {}  # name -> allocatable, used
         self._grow(_FIRST_CAPACITY)
 
@@ -97,6 +98,7 @@ class Snapshot:
             "taints",
         ):
             setattr(self, name, longer(getattr(self, name)))
+        self._zeros = np.zeros(capacity, np.int64)
         self.scalars = {name: (longer(a), longer(u)) for name, (a, u) in self.scalars.items()}
         self._free += range(capacity - 1, self.capacity - 1, -1)
         self.rows += [None] * more
@@ -206,8 +208,14 @@ class Snapshot:
         info.allocatable = has
         self.usage.touch(row)
 
+    def scalar_amounts(self, name: str) -> tuple[Ints, Ints]:
+        """The allocatable and requested amounts of a scalar resource, to read. Names that only
+        pending pods use take no memory.
+        """
+        return self.scalars.get(name) or (self._zeros, self._zeros)
+
     def scalar(self, name: str) -> tuple[Ints, Ints]:
-        """The allocatable and requested amounts of a scalar resource."""
+        """The same, to change."""
         columns = self.scalars.get(name)
         if columns is None:
             columns = self.scalars[name] = (

@@ -145,11 +145,11 @@ class InterPodAffinity(
     ) -> Mask:
         out = np.ones(len(rows), np.bool_)
         for term in affinity.anti_affinity:
+            counts = self._snapshot.counters.counts(term.pod_selector, terminating=True)
+            if not counts.any():
+                continue
             codes = self._snapshot.labels.codes(term.key)
-            sums = by_domain(
-                codes, self._snapshot.counters.counts(term.pod_selector, terminating=True)
-            )
-            out &= sums[codes[rows]] <= 0
+            out &= by_domain(codes, counts)[codes[rows]] <= 0
         return out
 
     def _satisfies_existing_pods_anti_affinity(

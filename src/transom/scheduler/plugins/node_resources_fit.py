@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 from transom.machinery.objects import Object
@@ -26,6 +27,8 @@ from transom.scheduler.snapshot import Snapshot
 
 ERR_REASON_TOO_MANY_PODS = "Too many pods"
 ERR_REASON_INSUFFICIENT = "Insufficient"
+_MOST_REASONS = 60  # of one pod, each a bit of a pattern
+_Compared = tuple[str, Ints, Ints, int]
 _IGNORING = -1  # instead of a count: the pod requests ignored resources
 
 
@@ -87,6 +90,8 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
         fits: Mask = snapshot.used_pods[rows] < snapshot.alloc_pods[rows]
         delegated = self._delegated(asked)
         for name, used, has, wanted in self._compared(asked):
+            if not fits.any():
+                break
             enough = used[rows] + wanted <= has[rows]
             fits &= enough | (has[rows] == 0) if name in delegated else enough
         return fits
@@ -123,9 +128,13 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
             lacks = used[rows] + wanted > has[rows]
             if name in delegated:
                 lacks &= has[rows] > 0
+            if not lacks.any():
+                continue
             missing.append((f"{ERR_REASON_INSUFFICIENT} {name}", lacks))
             if self._rules.too_large_is_unresolvable:
                 too_large |= lacks & (wanted > has[rows])
+            if len(missing) == _MOST_REASONS:
+                break
         missing.append(("", too_large.astype(np.bool_)))
         # Nodes that lack the same resources have the same bit pattern.
         patterns = np.zeros(len(rows), np.int64)
@@ -140,27 +149,22 @@ class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
             out.append((status(*reasons), rows[patterns == pattern]))
         return out
 
-    def _compared(self, asked: ResourceRequests) -> list[tuple[str, Ints, Ints, int]]:
+    def _compared(self, asked: ResourceRequests) -> Iterator[_Compared]:
         found = _compared_resources(self._snapshot, asked)
         if self._rules.compares_requested_only:
-            return [row for row in found if row[3]]
+            return (row for row in found if row[3])
         return found
 
 
-def _compared_resources(
-    snapshot: Snapshot, asked: ResourceRequests
-) -> list[tuple[str, Ints, Ints, int]]:
+def _compared_resources(snapshot: Snapshot, asked: ResourceRequests) -> Iterator[_Compared]:
     """The resources to compare: name, used, allocatable, wanted. A pod without requests fits on an
     overcommitted node; a pod with any request must fit in all basic resources.
     """
     if asked.nothing and asked.pods != _IGNORING:
-        return []
-    out = [
-        ("cpu", snapshot.used_cpu, snapshot.alloc_cpu, asked.cpu),
-        ("memory", snapshot.used_memory, snapshot.alloc_memory, asked.memory),
-        ("ephemeral-storage", snapshot.used_ephemeral, snapshot.alloc_ephemeral, asked.ephemeral),
-    ]
+        return
+    yield "cpu", snapshot.used_cpu, snapshot.alloc_cpu, asked.cpu
+    yield "memory", snapshot.used_memory, snapshot.alloc_memory, asked.memory
+    yield "ephemeral-storage", snapshot.used_ephemeral, snapshot.alloc_ephemeral, asked.ephemeral
     for name, wanted in asked.scalars:
-        has, used = snapshot.scalar(name)
-        out.append((name, used, has, wanted))
-    return out
+        has, used = snapshot.scalar_amounts(name)
+        yield name, used, has, wanted
