@@ -38,6 +38,11 @@ class EndpointRules(NamedTuple):
     fnv: bool  # ports and subsets are ordered by an FNV hash, not by MD5
     close_traffic: bool  # slices have hints for trafficDistribution
     node_hints: bool
+    zone_hints: bool  # an annotation shares endpoints out to zones
+    capital_auto: bool  # its value is Auto, not only auto
+    topology_mode: bool  # its name is topology-mode, not only topology-aware-hints
+    hint_events: bool
+    skips_pods: bool  # of nodes that do not exist; the other pods are still written
 
 
 def endpoint_rules(features: FeatureSet) -> EndpointRules:
@@ -51,6 +56,11 @@ def endpoint_rules(features: FeatureSet) -> EndpointRules:
         fnv=has_behaviour(release, "FnvEndpointOrder"),
         close_traffic=features.enabled("ServiceTrafficDistribution"),
         node_hints=features.enabled("PreferSameTrafficDistribution"),
+        zone_hints=features.enabled("TopologyAwareHints"),
+        capital_auto=has_behaviour(release, "TopologyHintsAuto"),
+        topology_mode=has_behaviour(release, "TopologyMode"),
+        hint_events=has_behaviour(release, "TopologyHintEvents"),
+        skips_pods=has_behaviour(release, "EndpointsSkipMissingNodes"),
     )
 
 

@@ -24,7 +24,6 @@ from transom.proxy.tracker import ServiceName
 
 log = logging.getLogger("transom.proxy")
 
-HEALTHZ_PORT: Final = 10256
 _JSON: Final = [(b"Content-Type", b"application/json"), (b"X-Content-Type-Options", b"nosniff")]
 _TEXT: Final = [
     (b"Content-Type", b"text/plain; charset=utf-8"),

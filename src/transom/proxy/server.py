@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from transom.client.informer import Informer, InformerFactory
-from transom.client.resources import GroupVersionResource, builtin_resource
+from transom.client.resources import NODES, GroupVersionResource, builtin_resource
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
 from transom.proxy.tracker import SKIPPED_LABELS, PortName, ServiceTracker
@@ -48,6 +48,7 @@ def feed_proxier(
     _watch_into(services, tracker.put_service, tracker.remove_service)
     if tracker.source == "slices":
         _watch_into(others, tracker.put_slice, tracker.remove_slice)
+        _watch_into(informers(NODES), tracker.put_node, tracker.remove_node)
     else:
         _watch_into(others, tracker.put_endpoints, tracker.remove_endpoints)
 

@@ -9,8 +9,9 @@ does not depend on a node, nor on rules, kernels or the host networking service.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 log = logging.getLogger("transom.proxy")
@@ -26,6 +27,7 @@ READ_ANNOTATIONS = (
 
 DEFAULT_AFFINITY_SECONDS = 10800
 _HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 _SUPPORTED_ADDRESSES = ("IPv4", "IPv6")
 _TOMBSTONES = 10_000
 MOST_PORTS = 2_000  # of one service; proxiers of all nodes program each
@@ -62,6 +64,8 @@ class ProxyEndpoint(NamedTuple):
     other_nodes: tuple[
         str, ...
     ] = ()  # further nodes that claim the same address, because slices may overlap
+    zone_hints: tuple[str, ...] = ()  # zones and nodes that should use it
+    node_hints: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -104,6 +108,27 @@ class ServicePort:
         return ""
 
 
+def has_hints(endpoints: Iterable[ProxyEndpoint]) -> bool:
+    return any(endpoint.zone_hints or endpoint.node_hints for endpoint in endpoints)
+
+
+def endpoints_for_node(
+    endpoints: tuple[ProxyEndpoint, ...], node: str, zone: str
+) -> tuple[ProxyEndpoint, ...]:
+    """The ready endpoints that a node should use: those hinted for it, else those hinted for its
+    zone. Hints count only if all endpoints have them and one is for this node or zone.
+    """
+    for place, hints_of in (
+        (node, attrgetter("node_hints")),
+        (zone, attrgetter("zone_hints")),
+    ):
+        if endpoints and all(map(hints_of, endpoints)):
+            found = tuple(e for e in endpoints if place in hints_of(e))
+            if found:
+                return found
+    return endpoints
+
+
 def endpoint_node(endpoint: Mapping[str, Any]) -> str:
     """The node of an endpoint in a slice: a field since 1.21, before that a topology label with
     either version's name.
@@ -120,8 +145,8 @@ def addresses_of_family(addresses: tuple[str, ...], ipv6: bool) -> tuple[str, ..
 class _Slice(NamedTuple):
     ports: tuple[tuple[str, str, int], ...]  # name, protocol, number; by number
     endpoints: tuple[
-        tuple[str, str, bool, bool, bool], ...
-    ]  # address, node, ready, serving, terminating; by address
+        tuple[str, str, bool, bool, bool, tuple[str, ...], tuple[str, ...]], ...
+    ]  # address, node, ready, serving, terminating, hints for zones and nodes; by address
 
 
 class ServiceTracker:
@@ -145,6 +170,7 @@ class ServiceTracker:
         self._journal: dict[PortName, int] = {}  # the latest change of each, oldest first
         self._floor = 0
         self._synced: set[str] = set()
+        self._zones: dict[str, str] = {}  # of nodes
 
     # ---- queries of proxiers ----
 
@@ -190,6 +216,28 @@ class ServiceTracker:
         }
         return len(found)
 
+    # ---- nodes ----
+
+    def put_node(self, node: Mapping[str, Any]) -> bool:
+        """The zone of a node decides which hinted endpoints its proxier uses."""
+        metadata = node["metadata"]
+        return self._set_zone(metadata["name"], (metadata.get("labels") or {}).get(ZONE) or "")
+
+    def remove_node(self, node: Mapping[str, Any]) -> bool:
+        return self._set_zone(node["metadata"]["name"], "")
+
+    def zone_of(self, node: str) -> str:
+        return self._zones.get(node, "")
+
+    def _set_zone(self, name: str, zone: str) -> bool:
+        if self._zones.get(name, "") == zone:
+            return False
+        self._zones[name] = zone
+        hinted = tuple(name for name, found in self.endpoints.items() if has_hints(found))
+        if hinted:
+            self._record(dict.fromkeys(hinted))
+        return bool(hinted)
+
     # ---- services ----
 
     def put_service(self, service: Mapping[str, Any]) -> bool:
@@ -197,6 +245,11 @@ class ServiceTracker:
         name = _name_of(service)
         known = next(iter(self._of_service.get(name, {}).values()), None)
         return self._set_service(name, _ports_of(service, known))
+
+    def copy_service(self, service: Mapping[str, Any], other: ServiceTracker) -> bool:
+        """Like `put_service`, with the ports of a tracker that already has the service."""
+        name = _name_of(service)
+        return self._set_service(name, dict(other.ports_of(name)))
 
     def remove_service(self, service: Mapping[str, Any]) -> bool:
         return self._set_service(_name_of(service), {})
@@ -307,7 +360,11 @@ class ServiceTracker:
             if not addresses:
                 log.warning("ignoring invalid endpoint with empty addresses")
                 continue
-            endpoints.append((addresses[0], endpoint_node(endpoint), ready, serving, terminating))
+            hints = endpoint.get("hints") or {}
+            zones = tuple(hint["name"] for hint in hints.get("forZones") or ())
+            nodes = tuple(hint["name"] for hint in hints.get("forNodes") or ())
+            node = endpoint_node(endpoint)
+            endpoints.append((addresses[0], node, ready, serving, terminating, zones, nodes))
         ports.sort(key=lambda port: port[2])
         endpoints.sort()
         return _Slice(tuple(ports), tuple(endpoints))
@@ -444,11 +501,11 @@ def _merge(
                 _warn_of_endpoints(service)
                 break
             found = by_port.setdefault(PortName(*service, port_name, protocol), {})
-            for address, node, ready, serving, terminating in endpoints:
+            for address, node, ready, serving, terminating, zones, nodes in endpoints:
                 known = found.get(address)
                 if known is None:
                     found[address] = ProxyEndpoint(
-                        address, number, node, ready, serving, terminating
+                        address, number, node, ready, serving, terminating, (), zones, nodes
                     )
                 elif node and not known.is_local(node):
                     found[address] = known._replace(other_nodes=(*known.other_nodes, node))

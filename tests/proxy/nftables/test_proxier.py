@@ -383,3 +383,58 @@ def test_one_set_table_for_a_sync_and_a_small_difference() -> None:
     proxy.sync()
     assert len(recorded) == 1
     assert len(nft_difference(before, recorded[0]).splitlines()) < 20
+
+
+def node(name: str, zone: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone}}}
+
+
+def hinted(*hints: dict[str, str]) -> dict[str, Any]:
+    found = endpoint_slice("web", HERE, THERE)
+    for endpoint, hint in zip(found["endpoints"], hints, strict=False):
+        endpoint["hints"] = {kind: [{"name": name}] for kind, name in hint.items()}
+    return found
+
+
+ONLY_THERE = {"10.244.2.6:8080"}
+
+
+@pytest.mark.parametrize(
+    ("hints", "leads_to"),
+    [
+        (({"forZones": "b"}, {"forZones": "a"}), ONLY_THERE),
+        (({"forZones": "b"}, {"forZones": "b"}), BOTH),  # none for this zone
+        (({"forZones": "a"}, {}), BOTH),  # one has no hint
+        (
+            (
+                {"forZones": "a", "forNodes": "linux-1"},
+                {"forZones": "a", "forNodes": "linux-2"},
+            ),
+            ONLY_HERE,
+        ),
+        (
+            ({"forZones": "b", "forNodes": "linux-2"}, {"forZones": "a", "forNodes": "linux-3"}),
+            ONLY_THERE,
+        ),
+    ],
+)
+def test_hints_keep_connections_in_the_zone_or_on_the_node(
+    hints: tuple[dict[str, str], ...], leads_to: set[str]
+) -> None:
+    tracker = synced_tracker()
+    tracker.put_node(node("linux-1", "a"))
+    tracker.put_service(service())
+    tracker.put_slice(hinted(*hints))
+    assert firewall(proxier(tracker)).places(Packet(POD, VIP)) == leads_to
+
+
+def test_a_node_that_moves_to_another_zone_uses_other_endpoints() -> None:
+    tracker = synced_tracker()
+    tracker.put_node(node("linux-1", "a"))
+    tracker.put_service(service())
+    tracker.put_slice(hinted({"forZones": "a"}, {"forZones": "b"}))
+    proxy = proxier(tracker)
+    assert firewall(proxy).places(Packet(POD, VIP)) == ONLY_HERE
+    assert tracker.put_node(node("linux-1", "b"))
+    assert firewall(proxy).places(Packet(POD, VIP)) == ONLY_THERE
+    assert not tracker.put_node(node("linux-1", "b"))

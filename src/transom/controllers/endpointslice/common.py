@@ -98,13 +98,13 @@ def endpoint_key(endpoint: Object) -> EndpointKey:
 
 
 def same_endpoint(a: Object, b: Object) -> bool:
-    """Whether all fields outside the key are equal."""
+    """Whether all fields outside the key are equal, except hints, which are assigned later."""
     before, after = a.get("conditions") or {}, b.get("conditions") or {}
     return all(
         before.get(name) == after.get(name) for name in ("ready", "serving", "terminating")
     ) and all(
         a.get(name) == b.get(name)
-        for name in ("deprecatedTopology", "nodeName", "zone", "hints", "targetRef")
+        for name in ("deprecatedTopology", "nodeName", "zone", "targetRef")
     )
 
 

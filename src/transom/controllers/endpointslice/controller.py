@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from transom.client.events import WARNING
 from transom.client.ratelimit import ControllerLimiter
@@ -10,7 +11,7 @@ from transom.client.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from transom.client.store import object_key, split_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker, with_max_retries
-from transom.controllers.endpointslice import common, plan
+from transom.controllers.endpointslice import common, plan, topology
 from transom.controllers.endpointslice.common import (
     IPV4,
     IPV6,
@@ -24,7 +25,7 @@ from transom.controllers.endpointslice.common import (
     StaleSlices,
     UpdateFailed,
 )
-from transom.controllers.pods import assigned_node, is_pod_ready
+from transom.controllers.pods import assigned_node, is_node_ready, is_pod_ready
 from transom.controllers.service_pods import (
     EndpointRules,
     Memberships,
@@ -41,6 +42,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
 _WORKERS = 5
+_NODES_KEY = ""  # of the queue: nodes have changed; no service has this key
 _CHANGE_SECONDS = 1.0  # seconds for which external changes of slices are batched
 
 
@@ -58,6 +60,11 @@ class EndpointSlices:
         self._services = env.informers(SERVICES)
         self._pods = env.informers(PODS)
         self._nodes = env.informers(NODES)
+        self._topology = topology.TopologyCache(self._nodes.list)
+        if self._rules.zone_hints:
+            self._nodes.add_handler(
+                add=self._nodes_changed, update=self._node_updated, delete=self._nodes_changed
+            )
         self._informer = env.informers(ENDPOINT_SLICES)
         self._members = Memberships(self._services, self._pods, self._queue.add)
         self._slices = ServiceSlices(
@@ -75,7 +82,19 @@ class EndpointSlices:
             _WORKERS,
         )
 
+    def _nodes_changed(self, _node: Object) -> None:
+        self._topology.nodes_changed()
+        self._queue.add(_NODES_KEY)
+
+    def _node_updated(self, old: Object, new: Object) -> None:
+        if is_node_ready(old) != is_node_ready(new) or _zone(old) != _zone(new):
+            self._nodes_changed(new)
+
     async def _sync(self, key: str) -> None:
+        if key == _NODES_KEY:
+            for service in self._topology.overloaded_services():
+                self._queue.add(service)
+            return
         await with_max_retries(self._queue, key, self._try, "service")
 
     async def _try(self, key: str) -> None:
@@ -83,6 +102,7 @@ class EndpointSlices:
         if service is None:  # the garbage collector deletes its slices
             self._times.forget(key)
             self._tracker.forget(key)
+            self._topology.forget(key)
             return
         selector = self._members.selector(service)
         if selector is None:
@@ -110,14 +130,18 @@ class EndpointSlices:
         problems: dict[str, None] = {}  # without duplicates
         for address_type in types:
             pieces = [piece for piece in mine if piece["addressType"] == address_type]
+            events: list[topology.HintsEvent] = []
             try:
-                await self._writer.carry_out(
-                    service, "Service", self._plan(service, pods, pieces, address_type), time
-                )
+                changes, missing = self._plan(service, pods, pieces, address_type, events)
+                problems |= dict.fromkeys(missing)
+                await self._writer.carry_out(service, "Service", changes, time)
             except UpdateFailed as problem:
                 problems[str(problem)] = None
+            for event in events if self._rules.hint_events else ():
+                self._events.event(service, *event)
         for piece in mine:
             if piece["addressType"] not in types:
+                self._topology.forget(object_key(service), piece["addressType"])
                 try:
                     await self._writer.delete(piece, f"for Service {object_key(service)}")
                 except UpdateFailed as problem:
@@ -128,9 +152,16 @@ class EndpointSlices:
             )
 
     def _plan(
-        self, service: Object, pods: Iterable[Object], mine: Sequence[Object], address_type: str
-    ) -> SliceChanges:
+        self,
+        service: Object,
+        pods: Iterable[Object],
+        mine: Sequence[Object],
+        address_type: str,
+        events: list[topology.HintsEvent],
+    ) -> tuple[SliceChanges, list[str]]:
+        """The changes, and the problems with pods that are left out."""
         desired: dict[Ports, Endpoints] = {}
+        missing: list[str] = []
         published = bool(service["spec"].get("publishNotReadyAddresses"))
         for pod in pods:
             status = pod.get("status") or {}
@@ -143,16 +174,51 @@ class EndpointSlices:
                 continue
             group = desired.setdefault(_ports(service, pod), {})
             node = self._nodes.get("", assigned_node(pod))
-            if node is None:
+            if node is None and not self._rules.skips_pods:
                 raise UpdateFailed(f'node "{assigned_node(pod)}" not found')
+            if node is None and not published:
+                missing.append(
+                    f"skipping Pod {pod['metadata']['name']} for Service {object_key(service)}: "
+                    f"Node {assigned_node(pod)} Not Found"
+                )
+                continue
             endpoint = _endpoint(service, pod, node, address_type, self._rules)
             if endpoint["addresses"]:
                 group[common.endpoint_key(endpoint)] = endpoint
-        return plan.plan_slices(service, mine, desired, address_type)
+
+        def assign_hints(changes: SliceChanges, unchanged: list[Object]) -> None:
+            event = self._assign_hints(service, address_type, changes, unchanged)
+            if event is not None:
+                events.append(event)
+
+        changes = plan.plan_slices(
+            service,
+            mine,
+            desired,
+            address_type,
+            keeps_empty=self._rules.skips_pods,
+            assign_hints=assign_hints,
+        )
+        return changes, missing
+
+    def _assign_hints(
+        self, service: Object, address_type: str, changes: SliceChanges, unchanged: list[Object]
+    ) -> topology.HintsEvent | None:
+        key = object_key(service)
+        if topology.is_topology_aware(service, self._rules):
+            return self._topology.add_hints(key, address_type, changes, unchanged)
+        distribution = topology.traffic_distribution(service, self._rules)
+        hints = partial(topology.close_hints, distribution) if distribution else lambda _: None
+        topology.set_hints(changes, unchanged, hints)
+        return self._topology.remove_hints(key, address_type)
 
 
 # ---- endpoints of pods
 # -----------------------------------------------------------------------------------------------
+
+
+def _zone(node: Object) -> str | None:
+    return (node["metadata"].get("labels") or {}).get(common.ZONE)
 
 
 def _address_types(service: Object) -> list[str]:
@@ -182,9 +248,9 @@ def _ports(service: Object, pod: Object) -> Ports:
 
 
 def _endpoint(
-    service: Object, pod: Object, node: Object, address_type: str, rules: EndpointRules
+    service: Object, pod: Object, node: Object | None, address_type: str, rules: EndpointRules
 ) -> Object:
-    labels = node["metadata"].get("labels") or {}
+    labels = (node["metadata"].get("labels") if node is not None else None) or {}
     serving, terminating = is_pod_ready(pod), "deletionTimestamp" in pod["metadata"]
     ready = (serving and not terminating) or bool(service["spec"].get("publishNotReadyAddresses"))
     addresses = [ip["ip"] for ip in (pod.get("status") or {}).get("podIPs") or () if ip.get("ip")]
@@ -208,23 +274,4 @@ def _endpoint(
         out["zone"] = labels[common.ZONE]
     if has_hostname(pod, service):
         out["hostname"] = pod["spec"]["hostname"]
-    hints = _hints(service, out, rules)
-    if hints:
-        out["hints"] = hints
     return out
-
-
-def _hints(service: Object, endpoint: Object, rules: EndpointRules) -> Object:
-    """Where clients should use a ready endpoint, as trafficDistribution says."""
-    wanted = service["spec"].get("trafficDistribution")
-    if wanted is None or not rules.close_traffic or not endpoint["conditions"]["ready"]:
-        return {}
-    same_node = wanted == "PreferSameNode" and rules.node_hints
-    if not (same_node or wanted == "PreferClose" or wanted == "PreferSameZone"):
-        return {}
-    hints: Object = {}
-    if endpoint.get("zone"):
-        hints["forZones"] = [{"name": endpoint["zone"]}]
-    if same_node and endpoint.get("nodeName"):
-        hints["forNodes"] = [{"name": endpoint["nodeName"]}]
-    return hints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 
 from transom.client.events import WARNING
 from transom.client.ratelimit import ControllerLimiter
@@ -32,12 +33,14 @@ from transom.controllers.endpointslice.common import (
     slice_ports,
 )
 from transom.controllers.service_pods import LEADER, TRIGGER_TIME, endpoint_rules
+from transom.kit.large_work import compute_for_object
 from transom.machinery.objects import Object, with_metadata
 
 MANAGER = "endpointslicemirroring-controller.k8s.io"
 _SKIP = "endpointslice.kubernetes.io/skip-mirror"
 _WORKERS = 5
 _MOST = 1000  # addresses of a subset
+MirroredEndpoints = tuple[dict[tuple[str, Ports], Endpoints], int, int]
 
 
 class EndpointSliceMirroring:
@@ -104,7 +107,10 @@ class EndpointSliceMirroring:
             return
         if self._tracker.is_stale(key, mine):
             raise StaleSlices
-        await self._writer.carry_out(endpoints, "Endpoints", self._plan(endpoints, mine))
+        desired = await compute_for_object(
+            endpoints, partial(mirrored_endpoints, endpoints, node_names=self._node_names)
+        )
+        await self._writer.carry_out(endpoints, "Endpoints", self._plan(endpoints, mine, desired))
 
     async def _delete(self, key: str, mine: list[Object]) -> None:
         problems = []
@@ -120,8 +126,10 @@ class EndpointSliceMirroring:
                 f"including: {problems[0]}"
             )
 
-    def _plan(self, endpoints: Object, mine: list[Object]) -> SliceChanges:
-        desired, invalid, skipped = mirrored_endpoints(endpoints, node_names=self._node_names)
+    def _plan(
+        self, endpoints: Object, mine: list[Object], mirrored: MirroredEndpoints
+    ) -> SliceChanges:
+        desired, invalid, skipped = mirrored
         if invalid:
             self._events.event(
                 endpoints,
@@ -178,9 +186,7 @@ def _is_mirrored(endpoints: Object) -> bool:
     )
 
 
-def mirrored_endpoints(
-    endpoints: Object, *, node_names: bool = False
-) -> tuple[dict[tuple[str, Ports], Endpoints], int, int]:
+def mirrored_endpoints(endpoints: Object, *, node_names: bool = False) -> MirroredEndpoints:
     """Endpoints by address type and ports; the number of invalid addresses, and the number of
     skipped ones.
     """

@@ -6,7 +6,7 @@ the rest goes into a slice that has room for all of it, or into new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from transom.client.resources import SERVICES
 from transom.controllers.endpointslice.common import (
@@ -35,9 +35,13 @@ def plan_slices(
     desired: Mapping[Ports, Endpoints],
     address_type: str,
     most: int = MOST_ENDPOINTS,
+    *,
+    keeps_empty: bool = False,
+    assign_hints: Callable[[SliceChanges, list[Object]], None] | None = None,
 ) -> SliceChanges:
     """Plans the changes from the current slices of one address type to the desired endpoints, by
-    ports.
+    ports. `keeps_empty`: an empty slice stays as it is. `assign_hints` gets the changes and the
+    slices that do not change.
     """
     plan = SliceChanges()
     by_ports: dict[Ports, list[Object]] = {}
@@ -52,7 +56,13 @@ def plan_slices(
         plan.delete += pieces
     if len(existing) == len(plan.delete) and not plan.create:
         # There is always at least one slice; it is empty if there are no endpoints.
-        plan.create.append(new_slice(service, SERVICES, address_type, (), _labels(service)))
+        if keeps_empty and len(plan.delete) == 1 and _is_empty(plan.delete[0], service):
+            plan.delete.clear()
+        else:
+            plan.create.append(new_slice(service, SERVICES, address_type, (), _labels(service)))
+    if assign_hints is not None:
+        touched = {piece["metadata"]["name"] for piece in (*plan.update, *plan.delete)}
+        assign_hints(plan, [p for p in existing if p["metadata"]["name"] not in touched])
     plan.recycle(lambda piece: _is_owned(piece, service))
     return plan
 
@@ -118,6 +128,16 @@ def _is_owned(piece: Object, service: Object) -> bool:
         and ref["kind"] == "Service"
         and ref["apiVersion"] == "v1"
         for ref in piece["metadata"].get("ownerReferences") or ()
+    )
+
+
+def _is_empty(piece: Object, service: Object) -> bool:
+    """Whether this is the slice of a service without endpoints."""
+    return (
+        _is_owned(piece, service)
+        and not slice_endpoints(piece)
+        and not slice_ports(piece)
+        and (piece["metadata"].get("labels") or {}) == _labels(service)
     )
 
 

@@ -161,6 +161,7 @@ class NftablesProxier:
             addresses_of_family(options.node_ips or self._addresses, ipv6),
             addresses_of_family(options.cluster_cidrs, ipv6),
             options.masquerade_all,
+            self.tracker.zone_of(self.node_name),
         )
 
     def _own_addresses(self) -> tuple[str, ...]:

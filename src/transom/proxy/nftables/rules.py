@@ -27,7 +27,13 @@ from transom.network.nft import (
     Statement,
 )
 from transom.proxy.nftables import names
-from transom.proxy.tracker import PortName, ProxyEndpoint, ServicePort, addresses_of_family
+from transom.proxy.tracker import (
+    PortName,
+    ProxyEndpoint,
+    ServicePort,
+    addresses_of_family,
+    endpoints_for_node,
+)
 
 Key = tuple[str, ...]
 
@@ -42,6 +48,7 @@ class RuleContext:
     node_ips: tuple[str, ...] = ()  # the node's own addresses, of this family
     cluster_cidrs: tuple[str, ...] = ()  # the pod CIDRs of this family; empty if unknown
     masquerade_all: bool = False
+    zone: str = ""
 
 
 @dataclass(slots=True)
@@ -90,7 +97,8 @@ def rules_of_service_port(
     everywhere = Goto(f"service-{base}")
     here = Goto(f"local-{base}") if local else DROP
     guard = _masquerade_external(cluster_ip, place)
-    part.chains[everywhere.chain] = _spreading(name, service, ready, guard)
+    near = endpoints_for_node(ready, place.node, place.zone)
+    part.chains[everywhere.chain] = _spreading(name, service, near, guard)
     if (service.internal_local or service.external_local) and isinstance(here, Goto):
         part.chains[here.chain] = _spreading(name, service, local, guard)
     for endpoint in ready:

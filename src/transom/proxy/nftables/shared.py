@@ -11,7 +11,13 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from transom.proxy.nftables.rules import RuleContext, ServicePortRules, rules_of_service_port
-from transom.proxy.tracker import PortName, ProxyEndpoint, ServicePort, ServiceTracker
+from transom.proxy.tracker import (
+    PortName,
+    ProxyEndpoint,
+    ServicePort,
+    ServiceTracker,
+    has_hints,
+)
 
 
 class SharedParts:
@@ -28,9 +34,10 @@ class SharedParts:
         endpoints: tuple[ProxyEndpoint, ...],
         place: RuleContext,
     ) -> ServicePortRules:
-        if service.internal_local or service.external_local or service.source_ranges:
+        local = service.internal_local or service.external_local
+        if local or service.source_ranges or has_hints(endpoints):
             return rules_of_service_port(name, service, endpoints, place)
-        anywhere = replace(place, node="", node_ips=())
+        anywhere = replace(place, node="", node_ips=(), zone="")
         known = self._known.setdefault(anywhere, {})
         found = known.get(name)
         if found is None or found[0] is not service or found[1] is not endpoints:

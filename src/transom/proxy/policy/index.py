@@ -8,9 +8,12 @@ node's sequence number increases when something changes for one of its pods.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+import orjson
 
 from transom.machinery.selectors import SelectorError
 from transom.proxy.policy.rules import (
@@ -32,6 +35,7 @@ from transom.proxy.policy.rules import (
 
 log = logging.getLogger("transom.policy")
 Object = Mapping[str, Any]
+_LARGE: Final = 64 * 1024  # bytes of a policy that takes long to compile
 
 
 class PolicyIndex:
@@ -52,6 +56,7 @@ class PolicyIndex:
             str, tuple[PolicyClause, ...]
         ] = {}  # namespace -> clauses that may select pods in it
         self._peers: dict[ClauseKey | None, PolicyPeers] = {}
+        self._prepared: tuple[Object, CompiledPolicy] | None = None
         self._versions: dict[str, int] = {}
         self._waiting: dict[Key, Object] = {}  # pods without addresses
         self._given: dict[
@@ -125,9 +130,24 @@ class PolicyIndex:
         self._set_namespace(obj["metadata"]["name"], {})
         self._namespaces.pop(obj["metadata"]["name"], None)
 
-    def put_policy(self, obj: Object) -> None:
+    def prepare_policy(self, obj: Object) -> Awaitable[None] | None:
+        """Compiles a policy in a thread if it is large, ahead of `put_policy`."""
+        self._prepared = None
+        return self._compile_beside(obj) if len(orjson.dumps(obj)) > _LARGE else None
+
+    async def _compile_beside(self, obj: Object) -> None:
         try:
-            policy = compile_policy(obj)
+            self._prepared = obj, await asyncio.to_thread(compile_policy, obj)
+        except SelectorError:
+            log.debug("network policy %s/%s is not valid", *_key(obj))  # `put_policy` warns
+
+    def put_policy(self, obj: Object) -> None:
+        prepared, self._prepared = self._prepared, None
+        try:
+            if prepared is not None and prepared[0] is obj:
+                policy = prepared[1]
+            else:
+                policy = compile_policy(obj)
         except SelectorError as error:
             log.warning("network policy %s/%s is not enforced: %s", *_key(obj), error)
             self._set_policy(_key(obj), None)
