@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from tests.conftest import ContextFactory
@@ -22,7 +23,9 @@ from transom.http.messages import (
 )
 from transom.http.server import HttpServer
 from transom.kit.clock import VirtualClock
+from transom.machinery.errors import ApiError
 from transom.web.app import ConsoleApp
+from transom.web.child_jobs import Job
 from transom.web.page_table import PAGES
 from transom.web.routing import ConsoleServices, Page
 from transom.web.server import make_services
@@ -38,6 +41,21 @@ class BrowserResponse:
     text: str
 
 
+class ScriptedJobs:
+    """Results of jobs that a test sets, or an ApiError; without a child process."""
+
+    def __init__(self) -> None:
+        self.results: dict[Job, Any] = {Job.DOCTOR: []}
+        self.ran: list[Job] = []
+
+    async def run(self, job: Job, *arguments: str) -> Any:
+        self.ran.append(job)
+        found = self.results[job]
+        if isinstance(found, ApiError):
+            raise found
+        return found
+
+
 @dataclass
 class Browser:
     """Sends requests as a browser would, with the cookie and the token of its session."""
@@ -45,6 +63,7 @@ class Browser:
     app: ConsoleApp
     services: ConsoleServices
     clock: VirtualClock
+    jobs: ScriptedJobs
     cookie: str = ""
     csrf: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -105,9 +124,10 @@ def browser() -> ContextFactory:
         port = await server.start("127.0.0.1", 0)
         target = RestConfig("127.0.0.1", port, context="blue", user="jane")
         clock = VirtualClock()
-        services = make_services(target, clock, pages)
+        jobs = ScriptedJobs()
+        services = make_services(target, clock, pages, jobs)
         app = ConsoleApp(services, pages, (ORIGIN, "http://localhost:8899"), "transom-console-8899")
-        made = Browser(app, services, clock)
+        made = Browser(app, services, clock, jobs)
         if logged_in:
             made.log_in()
         try:
@@ -115,7 +135,6 @@ def browser() -> ContextFactory:
         finally:
             services.logins.end_all()
             await services.streams.stop()
-            await services.client.close()
             services.api.close()
             await server.stop(0.1)
 

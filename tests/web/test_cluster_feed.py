@@ -15,6 +15,8 @@ from transom.http.messages import (
     ResponseStream,
     StreamResponse,
 )
+from transom.machinery.errors import ApiError
+from transom.web.child_jobs import Job
 
 JSON = [(b"Content-Type", b"application/json")]
 
@@ -38,6 +40,7 @@ class ScriptedApi:
         self.forbidden: set[str] = set()
         self.watches: dict[str, list[ResponseStream]] = {}
         self.lists: list[str] = []
+        self.page_size = 2
 
     def __call__(self, request: HttpRequest) -> Answer:
         path = request.path
@@ -49,9 +52,10 @@ class ScriptedApi:
         self.lists.append(path)
         items = self.objects.get(path, [])
         start = int((request.query.get("continue") or ["0"])[0])
-        more = str(start + 2) if start + 2 < len(items) else ""
+        end = start + self.page_size
+        more = str(end) if end < len(items) else ""
         meta = {"resourceVersion": "7", "continue": more}
-        body = {"kind": "List", "metadata": meta, "items": items[start : start + 2]}
+        body = {"kind": "List", "metadata": meta, "items": items[start:end]}
         return HttpResponse(200, JSON, orjson.dumps(body))
 
     def send(self, path: str, kind: str, obj: dict[str, Any]) -> None:
@@ -64,6 +68,7 @@ class Sink:
         self.events: list[tuple[str, Any]] = []
         self.rows: dict[str, dict[str, Any]] = {}
         self.states: dict[str, Any] = {}
+        self.problems: list[Any] | None = None
 
     async def send(self, event: str, data: Any) -> None:
         self.events.append((event, data))
@@ -71,6 +76,8 @@ class Sink:
             self.rows[data["kind"]] = {}
         elif event == "rows":
             self.rows[data["kind"]] |= {row[0]: row for row in data["rows"]}
+        elif event == "problems":
+            self.problems = list(data)
         elif event == "states":
             self.states = dict(data)
         elif event == "changes":
@@ -152,5 +159,38 @@ async def test_nothing_is_kept_without_pages(browser: ContextFactory) -> None:
         task = asyncio.ensure_future(page.services.feed.follow(again))
         await _until(page.clock, lambda: len(again.rows.get("pods", ())) == 5)
         assert api.lists.count("/api/v1/nodes") == 2
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_findings_appear_without_a_change_of_rows(browser: ContextFactory) -> None:
+    """Events and the state of nodes are not in the rows: doctor looks again within 30 s."""
+    api, sink = ScriptedApi(), Sink()
+    async with browser(api) as page:
+        task = asyncio.ensure_future(page.services.feed.follow(sink))
+        await _until(page.clock, lambda: sink.problems == [])
+        await _until(page.clock, lambda: len(api.watches) == 4)
+        page.jobs.results[Job.DOCTOR] = [{"what": "frames have a wrong MAC address"}]
+        begin = page.clock.monotonic()
+        await _until(page.clock, lambda: sink.problems)
+        assert page.clock.monotonic() - begin <= 30
+        page.jobs.results[Job.DOCTOR] = ApiError(502, "", "no answer")
+        await _until(page.clock, lambda: "doctor" in sink.states)
+        assert sink.states["doctor"]["message"] == "doctor cannot examine the cluster: no answer"
+        page.jobs.results[Job.DOCTOR] = []
+        await _until(page.clock, lambda: not sink.problems and "doctor" not in sink.states)
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_doctor_examines_a_large_cluster(browser: ContextFactory) -> None:
+    api, sink = ScriptedApi(), Sink()
+    api.objects["/api/v1/pods"] = [_pod(f"p{n}") for n in range(2100)]
+    api.page_size = 500
+    async with browser(api) as page:
+        task = asyncio.ensure_future(page.services.feed.follow(sink))
+        page.jobs.results[Job.DOCTOR] = [{"what": "cannot be scheduled"}]
+        await _until(page.clock, lambda: sink.problems)
+        assert len(sink.rows["pods"]) == 2100 and page.jobs.ran == [Job.DOCTOR]
         task.cancel()
         await asyncio.wait([task])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transom.web.markup import document, fragment, tag
+from transom.web.markup import document, fragment, tag, with_code
 
 
 def test_children_and_attributes_are_escaped() -> None:
@@ -45,3 +45,8 @@ def test_addresses_cannot_run_scripts_or_leave(address: str) -> None:
 @pytest.mark.parametrize("address", ["/cluster", "#top", "?a=b", "https://k8s.io/", "../x", ""])
 def test_other_addresses_stay(address: str) -> None:
     assert tag("a", href=address).text == f'<a href="{address}"></a>'
+
+
+def test_code_in_backticks_is_escaped() -> None:
+    text = "use `a <b>` or <i>"
+    assert with_code(text).text == "use <code>a &lt;b&gt;</code> or &lt;i&gt;"

@@ -102,15 +102,21 @@ async def test_kinds_that_the_server_does_not_have(browser: ContextFactory, targ
         assert "the server has no resource" in answer.text
 
 
-async def test_a_forbidden_list_is_explained(browser: ContextFactory) -> None:
+async def test_who_may_not_list_all_namespaces_sees_one(browser: ContextFactory) -> None:
     api = ScriptedApi()
-    refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "jane cannot list"}
-    api.set("/api/v1/pods", refusal, 403)
-    api.set("/api/v1/namespaces", refusal, 403)
+    denied = {"kind": "Status", "code": 403, "message": f"may not {ATTACK}"}
+    for path in ("/api/v1/pods", "/api/v1/nodes", "/apis/x.io/v1/namespaces/shop/widgets"):
+        api.set(path, denied, 403)
     async with browser(api) as page:
         answer = await page.get("/objects/core/v1/pods")
-        assert answer.status == 403
-        assert "jane cannot list" in answer.text
+        assert answer.status == 303
+        assert answer.headers["location"] == "/objects/core/v1/pods?namespace=default"
+        for path in ("core/v1/nodes", "x.io/v1/widgets?namespace=shop"):
+            answer = await page.get(f"/objects/{path}")
+            assert answer.status == 403
+            assert "may not &lt;script&gt;" in answer.text and ATTACK not in answer.text
+            assert 'id="kind-list"' in answer.text, "other kinds can be chosen"
+        api.set("/api/v1/namespaces", denied, 403)
         api.set("/api/v1/pods", _table("a"))
         shown = await page.get("/objects/core/v1/pods")
         assert '<option value="default">default</option>' in shown.text  # of the kubeconfig

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.node.network_settings import DATAPLANES, MODES
-from transom.node.runtimes import ENGINES
-from transom.node.settings import RELEASES, default_name
+from transom.node.settings import ENGINES, RELEASES, default_name
 
 if TYPE_CHECKING:
     from transom.cluster.options import UpOptions
@@ -202,6 +201,7 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
             "sqlite (default) is a file in the state folder"
         ),
     )
+    _access_options(parser)
     several = parser.add_argument_group("several API servers (docs/high-availability.md)")
     several.add_argument(
         "--bind-address",
@@ -334,7 +334,7 @@ def _windows_build(text: str) -> tuple[int, int]:
 
 
 def add_up_options(args: argparse.Namespace) -> UpOptions:
-    """What the options say."""
+    """The settings from the options."""
     from transom.cluster.cluster_file import WindowsOptions
     from transom.cluster.options import NodeOptions, ServerSetOptions, UpOptions
     from transom.cluster.protection import Protection
@@ -360,7 +360,49 @@ def add_up_options(args: argparse.Namespace) -> UpOptions:
         args.store,
         ServerSetOptions(args.servers, args.bind_address, args.advertise_address, args.cert_dir),
         virtual_time=args.virtual_time,
+        access=_given_access(args),
     )
+
+
+def _access_options(parser: argparse.ArgumentParser) -> None:
+    """The flags of kube-apiserver for authentication and authorization."""
+    from transom.cluster.access_flags import ACCESS_FLAGS
+
+    group = parser.add_argument_group("who may use the API (docs/authentication.md)")
+    for name, flag in ACCESS_FLAGS.items():
+        group.add_argument(
+            f"--{name}",
+            dest=_access_name(name),
+            type=_optional_file if flag.is_file else str,
+            action="append",
+            metavar=flag.metavar,
+            help=flag.help,
+        )
+
+
+def _access_name(flag: str) -> str:
+    return "access_" + flag.replace("-", "_")
+
+
+def _optional_file(text: str) -> str:
+    """A file name; "" removes the flag."""
+    return str(absolute_path(text)) if text else ""
+
+
+def _given_access(args: argparse.Namespace) -> dict[str, str]:
+    from transom.cluster.access_flags import ACCESS_FLAGS
+
+    given = vars(args)
+    return {
+        name: ",".join(given[_access_name(name)])
+        if name in _REPEATED
+        else given[_access_name(name)][-1]
+        for name in ACCESS_FLAGS
+        if given.get(_access_name(name)) is not None
+    }
+
+
+_REPEATED = ("oidc-required-claim", "oidc-signing-algs", "authorization-mode")
 
 
 def port_number(text: str) -> int:

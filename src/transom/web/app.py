@@ -18,7 +18,7 @@ from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, pa
 from transom.machinery.errors import ApiError
 from transom.web.layout import bare_page, error_page
 from transom.web.login import SESSION_SECONDS, Logins, Session
-from transom.web.markup import Markup, tag
+from transom.web.markup import Markup, tag, with_code
 from transom.web.responses import html_response, json_error, json_response, redirect
 from transom.web.routing import ConsoleServices, Page, PageRequest, Router
 from transom.web.static_files import static_response
@@ -171,7 +171,7 @@ def _login_page(heading: str, problem: str) -> Markup:
         tag("p", tag("span", "Transom", class_="brand")),
         tag("h1", heading),
         tag("p", problem, role="alert", class_="problem") if problem else None,
-        tag("p", _LOGIN_HELP),
+        tag("p", with_code(_LOGIN_HELP)),
         tag(
             "form",
             tag("label", "Login link or token", for_="token"),

@@ -12,11 +12,12 @@ from typing import Any, Final, Protocol
 import orjson
 
 from transom.client.api import ApiUnreachable
+from transom.client.store import object_key
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
-from transom.web.cluster_rows import ROWS, Row, object_key
-from transom.web.problems import ApiReader, find_problems
+from transom.web.child_jobs import Job, JobRunner
+from transom.web.cluster_rows import ROWS, Row
 
 PAGE_SIZE: Final = 250
 BATCH_SECONDS: Final = 0.05  # changes are collected this long
@@ -24,10 +25,13 @@ _ROWS_IN_EVENT: Final = 1000
 _RETRY_SECONDS: Final = (0.5, 1, 2, 5, 10)
 _REFUSED_SECONDS: Final = 30.0
 _WATCH_SECONDS: Final = 300
-# Doctor reads the whole cluster: less often in a large one.
-_DOCTOR_SECONDS: Final = 10.0
-_SECONDS_PER_POD: Final = 0.02
-MOST_DOCTOR_PODS: Final = 2000
+# Doctor looks again when a row changes, and after a while without changes: events and the state of
+# nodes are not in the rows. The longer it takes, the longer it pauses.
+SETTLE_SECONDS: Final = 1.0
+DOCTOR_SECONDS: Final = 10.0
+UNCHANGED_SECONDS: Final = 20.0
+_PAUSE_FACTOR: Final = 4
+_MANY_PODS: Final = 2000  # the page says that doctor is at work
 
 
 class EventSink(Protocol):
@@ -63,9 +67,9 @@ class FeedReader:
 
 
 class ClusterFeed:
-    def __init__(self, api: ApiAccess, client: ApiReader, clock: Clock, namespace: str) -> None:
+    def __init__(self, api: ApiAccess, jobs: JobRunner, clock: Clock, namespace: str) -> None:
         self._api = api
-        self._client = client
+        self._jobs = jobs
         self._clock = clock
         self._namespace = namespace  # where to look if the user may not list in all namespaces
         self._rows: dict[str, dict[str, Row]] = {kind: {} for kind in ROWS}
@@ -242,21 +246,38 @@ class ClusterFeed:
 
     async def _keep_problems(self) -> None:
         while True:
-            await self._stale.wait()
-            self._stale.clear()
-            await self._clock.sleep(1.0)  # let the first lists and bursts of changes settle
-            if len(self._rows["pods"]) > MOST_DOCTOR_PODS:
-                text = f"doctor does not run here with more than {MOST_DOCTOR_PODS} pods"
-                self._set_state("doctor", f"{text}; run: transom doctor", 0)
-                continue
+            await self._wait_for_changes()
+            pods = len(self._rows["pods"])
+            if self._problems is None or pods > _MANY_PODS:
+                self._set_state("doctor", f"doctor examines the cluster ({pods} pods)", 0)
+            started = self._clock.monotonic()
             try:
-                self._problems = await find_problems(self._client, self._api.server, self._clock)
+                self._problems = await self._jobs.run(Job.DOCTOR)
                 self._set_state("doctor", "", 0)
-            except (ApiError, ApiUnreachable) as problem:
-                self._set_state("doctor", f"doctor cannot examine the cluster: {problem}", 0)
+            except ApiError as problem:
+                text = f"doctor cannot examine the cluster: {problem.message}"
+                self._set_state("doctor", text, 0)
             for reader in self._readers:
                 reader.mark_all("problems")
-            await self._clock.sleep(_DOCTOR_SECONDS + _SECONDS_PER_POD * len(self._rows["pods"]))
+            took = self._clock.monotonic() - started
+            await self._clock.sleep(max(DOCTOR_SECONDS, _PAUSE_FACTOR * took))
+
+    async def _wait_for_changes(self) -> None:
+        """Waits for a change, at most some seconds after doctor's first look, and for the end of a
+        burst of changes.
+        """
+        if self._problems is None:
+            await self._stale.wait()
+        elif not self._stale.is_set():
+            changed = asyncio.ensure_future(self._stale.wait())
+            passed = asyncio.ensure_future(self._clock.sleep(UNCHANGED_SECONDS - DOCTOR_SECONDS))
+            try:
+                await asyncio.wait((changed, passed), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                passed.cancel()
+        self._stale.clear()
+        await self._clock.sleep(SETTLE_SECONDS)
 
 
 def _retry_seconds(failures: int) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, Final
 
+from transom.client.store import object_key
 from transom.machinery.objects import Object
 from transom.machinery.tables.pods import print_pod
 
@@ -20,12 +21,6 @@ _STARTING: Final = frozenset(
     ("ContainerCreating", "PodInitializing", "Pending", "SchedulingGated", "")
 )
 _DONE: Final = frozenset(("Completed", "Succeeded"))
-
-
-def object_key(obj: Object) -> str:
-    meta = obj["metadata"]
-    namespace = meta.get("namespace")
-    return f"{namespace}/{meta['name']}" if namespace else meta["name"]
 
 
 def node_row(node: Object) -> Row:

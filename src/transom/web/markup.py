@@ -50,6 +50,11 @@ def fragment(*children: Child) -> Markup:
     return Markup("".join(_child(child) for child in children))
 
 
+def with_code(text: str) -> Markup:
+    """Text with `code` in backticks."""
+    return fragment([tag("code", p) if at % 2 else p for at, p in enumerate(text.split("`"))])
+
+
 def document(*children: Child, lang: str = "en") -> Markup:
     """A whole HTML document."""
     return Markup("<!doctype html>\n" + tag("html", *children, lang=lang).text)

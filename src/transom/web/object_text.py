@@ -62,7 +62,7 @@ async def parse_yaml_object(text: str) -> Object:
 
 
 async def diff_lines(before: str, after: str) -> list[str]:
-    """A unified difference without the names of files; one line says so if the texts are too long for it."""
+    """A unified difference without the names of files; a one-line note if the texts are too long for it."""
     old, new = before.splitlines(), after.splitlines()
     if len(old) + len(new) > 2 * _MOST_DIFF_LINES:
         return [] if old == new else ["(the object is too long to show the difference)"]

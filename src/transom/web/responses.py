@@ -80,11 +80,6 @@ class EventStream:
         self._stream.write(b"event: %b\ndata: %b\n\n" % (event.encode(), orjson.dumps(data)))
         await self._stream.drained()
 
-    async def send_bytes(self, event: str, data: bytes) -> None:
-        """The same with data that is encoded already; it has no line breaks."""
-        self._stream.write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
-        await self._stream.drained()
-
     def beat(self) -> None:
         if self._stream.alive:
             self._stream.write(b": still here\n\n")

@@ -13,11 +13,11 @@ from typing import Final
 
 import orjson
 
-from transom.client.http import HttpClient
 from transom.http.messages import Answer, HttpRequest
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.web.api_access import ApiAccess
+from transom.web.child_jobs import JobRunner
 from transom.web.cluster_feed import ClusterFeed
 from transom.web.forwards import PortForwards
 from transom.web.identity import ConsoleIdentity
@@ -31,10 +31,10 @@ _PLACE: Final = re.compile(r"\{(\w+)(\.\.\.)?\}")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
-    """What the pages use. `api` returns what the API server sends, `client` is the typed client."""
+    """What the pages use. `jobs` runs doctor and the scheduler's explanations."""
 
     api: ApiAccess
-    client: HttpClient
+    jobs: JobRunner
     clock: Clock
     logins: Logins
     streams: StreamLimit

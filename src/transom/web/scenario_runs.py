@@ -1,6 +1,6 @@
 """Runs scenarios for the console, one at a time, with the functions of `transom scenario`.
 
-The labels of their namespace say which one is on, so that every client of the cluster sees the same.
+The labels of their namespace name the active one, so that every client of the cluster sees the same.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ScenarioRuns:
         self._problem = ""
 
     async def read_state(self) -> ScenarioState:
-        """What this console does now, else what the cluster says."""
+        """The run of this console, else the one that the cluster's labels name."""
         if self._task is not None and not self._task.done():
             return self._now
         path = cluster_calls.object_path(model.scenario_namespace())

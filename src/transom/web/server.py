@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from transom.client.http import HttpClient
 from transom.client.kubeconfig import RestConfig
 from transom.http.limits import HttpLimits
 from transom.http.server import HttpServer, listen_sockets
 from transom.kit.clock import Clock
-from transom.web.api_access import USER_AGENT, ApiAccess
+from transom.web.api_access import ApiAccess
 from transom.web.app import ConsoleApp, login_link
+from transom.web.child_jobs import ChildJobs, JobRunner
 from transom.web.cluster_feed import ClusterFeed
 from transom.web.forwards import PortForwards
 from transom.web.identity import ConsoleIdentity
@@ -54,7 +54,6 @@ class Console:
         await self._services.forwards.stop()
         await self._services.streams.stop()
         await self._server.stop(_STOP_GRACE)
-        await self._services.client.close()
         self._services.api.close()
 
 
@@ -64,24 +63,25 @@ async def start_console(target: RestConfig, clock: Clock, address: ConsoleAddres
     port = sockets[0].getsockname()[1]
     secure = address.tls is not None
     origins = console_origins(address.host, port, address.names, secure=secure)
-    services = make_services(target, clock, PAGES)
+    services = make_services(target, clock, PAGES, ChildJobs(target))
     app = ConsoleApp(services, PAGES, origins, f"transom-console-{port}", secure=secure)
     server = HttpServer(app, address.tls, limits=_LIMITS)
     await server.serve(sockets)
     return Console(server, services, origins[0])
 
 
-def make_services(target: RestConfig, clock: Clock, pages: tuple[Page, ...]) -> ConsoleServices:
+def make_services(
+    target: RestConfig, clock: Clock, pages: tuple[Page, ...], jobs: JobRunner
+) -> ConsoleServices:
     """What the pages use, for the identity and cluster of `target`."""
-    client = HttpClient(target, clock, user_agent=USER_AGENT)
     api, streams = ApiAccess(target), StreamLimit()
     return ConsoleServices(
         api,
-        client,
+        jobs,
         clock,
         Logins(clock, f"{target.user}@{target.host}:{target.port}"),
         streams,
-        ClusterFeed(api, client, clock, target.namespace),
+        ClusterFeed(api, jobs, clock, target.namespace),
         KindIndex(api, clock),
         PortForwards(api, streams),
         ScenarioRuns(api, streams, clock),

@@ -9,6 +9,8 @@ import pytest
 
 from transom.kit.user_errors import UserError
 from transom.machinery.errors import ApiError
+from transom.machines.windows.hns.faults import SWITCHES
+from transom.web.pages.fault_switches import HNS_ABOUT
 from transom.web.pages.hns_tree import render_hns_tree
 from transom.web.pages.trace import TraceEndpoints, chosen_pods, chosen_services, trace_link
 from transom.web.pages.why import findings_list, scheduling_report
@@ -159,3 +161,7 @@ async def test_work_runs_in_a_thread_and_errors_for_users_become_400() -> None:
     with pytest.raises(ApiError) as problem:
         await run_in_worker(fail)
     assert (problem.value.code, problem.value.message) == (400, "no such pod (look again)")
+
+
+def test_every_fault_of_hns_is_described() -> None:
+    assert set(HNS_ABOUT) == {name.replace("_", "-") for name in SWITCHES}

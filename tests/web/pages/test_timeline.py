@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+from tests.conftest import ContextFactory
+
+from transom.http.messages import Answer, HttpRequest, HttpResponse
 from transom.web.pages.timeline import MOST_ENTRIES, timeline_document
 
 
@@ -104,3 +108,19 @@ def test_the_number_of_entries_and_their_length_are_bounded() -> None:
     found = timeline_document(many, [], [])
     assert (len(found["entries"]), found["more"]) == (MOST_ENTRIES, 7)
     assert max(len(one["text"]) for one in found["entries"]) <= 400
+
+
+async def test_who_may_not_list_all_namespaces_sees_one(browser: ContextFactory) -> None:
+    def api(request: HttpRequest) -> Answer:
+        kind = [(b"Content-Type", b"application/json")]
+        if request.path == "/api/v1/namespaces/default/events":
+            return HttpResponse(200, kind, orjson.dumps({"items": [event(1, "mine")]}))
+        if request.path == "/api/v1/namespaces/default/pods":
+            return HttpResponse(200, kind, orjson.dumps({"items": []}))
+        denied = {"kind": "Status", "code": 403, "message": "may not"}
+        return HttpResponse(403, kind, orjson.dumps(denied))
+
+    async with browser(api) as console:
+        found = orjson.loads((await console.get("/why/timeline/data")).text)
+        assert [entry["object"] for entry in found["entries"]] == ["pod/default/mine"]
+        assert (await console.get("/why")).status == 200

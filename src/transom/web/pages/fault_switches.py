@@ -20,7 +20,9 @@ from transom.web.routing import PageRequest
 _MOST_NODES: Final = 40
 _PROXY: Final = "http://proxy.example.com:80/"
 _HNS: Final = "hns-"
-_HNS_ABOUT: Final[Mapping[str, str]] = {
+HNS_ABOUT: Final[Mapping[str, str]] = {
+    "keep-remote-endpoints": "endpoints of deleted pods of other nodes remain",
+    "lose-balancers-on-restart": "a restart of the service removes all load balancers",
     "late-management-address": "networks do not report the node's address; a new flanneld exits",
     "leak-endpoints": "deleted endpoints remain; the next pod with the address fails",
     "refuse-deletes": "every delete is rejected: Access is denied",
@@ -83,7 +85,7 @@ async def switch_fault(api: ApiAccess, node: str, fault: str, on: bool) -> None:
     root = f"/transom/nodes/{node}"
     if fault.startswith(_HNS):
         name = fault.removeprefix(_HNS)
-        if name not in _HNS_ABOUT:
+        if name not in HNS_ABOUT:
             raise ApiError(400, "BadRequest", f"there is no fault {name!r}")
         (await api.request("POST", f"{root}/hns/faults/{name}/{'on' if on else 'off'}")).json()
         return
@@ -163,7 +165,7 @@ def _card(
             name,
             _HNS + one["Name"],
             f"HNS: {one['Name']}",
-            _HNS_ABOUT.get(one["Name"], ""),
+            HNS_ABOUT.get(one["Name"], ""),
             one["On"],
         )
         for one in hns

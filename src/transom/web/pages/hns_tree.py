@@ -118,7 +118,11 @@ def _network(
 def _endpoint(endpoint: Mapping[str, Any], pod_addresses: Mapping[str, str]) -> Markup:
     address = endpoint.get("IPAddress", "")
     policies = endpoint.get("Policies", ())
-    facts = [endpoint_addresses(endpoint), endpoint_state(endpoint), f"{len(policies)} policies"]
+    facts = [
+        endpoint_addresses(endpoint),
+        endpoint_state(endpoint),
+        _count(len(policies), "policy", "policies"),
+    ]
     whose = endpoint.get("AttachedTo")
     if whose and whose["Type"] == "host":
         facts.append("the node's own")
@@ -156,7 +160,11 @@ def _balancer(
         address = endpoints.get(key, {}).get("IPAddress", key)
         pod = pod_addresses.get(address, "")
         backends.append(tag("li", address, " ", tag("span", pod, class_="muted")))
-    facts = [", ".join(ports), f"{len(balancer['HostComputeEndpoints'])} backends", *flags]
+    facts = [
+        ", ".join(ports),
+        _count(len(balancer["HostComputeEndpoints"]), "backend", "backends"),
+        *flags,
+    ]
     return _entry(tag("strong", front), facts, balancer, tag("ul", backends))
 
 
@@ -178,3 +186,7 @@ def _route(route: Mapping[str, Any]) -> Markup:
 
 def _adapter(adapter: Mapping[str, Any]) -> Markup:
     return _entry(adapter["name"], [adapter["kind"], adapter["address"], adapter["mac"]], adapter)
+
+
+def _count(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"

@@ -1,4 +1,4 @@
-"""A new object from YAML: a form with a dry run, and what the API server says about it."""
+"""A new object from YAML: a form with a dry run, and the API server's answer."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _yaml_panel(kind: ServedKind, text: str, edited: str) -> Markup:
     editor = tag(
         "form",
         tag("label", "Edited object", for_="editor"),
-        tag("textarea", edited, id="editor", spellcheck="false", autocomplete="off", rows="28"),
+        tag("textarea", edited, id="editor", spellcheck="false", autocomplete="off", rows="22"),
         tag(
             "p",
             f"Only the fields that you change are applied, as field manager {FIELD_MANAGER}.",

@@ -56,23 +56,47 @@ async def show_start(_: PageRequest) -> Answer:
 
 
 async def show_table(request: PageRequest) -> Answer:
+    """The objects of a kind. Who may not list it in all namespaces sees the one of the context; who
+    may not list it at all, the reason and the other kinds.
+    """
     kind = await request_kind(request)
     table, namespaces, kinds = await asyncio.gather(
-        _read_table(request, kind), _namespaces(request, kind), request.services.kinds.kinds()
+        _read_table(request, kind),
+        _namespaces(request, kind),
+        request.services.kinds.kinds(),
+        return_exceptions=True,
     )
+    for problem in (namespaces, kinds):
+        if isinstance(problem, BaseException):
+            raise problem
+    namespace = request.query("namespace")
+    if isinstance(table, BaseException):
+        if not isinstance(table, ApiError) or table.code != 403:
+            raise table
+        if kind.namespaced and not namespace and request.services.namespace:
+            return redirect(f"{kind.page}?namespace={quote(request.services.namespace)}")
+        rows = tag("p", table.message, role="alert", class_="problem")
+    else:
+        rows = fragment(
+            _table(kind, table, wide=bool(request.query("wide"))), _paging(request, kind, table)
+        )
     body = fragment(
-        _kind_list(kinds, kind, request.query("namespace")),
+        _kind_list(kinds, kind, namespace),
         tag(
             "div",
-            _heading(kind, kinds, request.query("namespace")),
+            _heading(kind, kinds, namespace),
             _filters(request, kind, namespaces),
-            _table(kind, table, wide=bool(request.query("wide"))),
-            _paging(request, kind, table),
+            rows,
             class_="listing",
         ),
     )
+    status = 403 if isinstance(table, ApiError) else 200
     return page_response(
-        request, OBJECTS_PAGE, tag("div", body, class_="objects"), title=kind.plural
+        request,
+        OBJECTS_PAGE,
+        tag("div", body, class_="objects"),
+        title=kind.plural,
+        status=status,
     )
 
 
@@ -123,6 +147,7 @@ def _kind_list(kinds: tuple[ServedKind, ...], now: ServedKind, namespace: str) -
                 "a",
                 one.plural,
                 href=address,
+                title=one.plural,
                 aria_current="page" if current else None,
                 data_names=" ".join((one.plural, one.kind, one.group, *one.short_names)).lower(),
             ),

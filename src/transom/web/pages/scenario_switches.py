@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
-from transom.web.markup import Child, Markup, fragment, tag
+from transom.web.markup import Child, Markup, fragment, tag, with_code
 from transom.web.routing import PageRequest
 from transom.web.scenario_runs import ScenarioPhase, ScenarioState
 
@@ -80,9 +80,9 @@ def _card(
         kind, text = _PHASES[state.phase]
         badge = tag("p", tag("span", f"{text} ({state.node})", class_=f"badge {kind}"))
     rows: list[tuple[str, Child]] = [
-        ("Symptom", one.symptom),
+        ("Symptom", with_code(one.symptom)),
         ("Evidence", tag("code", one.evidence.replace("NODE", state.node) if on else one.evidence)),
-        ("Remedy", one.remedy),
+        ("Remedy", with_code(one.remedy)),
         ("Issue", issue_link(one.issue) if one.issue else None),
     ]
     return tag(

@@ -2,35 +2,26 @@
 and a timeline.
 
 Decisions and findings are those of `transom explain-schedule` and `transom doctor`, computed in
-threads from the state of the cluster.
+child processes from the state of the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from transom.client.kubeconfig import RestConfig
 from transom.http.messages import Answer, parse_query
-from transom.kit.lazy import lazy_import
 from transom.machinery.errors import ApiError
+from transom.web.child_jobs import Job
 from transom.web.layout import page_response
-from transom.web.markup import Child, Markup, fragment, tag
+from transom.web.markup import Child, Markup, fragment, tag, with_code
 from transom.web.pages import fault_switches, scenario_switches, timeline
 from transom.web.responses import json_response, redirect
 from transom.web.routing import Page, PageRequest, Route
 from transom.web.scenario_runs import ScenarioPhase
 from transom.web.workers import run_in_worker
-
-if TYPE_CHECKING:
-    from transom.cluster import components
-    from transom.doctor import connect, examine
-else:
-    components = lazy_import("transom.cluster.components")
-    connect = lazy_import("transom.doctor.connect")
-    examine = lazy_import("transom.doctor.examine")
 
 MOST_LISTED: Final = 500
 _MOST_ROWS: Final = 200  # nodes of a decision, and findings
@@ -77,38 +68,30 @@ async def show_why(request: PageRequest) -> Answer:
     body: list[Child] = [_head("/why"), _pod_form(asked, pods)]
     if not name:
         return page_response(request, PAGE, *body, _pod_list(pods))
-    target = request.services.api.target
-    found = await asyncio.gather(
-        run_in_worker(components.explain_schedule_at, target, namespace, name),
-        run_in_worker(find_causes, target, (f"pod/{namespace}/{name}",)),
-        return_exceptions=True,
-    )
-    explanation, causes = found
-    if isinstance(explanation, ApiError):
-        body.append(tag("p", explanation.message, role="alert", class_="problem"))
-    elif isinstance(explanation, BaseException):
-        raise explanation
-    else:
-        body.append(scheduling_report(explanation.document(), explanation.filters))
-    if not isinstance(causes, BaseException):
-        body += [tag("h2", "Doctor"), findings_list(causes)]
+    found = await request.services.jobs.run(Job.EXPLAIN_POD, namespace, name)
+    if found["problem"]:
+        body.append(tag("p", found["problem"], role="alert", class_="problem"))
+    if found["decision"] is not None:
+        body.append(scheduling_report(found["decision"], found["filters"]))
+    if found["causes"] is not None:
+        body += [tag("h2", "Doctor"), findings_list(found["causes"])]
     link = f"/why/timeline?pod={quote(f'{namespace}/{name}')}"
     body.append(tag("p", tag("a", "Timeline of this pod", href=link)))
     return page_response(request, PAGE, *body, title=f"Why {name}")
 
 
-def find_causes(target: RestConfig, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Doctor's findings about pods and nodes, all of them without names. For worker threads."""
-    seen = connect.take_snapshot(target, names)
-    if seen.unreachable:
-        raise ApiError(502, "", seen.unreachable)
-    about = examine.places_to_check(seen, names) if names else ()
-    return [one.document() for one in examine.examine(seen, about)]
-
-
 async def _list(request: PageRequest, plural: str) -> list[Any]:
-    query = {"limit": str(MOST_LISTED)}
-    found = await request.services.api.get_json(f"/api/v1/{plural}", query)
+    """Objects of all namespaces, or of the one of the context if the user may not list them all."""
+    query, services = {"limit": str(MOST_LISTED)}, request.services
+    try:
+        found = await services.api.get_json(f"/api/v1/{plural}", query)
+    except ApiError as problem:
+        if problem.code != 403:
+            raise
+        if plural == "nodes":
+            return []
+        path = f"/api/v1/namespaces/{services.namespace}/{plural}"
+        found = await services.api.get_json(path, query)
     return list(found["items"])
 
 
@@ -263,7 +246,7 @@ def _score_row(node: Mapping[str, Any], scoring: Sequence[str], best: set[str]) 
 
 
 async def show_doctor(request: PageRequest) -> Answer:
-    found = await run_in_worker(find_causes, request.services.api.target, ())
+    found = await request.services.jobs.run(Job.DOCTOR)
     counts = {severity: sum(one["severity"] == severity for one in found) for severity in _STATES}
     badges = [
         tag("span", f"{count} {severity}", class_=f"badge {_STATES[severity]}")
@@ -289,12 +272,12 @@ def findings_list(found: Sequence[Mapping[str, Any]]) -> Markup:
 
 def _finding(one: Mapping[str, Any]) -> Markup:
     places = list(one.get("where", ()))
-    more = len(places) - _MOST_PLACES
+    more = one.get("count", len(places)) - _MOST_PLACES
     record = one.get("record", "")
     rows: list[tuple[str, Child]] = [
         ("Where", ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")),
-        ("Why", one.get("why", "")),
-        ("Fix", one.get("remedy", "")),
+        ("Why", with_code(one["why"]) if one.get("why") else ""),
+        ("Fix", with_code(one["remedy"]) if one.get("remedy") else ""),
         ("See", tag("a", record, href=f"/windows?show={record}#{record}") if record else ""),
     ]
     return tag(
@@ -323,10 +306,7 @@ async def show_scenarios(request: PageRequest) -> Answer:
         state = await request.services.scenarios.read_state()
         found: Child = None
         if state.phase in (ScenarioPhase.STARTING, ScenarioPhase.ON):
-            causes = await run_in_worker(find_causes, request.services.api.target, ())
-            about = scenario_switches.related_findings(state.name, causes)
-            nothing = tag("p", "Doctor does not report it yet.", id="not-reported", class_="muted")
-            found = [tag("h3", "Doctor"), findings_list(about) if about else nothing]
+            found = [tag("h3", "Doctor"), await _scenario_findings(request, state.name)]
         body = scenario_switches.render_scenarios(request, state, nodes, found)
     return page_response(
         request,
@@ -336,6 +316,20 @@ async def show_scenarios(request: PageRequest) -> Answer:
         title="Scenarios",
         script="scenarios.js",
     )
+
+
+async def _scenario_findings(request: PageRequest, name: str) -> Markup:
+    """Doctor's findings about a scenario. Without one, the page asks again after some seconds, also
+    if doctor could not examine the cluster this time.
+    """
+    text = "Doctor does not report it yet."
+    try:
+        causes = await request.services.jobs.run(Job.DOCTOR)
+        if about := scenario_switches.related_findings(name, causes):
+            return findings_list(about)
+    except ApiError as problem:
+        text = f"Doctor cannot examine the cluster now: {problem.message}"
+    return tag("p", text, id="not-reported", class_="muted")
 
 
 async def scenario_state(request: PageRequest) -> Answer:

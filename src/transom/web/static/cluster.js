@@ -1,5 +1,5 @@
 // The Cluster page: receives rows of nodes, pods, services and problems, and shows them as a picture or as tables.
-import { byId, el, fill } from "./dom.js";
+import { byId, el, fill, withCode } from "./dom.js";
 import { liveEvents } from "./server.js";
 import { Picture } from "./cluster_picture.js";
 import { groupTitle } from "./cluster_layout.js";
@@ -176,7 +176,7 @@ function showProblems(findings) {
           ? el("p", { class: "places" }, one.where.slice(0, 5).map((place, at) => [at ? ", " : "", placeLink(place)]), one.count > 5 ? ` and ${one.count - 5} more` : "")
           : null,
         one.why ? el("p", {}, one.why) : null,
-        one.remedy ? el("p", { class: "fix" }, el("b", {}, "Fix: "), one.remedy) : null,
+        one.remedy ? el("p", { class: "fix" }, el("b", {}, "Fix: "), withCode(one.remedy)) : null,
         one.record ? el("p", {}, el("code", {}, one.record)) : null,
       ),
     ),
@@ -262,7 +262,7 @@ function showTables() {
         el("span", { class: `badge ${{ running: "ok", problem: "bad", unready: "warn" }[pod[2]] ?? ""}` }, pod[3]),
         pod[4],
         pod[5],
-        pod[1],
+        el("span", { class: "nowrap" }, pod[1]),
         model.placesWithProblems.get(`pod/${pod[0]}`)?.what ?? pod[6],
       ]),
     ),

@@ -127,7 +127,7 @@ export class Picture {
       y1: (height - this.top) / this.scale,
     };
     const visible = this.layout.boxes.filter((item) => overlaps(item, view));
-    this.paintHeadings();
+    this.paintHeadings(view);
     this.paintBoxes(visible);
     if (TILE * this.scale < FAR_TILE) this.paintBars(visible);
     else this.paintTiles(visible);
@@ -136,7 +136,7 @@ export class Picture {
     this.drawMilliseconds = performance.now() - began;
   }
 
-  paintHeadings() {
+  paintHeadings(view) {
     const c = this.context;
     const size = this.scale > 1 ? 15 / this.scale : Math.max(15, 11 / this.scale);
     c.font = `600 ${size}px ${this.font}`;
@@ -146,7 +146,10 @@ export class Picture {
       if (heading.y < free) continue; // the one before covers it
       c.fillStyle = heading.os ? (this.colours[heading.os] ?? this.colours.text) : this.colours.bad;
       const count = heading.os ? `  ${heading.count} ${heading.count === 1 ? "node" : "nodes"}` : "";
-      c.fillText(clip(c, heading.title + count, this.layout.width), heading.x, heading.y + 20);
+      const short = heading.title.replace(/ Datacenter| \([^)]*\)/, "");
+      const room = Math.max(this.layout.width, view.x1 - heading.x - 8 / this.scale);
+      const fitting = [heading.title + count, short + count, short].find((text) => c.measureText(text).width <= room);
+      c.fillText(fitting ?? clip(c, short, room), heading.x, heading.y + 20);
       free = heading.y + size * 0.6;
     }
   }

@@ -36,6 +36,11 @@ function safeAddress(text) {
   return url.protocol === "http:" || url.protocol === "https:" ? text : "#";
 }
 
+/** Text with `code` in backticks, as children of an element. */
+export function withCode(text) {
+  return String(text).split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
+}
+
 export const byId = (id) => document.getElementById(id);
 
 /** Data that the server put into the page: tag("script"...) is not allowed, so it is an attribute. */

@@ -1,5 +1,5 @@
 // Checks the manifests while they are edited, and shows findings beside their lines.
-import { byId, el, fill, toast } from "./dom.js";
+import { byId, el, fill, toast, withCode } from "./dom.js";
 import { postJson } from "./server.js";
 
 const area = byId("manifest");
@@ -28,7 +28,7 @@ function show(found) {
   fill(
     byId("summary"),
     counts.length
-      ? counts.map((name) => [el("span", { class: `badge ${state(name)}` }, `${found.summary[name]} ${name}`), " "])
+      ? counts.map((name) => [el("span", { class: `badge ${state(name)}` }, `${found.summary[name]} ${name}${name === "info" || found.summary[name] === 1 ? "" : "s"}`), " "])
       : el("span", { class: "badge ok" }, "no findings"),
     el("span", { class: "muted" }, ` ${found.checked}`),
   );
@@ -53,7 +53,7 @@ function finding(one) {
       one.message,
     ),
     one.consequence ? el("p", { class: "muted" }, one.consequence) : null,
-    one.remedy ? el("p", {}, el("strong", {}, "Fix: "), one.remedy) : null,
+    one.remedy ? el("p", {}, el("strong", {}, "Fix: "), withCode(one.remedy)) : null,
   );
 }
 
@@ -129,7 +129,7 @@ function rehearsal(found) {
         el("span", { class: "muted" }, ` ${[one.place?.replace(/^.*:/, "line "), one.object].filter(Boolean).join(", ") || "nodes"}`),
       ),
       one.message || one.path ? el("p", {}, one.message || one.path) : null,
-      kind !== "ok" && one.remedy ? el("p", {}, el("strong", {}, "Change: "), one.remedy) : null,
+      kind !== "ok" && one.remedy ? el("p", {}, el("strong", {}, "Change: "), withCode(one.remedy)) : null,
     );
   const every = [...found.items, ...found.nodes];
   return el(

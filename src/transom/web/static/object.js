@@ -220,6 +220,11 @@ function diffView(lines) {
 }
 
 async function apply(options) {
+  await sendEdited(options);
+  outcome.scrollIntoView({ block: "nearest" });
+}
+
+async function sendEdited(options) {
   fill(outcome, el("p", { class: "muted" }, options.dryRun ? "Asking the server…" : "Applying…"));
   try {
     const answer = await postJson(`${base}/apply`, { yaml: byId("editor").value, ...options });

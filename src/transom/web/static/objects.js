@@ -2,11 +2,11 @@
 import { byId, el } from "./dom.js";
 import { liveEvents } from "./server.js";
 
-const table = byId("table");
+const table = byId("table"); // none if the user may not list this kind
 const rows = byId("rows");
-const columns = JSON.parse(table.dataset.columns);
-const namespaced = table.dataset.namespaced === "1";
-const most = Number(table.dataset.most);
+const columns = table ? JSON.parse(table.dataset.columns) : [];
+const namespaced = table?.dataset.namespaced === "1";
+const most = Number(table?.dataset.most);
 const LIVE_TEXTS = { live: "live", paused: "paused", reconnecting: "reconnecting", failed: "not live" };
 
 // ---- kinds
@@ -41,7 +41,7 @@ form.addEventListener("submit", () => {
 const rowFilter = byId("row-filter");
 function filterRows() {
   const words = rowFilter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  for (const row of rows.children) {
+  for (const row of rows?.children ?? []) {
     const text = words.length ? row.textContent.toLowerCase() : "";
     row.hidden = !words.every((word) => text.includes(word));
   }
@@ -69,7 +69,7 @@ function flash(row) {
   setTimeout(() => row.classList.remove("changed"), 1200);
 }
 
-const known = new Map([...rows.children].map((row) => [row.dataset.key, row]));
+const known = new Map([...(rows?.children ?? [])].map((row) => [row.dataset.key, row]));
 
 function apply(changes) {
   for (const change of changes) {
@@ -91,12 +91,17 @@ function apply(changes) {
   if (rowFilter.value) filterRows();
 }
 
-const query = new URLSearchParams(location.search);
-query.delete("continue");
-query.set("version", table.dataset.version);
-liveEvents(`/object-rows${table.dataset.page.slice("/objects".length)}?${query}`, { rows: apply }, (state, problem) => {
-  const live = byId("live");
-  live.dataset.state = state;
-  live.textContent = problem && problem.code !== 410 ? problem.message : LIVE_TEXTS[state];
-  if (problem?.code === 410) location.reload();
-});
+function followRows() {
+  const query = new URLSearchParams(location.search);
+  query.delete("continue");
+  query.set("version", table.dataset.version);
+  liveEvents(`/object-rows${table.dataset.page.slice("/objects".length)}?${query}`, { rows: apply }, (state, problem) => {
+    const live = byId("live");
+    live.dataset.state = state;
+    live.textContent = problem && problem.code !== 410 ? problem.message : LIVE_TEXTS[state];
+    if (problem?.code === 410) location.reload();
+  });
+}
+
+if (table) followRows();
+else byId("live").hidden = true;

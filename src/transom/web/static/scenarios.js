@@ -12,7 +12,7 @@ async function look() {
     const now = await getJson("/why/scenarios/state");
     if (now.phase !== list.dataset.phase || now.name !== list.dataset.name) location.reload();
   } catch {
-    // The next look tells; a session that ended is shown by getJson.
+    // The next poll shows the result; getJson reports a session that has ended.
   }
 }
 

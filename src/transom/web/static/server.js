@@ -78,7 +78,7 @@ export function liveEvents(path, handlers, onstate = () => {}) {
     source = null;
   }
 
-  /** An event stream does not say why it was refused: ask. */
+  /** An event stream does not report why it was refused, so request the page to find out. */
   async function probe() {
     const response = await fetch("/session", { headers: { Accept: "application/json" } });
     if (response.status === 401) {

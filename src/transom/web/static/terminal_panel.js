@@ -91,7 +91,7 @@ export function startTerminal(base, data) {
   }
 }
 
-/** What the status at the end of a command says. */
+/** The text of the status at the end of a command. */
 function outcome(text) {
   try {
     const status = JSON.parse(text);

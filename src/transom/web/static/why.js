@@ -5,7 +5,6 @@ import { getJson } from "./server.js";
 const root = byId("timeline");
 const mostLanes = 60;
 const mostRows = 200;
-const left = 250;
 const laneHeight = 24;
 const refreshSeconds = 5;
 
@@ -14,9 +13,14 @@ let lanes = [];
 let start = 0;
 let end = 1;
 let playing = 0;
+let left = 250; // the width of the labels
 
 const timeOf = (entry) => Date.parse(entry.time);
-const clock = (time) => new Date(time).toISOString().slice(11, 19);
+/** The time, with the date if the timeline is longer than a day. */
+function clock(time) {
+  const text = new Date(time).toISOString();
+  return end - start < 86400000 ? text.slice(11, 19) : `${text.slice(5, 10)} ${text.slice(11, 19)}`;
+}
 
 async function load() {
   try {
@@ -40,7 +44,10 @@ function draw() {
   end = Math.max(entries[entries.length - 1].at, start + 1000);
   const last = new Map(entries.map((entry) => [entry.object, entry.at]));
   lanes = [...last.keys()].sort((a, b) => last.get(b) - last.get(a)).slice(0, mostLanes);
-  const width = Math.max(700, byId("chart").clientWidth - 20);
+  const width = Math.max(320, byId("chart").clientWidth - 20);
+  const narrow = width < 700;
+  left = narrow ? 130 : 250;
+  const letters = narrow ? 18 : 36;
   const height = 30 + lanes.length * laneHeight;
   const x = (time) => left + ((time - start) / (end - start)) * (width - left - 30);
   const marks = entries
@@ -57,10 +64,10 @@ function draw() {
     const y = 30 + index * laneHeight;
     return [
       el("svg:rect", { x: 0, y, width, height: laneHeight, class: index % 2 ? "stripe" : "stripe even" }),
-      el("svg:text", { x: 8, y: y + 16, class: "lane-label" }, name.length > 36 ? `${name.slice(0, 35)}…` : name),
+      el("svg:text", { x: 8, y: y + 16, class: "lane-label" }, name.length > letters ? `…${name.slice(1 - letters)}` : name),
     ];
   });
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => {
+  const ticks = (narrow ? [0.2, 0.8] : [0, 0.25, 0.5, 0.75, 1]).map((part) => {
     const time = start + part * (end - start);
     return el("svg:text", { x: x(time), y: 18, class: "tick" }, clock(time));
   });
