@@ -227,6 +227,10 @@ async def test_quota_is_not_exceeded_by_two_servers(etcd: EtcdProcess) -> None:
         assert [status for status, _ in answers].count(201) == 7
         assert [status for status, _ in answers].count(403) == 13
         used = await second.ok("GET", f"{quota}/q")
+        # Object and charge are one transaction: no recount can come between them.
+        maps = await second.ok("GET", "/api/v1/namespaces/default/configmaps")
+        newest = max(int(one["metadata"]["resourceVersion"]) for one in maps["items"])
+        assert used["metadata"]["resourceVersion"] == str(newest)
         assert used["status"]["used"] == {"configmaps": "7"}
 
 

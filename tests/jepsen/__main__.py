@@ -10,9 +10,11 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-from tests.jepsen.faults import FaultCluster, play_seed
+from tests.jepsen.faults import FaultCluster, kind_of_fault, play_seed
+from tests.jepsen.members import NamespacedEtcd, missing_for_namespaces
 
 
 def _arguments() -> argparse.Namespace:
@@ -21,6 +23,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=1, metavar="N", help="the first (1)")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="of each (30)")
     parser.add_argument("--servers", type=int, default=3, metavar="N", help="API servers (3)")
+    parser.add_argument(
+        "--local-etcd",
+        action="store_true",
+        help="members on loopback with TLS: no partitions and disk faults (as without root)",
+    )
     parser.add_argument("--log", default="jepsen.log", metavar="FILE", help="for violations")
     return parser.parse_args()
 
@@ -33,14 +40,22 @@ def _tell(text: str) -> None:
 def main() -> int:
     args = _arguments()
     failed, total = 0, 0
+    faults: Counter[str] = Counter()
+    missing = "--local-etcd" if args.local_etcd else missing_for_namespaces()
+    if missing:
+        _tell(f"no partitions, disk faults and leader changes: {missing}")
     with tempfile.TemporaryDirectory() as folder:
-        cluster = FaultCluster(Path(folder), args.servers)
+        etcd = None if missing else NamespacedEtcd(Path(folder) / "members")
+        cluster = FaultCluster(Path(folder), args.servers, etcd)
         try:
+            if etcd is not None:
+                etcd.start()
             cluster.start()
             for seed in range(args.first, args.first + args.seeds):
                 began = time.monotonic()
                 history, violations = asyncio.run(play_seed(cluster, seed, args.seconds))
                 total += len(history.operations)
+                faults.update(kind_of_fault(text) for text in history.faults)
                 events = sum(len(watch.changes) for watch in history.watches)
                 _tell(
                     f"seed {seed}: {len(history.operations)} operations, {events} events, "
@@ -54,6 +69,9 @@ def main() -> int:
                 Path(args.log).write_text(cluster.log())
         finally:
             cluster.delete()
+            if etcd is not None:
+                etcd.stop()
+    _tell(", ".join(f"{count} {name}" for name, count in faults.most_common()))
     _tell(f"{args.seeds} seeds, {total} operations, {failed} with violations")
     return 1 if failed else 0
 

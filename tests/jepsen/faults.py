@@ -6,22 +6,30 @@ import asyncio
 import json
 import os
 import random
+import re
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.jepsen.history import HistoryChecker
+from tests.jepsen.members import EtcdMember, NamespacedEtcd
 from tests.jepsen.workload import (
     MAPS,
+    QUOTA,
     SERVICES,
+    TEMPLATES,
     ConnectionClient,
     History,
     Watcher,
     WorkloadClient,
+    pod_template,
     revision_of,
 )
 
@@ -30,18 +38,40 @@ from transom.kit.rpc import RpcError
 from transom.store.etcd import wire
 from transom.store.etcd.client import EtcdClient, parse_etcd_address
 
-_CLIENTS = 6
+_CLIENTS = 12
 _HEAL_SECONDS = 60.0
+_SKEW_SOURCE = Path(__file__).with_name("skew.c")
 
 
 class FaultCluster:
-    """`transom up --servers N` in a folder of its own, without nodes."""
+    """`transom up --servers N` in a folder of its own, without nodes. `etcd`: the members that it uses;
+    by default it starts its own.
+    """
 
-    def __init__(self, folder: Path, servers: int = 3) -> None:
+    def __init__(self, folder: Path, servers: int = 3, etcd: NamespacedEtcd | None = None) -> None:
         self._folder = folder
         self._env = os.environ | {"XDG_DATA_HOME": str(folder / "home"), "HOME": str(folder)}
         self._kubeconfig = folder / "kubeconfig"
         self._servers = servers
+        self.etcd = etcd
+        self._skew = folder / "skew"
+        self.can_skew = self._build_skew()
+        if self.can_skew:
+            self._env |= {"SKEW_FOLDER": str(self._skew), "LD_PRELOAD": str(self._skew / "skew.so")}
+
+    def _build_skew(self) -> bool:
+        """Whether the clocks of the servers can be shifted: that needs a C compiler."""
+        compiler = shutil.which("gcc")
+        if compiler is None:
+            return False
+        self._skew.mkdir()
+        command = [compiler, "-shared", "-fPIC", "-o", str(self._skew / "skew.so"), _SKEW_SOURCE]
+        subprocess.run(command, check=True, timeout=60)
+        return True
+
+    def skew(self, pid: int, seconds: float) -> None:
+        """Shifts the wall clock of a server, for as long as it runs."""
+        (self._skew / str(pid)).write_bytes(struct.pack("q", int(seconds * 1e9)))
 
     def _run(self, *args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "transom.cli.main", *args]
@@ -54,6 +84,7 @@ class FaultCluster:
             f"--servers={self._servers}",
             "--kubeconfig",
             str(self._kubeconfig),
+            *(["--store", self.etcd.url] if self.etcd is not None else []),
         )
         if done.returncode:
             raise RuntimeError(done.stderr)
@@ -64,6 +95,8 @@ class FaultCluster:
     def processes(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._run("status", "--output", "json").stdout)
         servers: dict[str, Any] = found["servers"]
+        if self.etcd is not None:
+            servers["etcd"] = [{"name": one.name, "pid": one.pid} for one in self.etcd.members]
         return servers
 
     def log(self) -> str:
@@ -80,7 +113,7 @@ class FaultCluster:
             for one in self.processes()["servers"]
         ]
 
-    def etcd(self) -> EtcdClient:
+    def etcd_client(self) -> EtcdClient:
         state = self._folder / "home" / "transom" / "transom"
         return EtcdClient(
             parse_etcd_address(json.loads((state / "cluster.json").read_text())["store"])
@@ -97,14 +130,23 @@ class FaultInjector:
         self._paused: set[int] = set()
 
     async def run(self, until: asyncio.Event) -> None:
-        faults = (
+        faults: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self._kill_server, 3),
             (self._end_server, 2),
             (self._pause_server, 3),
             (self._kill_member, 3),
             (self._pause_member, 2),
             (self._compact, 3),
-        )
+        ]
+        if self._cluster.can_skew:
+            faults.append((self._skew_clock, 2))
+        if (etcd := self._cluster.etcd) is not None:
+            faults += [
+                (lambda: self._move_leader(etcd), 3),
+                (lambda: self._partition(etcd), 3),
+                (lambda: self._slow_disk(etcd), 2),
+                (lambda: self._full_disk(etcd), 1),
+            ]
         while not until.is_set():
             await asyncio.sleep(0.5 + 2.0 * self._rng.random())
             fault = self._rng.choices([f for f, _ in faults], [w for _, w in faults])[0]
@@ -156,8 +198,56 @@ class FaultInjector:
         finally:
             self._signal(pid, signal.SIGCONT)
 
+    async def _skew_clock(self) -> None:
+        """The clock stays wrong until the server ends or another skew follows."""
+        name, pid = await self._pid("servers")
+        seconds = self._rng.choice((-1, 1)) * 10.0 ** (3 * self._rng.random() - 1)
+        self._tell(f"clock of {name} {seconds:+.1f} s")
+        if pid is not None:
+            self._cluster.skew(pid, seconds)
+
+    async def _move_leader(self, etcd: NamespacedEtcd) -> None:
+        one = self._rng.choice(etcd.members)
+        moved = await asyncio.to_thread(etcd.move_leader, one)
+        self._tell(f"leader moved to {one.name}: {moved}")
+
+    async def _partition(self, etcd: NamespacedEtcd) -> None:
+        """Half of the time of the leader; a member that its clients still reach is the harder case."""
+        one: EtcdMember | None = None
+        if self._rng.random() < 0.5:
+            one = await asyncio.to_thread(etcd.leader)
+        one = one or self._rng.choice(etcd.members)
+        clients = self._rng.random() < 0.4
+        seconds = 1.0 + 5.0 * self._rng.random()
+        self._tell(f"cut off {one.name} for {seconds:.1f} s, clients too: {clients}")
+        try:
+            await asyncio.to_thread(etcd.partition, one, clients=clients)
+            await asyncio.sleep(seconds)
+        finally:
+            await asyncio.to_thread(etcd.heal)
+        await asyncio.sleep(1.0)
+
+    async def _slow_disk(self, etcd: NamespacedEtcd) -> None:
+        one = self._rng.choice(etcd.members)
+        delay, seconds = 0.01 + 0.5 * self._rng.random() ** 2, 1.0 + 4.0 * self._rng.random()
+        self._tell(f"fsync of {one.name} takes {delay:.2f} s, for {seconds:.1f} s")
+        with etcd.slow_disk(one, delay):
+            await asyncio.sleep(seconds)
+
+    async def _full_disk(self, etcd: NamespacedEtcd) -> None:
+        one = self._rng.choice(etcd.members)
+        seconds = 1.0 + 4.0 * self._rng.random()
+        before = one.restarts
+        await asyncio.to_thread(etcd.fill, one)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            etcd.free(one)
+        self._tell(f"full disk of {one.name}, {one.restarts - before} restarts")
+        await asyncio.sleep(2.0)
+
     async def _compact(self) -> None:
-        client = self._cluster.etcd()
+        client = self._cluster.etcd_client()
         try:
             newest = await client.range(wire.range_request(b"/registry/x", count_only=True))
             self._tell(f"compact to {newest.revision}")
@@ -179,11 +269,20 @@ async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[H
     targets = await asyncio.to_thread(cluster.targets)
     admin = ConnectionClient(balancer, rng)
     await _until_done(admin, "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    quota = {
+        "metadata": {"name": "templates"},
+        "spec": {"hard": {f"count/{TEMPLATES}": str(QUOTA)}},
+    }
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    await _until_done(admin, "POST", path, quota)
+    # As in Kubernetes, a quota limits nothing until the controller has written its status.
+    await _until_done(admin, "GET", f"{path}/templates", found=lambda one: "hard" in one["status"])
+    keeper = None if cluster.etcd is None else asyncio.create_task(cluster.etcd.keep())
     done = asyncio.Event()
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     watchers = [
         Watcher(name, namespace, resource, where, random.Random(rng.random()), history)
-        for resource in (MAPS, SERVICES)
+        for resource in (MAPS, SERVICES, TEMPLATES)
         for name, where in (
             ("balancer", balancer),
             *((f"server-{number}", [one]) for number, one in enumerate(targets, 1)),
@@ -209,32 +308,54 @@ async def play_seed(cluster: FaultCluster, seed: int, seconds: float) -> tuple[H
     done.set()
     await asyncio.gather(*running, faults)
     violations = []
-    body = {"metadata": {"name": "end"}}  # it has no value, and is not part of the history
-    made = await _until_done(admin, "POST", f"/api/v1/namespaces/{namespace}/{MAPS}", body)
-    service = {"metadata": {"name": "end"}, "spec": {"ports": [{"port": 1}]}}
-    last = await _until_done(admin, "POST", f"/api/v1/namespaces/{namespace}/{SERVICES}", service)
-    end.set_result(min(revision_of(made), revision_of(last)))
+    # Objects without a value are not part of the history.
+    lasts = []
+    await _until_done(admin, "DELETE", f"{path}/templates")
+    for resource, spec in (
+        (MAPS, {}),
+        (SERVICES, {"spec": {"ports": [{"port": 1}]}}),
+        (TEMPLATES, {"template": pod_template()}),
+    ):
+        url = f"/api/v1/namespaces/{namespace}/{resource}"
+        lasts.append(await _until_done(admin, "POST", url, {"metadata": {"name": "end"}, **spec}))
+    end.set_result(min(revision_of(one) for one in lasts))
     _, late = await asyncio.wait(following, timeout=_HEAL_SECONDS)
     for task in late:
         task.cancel()
         violations.append(f"a watch did not continue after the faults: {task}")
     await asyncio.gather(*following, return_exceptions=True)
-    violations += HistoryChecker(history.operations, history.watches).check()
+    limits = {f"{TEMPLATES}/": QUOTA}
+    violations += HistoryChecker(history.operations, history.watches, limits).check()
     await _until_done(admin, "DELETE", f"/api/v1/namespaces/{namespace}")
     admin.close()
+    if keeper is not None:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+    history.faults += injector.story
     if violations:
         violations.append(f"seed {seed}: {'; '.join(injector.story)}")
     return history, violations
 
 
-async def _until_done(client: ConnectionClient, method: str, path: str, body: Any = None) -> Any:
+def kind_of_fault(text: str) -> str:
+    """Without the number of the process and the times."""
+    return re.sub(r"(-\d)? (for .*|takes .*|to \d+|[+-][\d.]+ s|.*restarts)$", "", text).strip()
+
+
+async def _until_done(
+    client: ConnectionClient,
+    method: str,
+    path: str,
+    body: Any = None,
+    found: Callable[[Any], bool] = lambda _: True,
+) -> Any:
     """Repeats a call of the test itself until it succeeds."""
     deadline = time.monotonic() + _HEAL_SECONDS
     while True:
         try:
-            status, found = await client.call(method, path, body)
-            if status < 300:
-                return found
+            status, answer = await client.call(method, path, body)
+            if status < 300 and found(answer):
+                return answer
             if status == 409:
                 name = body["metadata"]["name"]
                 return (await client.call("GET", f"{path}/{name}"))[1]

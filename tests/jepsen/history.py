@@ -8,7 +8,8 @@ events of the watches give that order; every other answer is checked against it:
 - a write or read takes effect between its start and its end: not before changes that were
   acknowledged when it started, not after changes that had not started when it ended;
 - a list is the state at its resourceVersion;
-- no two services have the same address or node port at any revision.
+- no two services have the same address or node port at any revision;
+- there are never more objects than a quota permits.
 """
 
 from __future__ import annotations
@@ -68,8 +69,15 @@ class WatchLog:
 
 
 class HistoryChecker:
-    def __init__(self, operations: Sequence[Operation], watches: Sequence[WatchLog]) -> None:
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        watches: Sequence[WatchLog],
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
+        """`limits`: how many objects there may be, by the prefix of their keys."""
         self._operations = operations
+        self._limits = limits or {}
         self._watches = watches
         self._order: dict[int, Change] = {}
         self.violations: list[str] = []
@@ -92,6 +100,7 @@ class HistoryChecker:
             elif operation.kind == LIST:
                 self._check_list(operation)
         self._check_grants()
+        self._check_limits()
         return self.violations
 
     def _bad(self, text: str) -> None:
@@ -252,6 +261,20 @@ class HistoryChecker:
                     self._bad(f"{change.key} and {holders[grant]} have {grant} at {revision}")
                 holders[grant] = change.key
             held[change.key] = change.grants
+
+    def _check_limits(self) -> None:
+        for prefix, limit in self._limits.items():
+            existing: set[str] = set()
+            for revision in sorted(self._order):
+                change = self._order[revision]
+                if not change.key.startswith(prefix):
+                    continue
+                if change.type == "DELETED":
+                    existing.discard(change.key)
+                elif change.key not in existing:
+                    existing.add(change.key)
+                    if len(existing) > limit:
+                        self._bad(f"{len(existing)} of {prefix} at {revision}, more than {limit}")
 
 
 def _versions(changes: Iterable[Change]) -> Iterable[tuple[int, int, Change | None]]:

@@ -103,3 +103,18 @@ def test_an_address_that_two_services_have() -> None:
     ]
     assert any("have 10.0.0.1 at 12" in found for found in check(writes, [first, second]))
     assert not check(writes, [first, ended, third])
+
+
+def test_more_objects_than_a_quota_permits() -> None:
+    writes = [Operation(CREATE, key, 1.0, 2.0, UNKNOWN, "1") for key in ("t/a", "t/b", "t/c")]
+    first = Change(11, "t/a", "ADDED", "1", "u")
+    second = Change(12, "t/b", "ADDED", "1", "v")
+    ended = Change(13, "t/a", "DELETED", "1", "u")
+    third = Change(14, "t/c", "ADDED", "1", "w")
+
+    def violations(*changes: Change) -> list[str]:
+        log = WatchLog("w", 10, 20, changes=list(changes))
+        return HistoryChecker(writes, [log], {"t/": 2}).check()
+
+    assert not violations(first, second, ended, third)
+    assert violations(first, second, third) == ["3 of t/ at 14, more than 2"]

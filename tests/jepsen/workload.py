@@ -7,7 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -30,11 +30,13 @@ from transom.client.kubeconfig import RestConfig
 from transom.kit.http_message import encode_request
 
 _CALL_SECONDS = 6.0
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.002
 _SILENT_SECONDS = 5  # then the server may be paused: the watch is opened again
 _KEYS = 6
 _SERVICES = 8
-MAPS, SERVICES = "configmaps", "services"
+_TEMPLATES = 9
+QUOTA = 4  # PodTemplates in a namespace
+MAPS, SERVICES, TEMPLATES = "configmaps", "services", "podtemplates"
 
 
 class ConnectionClient:
@@ -87,6 +89,7 @@ class History:
     operations: list[Operation]
     watches: list[WatchLog]
     unavailable: int = 0  # calls without an answer, or with a server error
+    faults: list[str] = field(default_factory=list)
 
 
 class WorkloadClient:
@@ -112,8 +115,16 @@ class WorkloadClient:
         try:
             while not until.is_set():
                 step = self._rng.choices(
-                    (self._read, self._update, self._create, self._delete, self._list, self._grant),
-                    (30, 30, 14, 8, 8, 10),
+                    (
+                        self._read,
+                        self._update,
+                        self._create,
+                        self._delete,
+                        self._list,
+                        self._grant,
+                        self._fill_quota,
+                    ),
+                    (30, 30, 14, 8, 8, 10, 8),
                 )[0]
                 await step()
                 await asyncio.sleep(self._rng.random() * _PAUSE_SECONDS)
@@ -164,7 +175,7 @@ class WorkloadClient:
             self._known[key] = operation.revision
 
     async def _list(self) -> None:
-        resource = self._rng.choice((MAPS, MAPS, SERVICES))
+        resource = self._rng.choice((MAPS, MAPS, SERVICES, TEMPLATES))
         cached = self._rng.random() < 0.3
         operation = Operation(LIST, f"{resource}/", 0.0, linearizable=not cached)
         found = await self._call(
@@ -223,6 +234,26 @@ class WorkloadClient:
         if found is not None:
             operation.revision = revision_of(found)
             operation.uid = found["metadata"]["uid"]
+
+    async def _fill_quota(self) -> None:
+        """PodTemplates: a quota limits their number, and no controller changes them."""
+        key = f"{TEMPLATES}/t{self._rng.randrange(_TEMPLATES)}"
+        if self._rng.random() < 0.35:
+            await self._delete(key)
+            return
+        operation = Operation(CREATE, key, 0.0, value=self._value())
+        body = {
+            "metadata": {"name": key.partition("/")[2], "annotations": {"v": operation.value}},
+            "template": pod_template(),
+        }
+        found = await self._call(operation, "POST", f"/{TEMPLATES}", body)
+        if found is not None:
+            operation.revision = revision_of(found)
+            operation.uid = found["metadata"]["uid"]
+
+
+def pod_template() -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
 def revision_of(obj: Mapping[str, Any]) -> int:

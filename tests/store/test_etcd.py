@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from transom.kit.keyring import KeyRing
 from transom.kit.pki import issue_client, issue_server, make_ca, save_key_pair
 from transom.kit.rpc import RpcError
 from transom.store.api import (
+    AlsoPut,
     PreconditionFailed,
     StoreError,
     StoreEvent,
@@ -167,6 +169,30 @@ async def test_writes_with_one_lock_fail_unless_everything_before_is_visible(
     await put(second, "services/d", lock="range")
     await first.close()
     await second.close()
+
+
+async def test_a_write_and_what_goes_along_happen_together_or_not_at_all(etcd: EtcdProcess) -> None:
+    url = etcd.fresh_url()
+    first, second = await started(url), await started(url)
+    quota = await put(first, "quotas/q", b"0")
+    await second.sync()
+
+    def charge(record: StoreRecord, value: bytes) -> list[AlsoPut]:
+        return [AlsoPut(record.key, lambda _revision: value, record.mod_revision)]
+
+    await put(second, "quotas/q", b"recounted")  # `first` may not have seen it
+    with pytest.raises(PreconditionFailed) as refused:
+        await put(first, "pods/a", expected=0, also=charge(quota, b"1"))
+    assert refused.value.current is None
+    newest = first.get("quotas/q")
+    assert newest is not None and newest.value == b"recounted"
+    made = await put(first, "pods/a", expected=0, also=charge(newest, b"1"))
+    await second.sync()
+    for store in (first, second):
+        charged = store.get("quotas/q")
+        assert charged is not None and charged.value == b"1"
+        assert charged.mod_revision == made.mod_revision
+        await store.close()
 
 
 async def test_keys_outside_of_the_prefix_do_not_keep_readers_waiting(etcd: EtcdProcess) -> None:
@@ -407,9 +433,11 @@ async def test_a_cluster_survives_one_member_and_refuses_writes_without_a_quorum
     await until_written(store, "pods/b")
     await store.sync()
     three_members[1].send_signal(signal.SIGSTOP)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable) as refused:
         while True:  # the paused member may have been the leader, or not
             await put(store, "pods/c")
+    # The errors of etcd and its client that Kubernetes shows, not that of our own closed connection.
+    assert re.match(r"etcdserver: |context deadline exceeded|.* transport: ", str(refused.value))
     assert store.count("pods/") >= 2
     await eventually(lambda: has_problem(store, True))
     three_members[1].send_signal(signal.SIGCONT)

@@ -50,12 +50,20 @@ class ReadOnlyDisk(StoreError):
 
 class StoreUnavailable(StoreError):
     """A store that is a separate server does not answer, or refuses. The message is its own. A write
-    may have been committed all the same.
+    may have been committed nevertheless.
     """
 
 
 class DamagedStore(StoreError):
     """The data is damaged and cannot be recovered. Restore a snapshot."""
+
+
+class AlsoPut(NamedTuple):
+    """Another key that is written in the transaction of a write, if it still has this revision."""
+
+    key: str
+    encode: Callable[[int], bytes]
+    expected: int
 
 
 class KeyQuarantined(NamedTuple):
@@ -201,6 +209,7 @@ class Store(Protocol):
         cache: Any = None,
         stamp: Callable[[int], None] | None = None,
         lock: str = "",
+        also: Sequence[AlsoPut] = (),
     ) -> asyncio.Future[StoreRecord]:
         """Writes a key. The check of `expected` (0: must not exist, N: its `mod_revision`, None: no
         check) and the choice of the revision are atomic; the future resolves when the write is
@@ -212,7 +221,8 @@ class Store(Protocol):
         returns, and passes the revision to `encode`. A store that follows others checks when it
         commits, passes 0 to `encode`, which then leaves the revision out, and calls `stamp` with
         the revision before the future resolves and readers see `cache`. Writes with the same `lock` exclude each other
-        there: the write fails if another one was committed that is not visible here yet.
+        there: the write fails if another one was committed that is not visible here yet. `also` is
+        for a store that follows others: the same transaction writes these keys, or fails.
         """
 
     def delete(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from transom.kit.clock import Clock, Timer
 from transom.kit.lazy import lazy_import
 from transom.store.api import (
+    AlsoPut,
     KeyQuarantined,
     PreconditionFailed,
     RecordPage,
@@ -219,7 +220,12 @@ class CoreStore:
         cache: Any = None,
         stamp: Callable[[int], None] | None = None,
         lock: str = "",
+        also: Sequence[AlsoPut] = (),
     ) -> asyncio.Future[StoreRecord]:
+        if also:
+            raise ValueError(
+                "in a store of one process, writes of one iteration need no transaction"
+            )
         previous = self._check(key, expected)
         revision = self._assigned + 1
         value = encode(revision)

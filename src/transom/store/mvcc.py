@@ -170,14 +170,14 @@ class MvccState:
         for bucket in self._buckets.values():
             yield from bucket.records.values()
 
-    def find_revision(self, revision: int) -> StoreRecord | None:
-        """The record that a revision wrote, if it is still referenced."""
+    def find_revision(self, revision: int, key: str = "") -> StoreRecord | None:
+        """The record that a revision wrote, if it is still referenced; of `key`, if it wrote several."""
         for event in self._events:
-            if event.revision == revision:
+            if event.revision == revision and key in ("", event.key):
                 return event.record
         for bucket in self._buckets.values():
             for record in bucket.records.values():
-                if record.mod_revision == revision:
+                if record.mod_revision == revision and key in ("", record.key):
                     return record
         return None
 

@@ -1,8 +1,9 @@
 """The link between the API servers and the process that runs the nodes, over two Unix sockets.
 
-`nodes.sock` takes HTTP requests: what the API serves below /transom, and resource usage. The servers
-have authorized them. `dial.sock` opens connections into the cluster's network and hands them over as
-open files, so that bytes between an API server and a kubelet take no detour.
+`nodes.sock` takes HTTP requests: what the API serves below /transom, resource usage, and the calls of
+controllers to the emulated cloud. The servers have authorized them. `dial.sock` opens connections
+into the cluster's network and hands them over as open files, so that bytes between an API server
+and a kubelet take no detour.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from transom.apiserver.kubelets.options import KubeletOptions
+from transom.cloud.calls import CloudCalls, call_cloud
+from transom.cloud.disks import CloudError
 from transom.cluster.config import ClusterConfig
 from transom.cluster.ha.sockets import connect_unix, listen_unix
 from transom.cluster.pki import ClusterPki
@@ -31,7 +34,6 @@ from transom.metrics.scraper import MetricsScraper
 from transom.node.address_ranges import address_ranges
 
 if TYPE_CHECKING:
-    from transom.cloud.provider import CloudProvider
     from transom.cluster.run import ClusterNodes
 
 log = logging.getLogger("transom.cluster")
@@ -39,6 +41,7 @@ log = logging.getLogger("transom.cluster")
 _HTTP: Final = "nodes.sock"
 _DIAL: Final = "dial.sock"
 _USAGE: Final = "/usage"
+_CLOUD: Final = "/cloud/"
 _NAMES_SECONDS: Final = 5.0
 _TARGET: Final = CallTarget("nodes", 80, "nodes", tls=False)
 _NOT_FORWARDED: Final = passing.HOP_BY_HOP | {b"content-length", b"authorization"}
@@ -88,7 +91,17 @@ class NodesLinkServer:
                 return _json(await self._nodes.usage(request.path.removeprefix(_USAGE + "/")))
             except ConnectionRefusedError as problem:
                 return text_response(503, f"{problem}\n")
+        if request.path.startswith(_CLOUD):
+            return await self._call_cloud(request)
         return await self._nodes.control(request)
+
+    async def _call_cloud(self, request: HttpRequest) -> HttpResponse:
+        verb = request.path.removeprefix(_CLOUD)
+        try:
+            found = await call_cloud(self._nodes.cloud(), verb, orjson.loads(request.body))
+        except CloudError as problem:
+            return _json({"error": str(problem), "node": problem.current_node})
+        return _json({"found": found})
 
     async def _dial(self, sock: socket.socket) -> None:
         """One request: address and port as JSON. The answer is an open socket, or an error."""
@@ -128,8 +141,18 @@ class RemoteNodes:
             group.create_task(self.metrics.run())
             group.create_task(self._follow_names())
 
-    def cloud(self) -> CloudProvider | None:
-        return None
+    def cloud_calls(self) -> CloudCalls:
+        return CloudCalls(self._call_cloud)
+
+    async def _call_cloud(self, verb: str, values: Mapping[str, Any]) -> Any:
+        """Raises CloudError."""
+        try:
+            answer = await self._exchange("POST", _CLOUD + verb, orjson.dumps(values))
+        except OSError as problem:
+            raise CloudError(f"the cloud provider does not answer: {problem}") from problem
+        if "error" in answer:
+            raise CloudError(answer["error"], answer["node"])
+        return answer["found"]
 
     def kubelets(self) -> KubeletOptions:
         pair = ClientPair(self._pki.kubelet_client_cert, self._pki.kubelet_client_key)
@@ -203,7 +226,11 @@ class RemoteNodes:
             await asyncio.sleep(_NAMES_SECONDS)
 
     async def _get(self, path: str) -> Any:
-        raw = encode_request("GET", path, [(b"Host", b"nodes")])
+        return await self._exchange("GET", path)
+
+    async def _exchange(self, method: str, path: str, body: bytes = b"") -> Any:
+        headers = [(b"Host", b"nodes")]
+        raw = encode_request(method, path, headers, body)
         try:
             connection, head = await self._pool.begin(_TARGET, raw)
             body = await connection.read_all(16 << 20)

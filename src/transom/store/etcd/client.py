@@ -37,6 +37,7 @@ _OTHER_MEMBER_MAY_HELP = (
     "server stopped",
     "not capable",
 )
+_TIMED_OUT = RpcError("Unavailable", "etcdserver: request timed out")
 
 
 class EtcdAddressError(ValueError):
@@ -209,11 +210,13 @@ class EtcdClient:
         )
 
     def _leave(self, channel: GrpcChannel, grace: float) -> None:
-        """The next call uses the next endpoint. Calls in progress have `grace` seconds left."""
+        """The next call uses the next endpoint. Calls in progress have `grace` seconds left; then they
+        fail as if the member itself had given up.
+        """
         if channel is self._channel:
             self._channel = None
             self._endpoint += 1
-            asyncio.get_running_loop().call_later(grace, channel.close)
+            asyncio.get_running_loop().call_later(grace, channel.close, _TIMED_OUT)
 
     # ---- the connection
 

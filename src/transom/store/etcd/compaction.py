@@ -1,7 +1,7 @@
 """Compaction of etcd every five minutes, by one of the servers that use it.
 
 The rule is that of Kubernetes, with the same key, so that its API servers may run on the same etcd:
-whoever first increments the version of `compact_rev_key` compacts to the revision that was current
+the server that first increments the version of `compact_rev_key` compacts to the revision that was current
 an interval before.
 """
 

@@ -21,6 +21,7 @@ from typing import Any
 from transom.kit.clock import Clock, RealClock, Timer
 from transom.kit.rpc import RpcError
 from transom.store.api import (
+    AlsoPut,
     KeyQuarantined,
     PreconditionFailed,
     RecordPage,
@@ -278,10 +279,12 @@ class EtcdStore:
         cache: Any = None,
         stamp: Callable[[int], None] | None = None,
         lock: str = "",
+        also: Sequence[AlsoPut] = (),
     ) -> asyncio.Future[StoreRecord]:
         path = self._check(key)
         stored = self._sealing.to_disk(key, self._layout.to_etcd(key, encode(0)))
         locked = self._locks.get(lock, 0)
+        others = [self._with(one) for one in also]
         future: asyncio.Future[StoreRecord] = asyncio.get_running_loop().create_future()
 
         async def write() -> StoreRecord:
@@ -292,6 +295,9 @@ class EtcdStore:
                 guard = self._etcd_key(LOCKS + lock)
                 compare.append(wire.compare_mod_revision(guard, locked))
                 success.append(wire.op_put(wire.put_request(guard, b"{}")))
+            for others_compare, others_put in others:
+                compare.append(others_compare)
+                success.append(others_put)
             repeated = None if expected is None else stored
             revision = await self._commit(key, path, compare, success, repeated)
             record = self._find(key, revision)
@@ -303,6 +309,13 @@ class EtcdStore:
 
         self._accept(key, future, write())
         return future
+
+    def _with(self, other: AlsoPut) -> tuple[bytes, bytes]:
+        """Comparison and operation of another key in the same transaction."""
+        path = self._check(other.key)
+        stored = self._sealing.to_disk(other.key, self._layout.to_etcd(other.key, other.encode(0)))
+        put = wire.op_put(wire.put_request(path, stored))
+        return wire.compare_mod_revision(path, other.expected), put
 
     def delete(
         self, key: str, *, expected: int | None = None
@@ -428,7 +441,7 @@ class EtcdStore:
         if record is not None and record.mod_revision == revision:
             return record
         # The copy is already ahead: another write followed.
-        record = self._state.find_revision(revision)
+        record = self._state.find_revision(revision, key)
         if record is None or record.key != key:
             raise StoreUnavailable(f"etcd: the write of revision {revision} was lost")
         return record

@@ -47,7 +47,9 @@ async def bounded(waiter: asyncio.Future[None]) -> None:
 
 
 def error_text(problem: RpcError) -> str:
-    """Kubernetes shows etcd's own errors without the code of gRPC."""
+    """As Kubernetes shows it: etcd's own errors and an elapsed deadline without the code of gRPC."""
+    if problem.code == "DeadlineExceeded":
+        return "context deadline exceeded"
     return problem.description if problem.description.startswith("etcdserver:") else str(problem)
 
 
