@@ -15,23 +15,41 @@ from transom.machinery import codec, protobuf, schema
 from transom.machinery.kinds import GVK, KINDS
 from transom.machinery.normalise import normalise_value
 from transom.machinery.protobuf import messages, reader, writer
-from transom.machinery.schema import SchemaType, SchemaValue
+from transom.machinery.releases import parse_release
+from transom.machinery.releases.kinds import release_kinds
+from transom.machinery.schema import SchemaTable, SchemaType, SchemaValue
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 POD = GVK("", "v1", "Pod")
 STATUS = GVK("", "v1", "Status")
-SERVED = sorted(
-    {
-        GVK(group, version, kind.kind)
-        for kind in KINDS
-        for group, versions in ((kind.group, kind.versions), *kind.also)
-        for version in versions
-    }
-)
+RELEASES = ("1.20", "1.32", "1.36")
 
 
-def back(gvk: GVK, raw: bytes) -> dict[str, Any]:
-    return codec.decode_object(raw, codec.PROTOBUF, gvk).obj
+def table_of(release: str) -> SchemaTable:
+    return schema.schema_table(parse_release(release))
+
+
+def served(release: str) -> list[GVK]:
+    kinds = release_kinds(parse_release(release)) if release != "1.20" else KINDS
+    return sorted(
+        {
+            GVK(group, version, kind.kind)
+            for kind in kinds
+            for group, versions in ((kind.group, kind.versions), *kind.also)
+            for version in versions
+        }
+    )
+
+
+SERVED = [
+    pytest.param(release, gvk, id=f"{release}-{gvk.api_version}.{gvk.kind}")
+    for release in RELEASES
+    for gvk in served(release)
+]
+
+
+def back(gvk: GVK, raw: bytes, types: SchemaTable = schema.BASE) -> dict[str, Any]:
+    return codec.decode_object(raw, codec.PROTOBUF, gvk, types=types).obj
 
 
 # --- everything the schema allows ----------
@@ -58,7 +76,7 @@ _LEAVES: dict[str, st.SearchStrategy[Any]] = {
 def values(value: SchemaValue, depth: int) -> st.SearchStrategy[Any]:
     item = value.item
     if value.kind == "struct":
-        return objects(schema.get_schema_type(value.ref), depth - 1)
+        return objects(value.type, depth - 1)
     if value.kind == "list":
         assert item is not None
         return st.lists(values(item, depth), min_size=1, max_size=2)
@@ -94,37 +112,69 @@ def objects(of: SchemaType, depth: int) -> st.SearchStrategy[dict[str, Any]]:
     return some()
 
 
-@pytest.mark.parametrize("gvk", SERVED, ids=lambda g: f"{g.api_version}.{g.kind}")
+@pytest.mark.parametrize(("release", "gvk"), SERVED)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_there_and_back(gvk: GVK, data: st.DataObject) -> None:
-    of = schema.lookup_schema_type(gvk)
+def test_there_and_back(release: str, gvk: GVK, data: st.DataObject) -> None:
+    types = table_of(release)
+    of = types.lookup(gvk)
     assert of is not None
     obj = normalise_value(
         of, {**data.draw(objects(of, 7)), "kind": gvk.kind, "apiVersion": gvk.api_version}
     )
-    assert back(gvk, protobuf.encode_protobuf(obj, gvk)) == obj
+    assert back(gvk, protobuf.encode_protobuf(obj, gvk, types), types) == obj
 
 
-def test_every_type_has_its_numbers() -> None:
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_type_has_its_numbers(release: str) -> None:
     """Tables alone have no protobuf form; all others know how to read and write each of their
     fields.
     """
-    without = {name for name in schema.schema_type_names() if not messages.is_known_message(name)}
+    types = table_of(release)
+    without = {name for name in types.names() if not messages.is_known_message(name, types)}
     assert without == {
         f"meta/v1.Table{part}" for part in ("", "ColumnDefinition", "Row", "RowCondition")
     }
-    for name in messages.message_names():
-        rows = messages.message_fields(name)
+    for name in messages.message_names(types):
+        rows = messages.message_fields(name, types)
         assert len({row.number for row in rows}) == len(rows)
         named = {row.name for row in rows if row.name}
         for row in rows:
             if not row.name:
-                named |= set(schema.get_schema_type(row.value.ref).properties)
-        of = schema.get_schema_type(name.replace("meta/v1beta1.", "meta/v1."))
+                named |= set(row.value.type.properties)
+        of = types.get(name.replace("meta/v1beta1.", "meta/v1."))
         assert {"kind", "apiVersion"} >= set(of.properties) - named
-        assert {tag >> 3 for tag in reader.reader_of(name).ops} == {row.number for row in rows}
-        assert len(writer.writer_of(name).steps) == len(rows)
+        assert {tag >> 3 for tag in reader.reader_of(name, types).ops} == {
+            row.number for row in rows
+        }
+        assert len(writer.writer_of(name, types).steps) == len(rows)
+
+
+def test_numbers_of_a_field_do_not_change_between_releases() -> None:
+    newest = table_of("1.36")
+    for name in messages.message_names():
+        if name in newest:
+            old, new = (
+                {
+                    row.name or row.go_name: row.number
+                    for row in messages.message_fields(name, types)
+                }
+                for types in (schema.BASE, newest)
+            )
+            assert {k: new[k] for k in old if k in new} == {k: old[k] for k in old if k in new}
+
+
+def test_fields_of_later_releases() -> None:
+    """As client-go 0.36 sends a pod: PodSpec.hostnameOverride has number 41."""
+    types = table_of("1.36")
+    field = b"\xca\x02\x01h"
+    raw = wrap(b"\x12" + bytes([len(field)]) + field, kind=b"Pod")
+    assert back(POD, raw, types)["spec"]["hostnameOverride"] == "h"
+    assert "hostnameOverride" not in back(POD, raw)["spec"]  # unknown to 1.20
+    obj = normalise_value(
+        types.lookup(POD), {"kind": "Pod", "apiVersion": "v1", "spec": {"hostnameOverride": "h"}}
+    )
+    assert field in protobuf.encode_protobuf(obj, POD, types)
 
 
 # --- Kubernetes' own bytes ----------

@@ -14,6 +14,8 @@ from transom.http.messages import HttpResponse, StreamResponse
 from transom.machinery import codec, protobuf
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
+from transom.machinery.releases import parse_release
+from transom.machinery.schema import schema_table
 
 CM = "/api/v1/namespaces/default/configmaps"
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -186,3 +188,32 @@ async def test_discovery_in_protobuf() -> None:
         == "APIVersions"
     )
     assert (await api.send("GET", "/version", accept=PROTOBUF)).status == 406
+
+
+async def test_kinds_and_fields_of_a_later_release_in_protobuf() -> None:
+    """A DeviceClass exists since 1.34, `extendedResourceName` since 1.35."""
+    api = await start(release="1.36")
+    types = schema_table(parse_release("1.36"))
+    gvk = GVK("resource.k8s.io", "v1", "DeviceClass")
+    path = "/apis/resource.k8s.io/v1/deviceclasses"
+    watch = await api.watch(path + "?watch=1", accept=f"{PROTOBUF};stream=watch")
+    device_class = {
+        "metadata": {"name": "gpu"},
+        "spec": {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "a.b/gpu"},
+    }
+    raw = protobuf.encode_protobuf(device_class, gvk, types)
+    made = await api.send("POST", path, raw, media=PROTOBUF, accept=PROTOBUF)
+    assert made.status == 201
+    stored = await api.ok("GET", path + "/gpu")
+    assert stored["spec"] == device_class["spec"]
+
+    def read(data: bytes, kind: GVK = gvk) -> Any:
+        return codec.decode_object(data, PROTOBUF, kind, types=types).obj
+
+    assert read(_body(made)) == stored
+    ((_, event),) = _frames(watch.raw)
+    assert read(event) == stored
+    for query in ("", "?limit=1"):
+        listed = _body(await api.send("GET", path + query, accept=PROTOBUF))
+        (item,) = read(listed, gvk._replace(kind="DeviceClassList"))["items"]
+        assert item["spec"] == stored["spec"]

@@ -84,7 +84,7 @@ class ResponseEncoder:
         if result.has_metadata and form.transform == "PartialObjectMetadata":
             obj = partial.object_metadata(obj, form.version)
         headers = responses.warning_headers(warnings) if warnings else None
-        return responses.document_response(obj, form, result.code, headers)
+        return responses.document_response(obj, form, result.code, headers, call.res.release)
 
     def _list(
         self, call: ApiCall, form: OutputForm, result: ListResult

@@ -22,6 +22,7 @@ from transom.kit.lazy import lazy_import
 from transom.machinery import codec
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.schema import SchemaTable
 from transom.store.api import StoreRecord
 from transom.store.recordset import RecordSet
 
@@ -226,6 +227,7 @@ def protobuf_list(
     gvk: GVK,
     meta: Object,
     item: Callable[[StoreRecord], Object],
+    types: SchemaTable,
     *,
     slow: bool,
 ) -> ListBody | list[bytes]:
@@ -234,7 +236,7 @@ def protobuf_list(
     """
 
     def encode(record: StoreRecord) -> bytes:
-        return protobuf.list_item(gvk, item(record))
+        return protobuf.list_item(gvk, item(record), types)
 
     kept: list[bytes] = []
     total = 0
@@ -251,7 +253,7 @@ def protobuf_list(
             kept.append(encoded)
         elif kept:
             kept = []
-    head, tail = protobuf.list_frame(gvk, meta, total)
+    head, tail = protobuf.list_frame(gvk, meta, total, types)
     if total <= _WHOLE:
         return [b"".join([head, *kept, tail])]
     size = len(head) + total + len(tail)

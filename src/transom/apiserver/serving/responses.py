@@ -29,7 +29,9 @@ from transom.machinery import codec
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.releases import Release
 from transom.machinery.releases.behaviour import has_behaviour
+from transom.machinery.schema import BASE, schema_table
 from transom.store.api import StoreRecord
 
 # Few clients accept nothing but protobuf; tables are for kubectl.
@@ -93,20 +95,24 @@ def _is_control(character: str) -> bool:
 
 
 def document_response(
-    obj: Any, form: OutputForm, status: int = 200, headers: Headers | None = None
+    obj: Any,
+    form: OutputForm,
+    status: int = 200,
+    headers: Headers | None = None,
+    release: Release = BASE.release,
 ) -> HttpResponse:
-    """Any dict, in the requested format."""
+    """Any dict, in the requested format; protobuf is that of the release."""
     if form.media == YAML:
         return HttpResponse(status, _YAML_HEADERS + (headers or []), codec.to_yaml(obj).encode())
     if form.media == PROTOBUF:
-        return HttpResponse(status, _PROTOBUF_HEADERS + (headers or []), _protobuf(obj))
+        return HttpResponse(status, _PROTOBUF_HEADERS + (headers or []), _protobuf(obj, release))
     body = codec.pretty_json(obj) if form.pretty else orjson.dumps(obj)
     return HttpResponse(status, _JSON_HEADERS + (headers or []), body + b"\n")
 
 
-def _protobuf(obj: Object) -> bytes:
+def _protobuf(obj: Object, release: Release) -> bytes:
     group, _, version = obj.get("apiVersion", "").rpartition("/")  # the document at /api has none
-    return protobuf.encode_protobuf(obj, GVK(group, version, obj["kind"]))
+    return protobuf.encode_protobuf(obj, GVK(group, version, obj["kind"]), schema_table(release))
 
 
 def json_response(body: bytes, status: int = 200, headers: Headers | None = None) -> HttpResponse:
@@ -140,7 +146,7 @@ def object_response(
     if not form.transform and not form.pretty and form.media == JSON:
         return json_response(object_bytes(res, record), status, headers)
     if not form.transform:
-        return document_response(served_object(res, record), form, status, headers)
+        return document_response(served_object(res, record), form, status, headers, res.release)
     if form.transform == "PartialObjectMetadataList":
         raise partial.is_no_list(res.kind)
     stored = decode_value(res, record.value)
@@ -209,7 +215,9 @@ def list_response(
         return document_response(partial.object_metadata_list(objs, meta, form.version), form)
     if form.pretty or form.media != JSON:
         return document_response(
-            list_object(res, [served_object(res, r) for r in records], meta), form
+            list_object(res, [served_object(res, r) for r in records], meta),
+            form,
+            release=res.release,
         )
     head = _list_head(res, meta)
     encode = _item_bytes(res)
@@ -289,7 +297,11 @@ def _many_lazily(
     if form.media == PROTOBUF:
         group, _, version = skeleton["apiVersion"].rpartition("/")
         gvk = GVK(group, version, skeleton["kind"])
-        return HttpResponse(200, headers, protobuf_list(records, gvk, meta, item, slow=slow))
+        return HttpResponse(
+            200,
+            headers,
+            protobuf_list(records, gvk, meta, item, schema_table(res.release), slow=slow),
+        )
     head, tail, separator, encode_item = document_frame(skeleton, key, form)
     body = ListBody(
         records,
@@ -454,7 +466,7 @@ class TransformedWatchEncoder(JsonWatchEncoder):
 
     def _frame(self, kind: str, content: Object) -> bytes:
         if self._form.media == PROTOBUF:
-            return _protobuf_event(kind, content)
+            return _protobuf_event(kind, content, self._res.release)
         return super()._frame(kind, content)
 
 
@@ -476,7 +488,7 @@ class ProtobufWatchEncoder(JsonWatchEncoder):
         return None
 
     def _frame(self, kind: str, content: Object) -> bytes:
-        return _protobuf_event(kind, content)
+        return _protobuf_event(kind, content, self._res.release)
 
 
 def watch_encoder(
@@ -488,5 +500,5 @@ def watch_encoder(
     return ProtobufWatchEncoder(res) if form.media == PROTOBUF else JsonWatchEncoder(res)
 
 
-def _protobuf_event(kind: str, content: Object) -> bytes:
-    return encode_chunk(protobuf.watch_frame(kind, _protobuf(content)))
+def _protobuf_event(kind: str, content: Object, release: Release) -> bytes:
+    return encode_chunk(protobuf.watch_frame(kind, _protobuf(content, release)))

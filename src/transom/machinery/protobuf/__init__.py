@@ -12,13 +12,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from transom.machinery import schema
 from transom.machinery.kinds import GVK
 from transom.machinery.protobuf import leaves, messages
 from transom.machinery.protobuf.reader import read_message, reader_of
 from transom.machinery.protobuf.wire import BYTES, MalformedProtobuf, delimited, varint
 from transom.machinery.protobuf.writer import write_message, writer_of
-from transom.machinery.schema import SchemaType
+from transom.machinery.schema import BASE, SchemaTable, SchemaType
 
 __all__ = [
     "MAGIC",
@@ -79,51 +78,53 @@ def decode_protobuf(of: SchemaType, data: bytes, start: int, end: int) -> dict[s
     MalformedProtobuf.
     """
     try:
-        return read_message(reader_of(of.id), data, start, end, {})
+        return read_message(reader_of(of.id, of.table), data, start, end, {})
     except RecursionError:
         raise MalformedProtobuf(_TOO_DEEP) from None
 
 
-def is_protobuf_encodable(gvk: GVK) -> bool:
+def is_protobuf_encodable(gvk: GVK, table: SchemaTable = BASE) -> bool:
     """Whether the kind has a protobuf form: custom kinds and tables do not."""
-    return _message(gvk) is not None
+    return _message(gvk, table) is not None
 
 
-def encode_protobuf(obj: dict[str, Any], gvk: GVK) -> bytes:
+def encode_protobuf(obj: dict[str, Any], gvk: GVK, table: SchemaTable = BASE) -> bytes:
     """An object, a list of objects or a Status, with its envelope. LookupError if the kind has no
     protobuf form.
     """
-    name = _message(gvk)
+    name = _message(gvk, table)
     if name is None:
         raise LookupError(f"{gvk.kind} has no protobuf form")
     type_meta = delimited(b"\x0a", gvk.api_version.encode()) + delimited(b"\x12", gvk.kind.encode())
-    content = delimited(b"\x12", write_message(writer_of(name), obj))
+    content = delimited(b"\x12", write_message(writer_of(name, table), obj))
     return b"%b%b%b\x1a\x00\x22\x00" % (MAGIC, delimited(b"\x0a", type_meta), content)
 
 
-def list_frame(gvk: GVK, metadata: dict[str, Any], items_size: int) -> tuple[bytes, bytes]:
+def list_frame(
+    gvk: GVK, metadata: dict[str, Any], items_size: int, table: SchemaTable = BASE
+) -> tuple[bytes, bytes]:
     """The bytes that `encode_protobuf` puts before and after the items of a list, which `list_item`
     writes one by one.
     """
-    name = _message(gvk)
+    name = _message(gvk, table)
     if name is None:
         raise LookupError(f"{gvk.kind} has no protobuf form")
     type_meta = delimited(b"\x0a", gvk.api_version.encode()) + delimited(b"\x12", gvk.kind.encode())
-    start = write_message(writer_of(name), {"metadata": metadata, "items": []})
+    start = write_message(writer_of(name, table), {"metadata": metadata, "items": []})
     content = b"\x12" + varint(len(start) + items_size) + start
     return b"%b%b%b" % (MAGIC, delimited(b"\x0a", type_meta), content), b"\x1a\x00\x22\x00"
 
 
-def list_item(gvk: GVK, obj: dict[str, Any]) -> bytes:
+def list_item(gvk: GVK, obj: dict[str, Any], table: SchemaTable = BASE) -> bytes:
     """An item of a list of the kind."""
-    name = _message(gvk)
+    name = _message(gvk, table)
     assert name is not None
-    return write_message(writer_of(name), {"items": [obj]})[len(_empty_list(name)) :]
+    return write_message(writer_of(name, table), {"items": [obj]})[len(_empty_list(name, table)) :]
 
 
 @cache
-def _empty_list(name: str) -> bytes:
-    return write_message(writer_of(name), {"items": []})
+def _empty_list(name: str, table: SchemaTable) -> bytes:
+    return write_message(writer_of(name, table), {"items": []})
 
 
 def watch_frame(kind: str, wrapped: bytes) -> bytes:
@@ -132,10 +133,10 @@ def watch_frame(kind: str, wrapped: bytes) -> bytes:
     return len(event).to_bytes(4, "big") + event
 
 
-def _message(gvk: GVK) -> str | None:
+def _message(gvk: GVK, table: SchemaTable) -> str | None:
     package = gvk.group.partition(".")[0] or "core"
     name = f"{package}/{gvk.version}.{gvk.kind}"
-    if messages.is_known_message(name):
+    if messages.is_known_message(name, table):
         return name
-    of = schema.lookup_schema_type(gvk)
-    return of.id if of is not None and messages.is_known_message(of.id) else None
+    of = table.lookup(gvk)
+    return of.id if of is not None and messages.is_known_message(of.id, table) else None

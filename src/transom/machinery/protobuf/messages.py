@@ -1,6 +1,8 @@
-"""The fields of messages: the numbers of `numbers.txt` joined with the types of the schema.
+"""The fields of messages: numbers joined with the types of the schema.
 
-The table is read on first use, and each message is built on first use. Does not encode or decode.
+Releases up to 1.20 have the numbers of `numbers.txt`, later ones those of their own types
+(`releases/types.txt`). The tables are read on first use, and each message is built on first use.
+Does not encode or decode.
 """
 
 from __future__ import annotations
@@ -9,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from transom.machinery import schema
-from transom.machinery.schema import SchemaType, SchemaValue
+from transom.machinery.schema import BASE, SchemaTable, SchemaType, SchemaValue
 
 _OLD_META, _META = "meta/v1beta1.", "meta/v1."
 
@@ -33,26 +34,39 @@ def _lines() -> dict[str, str]:
     return table
 
 
-def message_names() -> list[str]:
+def message_names(table: SchemaTable = BASE) -> list[str]:
     """The full name of every message."""
-    return list(_lines())
+    if table is BASE:
+        return list(_lines())
+    return [name for name in table.names() if is_known_message(name, table)]
 
 
-def is_known_message(name: str) -> bool:
-    return name in _lines()
+def is_known_message(name: str, table: SchemaTable = BASE) -> bool:
+    if table is BASE or name not in table:
+        return name in _lines()
+    return bool(table.field_numbers(name)) or not table.get(name).properties
 
 
-@cache
-def message_fields(name: str) -> tuple[FieldRow, ...]:
+def message_fields(name: str, table: SchemaTable = BASE) -> tuple[FieldRow, ...]:
     """The fields of a message by rising number; KeyError if there is no such message."""
-    of = schema.get_schema_type(name.replace(_OLD_META, _META))
+    if table is BASE or name not in table:
+        of, numbers = BASE.get(name.replace(_OLD_META, _META)), _base_numbers(name)
+    else:
+        of, numbers = table.get(name), sorted(table.field_numbers(name), key=lambda row: row[1])
+    return tuple(
+        _inline(number, field[1:], of) if field[0] == "&" else _row(number, field, of)
+        for field, number in numbers
+    )
+
+
+def _base_numbers(name: str) -> list[tuple[str, int]]:
     out = []
     number = 0
     for entry in _lines()[name].split():
         field, _, given = entry.partition("=")
         number = int(given) if given else number + 1
-        out.append(_inline(number, field[1:], of) if field[0] == "&" else _row(number, field, of))
-    return tuple(out)
+        out.append((field, number))
+    return out
 
 
 def _row(number: int, name: str, of: SchemaType) -> FieldRow:
@@ -62,7 +76,8 @@ def _row(number: int, name: str, of: SchemaType) -> FieldRow:
 
 def _inline(number: int, name: str, of: SchemaType) -> FieldRow:
     ref = name if "/" in name else f"{of.id.partition('.')[0]}.{name}"
-    return FieldRow(number, "", ref.rpartition(".")[2], SchemaValue("struct", "", ref=ref))
+    value = SchemaValue("struct", "", ref=ref, table=of.table)
+    return FieldRow(number, "", ref.rpartition(".")[2], value)
 
 
 def is_message_of_items(value: SchemaValue) -> bool:

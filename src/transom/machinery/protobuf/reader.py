@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from transom.machinery import schema
@@ -26,7 +25,7 @@ from transom.machinery.protobuf.wire import (
     as_int64,
     read_varint,
 )
-from transom.machinery.schema import SchemaValue
+from transom.machinery.schema import BASE, SchemaTable, SchemaValue
 
 ReadBytes = Callable[[bytes, int, int], Any]
 
@@ -40,10 +39,11 @@ _NEGATIVE = 1 << 63
 class MessageReader:
     """A message type. `ops` maps a tag to (operation, JSON name, argument)."""
 
-    __slots__ = ("_ops", "name")
+    __slots__ = ("_ops", "_table", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, table: SchemaTable) -> None:
         self.name = name
+        self._table = table
         self._ops: dict[int, tuple[int, str, Any]] | None = None
 
     @property
@@ -51,20 +51,23 @@ class MessageReader:
         made = self._ops
         if made is None:
             made = self._ops = {}
-            for row in message_fields(self.name):
+            for row in message_fields(self.name, self._table):
                 for kind, op in _ops(row):
                     made[row.number << 3 | kind] = op
         return made
 
     def go_field(self, number: int) -> str | None:
         return next(
-            (row.go_name for row in message_fields(self.name) if row.number == number), None
+            (row.go_name for row in message_fields(self.name, self._table) if row.number == number),
+            None,
         )
 
 
-@cache
-def reader_of(name: str) -> MessageReader:
-    return MessageReader(name)
+def reader_of(name: str, table: SchemaTable = BASE) -> MessageReader:
+    made: MessageReader | None = table.message_readers.get(name)
+    if made is None:
+        made = table.message_readers[name] = MessageReader(name, table)
+    return made
 
 
 def read_message(
@@ -201,7 +204,9 @@ def _ops(row: FieldRow) -> list[tuple[int, tuple[int, str, Any]]]:
     """The wire types that a field may have, and the operation for each."""
     name, value = row.name, row.value
     if value.kind == "struct":
-        return [(BYTES, (_STRUCT if name else _INLINE, name, reader_of(value.ref)))]
+        return [
+            (BYTES, (_STRUCT if name else _INLINE, name, reader_of(value.ref, value.table or BASE)))
+        ]
     if value.kind == "string":
         return [(BYTES, (_TEXT, name, None))]
     if value.kind in _SCALARS:
@@ -226,7 +231,7 @@ def _ops(row: FieldRow) -> list[tuple[int, tuple[int, str, Any]]]:
 def _function(value: SchemaValue) -> ReadBytes:
     """The function that reads one length-delimited value."""
     if value.kind == "struct":
-        of = reader_of(value.ref)
+        of = reader_of(value.ref, value.table or BASE)
         return lambda data, at, end: read_message(of, data, at, end, {})
     if is_message_of_items(value):
         return leaves.read_items

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from transom.machinery import schema
 from transom.machinery.protobuf import leaves
 from transom.machinery.protobuf.messages import FieldRow, is_message_of_items, message_fields
 from transom.machinery.protobuf.wire import BYTES, FIXED64, SMALL, VARINT, delimited, varint
-from transom.machinery.schema import SchemaValue
+from transom.machinery.schema import BASE, SchemaTable, SchemaValue
 
 WriteBytes = Callable[[Any], bytes]
 
@@ -25,23 +24,26 @@ _TEXT, _STRUCT, _INLINE, _ONE, _MANY, _MAP, _INTEGER, _INTEGERS, _DOUBLE = range
 class MessageWriter:
     """A message type. `steps` are (JSON name, operation, tag, argument, bytes of an unset field)."""
 
-    __slots__ = ("_steps", "name")
+    __slots__ = ("_steps", "_table", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, table: SchemaTable) -> None:
         self.name = name
+        self._table = table
         self._steps: list[tuple[str, int, bytes, Any, bytes]] | None = None
 
     @property
     def steps(self) -> list[tuple[str, int, bytes, Any, bytes]]:
         made = self._steps
         if made is None:
-            made = self._steps = [_step(row) for row in message_fields(self.name)]
+            made = self._steps = [_step(row) for row in message_fields(self.name, self._table)]
         return made
 
 
-@cache
-def writer_of(name: str) -> MessageWriter:
-    return MessageWriter(name)
+def writer_of(name: str, table: SchemaTable = BASE) -> MessageWriter:
+    made: MessageWriter | None = table.message_writers.get(name)
+    if made is None:
+        made = table.message_writers[name] = MessageWriter(name, table)
+    return made
 
 
 def write_message(of: MessageWriter, obj: dict[str, Any]) -> bytes:
@@ -94,7 +96,7 @@ def _step(row: FieldRow) -> tuple[str, int, bytes, Any, bytes]:
         | (VARINT if kind in _INTEGER_KINDS else FIXED64 if kind == "float" else BYTES)
     )
     if kind == "struct":
-        made = writer_of(value.ref)
+        made = writer_of(value.ref, value.table or BASE)
         if not row.name:
             return "", _INLINE, tag, made, b""
         return (
@@ -124,7 +126,7 @@ def _step(row: FieldRow) -> tuple[str, int, bytes, Any, bytes]:
 def _function(value: SchemaValue) -> WriteBytes:
     """The function that writes one length-delimited value."""
     if value.kind == "struct":
-        of = writer_of(value.ref)
+        of = writer_of(value.ref, value.table or BASE)
         return lambda obj: write_message(of, obj or {})
     if is_message_of_items(value):
         return leaves.write_items
