@@ -81,7 +81,28 @@ SCRIPTS = [
     ("# comment\n<# block #> 'after'", "after\r\n"),
     ("1KB; 2MB; 0xFF", "1024\r\n2097152\r\n255\r\n"),
     ("(Resolve-DnsName kubernetes).IPAddress", "10.96.0.1\r\n"),
-    ("$PSVersionTable.PSVersion.ToString()", "5.1.17763.1490\r\n"),
+    ("$PSVersionTable.PSVersion.ToString()", "5.1.17763.1697\r\n"),
+    ("$PSVersionTable.BuildVersion.ToString()", "10.0.17763.1697\r\n"),
+    ("[Environment]::OSVersion.Version.ToString()", "10.0.17763.0\r\n"),
+    ("Get-Date -Year 2020 -Month 2 -Day 29 -Hour 5 -Format 'yyyy-MM-dd HH'", "2020-02-29 05\r\n"),
+    ("Write-Warning a; Write-Warning b -WarningAction SilentlyContinue", "WARNING: a\r\n"),
+    (
+        "$WarningPreference = 'Ignore'; Write-Warning a; Write-Warning b -WA Continue",
+        "WARNING: b\r\n",
+    ),
+    ("Write-Warning a -WA 0 -WV w; Write-Warning b -WA 0 -WV +w; $w.Count", "2\r\n"),
+    ("try { Write-Warning a -WarningAction Stop } catch { 'stopped' }", "stopped\r\n"),
+    ("'a', 'b' | Write-Warning", "WARNING: a\r\nWARNING: b\r\n"),
+    (
+        '1..10 | Group-Object { $_ % 2 } | ForEach-Object { "$($_.Name):$($_.Count)" }',
+        "1:5\r\n0:5\r\n",
+    ),
+    (
+        "Set-Content C:\\r.txt x; Get-Item C:\\r.txt | Rename-Item -NewName { 'z_' + $_.Name } -PassThru |"
+        " ForEach-Object Name; Move-Item C:\\z_r.txt C:\\m.txt -PassThru | ForEach-Object FullName;"
+        " Remove-Item C:\\m.txt",
+        "z_r.txt\r\nC:\\m.txt\r\n",
+    ),
     ("Start-Job { 1 + 1 } | Wait-Job | Receive-Job", "2\r\n"),
     ("@'\nhere $x\n'@", "here $x\r\n"),
     ('$a, $b = 1, 2; "$a $b"', "1 2\r\n"),

@@ -23,7 +23,7 @@ from transom.userland.files import FileView
 from transom.userland.limits import MAX_INPUT, MAX_TASKS, SLICE
 from transom.userland.preemption import check_slice, preemptible
 from transom.userland.regex import PatternTooComplexError
-from transom.userland.streams import ByteSink, ByteSource, BytesSource, CallSink, Pipe
+from transom.userland.streams import ByteSink, ByteSource, CallSink, Pipe
 from transom.userland.termination import termination_code
 
 log = logging.getLogger("transom.runtime")
@@ -390,6 +390,3 @@ async def connected(
     finally:
         for task in tasks:
             task.cancel()
-
-
-EMPTY_INPUT = BytesSource()

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from transom.userland.powershell.exceptions import error_record
-from transom.userland.powershell.values import Hashtable, PowerShellError, PsObject
+from transom.userland.powershell.values import (
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    version_object,
+)
 from transom.userland.process import Process
 from transom.userland.windows.variables import Variables
 
@@ -21,21 +26,34 @@ class AutomaticState(Protocol):
     errors: list[PowerShellError]
 
 
+def windows_powershell_version(build: str) -> str:
+    """The version of Windows PowerShell 5.1, which is serviced with Windows: 5.1.17763.1697."""
+    return "5.1." + build.removeprefix("10.0.")
+
+
+def _desktop_versions(build: str) -> dict[str, Any]:
+    return {
+        "PSVersion": version_object(windows_powershell_version(build)),
+        "PSEdition": "Desktop",
+        "PSCompatibleVersions": [
+            version_object(one)
+            for one in ("1.0", "2.0", "3.0", "4.0", "5.0", windows_powershell_version(build))
+        ],
+        "BuildVersion": version_object(build),
+        "CLRVersion": version_object("4.0.30319.42000"),
+        "WSManStackVersion": version_object("3.0"),
+        "PSRemotingProtocolVersion": version_object("2.3"),
+        "SerializationVersion": version_object("1.1.0.1"),
+    }
+
+
 def _version_table(evaluator: AutomaticState) -> Hashtable:
-    windows = evaluator.process.windows and not evaluator.process.name.startswith("pwsh")
-    version = "5.1.17763.1490" if windows else "7.1.1"
-    major, minor, *rest = (int(part) for part in version.split("."))
-    parts = {
-        "Major": major,
-        "Minor": minor,
-        "Build": rest[0],
-        "Revision": rest[1] if len(rest) > 1 else -1,
-    }
-    shown: dict[str, Any] = {
-        "PSVersion": PsObject("System.Version", parts, version),
-        "PSEdition": "Desktop" if windows else "Core",
-    }
-    note = evaluator.process.context.image.options.get("note", "")
+    process = evaluator.process
+    if process.windows and not process.name.startswith("pwsh"):
+        shown = _desktop_versions(process.context.platform.build)
+    else:
+        shown = {"PSVersion": version_object("7.1.1"), "PSEdition": "Core"}
+    note = process.context.image.options.get("note", "")
     return Hashtable(shown | ({"Note": note} if note else {}))
 
 

@@ -68,18 +68,22 @@ def cmdlet_row(
     )
 
 
+# Values of -ErrorAction and -WarningAction; numbers are those of the enumeration.
+_SILENT = ("silentlycontinue", "ignore", "0", "4")
+
 _COMMON_SWITCHES = frozenset(("Verbose", "Debug", "Confirm", "WhatIf"))
-_COMMON = (
-    "ErrorAction",
-    "EA",
-    "ErrorVariable",
-    "EV",
-    "OutVariable",
-    "OV",
-    "WarningAction",
-    "InformationAction",
-    "OutBuffer",
-)
+_COMMON_ALIASES = {
+    "EA": "ErrorAction",
+    "EV": "ErrorVariable",
+    "OV": "OutVariable",
+    "OB": "OutBuffer",
+    "WA": "WarningAction",
+    "WV": "WarningVariable",
+    "INFA": "InformationAction",
+    "IV": "InformationVariable",
+    "PV": "PipelineVariable",
+}
+_COMMON = (*_COMMON_ALIASES.values(),)
 
 
 class CmdletCall:
@@ -94,7 +98,7 @@ class CmdletCall:
         self.input = given
         self.values: dict[str, Any] = {}
         self.rest: list[Any] = []
-        self._failed = False
+        self._recorded: set[str] = set()
         self._out: list[Any] = []
 
     @property
@@ -115,8 +119,8 @@ class CmdletCall:
         return self.input if self.input is not None else to_items(self.get("InputObject"))
 
     def emit(self, value: Any) -> None:
-        if self.has("OutVariable") or self.has("OV"):
-            name = self.text("OutVariable", self.text("OV")).lstrip("+").lower()
+        if self.has("OutVariable"):
+            name = self.text("OutVariable").lstrip("+").lower()
             self._out.append(value)
             self.evaluator.scopes[-1][name] = self._out
         self.evaluator.emit(value)
@@ -128,9 +132,9 @@ class CmdletCall:
         own = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
         full = identity if "," in identity else own
         error = PowerShellError(message, category, full, where=self.cmdlet.name)
-        self._remember(error)
-        action = self.text("ErrorAction", self.text("EA")).lower()
-        if action in ("silentlycontinue", "ignore", "0"):
+        self._add_to_variable("ErrorVariable", error_record(error))
+        action = self.text("ErrorAction").lower()
+        if action in _SILENT:
             self.evaluator.success = False
             self.evaluator.errors.insert(0, error)
         elif action == "stop":
@@ -138,15 +142,33 @@ class CmdletCall:
         else:
             self.evaluator.write_error(error)
 
-    def _remember(self, error: PowerShellError) -> None:
-        """-ErrorVariable: `name`, or `+name` to add to it."""
-        name = self.text("ErrorVariable", self.text("EV"))
+    def warn(self, message: str) -> None:
+        """Writes a warning, as -WarningAction, or else $WarningPreference, decides."""
+        self._add_to_variable("WarningVariable", message)
+        preference = to_text(self.evaluator.get("WarningPreference"))
+        action = self.text("WarningAction", preference).lower()
+        if action == "stop":
+            raise Thrown(
+                "The running command stopped because the preference variable "
+                f'"WarningPreference" or common parameter is set to Stop: {message}',
+                f"OperationStopped: (:) [{self.cmdlet.name}], ActionPreferenceStopException",
+                "ActionPreferenceStop",
+                where=self.cmdlet.name,
+            )
+        if action not in _SILENT:
+            self.evaluator.flush()
+            self.process.write(f"WARNING: {message}\r\n")
+
+    def _add_to_variable(self, parameter: str, record: Any) -> None:
+        """-ErrorVariable and -WarningVariable: `name`, or `+name` to add to it."""
+        given = self.text(parameter)
+        name = given.lstrip("+").lower()
         if name:
-            known = self.evaluator.scopes[-1].get(name.lstrip("+").lower())
-            more = name.startswith("+") or self._failed
+            known = self.evaluator.scopes[-1].get(name)
+            more = given.startswith("+") or parameter in self._recorded
             before = to_items(known) if more and known is not None else []
-            self.evaluator.scopes[-1][name.lstrip("+").lower()] = [*before, error_record(error)]
-            self._failed = True
+            self.evaluator.scopes[-1][name] = [*before, record]
+            self._recorded.add(parameter)
 
     def _parameter(self, name: str) -> str | None:
         known = (
@@ -158,6 +180,7 @@ class CmdletCall:
         )
         lower = name.lower()
         exact = next((one for one in known if one.lower() == lower), None)
+        exact = exact or _COMMON_ALIASES.get(name.upper())
         return exact or next((one for one in known if one.lower().startswith(lower)), None)
 
     async def bind(self, arguments: Sequence[BoundArgument]) -> None:
@@ -211,9 +234,9 @@ class CmdletCall:
             if inspect.isawaitable(result):
                 await result
         except PowerShellError as error:
-            self._remember(error)
-            action = self.text("ErrorAction", self.text("EA")).lower()
-            if action in ("silentlycontinue", "ignore", "0"):
+            self._add_to_variable("ErrorVariable", error_record(error))
+            action = self.text("ErrorAction").lower()
+            if action in _SILENT:
                 self.evaluator.success = False
                 return
             if not error.where:

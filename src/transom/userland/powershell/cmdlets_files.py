@@ -641,6 +641,9 @@ async def _move_item(call: CmdletCall) -> None:
                 _missing(call, path)
             except OSError:
                 _denied(call, path)
+            else:
+                if call.has("PassThru"):
+                    call.emit(file_object(call, place, files.stat(place, follow=False)))
 
 
 def _get_location(call: CmdletCall) -> None:
@@ -772,8 +775,8 @@ CMDLETS = (
     cmdlet_row(
         "Copy-Item", _copy_item, "Path Destination", "Recurse Force PassThru", "LiteralPath"
     ),
-    cmdlet_row("Move-Item", _move_item, "Path Destination", "Force", "LiteralPath"),
-    cmdlet_row("Rename-Item", _move_item, "Path NewName", "Force", "LiteralPath"),
+    cmdlet_row("Move-Item", _move_item, "Path Destination", "Force PassThru", "LiteralPath"),
+    cmdlet_row("Rename-Item", _move_item, "Path NewName", "Force PassThru", "LiteralPath"),
     cmdlet_row("Get-Location", _get_location),
     cmdlet_row("Set-Location", _set_location, "Path", "PassThru", "LiteralPath"),
     cmdlet_row("Push-Location", _set_location, "Path", "PassThru", "LiteralPath"),

@@ -161,9 +161,7 @@ def _report_change(call: CmdletCall, changed: list[str], restart: bool) -> None:
     if restart and call.has("Restart") and node is not None:
         request_power(call.process, node.power, "restart", 0)
     elif restart:
-        call.process.write(
-            "WARNING: You must restart this server to finish the installation process.\r\n"
-        )
+        call.warn("You must restart this server to finish the installation process.")
 
 
 # ---- power

@@ -49,18 +49,16 @@ def _write_error(call: CmdletCall) -> None:
         where=first[:110],
     )
     call.evaluator.success = False
-    if call.text("ErrorAction", call.text("EA")).lower() == "stop":
+    if call.text("ErrorAction").lower() == "stop":
         raise error
     call.evaluator.write_error(error)
     call.evaluator.success = False
 
 
-def _write_prefixed(prefix: str) -> Any:
-    def run(call: CmdletCall) -> None:
-        call.evaluator.flush()
-        call.process.write(f"{prefix}: {call.text('Message')}\r\n")
-
-    return run
+def _write_warning(call: CmdletCall) -> None:
+    messages = [call.get("Message")] if call.has("Message") else call.objects()
+    for message in messages:
+        call.warn(to_text(message))
 
 
 def _write_if(prefix: str, switch: str) -> Any:
@@ -292,7 +290,7 @@ CMDLETS = (
     ),
     cmdlet_row("Write-Output", _write_output, "InputObject*", "NoEnumerate"),
     cmdlet_row("Write-Error", _write_error, "Message", "", "Exception Category ErrorId"),
-    cmdlet_row("Write-Warning", _write_prefixed("WARNING"), "Message"),
+    cmdlet_row("Write-Warning", _write_warning, "Message"),
     cmdlet_row("Write-Verbose", _write_if("VERBOSE", "Verbose"), "Message"),
     cmdlet_row("Write-Debug", _write_if("DEBUG", "Debug"), "Message"),
     cmdlet_row("Write-Information", _write_to_information, "MessageData", "", "Tags"),

@@ -5,6 +5,7 @@ others.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import ntpath
 import re
@@ -48,11 +49,41 @@ async def _sleep(call: CmdletCall) -> None:
     await call.process.sleep(seconds)
 
 
+_DATE_PARTS = ("Year", "Month", "Day", "Hour", "Minute", "Second", "Millisecond")
+
+
+def _with_parts(moment: DateTime, parts: dict[str, int]) -> DateTime:
+    """The date with other parts. A day that the month does not have is an error, as in .NET."""
+    date = datetime.datetime.fromtimestamp(moment.moment // 1, datetime.UTC)
+    given = {name.lower(): value for name, value in parts.items()}
+    fraction = given["millisecond"] / 1000 if "millisecond" in given else moment.moment % 1
+    try:
+        changed = date.replace(
+            year=given.get("year", date.year),
+            month=given.get("month", date.month),
+            day=given.get("day", date.day),
+            hour=given.get("hour", date.hour),
+            minute=given.get("minute", date.minute),
+            second=given.get("second", date.second),
+        )
+    except ValueError as problem:
+        raise PowerShellError(
+            "Cannot bind parameter. Year, Month, and Day parameters describe an un-representable DateTime.",
+            "InvalidArgument: (:) [Get-Date], ArgumentOutOfRangeException",
+            "System.ArgumentOutOfRangeException,Microsoft.PowerShell.Commands.GetDateCommand",
+            where="Get-Date",
+        ) from problem
+    return DateTime(changed.timestamp() + fraction, moment.offset)
+
+
 def _get_date(call: CmdletCall) -> None:
     moment = members.local_date(call.evaluator, call.process.context.clock.time())
     given = call.get("Date")
     if given is not None:
         moment = given if isinstance(given, DateTime) else members.parse_date(to_text(given))
+    parts = {part: int(to_number(call.get(part))) for part in _DATE_PARTS if call.has(part)}
+    if parts:
+        moment = _with_parts(moment, parts)
     if call.has("AsUTC"):
         moment = DateTime(moment.moment - moment.offset)
     if call.has("Format"):
@@ -336,9 +367,9 @@ async def _test_connection(call: CmdletCall) -> None:
         else:
             reached = await context.network.echo(address, 4)
     except socket.gaierror:
-        call.process.write(f"WARNING: Name resolution of {host} failed\r\n")
+        call.warn(f"Name resolution of {host} failed")
     except OSError:
-        call.process.write(f"WARNING: TCP connect to ({address} : {port}) failed\r\n")
+        call.warn(f"TCP connect to ({address} : {port}) failed")
     if call.cmdlet.name == "Test-Connection":
         _ping_result(call, host, address, reached)
         return
@@ -529,7 +560,7 @@ def _strict(call: CmdletCall) -> None:
 
 CMDLETS = (
     cmdlet_row("Start-Sleep", _sleep, "Seconds", "", "Milliseconds"),
-    cmdlet_row("Get-Date", _get_date, "Date", "AsUTC", "Format UFormat"),
+    cmdlet_row("Get-Date", _get_date, "Date", "AsUTC", " ".join(("Format UFormat", *_DATE_PARTS))),
     cmdlet_row("New-TimeSpan", _new_timespan, "Start End", "", "Days Hours Minutes Seconds"),
     cmdlet_row("Get-Process", _get_process, "Name", "IncludeUserName", "Id"),
     cmdlet_row("Stop-Process", _stop_process, "Id", "Force PassThru", "Name InputObject"),

@@ -253,10 +253,10 @@ def _rename_computer(call: CmdletCall) -> None:
         )
     context.windows.system.registry.set(COMPUTER_NAME, "ComputerName", name.upper()[:15])
     context.windows.system.registry.set(TCPIP, "NV Hostname", name)
-    call.process.write(
-        "WARNING: The changes will take effect after you restart the computer "
+    call.warn(
+        "The changes will take effect after you restart the computer "
         + context.windows.system.computer_name
-        + ".\r\n"
+        + "."
     )
 
 
@@ -355,6 +355,7 @@ def _volumes(call: CmdletCall) -> None:
                     {
                         "DriveLetter": drive[0],
                         "FriendlyName": wmi.volume_label(call.process.context, drive),
+                        "FileSystem": "NTFS",
                         "FileSystemType": "NTFS",
                         "DriveType": "Fixed",
                         "HealthStatus": "Healthy",

@@ -23,6 +23,7 @@ from transom.userland.powershell import (
     wmi_objects,
     xml_objects,
 )
+from transom.userland.powershell.automatic import windows_powershell_version
 from transom.userland.powershell.operators import format_operator, time_span
 from transom.userland.powershell.session import PowerShellSession
 from transom.userland.powershell.values import (
@@ -460,7 +461,8 @@ async def web_request(
     """Raises PowerShell's errors."""
     context = evaluator.process.context
     seconds = more.pop("timeout", 100)
-    agent = "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1.17763.1490"
+    version = windows_powershell_version(context.platform.build)
+    agent = f"Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/{version}"
     try:
         answer = await netclient.with_timeout(
             context,

@@ -28,6 +28,8 @@ async def computed(call: CmdletCall, item: Any, wanted: Any) -> tuple[str, Any]:
         if isinstance(source, ScriptBlock):
             return name, unrolled(await call.evaluator.invoke(source, [], item))
         return name or to_text(source), property_text(item, to_text(source))
+    if isinstance(wanted, ScriptBlock):
+        return to_text(wanted), unrolled(await call.evaluator.invoke(wanted, [], item))
     return to_text(wanted), members.get_property(call.evaluator, item, to_text(wanted))
 
 

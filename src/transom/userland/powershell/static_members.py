@@ -29,6 +29,7 @@ from transom.userland.powershell.values import (
     to_items,
     to_number,
     to_text,
+    version_object,
 )
 from transom.userland.process import Exit
 
@@ -224,7 +225,9 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
         {
             "Platform": "Win32NT",
             "ServicePack": "",
-            "Version": _version(evaluator.process.context.platform.build),
+            "Version": version_object(
+                evaluator.process.context.platform.build.rpartition(".")[0] + ".0"
+            ),
             "VersionString": f"Microsoft Windows NT {evaluator.process.context.platform.build.rpartition('.')[0]}.0",
         },
         f"Microsoft Windows NT {evaluator.process.context.platform.build.rpartition('.')[0]}.0",
@@ -289,17 +292,6 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ),
     ("gc", "collect"): lambda evaluator, a: None,
 }
-
-
-def _version(build: str) -> PsObject:
-    major, minor, number_, revision = (*build.split("."), "0", "0", "0")[:4]
-    properties = {
-        "Major": int(major),
-        "Minor": int(minor),
-        "Build": int(number_),
-        "Revision": int(revision),
-    }
-    return PsObject("System.Version", properties, build)
 
 
 def static_member(

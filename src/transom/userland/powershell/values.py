@@ -294,3 +294,10 @@ def type_name_of(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return "System.Int32" if -(1 << 31) <= value < 1 << 31 else "System.Int64"
     return next((name for kind, name in names if isinstance(value, kind)), "System.Object")
+
+
+def version_object(version: str) -> PsObject:
+    """System.Version. .NET counts parts that are not given as -1."""
+    numbers = [int(part) for part in version.split(".")]
+    parts = dict(zip(("Major", "Minor", "Build", "Revision"), [*numbers, -1, -1], strict=False))
+    return PsObject("System.Version", parts, version)

@@ -31,11 +31,6 @@ def windows_message(error: OSError) -> str:
     return _MESSAGES.get(error.errno or 0, error.strerror or str(error))
 
 
-def short_date(moment: float) -> str:
-    """`01/02/2020`"""
-    return time.strftime("%m/%d/%Y", time.gmtime(moment))
-
-
 def date_time(moment: float) -> str:
     """As `dir` prints it: `01/02/2020  03:04 AM`."""
     return time.strftime("%m/%d/%Y  %I:%M %p", time.gmtime(moment))

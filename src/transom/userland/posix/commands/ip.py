@@ -20,7 +20,6 @@ from transom.userland.network_view import without_stack
 from transom.userland.process import Command, Process
 
 _OBJECTS: Final = ("address", "link", "route", "neighbour", "neighbor", "rule")
-_ADDING: Final = ("add", "append", "change", "chg", "replace")
 _REMOVING: Final = ("del", "delete")
 _DEFAULTS: Final = ("0.0.0.0/0", "::/0")
 _LOOPBACK_MTU: Final = 65536
