@@ -5,19 +5,23 @@ long.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import UVLOOP, ContextFactory
 
+from transom.apiserver.core.typed import BuiltinType
 from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import ApiClient, ObjectList
 from transom.client.informer import Informer, InformerFactory, LastKnownState
-from transom.client.resources import CONFIG_MAPS, PODS
+from transom.client.resources import CONFIG_MAPS, INGRESSES, PODS, GroupVersionResource
 from transom.machinery.objects import Object
 from transom.store.sqlite import SqliteStore
 
@@ -228,3 +232,98 @@ async def test_in_one_process_nothing_is_copied() -> None:
             assert first.get("default", name) is second.get("default", name)
         await stopped(one)
         await stopped(two)
+
+
+async def test_other_tasks_run_between_slow_handlers(play: ContextFactory) -> None:
+    async with play() as world:
+        client = world.client()
+        informer, diary, task = await running(world.client())
+        turns: list[int] = []
+
+        def slow(_: Object) -> None:
+            end = time.perf_counter() + 0.025
+            while time.perf_counter() < end:
+                math.sqrt(2)
+            asyncio.get_running_loop().call_soon(lambda: turns.append(len(diary.lines)))
+
+        informer.add_handler(add=slow)
+        await asyncio.gather(
+            *(client.create(CONFIG_MAPS, "default", config_map(f"c{i}")) for i in range(6))
+        )
+        await until(lambda: len(diary.lines) == 6 and len(turns) == 6)
+        assert turns == sorted(turns) and len(set(turns)) > 3  # not all at the end
+        await stopped(task)
+
+
+async def test_objects_are_prepared_before_handlers_get_them(play: ContextFactory) -> None:
+    async with play() as world:
+        client = world.client()
+        await client.create(CONFIG_MAPS, "default", config_map("old"))
+        informer = Informer(
+            world.client(), CONFIG_MAPS, Hurried(), random.Random(1), namespace="default"
+        )
+        prepared: list[str] = []
+
+        async def later(obj: Object) -> None:
+            await asyncio.sleep(0)
+            prepared.append(obj["metadata"]["name"])
+
+        def prepare(obj: Object) -> Awaitable[None] | None:
+            if obj["metadata"]["name"] == "bad":
+                raise ValueError("hostile")
+            return later(obj) if obj["metadata"]["name"] != "small" else None
+
+        seen: list[tuple[str, list[str]]] = []
+        informer.add_preparation(prepare)
+        informer.add_handler(add=lambda obj: seen.append((obj["metadata"]["name"], [*prepared])))
+        task = asyncio.create_task(informer.run())
+        await informer.synced()
+        for name in ("small", "bad", "new"):
+            await client.create(CONFIG_MAPS, "default", config_map(name))
+        await until(lambda: len(seen) == 4)
+        assert seen == [
+            ("old", ["old"]),
+            ("small", ["old"]),
+            ("bad", ["old"]),
+            ("new", ["old", "new"]),
+        ]
+        await stopped(task)
+
+
+@pytest.mark.parametrize("resource", [CONFIG_MAPS, INGRESSES], ids=str)
+async def test_large_objects_are_decoded_beside_the_loop_and_in_order(
+    play: ContextFactory, resource: GroupVersionResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a version that is not the stored one."""
+    threads: list[threading.Thread] = []
+    original = BuiltinType.load
+
+    def load(self: BuiltinType, value: bytes) -> Object:
+        if len(value) > 128 * 1024:
+            threads.append(threading.current_thread())
+        return original(self, value)
+
+    async with play() as world:
+        client = InProcessClient(world.api, ADMIN)
+        monkeypatch.setattr(BuiltinType, "load", load)
+        informer = Informer(client, resource, Hurried(), random.Random(1), namespace="default")
+        diary = Diary(informer)
+        task = asyncio.create_task(informer.run())
+        await informer.synced()
+        threads.clear()
+        spec = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}
+        for name, size in (("a", 1), ("b", 200_000), ("c", 1), ("d", 200_000)):
+            notes = {"note": "x" * size}
+            body: Object = {"metadata": {"name": name, "annotations": {"n": "1"}}}
+            if resource is CONFIG_MAPS:
+                body["data"] = notes
+            else:
+                rules = [{"host": f"h{i}.example"} for i in range(size // 25)]
+                body["spec"] = {**spec, "rules": rules}
+            await client.create(resource, "default", body)
+        await until(lambda: len(diary.lines) == 4)
+        assert diary.lines == ["add a", "add b", "add c", "add d"]
+        await client.list(resource, "default")
+        assert (await client.get(resource, "default", "b"))["metadata"]["name"] == "b"
+        assert threading.main_thread() not in threads
+        await stopped(task)

@@ -24,6 +24,7 @@ from transom.client.resources import (
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
+from transom.cloud.calls import local_cloud
 from transom.cloud.provider import CloudProvider
 from transom.controllers.base import ControllerSettings
 from transom.kit.clock import VirtualClock
@@ -131,7 +132,9 @@ def world(play: ContextFactory) -> ContextFactory:
     @asynccontextmanager
     async def run() -> AsyncIterator[World]:
         cloud = CloudProvider(VirtualClock())
-        async with play(*CONTROLLERS, settings=ControllerSettings(cloud=cloud)) as plane:
+        async with play(
+            *CONTROLLERS, settings=ControllerSettings(cloud=local_cloud(cloud))
+        ) as plane:
             for name in ("a", "b"):
                 await plane.client.create(NODES, "", {"metadata": {"name": name}})
             yield World(plane, cloud)

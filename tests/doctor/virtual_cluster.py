@@ -27,6 +27,7 @@ from transom.apiserver.server import ServerOptions, build_api_server
 from transom.apiserver.serving.inprocess import InProcessClient
 from transom.client.api import APPLY_PATCH, ApiClient, ObjectList
 from transom.client.resources import EVENTS, GroupVersionResource, builtin_resource
+from transom.cloud.calls import local_cloud
 from transom.cloud.provider import CloudProvider
 from transom.cluster.config import ClusterConfig
 from transom.cluster.control import ControlHandler
@@ -180,7 +181,7 @@ class VirtualCluster:
             root_ca="-",
             sign=TokenSigner(_SIGNING_KEY).sign,
             pod_cidrs=("10.244.0.0/16",),
-            cloud=self.cloud,
+            cloud=local_cloud(self.cloud),
         )
 
         def client(identity: str) -> ApiClient:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transom.machinery.podutil import qos_class
+from transom.machinery.podutil import current_pod_ips, qos_class
 
 
 def _pod(*resources: dict[str, dict[str, str]]) -> dict[str, Any]:
@@ -51,3 +51,22 @@ _BOTH = {"cpu": "1", "memory": "1Gi"}
 )
 def test_qos_class(resources: list[dict[str, dict[str, str]]], expected: str) -> None:
     assert qos_class(_pod(*resources)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, ()),
+        ({"phase": "Running", "podIP": "10.0.0.1"}, ("10.0.0.1",)),
+        (
+            {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
+            ("10.0.0.1", "fd00::1"),
+        ),
+        ({"phase": "Succeeded", "podIPs": [{"ip": "10.0.0.1"}]}, ()),
+        ({"phase": "Failed", "podIP": "10.0.0.1"}, ()),
+    ],
+)
+def test_a_terminated_pod_uses_no_address(
+    status: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert current_pod_ips({"status": status}) == expected

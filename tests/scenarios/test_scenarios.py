@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -61,3 +62,13 @@ def test_doctor_reports_a_scenario(scenario: Scenario, play: Play) -> None:
         await cluster.silence()
 
     play(body)
+
+
+DOCUMENTED_ONLY = {"single-file-mount", "gmsa", "run-as-non-root", "mac-spoofing"}
+
+
+def test_scenarios_name_the_public_issue() -> None:
+    named = {name for name, scenario in SCENARIOS.items() if scenario.issue}
+    assert named == set(SCENARIOS) - DOCUMENTED_ONLY
+    for name in named:
+        assert re.fullmatch(r"[\w-]+/[\w-]+#[1-9]\d*", SCENARIOS[name].issue), name

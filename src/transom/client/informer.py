@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from transom.client.api import (
@@ -40,12 +41,16 @@ _SHORT_WATCH = 1.0
 _BACKOFF_FIRST, _BACKOFF_LONGEST, _BACKOFF_RESET = 0.8, 30.0, 120.0
 _BUSY = (429, 503)  # the server is overloaded or stopping: our resource version is still valid
 _TURN = 512  # objects passed to handlers before other tasks run
+_LONG = 0.02  # seconds in handlers before other tasks run
 
 
 class LastKnownState(dict[str, Any]):
     """The last known state of an object whose deletion was missed; it may not be its final state."""
 
     __slots__ = ()
+
+
+Preparation = Callable[[Object], Awaitable[None] | None]
 
 
 class ResourceEventHandler:
@@ -87,6 +92,7 @@ class Informer:
         self._namespace = namespace
         self._labels, self._fields = label_selector, field_selector
         self._handlers: list[ResourceEventHandler] = []
+        self._preparations: list[Preparation] = []
         self._synced = asyncio.Event()
         self._version = ""
         self._version_lost = False
@@ -141,6 +147,12 @@ class Informer:
             self._call(handler.add, obj)
         if resync > 0:
             self._schedule_resync(handler, resync)
+
+    def add_preparation(self, prepare: Preparation) -> None:
+        """Called with each object of a list or watch before it is stored and passed to handlers;
+        they wait for the result. For work that takes long with large objects, in a thread.
+        """
+        self._preparations.append(prepare)
 
     def _schedule_resync(self, handler: ResourceEventHandler, seconds: float) -> None:
         def again() -> None:
@@ -204,10 +216,14 @@ class Informer:
             if object_key(obj) not in fresh:
                 self.store.remove(object_key(obj))
                 self._notify_delete(LastKnownState(obj))
+        began = time.perf_counter()
         for count, (key, obj) in enumerate(fresh.items()):
+            if self._preparations:
+                await self._prepare(obj)
             self._put(key, obj)
-            if count % _TURN == _TURN - 1 or count in large:
+            if count % _TURN == _TURN - 1 or count in large or time.perf_counter() - began > _LONG:
                 await asyncio.sleep(0)
+                began = time.perf_counter()
 
     async def _follow(self) -> None:
         """Watches repeatedly from the last version; returns when that version is expired."""
@@ -227,7 +243,7 @@ class Informer:
                 try:
                     while batch := await watch.next():
                         seen += len(batch)
-                        self._apply(batch)
+                        await self._apply(batch)
                 finally:
                     watch.close()
             except ApiError as problem:
@@ -267,9 +283,15 @@ class Informer:
     # ---- changes
     # ----------------------------------------------------------------------------------------------
 
-    def _apply(self, batch: Iterable[WatchEvent]) -> None:
+    async def _apply(self, batch: Iterable[WatchEvent]) -> None:
+        began = time.perf_counter()
         for kind, obj in batch:
+            if time.perf_counter() - began > _LONG:  # handlers take long with these objects
+                await asyncio.sleep(0)
+                began = time.perf_counter()
             if kind in (ADDED, MODIFIED):
+                if self._preparations:
+                    await self._prepare(obj)
                 self._put(object_key(obj), obj)
             elif kind == DELETED:
                 if self.store.remove(object_key(obj)) is not None:
@@ -278,6 +300,15 @@ class Informer:
                 log.warning("%s: a watch event of the unknown type %s", self.resource, kind)
                 continue
             self._version = obj["metadata"]["resourceVersion"]
+
+    async def _prepare(self, obj: Object) -> None:
+        for prepare in self._preparations:
+            try:
+                pending = prepare(obj)
+                if pending is not None:
+                    await pending
+            except Exception:
+                log.exception("%s: a preparation failed on %s", self.resource, object_key(obj))
 
     def _put(self, key: str, obj: Object) -> None:
         old = self.store.put(key, obj)

@@ -235,7 +235,7 @@ class LeaderElector:
             except ApiError as problem:
                 if not is_conflict(problem):
                     raise
-                # A renewal was cancelled on its way, and was committed all the same.
+                # A renewal was cancelled in flight, but was committed.
                 self._lease = await self._client.get(LEASES, self._namespace, self._name)
                 if (self._lease.get("spec") or {}).get("holderIdentity") == self._identity:
                     await self._write(spec)

@@ -30,7 +30,7 @@ async def retry_on_conflict(
     rng: random.Random,
     backoff: Backoff = DEFAULT_RETRY,
 ) -> Result:
-    """Calls `attempt`, which reads the object anew each time, until it raises no conflict; raises
+    """Calls `attempt`, which reads the object again each time, until it raises no conflict; raises
     the last one.
     """
     duration = backoff.duration

@@ -22,7 +22,7 @@ def all_records(snapshot: StoreSnapshot) -> Iterator[StoreRecord]:
 
 def portable_snapshot(snapshot: StoreSnapshot, now: float) -> CoreSnapshot:
     """A snapshot of etcd without what concerns only its servers. etcd keeps the expiry of a key with
-    its lease: Events start their time anew.
+    its lease: the time to live of Events starts again.
     """
     records = []
     for record in all_records(snapshot):

@@ -40,7 +40,6 @@ from transom.store.snapshot_file import (
     SnapshotRecord,
     SnapshotWriter,
     pack_records,
-    partial_name,
     read_summary,
 )
 
@@ -706,7 +705,3 @@ def _without_tokens(
                 record = record._replace(value=orjson.dumps(obj))
         out.append(record)
     return out, count
-
-
-def discard_partial(target: Path) -> None:
-    partial_name(target).unlink(missing_ok=True)

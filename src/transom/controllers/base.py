@@ -14,7 +14,7 @@ from transom.client.events import EventRecorder
 from transom.client.informer import Informer, InformerFactory
 from transom.client.metrics import WorkQueueMetrics
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.cloud.provider import CloudProvider
+from transom.cloud.calls import CloudCalls
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -87,7 +87,7 @@ class ControllerSettings:
     provisioners: Mapping[str, Provisioner] = field(
         default_factory=dict
     )  # volume provisioners in this process, by name
-    cloud: CloudProvider | None = None  # its disks are attached to nodes and created for claims
+    cloud: CloudCalls | None = None  # its disks are attached to nodes and created for claims
 
     @property
     def features(self) -> FeatureSet:

@@ -14,6 +14,7 @@ from transom.client.api import is_not_found
 from transom.client.resources import NODES, PODS
 from transom.controllers.base import ControllerContext
 from transom.controllers.disruption_target import DisruptionMarker
+from transom.controllers.pods import is_node_ready
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -28,13 +29,6 @@ _Age = tuple[str, str, int]
 
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-
-
-def is_node_ready(node: Object) -> bool:
-    return any(
-        condition["type"] == "Ready" and condition.get("status") == "True"
-        for condition in (node.get("status") or {}).get("conditions") or ()
-    )
 
 
 def is_out_of_service(node: Object) -> bool:

@@ -25,8 +25,15 @@ _INT32 = 1 << 31
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-# ---- facts about a pod
+# ---- facts about a node and a pod
 # -----------------------------------------------------------------------------------------------
+
+
+def is_node_ready(node: Object) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition.get("status") == "True"
+        for condition in (node.get("status") or {}).get("conditions") or ()
+    )
 
 
 def pod_ready_condition(pod: Object) -> Object | None:

@@ -90,7 +90,9 @@ class VolumeExpansion:
         if quantity.parse_quantity(volume["spec"]["capacity"]["storage"]) < quantity.parse_quantity(
             size
         ):
-            self._resize_disk(claim, volume, plugin, int(quantity.parse_quantity(size).value()))
+            await self._resize_disk(
+                claim, volume, plugin, int(quantity.parse_quantity(size).value())
+            )
             body = {"spec": {"capacity": {"storage": size}}}
             await self._client.patch(
                 PERSISTENT_VOLUMES, "", volume["metadata"]["name"], body, MERGE_PATCH
@@ -113,7 +115,7 @@ class VolumeExpansion:
         text = f"ExpandVolume succeeded for volume {meta['namespace']}/{meta['name']}"
         self._events.event(claim, NORMAL, "VolumeResizeSuccessful", text)
 
-    def _resize_disk(self, claim: Object, volume: Object, plugin: str, size: int) -> None:
+    async def _resize_disk(self, claim: Object, volume: Object, plugin: str, size: int) -> None:
         """Expands the disk at the cloud provider. Raises RetryLater."""
         kind = next(
             (field for field in volume["spec"] if field in ATTACHABLE and ATTACHABLE[field].cloud),
@@ -122,7 +124,7 @@ class VolumeExpansion:
         if self._cloud is None or not kind:
             return
         try:
-            self._cloud.resize_disk(unique_volume_name(kind, volume["spec"][kind]), size)
+            await self._cloud.resize_disk(unique_volume_name(kind, volume["spec"][kind]), size)
         except CloudError as problem:
             text = f'error expanding volume "{object_key(claim)}" of plugin "{plugin}": {problem}'
             self._events.event(claim, WARNING, "VolumeResizeFailed", text)

@@ -16,7 +16,7 @@ from transom.client.resources import (
 from transom.client.store import object_key, split_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers.base import ControllerContext, run_worker
-from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, has_pod_ended
+from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, is_pod_terminated
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
@@ -95,7 +95,7 @@ class ClaimProtection(_Protection):
         await run_worker(self._queue, self._sync, (self._objects, self._pods))
 
     def _pod_changed(self, pod: Object) -> None:
-        if has_pod_ended(pod) or not pod["spec"].get("nodeName"):
+        if is_pod_terminated(pod) or not pod["spec"].get("nodeName"):
             self._pod_gone(pod)
 
     def _pod_updated(self, old: Object, new: Object) -> None:

@@ -78,7 +78,7 @@ def own_image(build: int) -> BuiltImage:
     if program is None:
         raise UserError(
             "the demo's server for Windows is not there",
-            "install transom anew, or the package mingw-w64",
+            "reinstall transom, or install the package mingw-w64",
         )
     digest = hashlib.sha256(program.read_bytes()).hexdigest()[:12]
     image = BuiltImage(

@@ -17,6 +17,7 @@ from transom.doctor.snapshot import (
     name_of_object,
     place_of_object,
 )
+from transom.machinery.podutil import current_pod_ips
 
 _DOMAIN: Final = "svc.cluster.local"
 _PULL_TYPES: Final = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
@@ -186,12 +187,7 @@ def check_written_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
         for node in s.nodes
         for cidr in (node["spec"].get("podCIDRs") or filter(None, [node["spec"].get("podCIDR")]))
     ]
-    used = {
-        str(one.get("ip"))
-        for pod in s.pods
-        for one in (pod.get("status") or {}).get("podIPs")
-        or [{"ip": (pod.get("status") or {}).get("podIP")}]
-    }
+    used = {address for pod in s.pods for address in current_pod_ips(pod)}
     for where, service in s.service.items():
         spec = service["spec"]
         if spec.get("selector") or spec.get("type") == "ExternalName" or where not in s.endpoints:

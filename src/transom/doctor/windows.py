@@ -21,6 +21,7 @@ from transom.doctor.snapshot import (
 )
 from transom.doctor.texts import recognised_texts
 from transom.machinery.placement import matches_node
+from transom.machinery.podutil import current_pod_ips
 from transom.machinery.tolerations import untolerated_taints
 from transom.network.api import DnsConfig
 from transom.network.resolver import limit_config
@@ -296,10 +297,8 @@ def check_stale_endpoints(s: ClusterSnapshot) -> Iterator[DoctorFinding]:
     used = {
         address
         for pod in s.pods
-        if not (pod["metadata"].get("deletionTimestamp"))
-        for address in (
-            str(one.get("ip", "")) for one in (pod.get("status") or {}).get("podIPs") or ()
-        )
+        if not pod["metadata"].get("deletionTimestamp")
+        for address in current_pod_ips(pod)
     } | {
         str(address.get("address", ""))
         for node in s.nodes

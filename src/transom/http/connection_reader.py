@@ -153,7 +153,7 @@ class RequestReader(AnswerWriter):
         return BodyStream(self)
 
     def _continues(self, expected: bytes, length: bytes | None) -> bool:
-        """Tells a client that waits for it to send the body; like Go, rejects other expectations
+        """Sends 100 Continue to a client that waits for it; like Go, rejects other expectations
         and ignores those of HTTP/1.0 and of requests without a body.
         """
         if b"100-continue" not in _TOKENS.split(expected.lower()):

@@ -250,8 +250,10 @@ class GrpcChannel(asyncio.Protocol):
 
     # ---- the connection
 
-    def close(self) -> None:
-        self._lose("grpc: the client connection is closing", "Canceled")
+    def close(self, reason: RpcError | None = None) -> None:
+        """`reason` is the error of the calls that are still under way."""
+        reason = reason or RpcError("Canceled", "grpc: the client connection is closing")
+        self._lose(reason.description, reason.code)
         if self._transport is not None:
             self._transport.close()
 

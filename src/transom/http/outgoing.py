@@ -53,6 +53,7 @@ class CallTarget(NamedTuple):
     addresses: tuple[
         str, ...
     ] = ()  # of the host: if given, only these are dialed, and nothing is resolved
+    context: ssl.SSLContext | None = None  # instead of the bundle, `insecure` and the pair
 
 
 Connect = Callable[[str, int], Awaitable[socket.socket] | None]
@@ -352,7 +353,9 @@ async def dial_target(target: CallTarget, connect: Connect | None = None) -> Out
     local = (
         join_host_port(*name[:2]) if isinstance(name, tuple) else ""
     )  # a socket pair has no address
-    context = client_context(target.ca_bundle, target.insecure, target.pair) if target.tls else None
+    context = None
+    if target.tls:
+        context = target.context or client_context(target.ca_bundle, target.insecure, target.pair)
     loop = asyncio.get_running_loop()
     try:
         _, connection = await loop.create_connection(

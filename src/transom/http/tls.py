@@ -31,7 +31,8 @@ _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which the ssl module doe
 
 
 class _Handshake(ssl.SSLObject):
-    """Sends the alert that explains why a client's certificate is rejected.
+    """Sends the alert that explains why a client's certificate is rejected, or why the server has
+    no certificate (`sni_callback`).
 
     The event loop drops the connection with all pending output as soon as a handshake fails;
     without the alert kubectl sees a broken connection and retries for 15 seconds.
@@ -44,7 +45,10 @@ class _Handshake(ssl.SSLObject):
             raise self._refused
         try:
             super().do_handshake()
-        except ssl.SSLCertVerificationError as refused:
+        except ssl.SSLError as refused:
+            explained = isinstance(refused, ssl.SSLCertVerificationError)
+            if not explained and refused.reason != "CALLBACK_FAILED":
+                raise
             self._refused = refused
             raise ssl.SSLWantReadError from refused  # sends pending data; the next turn ends it
 

@@ -12,7 +12,7 @@ _SELF = Path("/proc/self")
 
 
 def collect_process_metrics() -> list[Family]:
-    """Without /proc, only what the system tells otherwise."""
+    """The metrics that are available without /proc."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     values: list[tuple[str, str, float]] = [

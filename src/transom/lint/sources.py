@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -175,7 +175,3 @@ def write_source(source: ManifestSource, text: str) -> None:
     fresh.write_bytes(data)
     fresh.chmod(path.stat().st_mode & 0o7777)
     fresh.replace(path)
-
-
-def source_scopes(sources: Iterable[ManifestSource]) -> list[str]:
-    return list(dict.fromkeys(source.scope for source in sources))

@@ -86,7 +86,7 @@ def custom_object_warnings(release: Release, obj: Object, old: Object | None) ->
 
 
 def job_deletion_warning(release: Release, options: Object) -> str:
-    """The warning if a Job is deleted without saying what becomes of its pods."""
+    """The warning if a Job is deleted without a propagation policy."""
     if options.get("propagationPolicy") is not None or options.get("orphanDependents") is not None:
         return ""
     return warning_text(release, "job deletion")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transom.machinery import quantity
@@ -19,6 +19,17 @@ def visit_containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[d
     yield from spec.get("containers") or ()
     if ephemeral:
         yield from spec.get("ephemeralContainers") or ()
+
+
+def current_pod_ips(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """The addresses that a pod uses. The status of a terminated pod still has its addresses, but
+    another pod may have them by now.
+    """
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return ()
+    found = tuple(entry["ip"] for entry in status.get("podIPs") or () if entry.get("ip"))
+    return found or ((status["podIP"],) if status.get("podIP") else ())
 
 
 def is_restartable_init_container(container: dict[str, Any]) -> bool:

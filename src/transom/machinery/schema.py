@@ -176,6 +176,8 @@ class SchemaTable:
         self.structs: dict[str, Any] = {}
         self.nodes: dict[str, Any] = {}
         self.zero_values: dict[str, dict[str, Any]] = {}
+        self.message_readers: dict[str, Any] = {}
+        self.message_writers: dict[str, Any] = {}
 
     @cached_property
     def _blocks(self) -> dict[str, str]:
@@ -207,6 +209,23 @@ class SchemaTable:
     def names(self) -> list[str]:
         """Every type's full name."""
         return list(self._blocks)
+
+    def field_numbers(self, name: str) -> list[tuple[str, int]]:
+        """The fields of a type that protobuf has, and their numbers; an embedded struct that
+        protobuf nests is `&` and its name. Only the tables of releases since 1.21 have them.
+        """
+        out = []
+        for line in self._blocks[name].splitlines():
+            line, at, where = line.partition(" @")
+            if at and not in_range(where, self.release):
+                continue
+            line, _, number = line.partition(" #")
+            if number:
+                word = line.removeprefix("& ").partition(" ")[0]
+                out.append(
+                    (f"&{word}" if line.startswith("& ") else word.rstrip("!?~"), int(number))
+                )
+        return out
 
     def get(self, name: str) -> SchemaType:
         """The type with that full name (`core/v1.PodSpec`); raises KeyError. Components of the

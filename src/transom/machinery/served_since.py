@@ -114,7 +114,7 @@ def kinds_of(release: Release) -> tuple[Kind, ...]:
 
 
 def is_served_by(release: Release, runtime_config: Mapping[str, bool] | None = None) -> IsServed:
-    """Tells whether clients of a release see a kind. `runtime_config` is that of
+    """Whether clients of a release see a kind. `runtime_config` is that of
     `--runtime-config`.
     """
     if release >= TABLES_SINCE:

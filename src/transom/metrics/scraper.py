@@ -111,7 +111,7 @@ class MetricsScraper:
         self._samples.pop(name, None)
         if name not in self._silent:
             self._silent.add(name)
-            log.warning("node %s does not say what it uses: %s", name, why)
+            log.warning("cannot scrape the resource metrics of node %s: %s", name, why)
 
     def _forget_all_but(self, names: set[str]) -> None:
         for name in self._samples.keys() - names:

@@ -23,7 +23,7 @@ TOLERATIONS: Final = [{"key": "os", "operator": "Exists"}]
 
 
 class CaseFailed(Exception):
-    """The cluster does not do what the test case asks for; the text says what happened."""
+    """The cluster failed the test case; the message describes the failure."""
 
 
 class ReadinessSession:

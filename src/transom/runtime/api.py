@@ -70,6 +70,10 @@ class Mount:
     selinux_relabel: bool = False
     # for a subPath: the volume that `host_path` must not leave, whatever links it contains by then
     volume_path: str = ""
+    # for an image volume: the id of the image to mount read-only, and the directory in it; there
+    # is no host path
+    image: str = ""
+    image_sub_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ _ROWS: Final = (
     Scenario(
         "dns-suffix",
         "A name with a dot gets no suffix",
-        "",
+        "kubernetes/kubernetes#65016",
         "A Windows pod resolves `app` and `app.scenario.svc.cluster.local`, but not `app.scenario`.",
         "kubectl exec -n scenario app -- nslookup app.scenario",
         "Use the full name of the Service.",
@@ -265,7 +265,7 @@ _ROWS: Final = (
     Scenario(
         "slow-image-pull",
         "An image takes longer than the kubelet waits",
-        "",
+        "openshift/windows-machine-config-operator#205",
         "The pull is cancelled and starts again.",
         "kubectl get events -n scenario",
         "Pull large images ahead of time, or use smaller ones.",
@@ -343,7 +343,7 @@ _ROWS: Final = (
     Scenario(
         "lost-networks",
         "A restart of HNS loses the network of pods",
-        "",
+        "projectcalico/calico#5164",
         "Pods of the node have no network; new pods stay in ContainerCreating.",
         "transom hns NODE networks",
         "Restart the node, which makes the network again.",

@@ -112,6 +112,6 @@ async def end_scenario(scenario: Scenario, cluster: ScenarioCluster, node: Scena
 
 
 def scenario_namespace(labels: Object | None = None) -> Object:
-    """The namespace of scenarios. Its labels say which one runs, to every client of the cluster."""
+    """The namespace of scenarios. Its labels name the running one, for every client of the cluster."""
     meta: Object = {"name": NAMESPACE, **({"labels": labels} if labels else {})}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}

@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _import_as_usual() -> None:
     """pytest rewrites the assertions of all modules of a package that has a plugin. That would
-    compile the thousand modules of a cluster in the test's process anew.
+    compile the thousand modules of a cluster again in the test's process.
     """
     for finder in sys.meta_path:
         if isinstance(finder, AssertionRewritingHook):

@@ -21,7 +21,6 @@ from transom.machinery.releases import BUILDS, TABLES_SINCE, Release
 from transom.machinery.releases.kinds import group_version_priorities
 from transom.machinery.served_since import ALL_SINCE
 
-AGGREGATED_VERSIONS = ("v2", "v2beta1")
 AGGREGATED_GROUP = "apidiscovery.k8s.io"
 REGISTRATION_GROUP = "apiregistration.k8s.io"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from transom.kit.goquote import go_quote
 from transom.kit.workers import WorkRunner
 from transom.machinery import errors, field_selectors
 from transom.machinery.objects import Object, encode_bounded
-from transom.store.api import Store, StoreRecord
+from transom.store.api import AlsoPut, Store, StoreRecord
 
 T = TypeVar("T")
 
@@ -60,6 +60,7 @@ class ObjectStore:
         self.workers = workers
         self._decoded: deque[Cached] = deque()
         self._expiring: deque[Cached] = deque()
+        self._loading = asyncio.Lock()  # one large record at a time
         self._writes: dict[str, asyncio.Future[StoreRecord]] = {}  # pending writes by key
 
     async def compute(self, ctx: RequestContext, work: Callable[[], T]) -> T:
@@ -118,7 +119,9 @@ class ObjectStore:
         """Like `decode`, without managedFields: for readers that keep many objects and do not need
         them.
         """
-        obj = self.decode(res, record)
+        return self._lean(record, self.decode(res, record))
+
+    def _lean(self, record: StoreRecord, obj: Object) -> Object:
         if "managedFields" not in obj["metadata"]:
             return obj
         entry = self.cached(record)
@@ -127,6 +130,21 @@ class ObjectStore:
             del meta["managedFields"]
             entry.lean = {**obj, "metadata": meta}
         return entry.lean
+
+    async def decode_in_thread(
+        self, res: Resource, record: StoreRecord, *, lean: bool = False
+    ) -> Object:
+        """Like `decode` and `decode_lean`, for clients in this process: in a thread, and once for
+        all of them.
+        """
+        async with self._loading:
+            obj = await asyncio.to_thread(self.decode, res, record)
+        return self._lean(record, obj) if lean else obj
+
+    async def served_in_thread(self, res: Resource, record: StoreRecord) -> Object:
+        """Like `served_object`, in a thread."""
+        async with self._loading:
+            return await asyncio.to_thread(served_object, res, record)
 
     def labels(self, res: Resource, record: StoreRecord) -> dict[str, str]:
         entry = self.cached(record)
@@ -181,8 +199,9 @@ class ObjectStore:
         expected: int,
         ttl: float | None,
         lock: str = "",
+        also: Sequence[AlsoPut] = (),
     ) -> asyncio.Future[StoreRecord]:
-        """`lock`: see `Store.put`."""
+        """`lock` and `also`: see `Store.put`."""
         meta = obj["metadata"]
         body = obj
         if not res.custom:
@@ -205,7 +224,7 @@ class ObjectStore:
             return encode_bounded(body)
 
         pending = self.store.put(
-            key, encode, expected=expected, ttl=ttl, cache=cached, stamp=stamp, lock=lock
+            key, encode, expected=expected, ttl=ttl, cache=cached, stamp=stamp, lock=lock, also=also
         )
         self._writes[key] = pending
         if len(self._writes) > _WRITES_KEPT:
@@ -228,6 +247,18 @@ class ObjectStore:
         PreconditionFailed raised) before this returns; the future is done when it is durable.
         """
         return self.put(res, current.key, new, current.mod_revision, strategy_for(res.kind).ttl)
+
+    def replace_along(self, res: Resource, new: Object, current: StoreRecord) -> AlsoPut:
+        """A change by the server itself that is written together with another object, in a store
+        that follows others.
+        """
+        meta = {key: value for key, value in new["metadata"].items() if key != "resourceVersion"}
+        kind = {"kind": res.kind.kind, "apiVersion": res.stored_api_version}
+
+        def encode(_revision: int) -> bytes:
+            return encode_bounded({**new, **kind, "metadata": meta})
+
+        return AlsoPut(current.key, encode, current.mod_revision)
 
 
 def core_finder(objects: ObjectStore, resources: ResourceRegistry) -> FindCore:

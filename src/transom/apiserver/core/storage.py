@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -38,6 +39,7 @@ from transom.machinery.objects import Object, copy_object, same_json
 from transom.machinery.releases import DEFAULT, Release
 from transom.machinery.releases.behaviour import has_behaviour
 from transom.machinery.releases.features import is_enabled
+from transom.machinery.schema import schema_table
 from transom.store.api import PreconditionFailed, StoreRecord
 
 # Few objects are large enough for their protobuf size to matter.
@@ -132,6 +134,8 @@ class Storage:
         self.compute = objects.compute
         self.decode = objects.decode
         self.decode_large = objects.decode_large
+        self.decode_in_thread = objects.decode_in_thread
+        self.served_in_thread = objects.served_in_thread
         self.decode_lean = objects.decode_lean
         self.find = objects.find
         self.get = objects.get
@@ -147,6 +151,7 @@ class Storage:
         # The lock of all writes that allocate; a store of one process needs none.
         self._lock = "service-allocations" if objects.store.follows else ""
         self._allocation = asyncio.Lock()
+        self._quota_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def feature(self, gate: str) -> bool:
         """Whether a feature is enabled: by the feature gates, otherwise by the release's
@@ -304,7 +309,8 @@ class Storage:
         obj: Object,
         attributes: Attributes,
     ) -> Awaitable[StoreRecord]:
-        if strategy.reserve is None or not self._lock:
+        allocates = strategy.reserve is not None
+        if not self._lock or not (allocates or attributes.confirm is not None):
             return self._insert_once(ctx, res, strategy, namespace, obj, attributes)
         key = res.key(namespace, obj["metadata"]["name"])
 
@@ -315,22 +321,35 @@ class Storage:
             fresh = copy_object(obj)
             return await self._insert_once(ctx, res, strategy, namespace, fresh, attributes)
 
-        return self._allocating(attempt, lambda: True)
+        lock = self._write_lock(namespace, allocates)
+        return self._repeating(lock, attempt, lambda: True)
 
-    async def _allocating(
-        self, attempt: Callable[[], Awaitable[StoreRecord]], is_unchanged: Callable[[], bool]
+    def _write_lock(self, namespace: str, allocates: bool) -> asyncio.Lock:
+        """Writes of this server that would only get in each other's way wait for each other."""
+        if allocates:
+            return self._allocation
+        found = self._quota_locks.get(namespace)
+        if found is None:
+            found = self._quota_locks[namespace] = asyncio.Lock()
+        return found
+
+    async def _repeating(
+        self,
+        lock: asyncio.Lock,
+        attempt: Callable[[], Awaitable[StoreRecord]],
+        is_unchanged: Callable[[], bool],
     ) -> StoreRecord:
-        """Writes an object that takes numbers from a range that several servers share. The write is
-        refused if another server has just taken some; then this one knows which.
+        """Writes an object that takes numbers from a range, or a part of a quota, that several servers
+        share. The write is refused if another server has just taken some; then this one knows what.
         """
-        async with self._allocation:
+        async with lock:
             for _ in range(_ALLOCATION_ATTEMPTS):
                 try:
                     return await attempt()
                 except PreconditionFailed:
                     if not is_unchanged():
                         raise
-        raise errors.internal("failed to allocate: the ranges are changed too often")
+        raise errors.internal("failed to allocate: ranges or quotas are changed too often")
 
     async def _insert_once(
         self,
@@ -363,11 +382,12 @@ class Storage:
                 await attributes.confirm_write()
             lock = self._lock if strategy.reserve is not None else ""
             try:
-                pending = self._put(res, key, stored, 0, strategy.ttl, lock)
+                along = attributes.along
+                pending = self._put(res, key, stored, 0, strategy.ttl, lock, along)
                 more = attributes.on_accept() if attributes.on_accept is not None else None
                 record = await pending  # a cancelled request does not cancel the write
             except PreconditionFailed as problem:
-                if lock and problem.current is None:
+                if (lock or attributes.along) and problem.current is None:
                     raise
                 raise self._exists(res, meta["name"], problem.current) from None
             if more is not None:
@@ -571,7 +591,8 @@ class Storage:
         current: StoreRecord,
         attributes: Attributes,
     ) -> StoreRecord:
-        if strategy.reserve is None or not self._lock:
+        allocates = strategy.reserve is not None
+        if not self._lock or not (allocates or attributes.confirm is not None):
             return await self._replace_once(ctx, res, strategy, key, new, old, current, attributes)
 
         async def attempt() -> StoreRecord:
@@ -580,7 +601,8 @@ class Storage:
                 ctx, res, strategy, key, fresh, old, current, attributes
             )
 
-        return await self._allocating(attempt, lambda: self.store.get(key) is current)
+        lock = self._write_lock(attributes.namespace, allocates)
+        return await self._repeating(lock, attempt, lambda: self.store.get(key) is current)
 
     async def _replace_once(
         self,
@@ -632,7 +654,8 @@ class Storage:
                     current.mod_revision,
                 )
             lock = self._lock if strategy.reserve is not None else ""
-            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl, lock)
+            along = attributes.along
+            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl, lock, along)
             more = attributes.on_accept() if attributes.on_accept is not None else None
             record = await pending
             if more is not None:
@@ -759,9 +782,11 @@ def _too_large(res: Resource, key: str, obj: Object, body: bytes) -> errors.ApiE
     """Kubernetes stores built-in kinds as protobuf and custom ones as JSON. A transaction contains
     the key three times.
     """
-    gvk = res.kind.gvk()
-    as_json = res.custom or gvk.group in _STORED_AS_JSON or not protobuf.is_protobuf_encodable(gvk)
-    size = len(body) if as_json else len(protobuf.encode_protobuf(obj, gvk))
+    gvk, types = res.kind.gvk(), schema_table(res.release)
+    as_json = (
+        res.custom or gvk.group in _STORED_AS_JSON or not protobuf.is_protobuf_encodable(gvk, types)
+    )
+    size = len(body) if as_json else len(protobuf.encode_protobuf(obj, gvk, types))
     size += 3 * len(f"/registry/{registry_path(res, key)}") + 40
     if size > MAX_SEND_BYTES:
         return errors.ApiError(

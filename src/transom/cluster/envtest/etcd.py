@@ -1,7 +1,7 @@
 """The program `etcd` of envtest: `python -m transom.cluster.envtest.etcd FLAGS`.
 
-It stores nothing: the API server keeps its objects in the data directory of this program, which
-tells where that is. It imports nothing else of Transom, so that it starts at once.
+It stores nothing: the API server keeps its objects in the data directory of this program, and this
+program answers with the path of that directory. It imports nothing else of Transom, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def _serve(flags: GoFlags, data_dir: Path) -> None:
 def main() -> int:
     arguments = sys.argv[1:]
     if {"--help", "-h"} & set(arguments):
-        sys.stdout.write(flags_help("etcd", "Stands in for etcd in tests on Transom.", _FLAGS))
+        sys.stdout.write(flags_help("etcd", "Replaces etcd in tests on Transom.", _FLAGS))
         return 0
     try:
         flags = parse_go_flags(arguments, _SWITCHES)

@@ -9,8 +9,8 @@ from typing import Final
 
 from transom.client.api import ApiClient, is_already_exists, is_not_found
 from transom.client.resources import VOLUME_ATTACHMENTS
+from transom.cloud.calls import CloudCalls
 from transom.cloud.disks import CloudError
-from transom.cloud.provider import CloudProvider
 from transom.controllers.attachdetach.desired import VolumeSpec
 from transom.machinery import quantity
 from transom.machinery.attachable import ATTACHABLE, CLOUD_PLUGINS, split_unique_name
@@ -30,7 +30,7 @@ _NO_CLOUD: Final = {
 
 
 class InTreeAttacher:
-    def __init__(self, cloud: CloudProvider | None) -> None:
+    def __init__(self, cloud: CloudCalls | None) -> None:
         self._cloud = cloud
 
     async def attach(self, spec: VolumeSpec, node: Object) -> str:
@@ -54,12 +54,11 @@ class InTreeAttacher:
         if self._cloud is not None and split_unique_name(name)[0] in CLOUD_PLUGINS:
             await self._cloud.detach(name, node, force=force)
 
-    def is_attached(self, name: str, node: str) -> bool:
-        """The volume may have been detached outside of this controller."""
+    async def is_attached(self, name: str, node: str) -> bool:
+        """The volume may have been detached outside of this controller. Raises CloudError."""
         if self._cloud is None or split_unique_name(name)[0] not in CLOUD_PLUGINS:
             return True
-        disk = self._cloud.disk(name)
-        return disk is not None and node in disk.attachments
+        return await self._cloud.is_attached(name, node)
 
 
 def _attached_read_only(spec: VolumeSpec) -> bool:

@@ -38,7 +38,7 @@ from transom.controllers.attachdetach.desired import (
     uses_attachable_volumes,
 )
 from transom.controllers.base import ControllerContext, run_worker
-from transom.controllers.persistentvolume.usage import has_pod_ended
+from transom.controllers.persistentvolume.usage import is_pod_terminated
 from transom.machinery.attachable import CSI
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -76,6 +76,7 @@ class AttachDetach:
         self._uncertain: set[tuple[str, str]] = (
             set()
         )  # possibly attached: not shown in the node's status
+        self._unverified: set[tuple[str, str]] = set()  # to be asked for at the cloud provider
         self._csi: dict[str, dict[str, Object]] = {}  # unique name -> node -> VolumeAttachment
         self._csi_names: dict[str, str] = {}  # VolumeAttachment -> unique name
         # unique names of volumes that are or were attached to the node
@@ -142,9 +143,9 @@ class AttachDetach:
             self._enqueue(self._desired.track(pod))
 
     def _pod_updated(self, old: Object, new: Object) -> None:
-        if old["spec"].get("nodeName") != new["spec"].get("nodeName") or has_pod_ended(
+        if old["spec"].get("nodeName") != new["spec"].get("nodeName") or is_pod_terminated(
             old
-        ) != has_pod_ended(new):
+        ) != is_pod_terminated(new):
             self._pod_changed(new)
 
     def _pod_deleted(self, pod: Object) -> None:
@@ -179,12 +180,9 @@ class AttachDetach:
         name = new["metadata"]["name"]
         if old is new:
             volumes = self._on_node(name)
-            for volume in volumes:
-                if name in self._attached.get(volume, {}) and not self._in_tree.is_attached(
-                    volume, name
-                ):
-                    log.warning("volume %s is no longer attached to node %s", volume, name)
-                    self._forget_attached(volume, name)
+            self._unverified.update(
+                (volume, name) for volume in volumes if name in self._attached.get(volume, {})
+            )
             self._enqueue(volumes)
         elif _in_use(old) != _in_use(new):
             self._enqueue(self._on_node(name))
@@ -235,7 +233,24 @@ class AttachDetach:
     # ---- one volume
     # ----------------------------------------------------------------------------------------------
 
+    async def _verify_attached(self, name: str) -> None:
+        """Forgets what was detached outside of this controller."""
+        for node in [*self._attached.get(name, ())]:
+            if (name, node) not in self._unverified:
+                continue
+            self._unverified.discard((name, node))
+            try:
+                attached = await self._in_tree.is_attached(name, node)
+            except CloudError as problem:
+                log.warning("volume %s on node %s cannot be verified: %s", name, node, problem)
+                continue
+            if not attached:
+                log.warning("volume %s is no longer attached to node %s", name, node)
+                self._forget_attached(name, node)
+
     async def _sync(self, name: str) -> None:
+        if self._unverified:
+            await self._verify_attached(name)
         wanted = self._desired.nodes(name)
         waits = []
         for node in [node for node in self._nodes_with(name) if node not in wanted]:

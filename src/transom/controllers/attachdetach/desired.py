@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from transom.client.informer import Informer
-from transom.controllers.persistentvolume.usage import has_pod_ended
+from transom.controllers.persistentvolume.usage import is_pod_terminated
 from transom.machinery.attachable import ATTACHABLE, is_multi_attach_allowed, unique_volume_name
 from transom.machinery.objects import Object
 
@@ -64,7 +64,7 @@ class DesiredState:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName") or ""
         specs = (
             {}
-            if not node or has_pod_ended(pod)
+            if not node or is_pod_terminated(pod)
             else {spec.unique_name: spec for spec in self._volumes_of(pod)}
         )
         changed = self._remove(uid, node, specs.keys())

@@ -21,7 +21,7 @@ from transom.controllers.persistentvolume import matching
 from transom.controllers.persistentvolume.cache import WriteThroughCache
 from transom.controllers.persistentvolume.provision import Provisioning
 from transom.controllers.persistentvolume.reclaim import Reclaiming, recycled_volume
-from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, has_pod_ended
+from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, is_pod_terminated
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.storageclass import newest_default_class
@@ -103,7 +103,7 @@ class VolumeBinder:
             self._claim_queue.add(matching.claim_key(volume))
 
     def _recycler_changed(self, pod: Object) -> None:
-        volume = self._volumes.get(recycled_volume(pod)) if has_pod_ended(pod) else None
+        volume = self._volumes.get(recycled_volume(pod)) if is_pod_terminated(pod) else None
         if volume is not None:
             self._operations.add(("recycle", volume["metadata"]["name"], volume["metadata"]["uid"]))
 
@@ -206,7 +206,7 @@ class VolumeBinder:
         pods = [
             pod["metadata"]["name"]
             for pod in self._pods.by_index(BY_CLAIM, object_key(claim))
-            if not has_pod_ended(pod) and not pod["spec"].get("nodeName")
+            if not is_pod_terminated(pod) and not pod["spec"].get("nodeName")
         ]
         reason, text = (
             "WaitForFirstConsumer",

@@ -17,8 +17,8 @@ from typing import Any, Final
 from transom.client.api import ApiClient, is_already_exists
 from transom.client.informer import Informer
 from transom.client.resources import SECRETS
+from transom.cloud.calls import CloudCalls
 from transom.cloud.disks import CloudError
-from transom.cloud.provider import CloudProvider
 from transom.controllers.base import ProvisionedVolume, Provisioner, ProvisioningFailure
 from transom.machinery import quantity
 from transom.machinery.attachable import ATTACHABLE, unique_volume_name
@@ -118,7 +118,7 @@ class _DiskProvisioner:
     def __init__(
         self,
         source: Callable[[str, Parameters, str], Object],
-        cloud: CloudProvider | None,
+        cloud: CloudCalls | None,
         nodes: Informer,
     ) -> None:
         self._source = source
@@ -145,7 +145,7 @@ class _DiskProvisioner:
             }
         if self._cloud is not None:
             try:
-                self._cloud.create_disk(unique_volume_name(field, spec[field]), size, zone)
+                await self._cloud.create_disk(unique_volume_name(field, spec[field]), size, zone)
             except CloudError as problem:
                 raise ProvisioningFailure(str(problem)) from problem
         return ProvisionedVolume(spec, labels)
@@ -155,7 +155,7 @@ class _DiskProvisioner:
         if self._cloud is None or not field:
             return
         try:
-            self._cloud.delete_disk(unique_volume_name(field, volume["spec"][field]))
+            await self._cloud.delete_disk(unique_volume_name(field, volume["spec"][field]))
         except CloudError as problem:
             raise ProvisioningFailure(str(problem)) from problem
 
@@ -223,7 +223,7 @@ class _AzureFileProvisioner:
     grant the controller this permission.
     """
 
-    def __init__(self, cloud: CloudProvider | None, client: ApiClient) -> None:
+    def __init__(self, cloud: CloudCalls | None, client: ApiClient) -> None:
         self._cloud = cloud
         self._client = client
 
@@ -243,11 +243,15 @@ class _AzureFileProvisioner:
             ).decode()
             await self._write_secret(namespace, secret, account, key)
             try:
-                made = self._cloud.share(f"{account}.{_STORAGE_SUFFIX}", share)
+                await self._cloud.create_share(
+                    f"{account}.{_STORAGE_SUFFIX}",
+                    share,
+                    account=account,
+                    key=key,
+                    size=max(requested_bytes(claim), _GIB),
+                )
             except CloudError as problem:
                 raise ProvisioningFailure(str(problem)) from problem
-            made.accounts.setdefault(account, key)
-            made.size = max(requested_bytes(claim), _GIB)
         return ProvisionedVolume(
             {"azureFile": {"secretName": secret, "shareName": share, "secretNamespace": namespace}},
             {},
@@ -274,13 +278,16 @@ class _AzureFileProvisioner:
             .removesuffix("-secret")
         )
         if self._cloud is not None:
-            self._cloud.delete_share(
-                f"{account}.{_STORAGE_SUFFIX}", str(source.get("shareName", ""))
-            )
+            try:
+                await self._cloud.delete_share(
+                    f"{account}.{_STORAGE_SUFFIX}", str(source.get("shareName", ""))
+                )
+            except CloudError as problem:
+                raise ProvisioningFailure(str(problem)) from problem
 
 
 def provisioners(
-    cloud: CloudProvider | None, client: ApiClient, nodes: Informer
+    cloud: CloudCalls | None, client: ApiClient, nodes: Informer
 ) -> dict[str, Provisioner]:
     out: dict[str, Provisioner] = {
         name: _DiskProvisioner(source, cloud, nodes) for name, source in _DISKS.items()

@@ -8,6 +8,7 @@ from transom.client.events import object_reference
 from transom.machinery import quantity, selectors
 from transom.machinery.objects import Object, with_metadata
 from transom.machinery.quantity import Quantity
+from transom.machinery.selectors import LabelSelector
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -100,17 +101,19 @@ def best_match(claim: Object, volumes: Iterable[Object], delayed: bool) -> Objec
             groups.setdefault(
                 tuple(sorted(set(volume["spec"].get("accessModes") or ()))), []
             ).append(volume)
+    selector = claim["spec"].get("selector")
+    chosen = selectors.from_object(selector) if selector else None
     for modes in sorted(groups, key=lambda modes: (len(modes), modes)):
-        found = _best(claim, groups[modes], delayed)
+        found = _best(claim, groups[modes], delayed, chosen)
         if found is not None:
             return found
     return None
 
 
-def _best(claim: Object, volumes: Sequence[Object], delayed: bool) -> Object | None:
+def _best(
+    claim: Object, volumes: Sequence[Object], delayed: bool, chosen: LabelSelector | None
+) -> Object | None:
     wanted, wanted_class = requested_storage_of_claim(claim), storage_class_of(claim)
-    selector = claim["spec"].get("selector")
-    chosen = selectors.from_object(selector) if selector else None
     best: tuple[Quantity, Object] | None = None
     for volume in sorted(volumes, key=lambda volume: str(volume["metadata"]["name"])):
         bound = is_bound_to(volume, claim)

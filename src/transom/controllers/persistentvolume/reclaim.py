@@ -13,7 +13,7 @@ from transom.controllers.base import ControllerContext, ProvisioningFailure
 from transom.controllers.persistentvolume import matching
 from transom.controllers.persistentvolume.cache import WriteThroughCache
 from transom.controllers.persistentvolume.in_tree import DELETABLE, provisioners
-from transom.controllers.persistentvolume.usage import BY_CLAIM, has_pod_ended
+from transom.controllers.persistentvolume.usage import BY_CLAIM, is_pod_terminated
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
 
@@ -73,7 +73,7 @@ class Reclaiming:
         if volume is None:
             return None
         key = matching.claim_key(volume)
-        users = [pod for pod in self._pods.by_index(BY_CLAIM, key) if not has_pod_ended(pod)]
+        users = [pod for pod in self._pods.by_index(BY_CLAIM, key) if not is_pod_terminated(pod)]
         if users and self._claims.get(key) is None:
             names = sorted(
                 {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in users}

@@ -17,8 +17,8 @@ def claims_of(pod: Object) -> list[str]:
     return [f"{namespace}/{name}" for name in names if name]
 
 
-def has_pod_ended(pod: Object) -> bool:
-    """Terminal, or deleted with no container running."""
+def is_pod_terminated(pod: Object) -> bool:
+    """Terminal, or deleted with no container running (IsPodTerminated of volume/util)."""
     status = pod.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed"):
         return True

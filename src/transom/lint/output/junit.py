@@ -32,7 +32,7 @@ def render_junit(report: LintReport) -> str:
             skipped="0",
         )
         if not findings:
-            Xml.SubElement(suite, "testcase", classname=_clean(name), name="nothing to say")
+            Xml.SubElement(suite, "testcase", classname=_clean(name), name="no findings")
         for finding in findings:
             _case(suite, name, finding)
     Xml.indent(root)

@@ -35,7 +35,7 @@ def find_pod_os(context: LintContext) -> Iterator[RuleMatch]:
             yield RuleMatch(
                 workload.obj,
                 pin_anchor(workload),
-                "this pod selects Windows nodes, but does not say spec.os",
+                "this pod selects Windows nodes, but does not set spec.os",
                 fix=fix,
             )
 
@@ -60,7 +60,7 @@ RULE = LintRule(
     find_pod_os,
     WindowsLimit(
         id="WIN-LINT-004",
-        title="A pod for Windows can say so",
+        title="A pod for Windows can set spec.os",
         statement="With spec.os the API refuses fields that Windows ignores, pod security standards "
         "leave out what only Linux "
         "has, and kubelets of the other system refuse the pod at once.",

@@ -112,7 +112,7 @@ RESTRICTED = LintRule(
         title="The restricted standard demands Linux fields of Windows pods",
         statement="The standard asks for seccomp profiles, dropped capabilities and no privilege "
         "escalation. From 1.25 on it "
-        "leaves that out for pods with spec.os windows; pods that do not say so are refused.",
+        "leaves that out for pods with spec.os windows; pods without it are refused.",
         effect="rejected",
         remedy=(
             "Set `os: {name: windows}` in Windows pods (1.25 and later), or enforce baseline in "
@@ -131,7 +131,7 @@ EVERYWHERE = LintRule(
         title="A policy demands of Windows pods what only Linux has",
         statement="Windows ignores read-only root file systems, capabilities, seccomp and numeric "
         "users, and from 1.25 on the API "
-        "refuses them in pods that say they are for Windows: such pods then cannot be made at all.",
+        "refuses them in pods with spec.os windows: such pods then cannot be created at all.",
         effect="rejected",
         remedy="Leave out pods with spec.os.name windows, or namespaces of Windows workloads.",
         severity="warning",

@@ -13,13 +13,25 @@ from typing import Final, Literal
 from transom.machinery.releases.release import TABLES_SINCE, Release
 
 Behaviour = Literal[
+    "JwtCredentialIds",
+    "StructuredAuthenticationV1alpha1",
+    "StructuredAuthenticationV1beta1",
+    "StructuredAuthenticationV1",
+    "StructuredAuthorizationV1alpha1",
+    "StructuredAuthorizationV1beta1",
+    "StructuredAuthorizationV1",
     "AllocateLoadBalancerNodePorts",
     "AppArmorFields",
     "ClaimRequests",
     "CommonContainerRules",
     "TokenRequestUid",
     "DisksUnchecked",
+    "QuotaCountsDeadlines",
     "QuotaNamesContainers",
+    "QuotaOfDeviceClasses",
+    "QuotaOptionalLimits",
+    "QuotaScopeErrors",
+    "QuotaScopeExists",
     "ScaleNamespace",
     "ScaleErrorsNameWorkload",
     "ScaleOwnership",
@@ -152,6 +164,10 @@ Behaviour = Literal[
     "DisruptionConditions",
     "EmptyBudgetSelectorMatches",
     "EndpointSliceNodeName",
+    "EndpointsSkipMissingNodes",
+    "TopologyHintEvents",
+    "TopologyHintsAuto",
+    "TopologyMode",
     "EndpointsManagedBy",
     "FnvEndpointOrder",
     "NewestDefaultClass",
@@ -220,7 +236,13 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "ScaleOwnership": Release(1, 22),
     "ScaleErrorsNameWorkload": Release(1, 33),
     "ScaleNamespace": Release(1, 23),
+    "QuotaCountsDeadlines": Release(1, 33),
     "QuotaNamesContainers": Release(1, 24),
+    "QuotaOfDeviceClasses": Release(1, 31),
+    "QuotaOptionalLimits": Release(1, 27),
+    # The error names all scopes that require Exists; since 1.31 it spells the operator right.
+    "QuotaScopeErrors": Release(1, 21),
+    "QuotaScopeExists": Release(1, 31),
     "DisksUnchecked": Release(1, 31),
     "TokenRequestUid": Release(1, 34),
     # The rules of all containers run before those of regular ones.
@@ -364,6 +386,10 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     "EmptyBudgetSelectorMatches": Release(1, 25),
     # Endpoints name their node in a field, earlier in a topology label.
     "EndpointSliceNodeName": Release(1, 21),
+    "EndpointsSkipMissingNodes": Release(1, 25),
+    "TopologyHintEvents": Release(1, 26),
+    "TopologyHintsAuto": Release(1, 22),
+    "TopologyMode": Release(1, 27),
     "EndpointsManagedBy": Release(1, 33),
     "FnvEndpointOrder": Release(1, 35),
     # Of several default StorageClasses the newest is used; earlier they are an error.
@@ -414,6 +440,15 @@ _SINCE: Final[dict[Behaviour, Release]] = {
     # Tables of autoscalers name the resource of a metric.
     "MetricNamesInTables": Release(1, 30),
     "WebhookErrorsNameCall": Release(1, 22),
+    # Tokens of other issuers have the credential id of their claim jti.
+    "JwtCredentialIds": Release(1, 32),
+    # The versions of configuration files of the API server.
+    "StructuredAuthenticationV1alpha1": Release(1, 29),
+    "StructuredAuthenticationV1beta1": Release(1, 30),
+    "StructuredAuthenticationV1": Release(1, 34),
+    "StructuredAuthorizationV1alpha1": Release(1, 29),
+    "StructuredAuthorizationV1beta1": Release(1, 30),
+    "StructuredAuthorizationV1": Release(1, 32),
 }
 
 

@@ -1,4 +1,4 @@
-"""What kubelets do since which release, where no feature gate of the tables says it.
+"""The first release of kubelet behaviour that no feature gate of the tables controls.
 
 The releases are those of the kubelet's source at Kubernetes' tags.
 """

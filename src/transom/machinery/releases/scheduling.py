@@ -1,4 +1,4 @@
-"""What the scheduler of a release says and does differently, where no feature gate decides."""
+"""Texts and behaviour of the scheduler that differ by release without a feature gate."""
 
 from __future__ import annotations
 

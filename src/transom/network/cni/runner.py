@@ -219,11 +219,6 @@ def install_plugins(machine: CniNode, path: str, plugins: Table) -> None:
         machine.files.write(name, b"MZ" if windows else b"\x7fELF", 0o755)
 
 
-def plugin_version_info(known: Sequence[str]) -> dict[str, Any]:
-    """A plugin's response to VERSION."""
-    return {"cniVersion": known[-1], "supportedVersions": list(known)}
-
-
 # ---- validation before every plugin ----
 
 

@@ -5,7 +5,6 @@ are cached, because the strings repeat.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
 from functools import lru_cache
 
 
@@ -39,10 +38,6 @@ def is_within(address: str, text: str) -> bool:
     version, value = address_number(address)
     family, low, high = prefix_bounds(text)
     return version == family and low <= value <= high
-
-
-def is_within_any(address: str, texts: Iterable[str]) -> bool:
-    return any(is_within(address, text) for text in texts)
 
 
 @lru_cache(maxsize=4096)

@@ -27,7 +27,6 @@ from transom.windows.registry import RECORDS
 from transom.windows.wording import record_remedy
 
 _MOST_BACKENDS: Final = 64
-_AFFINITY_BUILD: Final = 19551
 
 
 @dataclass(slots=True)

@@ -159,6 +159,14 @@ def container_to_cri(config: ContainerConfig, sandbox: Message, paths: CriPaths)
 
 
 def _mount(mount: Mount, paths: CriPaths) -> Message:
+    if mount.image:
+        return {
+            "container_path": mount.container_path,
+            "readonly": True,
+            "propagation": PROPAGATIONS.index(mount.propagation),
+            "image": {"image": mount.image},
+            "image_sub_path": mount.image_sub_path,
+        }
     return {
         "container_path": mount.container_path,
         "host_path": paths.mounted(mount.host_path, mount.volume_path),

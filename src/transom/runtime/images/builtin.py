@@ -330,5 +330,5 @@ def _applets() -> list[str]:
         if re.fullmatch(r"[a-zA-Z0-9_.\[-]+", name)
     ]
     if done.returncode or not names:
-        raise ImageError(f"{BUSYBOX} --list does not say what it can do", "FailedPrecondition")
+        raise ImageError(f"{BUSYBOX} --list printed no commands", "FailedPrecondition")
     return names

@@ -22,7 +22,7 @@ from transom.runtime.api import (
     LinuxResources,
     RuntimeFailure,
 )
-from transom.runtime.native import cgroups, commands, hostusers, snapshots
+from transom.runtime.native import cgroups, commands, hostusers, image_volumes, snapshots
 from transom.runtime.native.client import MonitorFailure, MonitorGone
 from transom.runtime.native.core import NativeCore
 from transom.runtime.native.hostmounts import CannotMount, resolve_host_mounts
@@ -95,6 +95,7 @@ async def create_native_container(
     (folder / "platform").mkdir(mode=0o711)
     core.images.lease(image.id, identity, folder)
     try:
+        image_volumes.lease_volume_images(core, c)
         await _prepare(core, c, overlay)
     except BaseException as problem:
         await _discard(core, c)
@@ -176,11 +177,12 @@ async def _specify(core: NativeCore, c: NativeContainer, overlay: Sequence[str] 
         owner=c.first_id,
     )
     c.mounted = overlay is not None
+    await image_volumes.mount_image_volumes(core, c, overlay)
     return await core.platform.create(request)
 
 
 def _empty(c: NativeContainer) -> None:
-    for name in ("upper", "work"):
+    for name in ("upper", "work", image_volumes.FOLDER):
         snapshots.remove_snapshot_tree(c.folder / name)
 
 
@@ -389,6 +391,7 @@ async def _cleanup_container(core: NativeCore, c: NativeContainer) -> None:
 async def _unmount(core: NativeCore, c: NativeContainer) -> None:
     if c.mounted:
         await core.monitor.ask("unmount", target=str(c.rootfs))
+        await image_volumes.unmount_image_volumes(core, c)
         c.mounted = False
 
 
@@ -436,6 +439,7 @@ async def _discard(core: NativeCore, c: NativeContainer) -> None:
     if c.sandbox.plan.own_users:
         await asyncio.to_thread(core.forget_stage, c.id)
     core.images.release(c.id)
+    image_volumes.release_volume_images(core, c)
 
 
 # ---- recovery

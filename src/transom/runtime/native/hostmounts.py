@@ -73,6 +73,9 @@ class NodeMounts:
     def read(self, path: str) -> bytes:
         return read_small_file(self._files, path)
 
+    def real(self, path: str) -> str:
+        return self._files.real(path)
+
 
 def resolve_host_mounts(files: RealFiles, spec: Spec) -> Spec:
     """With paths of this machine as sources, for the monitor. Raises OSError."""

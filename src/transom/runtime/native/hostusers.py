@@ -33,7 +33,11 @@ def container_needs_host_users(core: NativeCore, c: NativeContainer) -> bool:
         return True
     if any(mount.propagation != "private" for mount in c.config.mounts):
         return True  # later mounts would come without mapped owners
-    return any(map(_layer_has_unmapped_ids, map(str, c.image.layers))) or not _can_map(core, c)
+    layers = [*c.image.layers]
+    for mount in c.config.mounts:
+        image = core.images.find(mount.image) if mount.image else None
+        layers += image.layers if image is not None else ()
+    return any(map(_layer_has_unmapped_ids, map(str, layers))) or not _can_map(core, c)
 
 
 def has_unmapped_ids(spec: Spec) -> bool:
@@ -67,7 +71,7 @@ def _layer_has_unmapped_ids(folder: str) -> bool:
 
 def _can_map(core: NativeCore, c: NativeContainer) -> bool:
     """Whether the file systems of all its volumes support idmapped mounts."""
-    mounts: Sequence[Mount] = c.config.mounts
+    mounts: Sequence[Mount] = [mount for mount in c.config.mounts if not mount.image]
     if not mounts:
         return True
     namespace = os.open(c.user_namespace, os.O_RDONLY | os.O_CLOEXEC)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from transom.machines.windows.accounts import AccountDatabase
 from transom.runtime.api import (
     ContainerConfig,
     ExecResult,
@@ -73,6 +74,7 @@ class SandboxPlan:
     network: bool = True
     ipc: bool = True
     pid: bool = True
+    host_process: bool = False  # its containers are processes of a Windows node
     sysctls: Mapping[str, str] | None = None
     user: int = 65535
     group: int = 65535
@@ -113,6 +115,11 @@ class HostMounts(Protocol):
     def read(self, path: str) -> bytes:
         """A file of the node. Raises OSError."""
 
+    def real(self, path: str) -> str:
+        """The path of a node's file on this machine. A container may put a link there afterwards.
+        Raises OSError.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
@@ -124,6 +131,7 @@ class ContainerRequest:
     folder: Path
     snapshot: Path  # where the layers are mounted with a writable one on top; not yet in `layers`
     host: HostMounts
+    accounts: AccountDatabase | None = None  # the node's, on Windows
     target_pid: int = 0  # the process whose pid namespace it joins, for `pid_namespace` "target"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from transom.machines.realhost import RealWindowsHost
 from transom.runtime.native.core import NativeCore
 from transom.runtime.native.hostmounts import NodeMounts
 from transom.runtime.native.platform import ContainerRequest
@@ -24,5 +25,6 @@ def request_of(core: NativeCore, c: NativeContainer) -> ContainerRequest:
         folder=c.folder,
         snapshot=c.rootfs,
         host=NodeMounts(core.host.files),
+        accounts=core.host.account_database if isinstance(core.host, RealWindowsHost) else None,
         target_pid=target.pid if target is not None else 0,
     )

@@ -434,7 +434,10 @@ class NativeRuntime:
     async def pull_image(
         self, image: str, auth: AuthConfig | None = None, sandbox: SandboxConfig | None = None
     ) -> str:
-        return await self._core.images.pull(image, auth)
+        host_process = sandbox is not None and any(
+            record.plan.host_process for record in self._core.by_uid.get(sandbox.uid, ())
+        )
+        return await self._core.images.pull(image, auth, any_build=host_process)
 
     def image(self, image: str) -> Image | None:
         return self._core.images.view(image)

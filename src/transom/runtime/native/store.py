@@ -18,8 +18,10 @@ from transom.runtime.sim.texts import DockerTexts
 class ImageProvider(Protocol):
     """The image interface of a native runtime."""
 
-    async def pull(self, image: str, auth: AuthConfig | None) -> str:
-        """Returns its id. Raises RuntimeFailure."""
+    async def pull(self, image: str, auth: AuthConfig | None, *, any_build: bool = False) -> str:
+        """Returns its id. `any_build`: of Windows, for a HostProcess container. Raises
+        RuntimeFailure.
+        """
 
     def find(self, image: str) -> ImageContent | None:
         """By name, digest or id."""
@@ -54,12 +56,16 @@ class NodeImages:
         self._stable_abi = stable_abi
         self._engine = engine
 
-    async def pull(self, image: str, auth: AuthConfig | None) -> str:
+    async def pull(self, image: str, auth: AuthConfig | None, *, any_build: bool = False) -> str:
         if self._engine == "docker":
             return (await self._pull_with_docker(image, auth)).id
         return (
             await self._service.pull(
-                image, auth, self._os, self._build, stable_abi=self._stable_abi
+                image,
+                auth,
+                self._os,
+                0 if any_build else self._build,
+                stable_abi=self._stable_abi,
             )
         ).id
 

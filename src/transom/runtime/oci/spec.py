@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from transom.machines.realfiles import RealFiles
 from transom.machines.smallfiles import read_small_file
-from transom.runtime.api import ContainerConfig, LinuxContainer
-from transom.runtime.native import cgroups
-from transom.runtime.native.monitor.staging import SHARED
+from transom.runtime.api import ContainerConfig, LinuxContainer, Mount
+from transom.runtime.native import cgroups, image_volumes
+from transom.runtime.native.monitor.staging import MAPPED, SHARED
 from transom.runtime.native.pause import map_pause_users
 from transom.runtime.native.platform import ContainerRequest, Spec
 from transom.runtime.oci import capabilities, seccomp, users
@@ -221,7 +221,16 @@ def _mounts(request: ContainerRequest, linux: LinuxContainer) -> list[Spec]:
     wanted = sorted(
         config.mounts, key=lambda mount: posixpath.normpath(mount.container_path).count("/")
     )
-    return [*defaults, *(request.host.bind(mount, mount.container_path) for mount in wanted)]
+    return [*defaults, *(_volume(request, mount) for mount in wanted)]
+
+
+def _volume(request: ContainerRequest, mount: Mount) -> Spec:
+    if not mount.image:
+        return request.host.bind(mount, mount.container_path)
+    number = request.config.mounts.index(mount)
+    root = request.folder / image_volumes.FOLDER / str(number) / "rootfs"
+    source = str(image_volumes.image_source(root, mount))
+    return {**_bind(source, mount.container_path, "ro"), MAPPED: True}
 
 
 def _bind(source: str, destination: str, access: str) -> Spec:

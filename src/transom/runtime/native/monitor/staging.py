@@ -26,7 +26,9 @@ from transom.machines import idmapping, mounting, pinning
 
 PINNED: Final = "pinned"  # in an entry of `mounts`: containers can change the path of its source
 SHARED: Final = "shared"  # other containers can change its content, but not the path of its source
+MAPPED: Final = "mapped"  # its source already has the owners of the container's user namespace
 FOLDER: Final = "mounts"  # in the folder of a container
+_MARKS: Final = (PINNED, SHARED, MAPPED)
 _LINKS: Final = 40
 _MODE: Final = 0o755  # of missing mount points, as runc creates them
 _FLAGS: Final = {"private": mounting.PRIVATE, "slave": mounting.SLAVE, "shared": mounting.SHARED}
@@ -196,7 +198,7 @@ class MountStage:
                 os.close(
                     os.open(slot.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
                 )
-            if self._user_namespace >= 0:
+            if self._user_namespace >= 0 and not slot.is_mapped:
                 idmapping.mount_mapped(fd, slot.path, self._user_namespace)
                 slot.unmapped = os.dup(fd)
             else:
@@ -331,6 +333,7 @@ class _Slot:
         "entry",
         "has_inner",
         "is_directory",
+        "is_mapped",
         "is_shared",
         "parent",
         "path",
@@ -339,7 +342,8 @@ class _Slot:
     )
 
     def __init__(self, entry: Entry) -> None:
-        self.entry = {key: value for key, value in entry.items() if key not in (PINNED, SHARED)}
+        self.entry = {key: value for key, value in entry.items() if key not in _MARKS}
+        self.is_mapped = bool(entry.get(MAPPED))
         self.is_shared = bool(entry.get(PINNED) or entry.get(SHARED))
         self.path = ""  # in the staging directory
         self.is_directory = False
