@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install -q --disable-pip-version-check
 
 .PHONY: up test lint bench simulate jepsen hostile matrix docs site screenshots clean tools lock audit sbom dist man
 
-# Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
+# Real containers if this machine can run them. As root, and if there is apt, the programs for them are installed as well.
 up:
 	@$(MAKE) --question .venv/.installed >/dev/null 2>&1 && exec .ci/tools up; \
 	.ci/tools up & tools=$$!; $(MAKE) --no-print-directory .venv/.installed; code=$$?; wait $$tools; exit $$code
@@ -18,10 +18,10 @@ up:
 	else \
 		$(BIN)/transom status; \
 	fi
-	@$(BIN)/transom demo || echo "the cluster works all the same; try again with: $(BIN)/transom demo"
+	@$(BIN)/transom demo || echo "the demo did not start, but the cluster runs; try again with: $(BIN)/transom demo"
 
-# Tests that fail are run once more, alone: the machine may have been busy. Compiled modules are kept, whatever the
-# environment says: tests start hundreds of processes, and without them each compiles all that it imports (1 to 2 s).
+# Tests that fail run once more, alone: the machine may have been busy. Compiled modules are kept regardless of the
+# environment: tests start hundreds of processes, and each would otherwise compile everything it imports (1 to 2 s).
 test: export PYTHONDONTWRITEBYTECODE =
 test: export PYTHONPYCACHEPREFIX = $(CURDIR)/.tools/pycache
 test: .venv/.installed-dev tools lint
@@ -33,7 +33,7 @@ lint: .venv/.installed-dev audit
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Known vulnerabilities of what the lock files pin, where the database can be reached.
+# Known vulnerabilities of the pinned packages, if the database is reachable.
 audit: .venv/.installed-dev
 	@$(BIN)/python -m tools.audit
 
@@ -50,7 +50,7 @@ simulate: .venv/.installed-dev
 jepsen: .venv/.installed-dev
 	$(BIN)/python -m tests.jepsen --seeds $(SEEDS)
 
-# Every row of the authorization matrix; `make test` takes a quarter of them
+# Every row of the authorization matrix; `make test` runs a quarter of them
 matrix: .venv/.installed-dev
 	TRANSOM_FULL_MATRIX=1 $(BIN)/pytest tests/apiserver/authorization
 
@@ -82,9 +82,9 @@ clean:
 	rm -rf .venv .tools site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The lock files, with the hashes of all files of each version: requirements.lock is what runs, -fast what makes it faster (the
-# extra `fast`), -dev what develops, -build what builds, -docs what makes the site. Versions stay as they are where they can:
-# make lock UPGRADE=PACKAGE, or UPGRADE=all.
+# The lock files, with the hashes of all files of each version: requirements.lock for run time, -fast for the extra `fast`, -dev for
+# development, -build for the build, -docs for the site. Versions are kept where possible; to upgrade: make lock UPGRADE=PACKAGE,
+# or UPGRADE=all.
 COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock" \
 	$(if $(filter all,$(UPGRADE)),--upgrade,$(addprefix --upgrade-package ,$(UPGRADE)))
 lock: .venv/.created
@@ -105,14 +105,13 @@ sbom: .venv/.installed
 man: .venv/.installed
 	@$(BIN)/python -m tools.manual
 
-# Wheel and sdist in dist/, with man pages, completions, the software bill of materials and checksums. The same commit makes the
-# same bytes.
+# Wheel and sdist in dist/, with man pages, completions, the software bill of materials and checksums. The build is reproducible.
 dist: .venv/.installed
 	@$(BIN)/python -m tools.dist dist
 
 .venv/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "transom needs Python 3.11 or later; say which with: make PYTHON=..." >&2; exit 1; }
+		{ echo "transom needs Python 3.11 or later; set it with: make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -m venv .venv || \
 		{ rm -rf .venv; echo "no venv module: install the package python3-venv first" >&2; exit 1; }
 	@touch $@

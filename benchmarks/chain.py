@@ -96,7 +96,7 @@ class Bench:
         return orjson.loads(data)
 
     async def prepare(self) -> None:
-        """A namespace as its controllers leave it, and somebody who may work there."""
+        """A namespace as its controllers leave it, and a user who has access to it."""
         core = "/api/v1/namespaces/bench"
         await self.send("POST", "/api/v1/namespaces", {"metadata": {"name": "bench"}})
         for name in ("default", "robot"):

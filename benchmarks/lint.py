@@ -1,7 +1,7 @@
 """How long `transom lint` takes for a repository: python benchmarks/lint.py [DOCUMENTS | FOLDER]
 
 Without a folder it writes one: pods, deployments and services for both systems, a document of about
-2 KB each, ten to a file. Told are the times of reading, parsing and judging in this process, and of
+2 KB each, ten to a file. It prints the times of reading, parsing and checking in this process, and of
 the whole command from start to end.
 """
 

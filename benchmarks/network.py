@@ -1,10 +1,9 @@
 """How fast the kernel data plane is: python benchmarks/network.py [pods] [services] [shares]
 (root only)
 
-Told are: throughput from pod to pod as a share of what a plain pair of veths on a bridge has in the
-same run, the time until a new pod's network is real, and the time to put the rules of 1,000
-services with 5,000 endpoints in force on a node of each system, and to follow one change of an
-endpoint.
+It prints the throughput from pod to pod relative to a plain pair of veths on a bridge in the same
+run, the time until the network of a new pod works, and the times to program the rules of 1,000
+services with 5,000 endpoints on a node of each system and to update them after one endpoint changes.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ the built-in nanoserver image to the running program, commands in it, memory whe
 containers, four at a time. The template is made first, if there is none, and is kept in the user's
 cache.
 
-Memory is what the control group of a container counts, without files that nobody has used of late,
-as `transom ps` shows it, of the container in the middle. The largest would be the first one: all
-that is read of Wine from the disk counts as its own, though everybody shares it; and adding up what
-processes have would count what they share many times.
+Memory is what the control group of a container counts, without inactive files,
+as `transom ps` shows it, of the median container. The maximum would be the first
+one, because the pages of Wine that it reads from disk are charged to it although all containers
+share them; the sum over processes would count shared pages several times.
 """
 
 from __future__ import annotations
