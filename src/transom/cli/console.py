@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.node.network_settings import DATAPLANES, MODES
+from transom.node.network_settings import DATAPLANES
 from transom.node.settings import ENGINES, RELEASES, default_name
+from transom.windows.records import ALL_NETWORKS
 
 if TYPE_CHECKING:
     from transom.cluster.options import UpOptions
@@ -278,10 +279,10 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
     )
     nodes.add_argument(
         "--network",
-        choices=MODES,
+        choices=ALL_NETWORKS,
         metavar="MODE",
         help=(
-            f"network mode of Windows pods: {', '.join(MODES)} (default: l2bridge); see "
+            f"network mode of Windows pods: {', '.join(ALL_NETWORKS)} (default: l2bridge); see "
             "docs/network-modes.md"
         ),
     )

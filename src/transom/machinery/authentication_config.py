@@ -429,18 +429,6 @@ def _user_rules(
 
 # --- the flags --oidc-* ----------
 
-OIDC_FLAGS: Final = (
-    "issuer-url",
-    "client-id",
-    "ca-file",
-    "username-claim",
-    "username-prefix",
-    "groups-claim",
-    "groups-prefix",
-    "signing-algs",
-    "required-claim",
-)
-
 
 def oidc_configuration(
     flags: Mapping[str, Sequence[str]], read_ca: Callable[[str], str]

@@ -1,5 +1,5 @@
-"""Network modes of Windows nodes: their properties, which solutions implement them on both sides of
-a cluster, and which combinations do not work.
+"""Network modes of Windows nodes: which solutions implement them on both sides of a cluster, and
+which combinations do not work.
 
 Everything is a table, and `check_network_plan` checks a cluster's plan against it before anything
 is created. Findings cite the records of Windows limitations (`transom.windows`), with their texts
@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, NamedTuple
 from transom.network.cni.windows import DEFAULT_RELEASE, windows_plugin_versions
 from transom.network.cni.windows.netconf import Release as PluginsRelease
 from transom.windows.match import record_holds
+from transom.windows.records import ALL_NETWORKS, NodeTarget, Record, Release, WindowsLimit
 from transom.windows.records import Network as ModeName
-from transom.windows.records import NodeTarget, Record, Release, WindowsLimit
 from transom.windows.registry import RECORDS
 from transom.windows.releases import GATES
 
@@ -27,74 +27,6 @@ VXLAN_PORT: Final = 4789
 # flannel's defaults on Linux: the kernel's VXLAN port predates the standard one.
 LINUX_VNI: Final = 1
 LINUX_VXLAN_PORT: Final = 8472
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkMode:
-    name: ModeName
-    hns_type: str  # of the host networking service
-    switch: Literal["external", "internal"]
-    packets: str  # what happens to a packet that leaves the node
-    between_nodes: str  # requirements on the machines' network
-    choose_for: str
-    record: str  # id of the record that describes it
-    encapsulation: str = ""
-
-
-MODES: Final[Mapping[str, NetworkMode]] = {
-    mode.name: mode
-    for mode in (
-        NetworkMode(
-            "l2bridge",
-            "L2Bridge",
-            "external",
-            "MAC addresses become the node's; the IP address too (SNAT), for "
-            "destinations that are not in the ExceptionList",
-            "routes to each node's pod subnet",
-            "most clusters: stable, fastest, and the only one with IPv6",
-            "SUP-NET-008",
-        ),
-        NetworkMode(
-            "l2tunnel",
-            "L2Tunnel",
-            "external",
-            "MAC addresses become the node's, IP addresses stay; every packet passes the "
-            "virtualization host",
-            "Azure's virtual network",
-            "Azure, with its security groups for pods",
-            "SUP-NET-010",
-        ),
-        NetworkMode(
-            "overlay",
-            "Overlay",
-            "external",
-            "wrapped in VXLAN between nodes",
-            "nothing but IP between nodes",
-            "pods apart from the machines' network, or nodes in several subnets",
-            "SUP-NET-011",
-            "vxlan",
-        ),
-        NetworkMode(
-            "transparent",
-            "Transparent",
-            "external",
-            "wrapped in GENEVE or STT by OVN between nodes; NAT to the outside",
-            "nothing but IP between nodes",
-            "ovn-kubernetes",
-            "SUP-NET-014",
-            "geneve",
-        ),
-        NetworkMode(
-            "nat",
-            "NAT",
-            "internal",
-            "MAC and IP addresses become the node's (WinNAT)",
-            "nothing: pods are not reached",
-            "containers on one machine, never a cluster",
-            "SUP-NET-016",
-        ),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +231,12 @@ def _limits(plan: NetworkPlan, id: str, severity: Severity) -> Iterator[NetworkP
 
 
 def _known(plan: NetworkPlan) -> Iterator[NetworkProblem]:
-    if plan.mode not in MODES:
+    if plan.mode not in ALL_NETWORKS:
         yield _cite(
             "SUP-NET-006",
             "error",
             message=f"unknown network mode {plan.mode!r}",
-            remedy=f"choose one of {', '.join(MODES)}",
+            remedy=f"choose one of {', '.join(ALL_NETWORKS)}",
         )
         return
     if plan.mode == "nat":
@@ -451,7 +383,7 @@ def _families(plan: NetworkPlan) -> Iterator[NetworkProblem]:
         if cidrs and all(ipaddress.ip_network(text, strict=False).version == 6 for text in cidrs):
             yield _cite("WIN-NET-016", "error")
             return
-    if not plan.dual_stack or plan.mode not in MODES or plan.mode == "nat":
+    if not plan.dual_stack or plan.mode not in ALL_NETWORKS or plan.mode == "nat":
         return
     if plan.mode == "overlay":
         yield _cite("WIN-NET-013", "error")

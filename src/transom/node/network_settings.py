@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transom.kit.user_errors import UserError
+from transom.windows.records import ALL_NETWORKS
 
 OUTSIDE = "203.0.113.10"  # the host that stands for the Internet
 OUTSIDE6 = "2001:db8::10"  # its IPv6 address in dual-stack clusters
 OUTSIDE_NAME = "www.example.com"
 API_PORT = 6443  # of the API server on the control-plane node
-MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 DATAPLANES = ("model", "kernel")
 PROXY_MODES = ("kernelspace", "userspace")
 # Mode -> its default plugin.
@@ -84,7 +84,12 @@ _FILE: Mapping[str, tuple[str, Any]] = {
     "outgoing": ("outgoing", list),
     "relay": ("relay", bool),
 }
-_CHOICES = {"mode": MODES, "plugin": PLUGINS, "dataplane": DATAPLANES, "proxy_mode": PROXY_MODES}
+_CHOICES = {
+    "mode": ALL_NETWORKS,
+    "plugin": PLUGINS,
+    "dataplane": DATAPLANES,
+    "proxy_mode": PROXY_MODES,
+}
 
 
 def network_options_from_file(content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from transom.machinery.releases.kubelet import oldest_kubelet
 from transom.node import spec_checks
 from transom.node.settings import RELEASES, ClusterSettings
 from transom.windows import builds, releases
-from transom.windows.records import Runtime
+from transom.windows.records import ALL_NETWORKS, Runtime
 
 if TYPE_CHECKING:
     from transom.network import modes
@@ -29,7 +29,6 @@ else:
     modes = lazy_import("transom.network.modes")
 
 NODE_BUILDS = tuple(number for number in builds.BUILDS if number >= 17763)  # that nodes are made of
-NETWORK_MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 RUNTIMES: tuple[Runtime, ...] = ("docker", "containerd")
 PRIORITY_CLASSES = tuple(
     f"{name}_PRIORITY_CLASS"
@@ -281,10 +280,10 @@ def _check_choices(settings: ClusterSettings, node: NodeSpec, refuse: _Refuse) -
             f"unknown engine {node.engine!r}",
             "choose sim, oci, or an address like unix:///run/containerd/containerd.sock",
         )
-    if node.network_mode and node.network_mode not in NETWORK_MODES:
+    if node.network_mode and node.network_mode not in ALL_NETWORKS:
         raise refuse(
             f"unknown network mode {node.network_mode!r}",
-            f"choose one of {', '.join(NETWORK_MODES)}",
+            f"choose one of {', '.join(ALL_NETWORKS)}",
         )
     if node.priority_class and node.priority_class not in PRIORITY_CLASSES:
         raise refuse(

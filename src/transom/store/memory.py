@@ -47,9 +47,6 @@ class _MemoryLog:
     def repair(self, row: StoredRow, record: StoreRecord, note: QuarantineRow) -> None:
         """Nothing is stored elsewhere."""
 
-    def quarantine_row(self, note: QuarantineRow) -> None:
-        """The core keeps it for the lifetime of this store."""
-
     def clear_quarantine(self) -> None:
         """The core removes it."""
 

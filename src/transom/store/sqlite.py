@@ -161,9 +161,6 @@ class _SqliteLog:
 
         self.run_job(write)
 
-    def quarantine_row(self, note: QuarantineRow) -> None:
-        self.run_job(lambda connection: disk.add_quarantine(connection, [note]))
-
     def clear_quarantine(self) -> None:
         self.run_job(disk.clear_quarantine)
 

@@ -11,8 +11,9 @@ from tests.node.programs.simulated_node import ProgramOutput, play
 from tests.simulation.loop import VIRTUAL_LOOP
 
 from transom.machinery.objects import Object
-from transom.node.network_settings import MODES, NetworkSettings
+from transom.node.network_settings import NetworkSettings
 from transom.node.programs.command_lines import BINARIES
+from transom.windows.records import ALL_NETWORKS
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ async def test_nodes_boot_with_what_their_command_lines_say() -> None:
 @pytest.mark.parametrize(
     "network",
     [
-        *(NetworkSettings(mode=mode) for mode in MODES),
+        *(NetworkSettings(mode=mode) for mode in ALL_NETWORKS),
         NetworkSettings(dual_stack=True),
         NetworkSettings(proxy_mode="userspace"),
         NetworkSettings(dsr=True),

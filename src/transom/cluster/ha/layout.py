@@ -22,7 +22,6 @@ from transom.node.settings import cidr_of_family
 from transom.node.spec import NodeSpec, control_plane_node, control_plane_nodes
 
 LOCAL: Final = "127.0.0.1"
-MOST_SERVERS: Final = 9
 
 
 def members_for(servers: int) -> int:

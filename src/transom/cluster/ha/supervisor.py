@@ -158,12 +158,6 @@ class ServerGroup:
                 async with asyncio.timeout(_START_SECONDS):
                     await self._nodes_ready.wait()
 
-    async def _server_ready(self, name: str) -> bool:
-        ready = await self.balancer.wait_ready(name, _START_SECONDS)
-        if ready:
-            self._report(f"{name} is ready")
-        return ready
-
     async def stop(self) -> None:
         if self.nodes is not None:
             await self.nodes.stop(_STOP_SECONDS)

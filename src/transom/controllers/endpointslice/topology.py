@@ -83,9 +83,6 @@ class TopologyCache:
             if any(_is_overloaded(zones, ratios or {}) for zones in families.values())
         ]
 
-    def is_populated(self, key: str) -> bool:
-        return key in self._populated
-
     def forget(self, key: str, address_type: str | None = None) -> None:
         families = self._allocated.get(key, {})
         if address_type is None:

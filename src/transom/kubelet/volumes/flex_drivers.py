@@ -91,10 +91,6 @@ class FlexDriver:
     def gives_group(self) -> bool:
         return bool(self.capabilities.get("fsGroup", True))
 
-    @property
-    def has_metrics(self) -> bool:
-        return bool(self.capabilities.get("supportsMetrics", False))
-
 
 class FlexDrivers:
     """The drivers that a kubelet has found. Calls a driver's `init` when it is first needed, and

@@ -35,9 +35,8 @@ class SchedulingRules(NamedTuple):
     compares_requested_only: bool = False
     # Topology spread counts the pods of eligible nodes, not of all nodes in their domains.
     spread_counts_eligible_nodes: bool = False
-    # The default profile: weights of scores, and whether one plugin filters and scores resources.
+    # The default profile: weights of scores, and its plugins.
     new_score_weights: bool = False
-    fit_scores: bool = False
     prefers_avoiding_pods: bool = True
     disk_limits: bool = True  # plugins for the disks of cloud providers
     resource_claims: bool = False  # whether resource.k8s.io/v1 is served
@@ -54,7 +53,7 @@ _CHANGES: Final[tuple[tuple[Release, dict[str, object]], ...]] = (
             "pod_affinity": ("node(s) didn't match pod affinity/anti-affinity rules",),
         },
     ),
-    (Release(1, 22), {"pod_affinity": (), "fit_scores": True}),
+    (Release(1, 22), {"pod_affinity": ()}),
     (
         Release(1, 23),
         {

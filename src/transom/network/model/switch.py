@@ -21,7 +21,7 @@ _NUMBERS = {**{name: str(number) for name, number in PROTOCOLS.items()}, "icmp":
 _REMOTE_ENDPOINT = 1
 _UNSTATED = 65500  # the priority of a rule without one
 DSR = 1
-LOCAL_ROUTED, PRESERVE = 2, 8
+PRESERVE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,6 @@ class SwitchBalancer:
     dsr: bool
     external: int
     internal: int
-    local_routed: bool
     preserve: bool
     by_source: int  # 0: per connection, 1: by source and protocol, 2: by source
 
@@ -354,7 +353,6 @@ def _balancer(found: Mapping[str, Any], number: int, port: int) -> SwitchBalance
         dsr=bool((found.get("Flags") or 0) & DSR),
         external=mapping["ExternalPort"],
         internal=mapping["InternalPort"],
-        local_routed=bool(flags & LOCAL_ROUTED),
         preserve=bool(flags & PRESERVE),
         by_source=mapping.get("DistributionType") or 0,
     )

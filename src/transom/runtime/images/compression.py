@@ -45,7 +45,6 @@ class _Gzip:
 
     def __init__(self) -> None:
         self._member: Any = zlib.decompressobj(wbits=31)
-        self._begun = False
         self._over = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -55,7 +54,6 @@ class _Gzip:
                     self._over = not data.strip(b"\0")
                     return
                 self._member = zlib.decompressobj(wbits=31)
-            self._begun = True
             try:
                 out = self._member.decompress(data, _CHUNK)
             except zlib.error as problem:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import socket
 from calendar import timegm
@@ -596,9 +595,3 @@ def console_write_line(evaluator: PowerShellSession, a: list[Any] | None) -> Non
 def console_write(evaluator: PowerShellSession, a: list[Any] | None) -> None:
     evaluator.flush()
     evaluator.process.write(to_text(a[0]) if a else "")
-
-
-def shuffled(rng: random.Random, values: list[Any]) -> list[Any]:
-    copy = list(values)
-    rng.shuffle(copy)
-    return copy

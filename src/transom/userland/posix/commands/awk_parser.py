@@ -95,7 +95,6 @@ class _Parser:
         self.tokens = tokens
         self.position = 0
         self.no_redirect = 0  # in parentheses, `>` is a comparison
-        self.no_in = False
 
     @property
     def text(self) -> str:
